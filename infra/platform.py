@@ -1,0 +1,160 @@
+"""The contract between a place to run (a cloud, or a cluster you have) and the pipelines that run there.
+
+Each package that fulfils it (``infra.gcp``, ``infra.existing``) returns one `Platform` per cluster. Nothing
+that only one cloud has crosses it, so a pipeline never asks where it runs.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+GPU_RESOURCE = "nvidia.com/gpu"
+"""The extended resource the NVIDIA device plugin (GKE's own or NVIDIA's) advertises."""
+
+
+@dataclass(frozen=True)
+class Taint:
+    """A node taint, with the effect in Kubernetes' spelling."""
+
+    key: str
+    value: str
+    effect: TaintEffect
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Amounts of a node's or a container's resources.
+
+    CPU in millicores, memory and ephemeral storage in MiB, GPUs in devices (or shares of one, where a pool
+    slices or partitions its GPUs).
+    """
+
+    cpu: int
+    memory: int
+    ephemeral_storage: int = 0
+    gpus: int = 0
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A node pool as a pod sees it.
+
+    ``selector`` are labels that every node of the pool has and no other node; ``allocatable`` is what one node
+    leaves to pods after its system reservations; ``max_nodes`` is how many nodes it can grow to.
+    ``fingerprint`` changes when the pool's hardware or driver does, so that its gates run again.
+    """
+
+    name: str
+    cluster: str
+    selector: Mapping[str, str]
+    taints: Sequence[Taint]
+    allocatable: Resources
+    max_nodes: int
+    accelerator: str | None = None
+    fingerprint: str = ""
+    resources: Sequence[pulumi.Resource] = ()
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The PersistentVolumeClaim that a store needs in the namespace of its pods.
+
+    ``storage_class`` None asks for the cluster's default; "" binds to ``volume_name`` without any class.
+    ``size`` is a Kubernetes quantity such as ``10Gi``.
+    """
+
+    name: str
+    size: str
+    access_mode: str
+    storage_class: str | None = None
+    volume_name: pulumi.Input[str] | None = None
+
+
+@dataclass(frozen=True)
+class Store:
+    """The one store that all clusters of a stack share.
+
+    ``url`` names its root for people (``gs://…``, ``pvc://…``). ``volume`` is the pod volume that mounts it;
+    ``pod_annotations`` are what the mount needs on the pod. ``sidecar`` is what the mount adds to a pod's
+    requests. ``read`` returns a store file's text once a resource is created, or is None where the file can
+    only be seen from inside the cluster.
+    """
+
+    url: pulumi.Input[str]
+    volume: k8s.core.v1.VolumeArgs
+    pod_annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+    sidecar: Resources = field(default_factory=lambda: Resources(cpu=0, memory=0))
+    claim: Claim | None = None
+    read: Callable[[pulumi.Input[str], pulumi.Resource], pulumi.Output[str]] | None = None
+    browse: Callable[[pulumi.Input[str]], pulumi.Output[str]] | None = None
+    """The web address at which a person can look at a store path, where there is one."""
+
+
+@dataclass(frozen=True)
+class Platform:
+    """One cluster, ready for pipelines.
+
+    ``provider`` is the Kubernetes provider that every resource on the cluster names. ``ready`` are the
+    resources to wait for before the first pod (identity bindings, the device plugin). ``connect`` is the shell
+    command that gives a person's kubectl access, and ``kubectl`` the prefix of commands that then reach it.
+    """
+
+    name: str
+    provider: k8s.Provider
+    kubeconfig: pulumi.Output[str]
+    pools: Mapping[str, Pool]
+    store: Store
+    service_account_annotations: Mapping[str, pulumi.Input[str]]
+    ready: Sequence[pulumi.Resource]
+    connect: pulumi.Input[str]
+    kubectl: pulumi.Input[str]
+
+
+@dataclass(frozen=True)
+class Node:
+    """The nodes that a declared resource brings, as the scheduler would see them: ``count`` alike."""
+
+    cluster: str
+    pool: str
+    labels: Mapping[str, str]
+    taints: Sequence[Taint]
+    allocatable: Resources
+    count: int
+    accelerator: str | None = None
+
+
+class Emulator(Protocol):
+    """What stands in for a cloud when the program is evaluated without one.
+
+    Each package that fulfils `Platform` has one, made from the settings; the engines in ``stacks`` ask every
+    emulator in turn and take the first answer that is not None.
+    """
+
+    def outputs(self, token: str, name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The provider-computed outputs of a resource of type ``token``: well-formed and clearly fake."""
+        ...
+
+    def call(self, token: str, args: Mapping[str, Any], store: "StoreFiles") -> Mapping[str, Any] | None:
+        """The result of a provider function; ``store`` reads files of the emulated store."""
+        ...
+
+    def nodes(self, token: str, name: str, inputs: Mapping[str, Any]) -> Sequence[Node]:
+        """The nodes that this resource brings once created; empty for all but node pools."""
+        ...
+
+    def standing_nodes(self) -> Sequence[Node]:
+        """The nodes that are there before the program runs."""
+        ...
+
+
+class StoreFiles(Protocol):
+    """Reads files of the emulated store by their path below its root."""
+
+    def read_text(self, path: str) -> str:
+        """The file's text; raises FileNotFoundError where there is none."""
+        ...

@@ -1,0 +1,45 @@
+"""What a stack file says of a cluster that is already there, and of a store on its volumes."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from infra.settings.base import Labels, Model, TaintSettings
+
+
+class ExistingPool(Model):
+    """Nodes of the cluster that a label selects, described as they are."""
+
+    selector: Labels = Field(description="Labels that the nodes have and no other node has.", min_length=1)
+    taints: list[TaintSettings] = Field(default_factory=list, description="Taints that the nodes have.")
+    cpu: str = Field(description="Allocatable CPU of one node, as `kubectl describe node` shows it: `3920m`, `8`.")
+    memory: str = Field(description="Allocatable memory of one node: `12Gi`.")
+    ephemeral_storage: str = Field(default="20Gi", description="Allocatable ephemeral storage of one node.")
+    accelerator: str | None = Field(default=None, description="Accelerator type, for example `nvidia-tesla-t4`.")
+    gpus: int = Field(default=0, ge=0, description="`nvidia.com/gpu` that one node can allocate.")
+    nodes: int = Field(default=1, ge=1, description="How many such nodes there are.")
+
+
+class ExistingCluster(Model):
+    """A cluster by kubeconfig and context. Nothing of the cluster itself is created or changed."""
+
+    cloud: Literal["existing"]
+    kubeconfig: str = Field(default="~/.kube/config", description="Path of the kubeconfig file.")
+    context: str | None = Field(default=None, description="Context in it; default: its current context.")
+    pools: dict[str, ExistingPool] = Field(min_length=1, description="Pools by name.")
+
+
+class PvcStore(Model):
+    """A PersistentVolumeClaim in the one cluster of the stack."""
+
+    kind: Literal["pvc"]
+    size: str = Field(default="10Gi", description="Size asked for, as a Kubernetes quantity.")
+    storage_class: str | None = Field(
+        default=None, description="StorageClass by name; default: the cluster's default."
+    )
+    access_mode: Literal["ReadWriteOnce", "ReadWriteMany"] = Field(
+        default="ReadWriteOnce", description="ReadWriteMany where pods on two nodes use the store at once."
+    )
+    host_path: str | None = Field(
+        default=None, description="Folder on the node, for single-node clusters only; no StorageClass then."
+    )

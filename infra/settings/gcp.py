@@ -1,0 +1,152 @@
+"""What a stack file says of clusters, node pools and the bucket on Google Cloud."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from infra.settings.base import Duration, Labels, Model, TaintSettings
+
+
+class Nodes(Model):
+    """How many nodes a pool has. Either a fixed ``count``, or limits for the autoscaler.
+
+    ``min``/``max`` count per zone; ``total_min``/``total_max`` over all zones of the pool. The two pairs exclude
+    each other, as in GKE's API.
+    """
+
+    count: int | None = Field(default=None, ge=0, le=1000, description="Fixed number of nodes per zone.")
+    min: int | None = Field(default=None, ge=0, description="Fewest nodes per zone.")
+    max: int | None = Field(default=None, ge=0, le=1000, description="Most nodes per zone.")
+    total_min: int | None = Field(default=None, ge=0, description="Fewest nodes over all zones.")
+    total_max: int | None = Field(default=None, ge=0, le=1000, description="Most nodes over all zones.")
+    location_policy: Literal["BALANCED", "ANY"] | None = Field(
+        default=None,
+        description="Where the autoscaler looks for capacity. ANY takes whichever zone has it; default for GPU pools.",
+    )
+
+
+class GpuSharing(Model):
+    """Several pods on one GPU, by time-slicing or MPS."""
+
+    strategy: Literal["TIME_SHARING", "MPS"] = Field(default="TIME_SHARING")
+    clients: int = Field(ge=2, le=48, description="Most pods that share one GPU.")
+
+
+class GcpPool(Model):
+    """A GKE node pool."""
+
+    machine_type: str = Field(description="Compute Engine machine type, for example `n1-standard-4`.")
+    accelerator: str | None = Field(
+        default=None, description="GKE accelerator type, for example `nvidia-tesla-t4`; none for a CPU pool."
+    )
+    gpus: int | None = Field(
+        default=None, ge=1, description="GPUs per node. Optional where the machine type comes with a fixed number."
+    )
+    gpu_driver: Literal["LATEST", "DEFAULT", "INSTALLATION_DISABLED"] = Field(
+        default="LATEST", description="Driver that GKE installs on the nodes."
+    )
+    gpu_sharing: GpuSharing | None = Field(default=None, description="Share each GPU between pods.")
+    gpu_partition: str | None = Field(
+        default=None, description="MIG partition size, for example `1g.10gb`; A100 and H100 only."
+    )
+    nodes: Nodes = Field(default_factory=Nodes, description="How many nodes; default: one, fixed.")
+    zones: list[str] | None = Field(default=None, description="Zones of the pool; default: the cluster's.")
+    spot: bool = Field(default=False, description="Spot VMs: cheap, may be taken back at any time.")
+    preemptible: bool = Field(default=False, description="The older form of Spot, at most 24 hours.")
+    reservation: str | None = Field(default=None, description="Name of a Compute Engine reservation to consume.")
+    flex_start: bool = Field(default=False, description="Dynamic Workload Scheduler flex-start: queued capacity.")
+    max_run_duration: Duration | None = Field(default=None, description="Nodes are deleted after this time.")
+    disk_type: Literal["pd-standard", "pd-balanced", "pd-ssd", "hyperdisk-balanced"] = Field(default="pd-balanced")
+    disk_size_gb: int = Field(default=100, ge=10, le=65536, description="Boot disk size in GB.")
+    local_ssd_count: int = Field(
+        default=0, ge=0, le=32, description="Local NVMe SSDs (375 GB each) for ephemeral storage."
+    )
+    local_ssd_block_count: int = Field(default=0, ge=0, le=32, description="Local NVMe SSDs as raw block devices.")
+    image_type: Literal["COS_CONTAINERD", "UBUNTU_CONTAINERD"] = Field(default="COS_CONTAINERD")
+    image_streaming: bool = Field(default=True, description="Start containers before their whole image is there.")
+    gvnic: bool = Field(default=True, description="Google's virtual network interface.")
+    max_pods_per_node: int = Field(default=64, ge=8, le=256)
+    logging_variant: Literal["DEFAULT", "MAX_THROUGHPUT"] = Field(default="DEFAULT")
+    auto_repair: bool = Field(default=True)
+    auto_upgrade: bool = Field(default=True)
+    labels: Labels = Field(default_factory=dict, description="Kubernetes labels of the nodes.")
+    resource_labels: Labels = Field(
+        default_factory=dict, description="Google Cloud labels of the VMs, for billing."
+    )
+    taints: list[TaintSettings] = Field(
+        default_factory=list,
+        description="Taints beside `nvidia.com/gpu=present:NoSchedule`, which every GPU pool has.",
+    )
+    service_account: str | None = Field(
+        default=None, description="E-mail of the nodes' own service account; default: the stack's."
+    )
+
+
+class ControlPlane(Model):
+    """From where the cluster's API can be reached."""
+
+    dns_endpoint: bool = Field(
+        default=True, description="The DNS-based endpoint, guarded by IAM; needs no network to be opened."
+    )
+    authorized_networks: dict[str, str] = Field(
+        default_factory=dict, description="Name to CIDR block of each network that may reach the IP endpoint."
+    )
+
+
+class Network(Model):
+    """Address ranges of a cluster's subnet; clusters of one stack may not overlap."""
+
+    nodes_cidr: str = Field(default="10.0.0.0/20")
+    pods_cidr: str = Field(default="10.4.0.0/14")
+    services_cidr: str = Field(default="10.8.0.0/20")
+    control_plane_cidr: str = Field(default="172.16.0.0/28")
+
+
+class Maintenance(Model):
+    """When GKE may upgrade the cluster: an RFC 5545 window in UTC."""
+
+    start: str = Field(default="2026-01-03T02:00:00Z", description="First window's start.")
+    end: str = Field(default="2026-01-03T10:00:00Z", description="First window's end.")
+    recurrence: str = Field(default="FREQ=WEEKLY;BYDAY=SA,SU")
+
+
+class GcpCluster(Model):
+    """A GKE Standard cluster with a network of its own."""
+
+    cloud: Literal["gcp"]
+    location: str = Field(description="A region (`us-central1`) for a regional cluster, a zone for a zonal one.")
+    zones: list[str] | None = Field(
+        default=None, description="Node zones; default: GKE's choice for the location."
+    )
+    release_channel: Literal["RAPID", "REGULAR", "STABLE", "EXTENDED"] = Field(default="REGULAR")
+    maintenance: Maintenance = Field(default_factory=Maintenance)
+    control_plane: ControlPlane = Field(default_factory=ControlPlane)
+    network: Network = Field(default_factory=Network)
+    labels: Labels = Field(default_factory=dict, description="Google Cloud labels of the cluster.")
+    pools: dict[str, GcpPool] = Field(min_length=1, description="Node pools by name; at least one without GPUs.")
+
+
+class Impersonation(Model):
+    """The older way to give pods an identity: they impersonate a Google service account."""
+
+    projects: list[str] = Field(
+        default_factory=list, description="Other projects whose clusters' pods may use the same account."
+    )
+
+
+class GcsStore(Model):
+    """A Cloud Storage bucket, mounted in pods with Cloud Storage FUSE."""
+
+    kind: Literal["gcs"]
+    bucket: str | None = Field(default=None, description="Bucket name; default: `<project>-slipway-<stack>`.")
+    location: str = Field(description="Region of the bucket; best that of the train pool.")
+    versioning: bool = Field(default=False, description="Keep overwritten and deleted objects as old versions.")
+    soft_delete_days: int = Field(
+        default=7, ge=0, le=90, description="Days a deleted object can be restored; 0 off."
+    )
+    temporary_days: int = Field(default=7, ge=1, description="Days after which temporary objects are deleted.")
+    old_version_days: int = Field(default=30, ge=1, description="Days after which old versions are deleted.")
+    impersonation: Impersonation | None = Field(
+        default=None,
+        description="Use service account impersonation instead of a direct workload identity binding.",
+    )

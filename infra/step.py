@@ -1,0 +1,45 @@
+"""A step of a pipeline: what a Job runs, where, with what, and which results it needs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from infra.platform import Platform, Pool, Resources
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """Python packages that an init container installs for a step before it starts, from a pinned file.
+
+    ``file`` is the requirements file's path in the repository; it ships in the bundle.
+    """
+
+    file: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one Job runs.
+
+    ``module`` is started as ``python -m <module>``. ``arguments`` may hold ``{store}`` (where the store is
+    mounted), ``{output}`` (this step's directory in the store), ``{<input>}`` (the directory of an input step)
+    and ``{<folder>}`` (a folder shipped with the step). ``inputs`` are steps whose results it reads: when one of
+    them runs again, so does this. ``after`` are steps that only have to succeed first. ``time_limit`` is in
+    seconds and includes retries and scheduling.
+    """
+
+    pipeline: str
+    name: str
+    module: str
+    arguments: Sequence[str]
+    image: str
+    platform: Platform
+    pool: Pool
+    resources: Resources
+    time_limit: int
+    inputs: Mapping[str, "Step"] = field(default_factory=dict[str, "Step"])
+    after: Sequence["Step"] = ()
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    requirements: Requirements | None = None
+    folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    uses_store: bool = True
