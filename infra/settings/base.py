@@ -27,8 +27,3 @@ Duration = Annotated[
     str,
     Field(pattern=r"^[1-9][0-9]*[smhd]$", description="A whole number and a unit: `30m`, `12h`, `7d`."),
 ]
-
-
-def seconds(duration: str) -> int:
-    """A `Duration` in seconds."""
-    return int(duration[:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[duration[-1]]

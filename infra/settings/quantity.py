@@ -1,0 +1,57 @@
+"""Kubernetes quantities as numbers: CPU in millicores, memory and storage in MiB, durations in seconds."""
+
+import re
+from decimal import Decimal
+
+CPU = re.compile(r"^(?P<number>[0-9]+(\.[0-9]{1,3})?)(?P<milli>m?)$")
+BYTES = re.compile(r"^(?P<number>[0-9]+(\.[0-9]+)?)(?P<unit>[KMGTP]i?|k)?$")
+DURATION = re.compile(r"^(?P<number>[1-9][0-9]*)(?P<unit>[smhd])$")
+
+UNITS = {
+    None: 1,
+    "k": 10**3,
+    "K": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "P": 10**15,
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "Ti": 2**40,
+    "Pi": 2**50,
+}
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def cpu_millicores(quantity: str) -> int:
+    """CPU such as ``500m``, ``2`` or ``1.5`` in millicores. Raises ValueError for anything else."""
+    match = CPU.match(quantity)
+    if match is None:
+        raise ValueError(f"{quantity!r} is not a CPU quantity such as 500m or 2")
+    number = Decimal(match["number"])
+    if match["milli"]:
+        if number != number.to_integral_value():
+            raise ValueError(f"{quantity!r} is finer than a millicore")
+        return int(number)
+    return int(number * 1000)
+
+
+def mebibytes(quantity: str) -> int:
+    """Memory or storage such as ``4Gi``, ``512Mi`` or ``10G`` in whole MiB, rounded up.
+
+    Raises ValueError for anything else.
+    """
+    match = BYTES.match(quantity)
+    if match is None:
+        raise ValueError(f"{quantity!r} is not a size such as 512Mi or 4Gi")
+    in_bytes = Decimal(match["number"]) * UNITS[match["unit"]]
+    return int(-(-in_bytes // 2**20))
+
+
+def seconds(duration: str) -> int:
+    """A duration such as ``30m``, ``12h`` or ``7d`` in seconds. Raises ValueError for anything else."""
+    match = DURATION.match(duration)
+    if match is None:
+        raise ValueError(f"{duration!r} is not a duration such as 30m, 12h or 7d")
+    return int(match["number"]) * SECONDS[match["unit"]]
