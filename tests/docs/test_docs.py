@@ -1,0 +1,150 @@
+"""What the pages tell a reader to type works.
+
+A block fenced as ``sh`` runs in a copy of the repository. One fenced ``sh cloud`` needs an account or a cluster:
+its stacks, make targets and configuration keys have to exist, and where the Pulumi CLI is on PATH its commands and
+flags too. One fenced ``yaml <stack>`` is laid over that stack's settings, which then have to be accepted.
+"""
+
+import itertools
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.settings import Settings, load
+from stacks.config import merge, stack_config
+from tests.docs.fences import Block, blocks
+
+ROOT = Path(__file__).parents[2]
+BLOCKS = list(blocks(ROOT))
+KNOWN = {"sh", "sh cloud", "text", "python", "json"}
+
+
+def of(*infos: str) -> list[Block]:
+    return [block for block in BLOCKS if block.info in infos]
+
+
+def test_every_block_says_what_it_is() -> None:
+    stacks = {path.stem.removeprefix("Pulumi.") for path in (ROOT / "stacks").glob("Pulumi.*.yaml")}
+    known = KNOWN | {f"yaml {stack}" for stack in stacks} | {"yaml"}
+    assert [f"{block}: {block.info!r}" for block in BLOCKS if block.info not in known] == []
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The working tree as a new clone would have it, with this environment already installed."""
+    target = tmp_path_factory.mktemp("clone") / "slipway"
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listing, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
+    for name in filter(None, names):
+        if (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name)
+    (target / ".venv").symlink_to(ROOT / ".venv")
+    return target
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("block", of("sh"), ids=str)
+def test_commands_run(block: Block, copy: Path) -> None:
+    # A page that shows how to run these very tests is asked only whether make knows the target.
+    script = re.sub(r"^make (test|test-fast|lint|bench)\b", r"make --dry-run \1", block.body, flags=re.MULTILINE)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=copy,
+        env=environment,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, f"{block}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+
+
+def lines(block: Block) -> list[list[str]]:
+    joined = block.body.replace("\\\n", " ")
+    return [words for line in joined.splitlines() if (words := shlex.split(line, comments=True))]
+
+
+def commands(program: str) -> list[tuple[Block, list[str]]]:
+    return [(block, words) for block in of("sh", "sh cloud") for words in lines(block) if words[0] == program]
+
+
+def option(words: list[str], *names: str) -> str | None:
+    for name, value in itertools.pairwise(words):
+        if name in names:
+            return value
+    return None
+
+
+def test_stacks_that_are_named_exist() -> None:
+    missing = [
+        f"{block}: {stack}"
+        for block, words in commands("pulumi")
+        if (stack := option(words, "-s", "--stack")) and not (ROOT / f"stacks/Pulumi.{stack}.yaml").exists()
+    ]
+    assert missing == []
+
+
+def test_make_targets_that_are_named_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):.*##", makefile, flags=re.MULTILINE))
+    missing = [
+        f"{block}: make {word}"
+        for block, words in commands("make")
+        for word in words[1:]
+        if "=" not in word and not word.startswith("-") and word not in targets
+    ]
+    assert missing == []
+
+
+def test_configuration_keys_that_are_named_exist() -> None:
+    missing = [
+        f"{block}: {key}"
+        for block, words in commands("pulumi")
+        if words[1:3] == ["config", "set"]
+        for key in [next(word for word in words[3:] if ":" in word)]
+        if not (
+            key.startswith("gcp:")
+            or (key.startswith("slipway:") and key[8:].split(".")[0] in Settings.model_fields)
+        )
+    ]
+    assert missing == []
+
+
+@pytest.mark.skipif(shutil.which("pulumi") is None, reason="the Pulumi CLI is not on PATH")
+@pytest.mark.parametrize(("block", "words"), commands("pulumi"), ids=lambda part: str(part)[:60])
+def test_pulumi_commands_have_the_flags_that_are_shown(block: Block, words: list[str]) -> None:
+    subcommands = []
+    for word in words[1:]:
+        if not re.fullmatch(r"[a-z-]+", word) or word.startswith("-") or len(subcommands) == 2:
+            break
+        subcommands.append(word)
+    done = subprocess.run(["pulumi", *subcommands, "--help"], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, f"{block}: {done.stderr}"
+    flags = [word.split("=")[0] for word in words if word.startswith("-")]
+    assert [flag for flag in flags if not re.search(rf"(^|\s){re.escape(flag)}\b", done.stdout)] == []
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.info.startswith("yaml ")], ids=str)
+def test_settings_that_are_shown_are_accepted(block: Block) -> None:
+    stack = block.info.split()[1]
+    shown: dict[str, Any] = yaml.safe_load(block.body)
+    config = merge(stack_config(stack, ROOT), shown.get("config", shown))
+    load({key.removeprefix("slipway:"): value for key, value in config.items() if key.startswith("slipway:")})
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    broken = []
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8")):
+            if not (page.parent / target).exists():
+                broken.append(f"{page.name}: {target}")
+    assert broken == []
