@@ -16,6 +16,9 @@ TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 GPU_RESOURCE = "nvidia.com/gpu"
 """The extended resource the NVIDIA device plugin (GKE's own or NVIDIA's) advertises."""
 
+POD_USER = 1000
+"""User and group that every container runs as, and to whom a mounted store has to belong."""
+
 
 @dataclass(frozen=True)
 class Taint:
@@ -46,7 +49,8 @@ class Pool:
 
     ``selector`` are labels that every node of the pool has and no other node; ``allocatable`` is what one node
     leaves to pods after its system reservations; ``max_nodes`` is how many nodes it can grow to.
-    ``fingerprint`` changes when the pool's hardware or driver does, so that its gates run again.
+    ``fingerprint`` changes when the pool's hardware or driver does, so that its gates run again. ``shared_gpus``
+    says that the pool slices or partitions its GPUs, of which a pod can use only one.
     """
 
     name: str
@@ -58,6 +62,7 @@ class Pool:
     accelerator: str | None = None
     fingerprint: str = ""
     resources: Sequence[pulumi.Resource] = ()
+    shared_gpus: bool = False
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ class Step:
     mounted), ``{output}`` (this step's directory in the store), ``{<input>}`` (the directory of an input step)
     and ``{<folder>}`` (a folder shipped with the step). ``inputs`` are steps whose results it reads: when one of
     them runs again, so does this. ``after`` are steps that only have to succeed first. ``time_limit`` is in
-    seconds and includes retries and scheduling.
+    seconds and includes retries and scheduling. ``fingerprint`` is whatever else decides the result (the driver
+    that a gate tests): when it changes, the step runs again.
     """
 
     pipeline: str
@@ -43,3 +44,4 @@ class Step:
     requirements: Requirements | None = None
     folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
     uses_store: bool = True
+    fingerprint: str = ""
