@@ -20,8 +20,8 @@ import yaml
 from infra.settings import Settings, load
 from stacks.config import merge, stack_config
 from tests.docs.fences import Block, blocks
+from tests.support.checkout import ROOT, copy_checkout
 
-ROOT = Path(__file__).parents[2]
 BLOCKS = list(blocks(ROOT))
 KNOWN = {"sh", "sh cloud", "text", "python", "json"}
 
@@ -39,15 +39,7 @@ def test_every_block_says_what_it_is() -> None:
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The working tree as a new clone would have it, with this environment already installed."""
-    target = tmp_path_factory.mktemp("clone") / "slipway"
-    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(listing, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
-    for name in filter(None, names):
-        if (ROOT / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, target / name)
-    (target / ".venv").symlink_to(ROOT / ".venv")
-    return target
+    return copy_checkout(tmp_path_factory.mktemp("clone") / "slipway")
 
 
 @pytest.mark.slow
