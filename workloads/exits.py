@@ -1,0 +1,86 @@
+"""How a step ends: its exit codes, its one-line errors, and a prompt stop on SIGTERM. Standard library only."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from typing import NoReturn
+
+OK = 0
+"""The step did its work, or found it done."""
+USAGE = 2
+"""The command line is wrong; argparse exits with this one too."""
+MODEL_REFUSED = 3
+"""The trained model is below the accuracy that was asked for. Running again gives the same answer."""
+BAD_INPUT = 4
+"""An input is missing, truncated, altered or malformed, or holds nothing to work on."""
+STORE_TROUBLE = 5
+"""The store cannot be read or written: permissions, read-only, full, gone."""
+ACCELERATOR_REFUSED = 6
+"""The accelerators are too few, of another model, or compute wrongly."""
+INSTALL_FAILED = 7
+"""Python packages could not be installed."""
+NO_NETWORK = 8
+"""A data set has to be downloaded and its server cannot be reached."""
+INTERRUPTED_BY_KEYBOARD = 130
+"""Ctrl-C: 128 + SIGINT."""
+INTERRUPTED = 143
+"""SIGTERM: 128 + 15, the code a shell gives to a process that this signal ended."""
+
+
+class StepError(Exception):
+    """Ends the step with one line on standard error and `code` as its exit status; `message` names the way out."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def run(main: Callable[[], int]) -> NoReturn:
+    """Run a step's `main` and leave the process with its exit code; a StepError becomes one line, not a traceback."""
+    try:
+        code = main()
+    except StepError as error:
+        print(f"error: {error}", file=sys.stderr)
+        code = error.code
+    except KeyboardInterrupt:
+        print("error: interrupted", file=sys.stderr)
+        code = INTERRUPTED_BY_KEYBOARD
+    sys.stdout.flush()
+    sys.stderr.flush()
+    sys.exit(code)
+
+
+def stop_on_sigterm(remark: str, clean_up: Callable[[], None] = lambda: None) -> None:
+    """End the process with 143 as soon as SIGTERM arrives, after a line that ends in `remark`.
+
+    In a container the step is process 1, for which Linux ignores SIGTERM unless a handler is set, and the pod would
+    hold its GPU until the grace period is over. Python runs its handlers between bytecodes of the main thread, which
+    may be minutes away inside one TensorFlow call; so the handler only wakes a thread that does the rest. Whatever is
+    being written at that moment lies under a temporary name and does no harm.
+
+    `clean_up` must not block; it runs just before the process leaves. Call this from the main thread.
+    """
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+
+    def wait() -> None:
+        while True:
+            received = receiver.recv(1)
+            if received and received[0] == signal.SIGTERM:
+                break
+        print(f"error: stopped by SIGTERM: {remark}", file=sys.stderr, flush=True)
+        clean_up()
+        os._exit(INTERRUPTED)
+
+    signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    threading.Thread(target=wait, name="sigterm", daemon=True).start()
+    _open_sockets.extend((receiver, sender))
+
+
+_open_sockets: list[socket.socket] = []
