@@ -1,0 +1,125 @@
+"""Check that this machine has the accelerators that were asked for, and that each of them computes.
+
+Adds two vectors of random float32 numbers on every accelerator and compares with numpy on the CPU.
+Run as `python -m workloads.gates.accelerator --model nvidia-tesla-t4 --count 1`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from workloads.devices import Accelerator, accelerators, before_import, describe
+from workloads.exits import ACCELERATOR_REFUSED, OK, StepError, run, stop_on_sigterm
+
+HINT = (
+    "Is the GPU driver installed on the node, does the device plugin offer nvidia.com/gpu and does the pod ask for it, "
+    "and is the image one that ends in -gpu?"
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the check; returns the exit code.
+
+    Raises:
+        StepError: with ACCELERATOR_REFUSED where accelerators are missing, too few, of another model, or compute wrongly.
+    """
+    options = _parse(arguments)
+    stop_on_sigterm("the check was not finished")
+    before_import(keras=False)
+    found = accelerators()
+    if len(found) != options.count or any(not same_model(options.model, one.model) for one in found):
+        raise StepError(
+            ACCELERATOR_REFUSED,
+            f"asked: {options.count} x {options.model}, found: {describe(found) if found else 'no GPU'}. {HINT}",
+        )
+    for accelerator in found:
+        _print_details(accelerator)
+        _add(accelerator, options.elements)
+    print(f"Test PASSED on {describe(found)}", flush=True)
+    return OK
+
+
+def same_model(asked: str, found: str) -> bool:
+    """Whether the GPU that CUDA calls `found` is the one that a cloud's accelerator label calls `asked`.
+
+    Labels look like `nvidia-tesla-t4` or `nvidia-h100-80gb`; CUDA's names like `Tesla T4` or `NVIDIA H100 80GB HBM3`. Each
+    word of the label has to be a word of CUDA's name; words that say no more than maker, line or sales name are left out,
+    and so is a memory size that CUDA's name does not mention. (GKE's labels: cloud.google.com/kubernetes-engine/docs/
+    concepts/gpus; seen November 2026.)
+    """
+    label, name = _words(asked), _words(found)
+    sizes = {word for word in name if re.fullmatch(r"\d+gb", word)}
+    wanted = {word for word in label if not re.fullmatch(r"\d+gb", word)}
+    if sizes:
+        wanted |= {word for word in label if re.fullmatch(r"\d+gb", word)}
+    return bool(wanted) and wanted <= name
+
+
+def _words(name: str) -> set[str]:
+    ignored = {"nvidia", "tesla", "geforce", "quadro", "mega", "vws", "shared", "accelerator"}
+    words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word and word not in ignored]
+    # GKE writes `h200-141gb`, CUDA `H200`; GKE `rtx-pro-6000`, CUDA `RTX PRO 6000 Blackwell Server Edition`.
+    return set(words)
+
+
+def _add(accelerator: Accelerator, elements: int) -> None:
+    import numpy as np
+    import tensorflow as tf
+
+    print(f"[Vector addition of {elements} elements on {accelerator.device}]", flush=True)
+    generator = np.random.default_rng(0)
+    left, right = generator.random(elements, np.float32), generator.random(elements, np.float32)
+    try:
+        with tf.device(accelerator.device):
+            total = tf.add(tf.constant(left), tf.constant(right))
+        computed = total.numpy()
+    except tf.errors.OpError as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise StepError(ACCELERATOR_REFUSED, f"{accelerator.device} cannot compute: {lines[0]}. {HINT}") from error
+    if accelerator.device not in total.device:
+        raise StepError(ACCELERATOR_REFUSED, f"asked for {accelerator.device}, but {total.device} computed")
+    wrong = int(np.count_nonzero(computed != left + right))
+    if wrong:
+        raise StepError(
+            ACCELERATOR_REFUSED,
+            f"{accelerator.device} computed {wrong} of {elements} sums wrongly; the GPU is faulty, have the node replaced",
+        )
+    print("Test PASSED", flush=True)
+
+
+def _print_details(accelerator: Accelerator) -> None:
+    import tensorflow as tf
+
+    details = [f"{accelerator.device}: {accelerator.model}"]
+    capability = accelerator.details.get("compute_capability")
+    if capability:
+        details.append("compute capability " + ".".join(str(part) for part in capability))
+    build = tf.sysconfig.get_build_info()
+    if not accelerator.virtual and build.get("cuda_version"):
+        details.append(
+            f"TensorFlow built for CUDA {build['cuda_version']}, cuDNN {build.get('cudnn_version', '?')}"
+        )
+    try:
+        with open("/proc/driver/nvidia/version", encoding="utf-8") as stream:  # noqa: PTH123
+            details.append(stream.readline().strip())
+    except OSError:
+        pass  # Only the node's driver makes this file.
+    print("; ".join(details), flush=True)
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m workloads.gates.accelerator", description=__doc__)
+    parser.add_argument(
+        "--model", required=True, help="accelerator as the cloud's label names it: nvidia-tesla-t4"
+    )
+    parser.add_argument("--count", type=int, default=1, help="accelerators this pod was given (default: 1)")
+    parser.add_argument("--elements", type=int, default=50_000, help="length of the vectors (default: 50000)")
+    options = parser.parse_args(arguments)
+    if options.count < 1 or options.elements < 1:
+        parser.error("--count and --elements must be at least 1")
+    return options
+
+
+if __name__ == "__main__":
+    run(main)
