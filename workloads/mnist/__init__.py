@@ -1,0 +1,1 @@
+"""Handwritten digits: prepare the images, train a small network on them, predict new ones."""
