@@ -1,8 +1,18 @@
 """What all settings models share: strictness, and the kinds of value a stack file holds."""
 
-from typing import Annotated, Literal
+import ipaddress
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from infra.settings import quantity
+
+WRONG_VALUE = "slipway_wrong_value"
+"""Type of the errors that the values below raise; their context holds ``reason`` and ``fix``."""
 
 
 class Model(BaseModel):
@@ -11,19 +21,114 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class TaintSettings(Model):
-    """A node taint. Pods of steps that run on the pool tolerate it."""
-
-    key: str = Field(description="Taint key, for example `nvidia.com/gpu`.", min_length=1, max_length=317)
-    value: str = Field(default="", description="Taint value.", max_length=63)
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = Field(
-        default="NoSchedule", description="What happens to pods that do not tolerate it."
-    )
+def refuse(reason: str, fix: str) -> PydanticCustomError:
+    """The error by which a value's validator refuses it, in the words a `Problem` shows."""
+    return PydanticCustomError(WRONG_VALUE, "{reason}", {"reason": reason, "fix": fix})
 
 
-Labels = dict[str, str]
+def _number_as_text(value: Any) -> Any:
+    """YAML reads ``cpu: 2`` as a number; a quantity is text."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _parsed_by(parse: Callable[[str], int], reason: str, fix: str) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        try:
+            amount = parse(value)
+        except ValueError:
+            amount = 0
+        if amount <= 0:
+            raise refuse(reason, fix)
+        return value
+
+    return check
+
+
+Cpu = Annotated[
+    str,
+    BeforeValidator(_number_as_text),
+    AfterValidator(
+        _parsed_by(quantity.cpu_millicores, "not an amount of CPU above zero", "write `500m`, `2` or `1.5`")
+    ),
+]
+"""CPU as a Kubernetes quantity."""
+
+Size = Annotated[
+    str,
+    BeforeValidator(_number_as_text),
+    AfterValidator(_parsed_by(quantity.mebibytes, "not a size above zero", "write for example `512Mi` or `4Gi`")),
+]
+"""Memory or storage as a Kubernetes quantity."""
 
 Duration = Annotated[
     str,
-    Field(pattern=r"^[1-9][0-9]*[smhd]$", description="A whole number and a unit: `30m`, `12h`, `7d`."),
+    AfterValidator(
+        _parsed_by(quantity.seconds, "not a duration", "write a whole number and a unit: `30m`, `12h`, `7d`")
+    ),
 ]
+"""A whole number and a unit: ``30m``, ``12h``, ``7d``."""
+
+
+def _cidr(value: str) -> str:
+    try:
+        block = ipaddress.ip_network(value, strict=False)
+    except ValueError:
+        raise refuse("not a block of addresses", "write an IPv4 CIDR block such as `10.0.0.0/20`") from None
+    if block.version != 4:
+        raise refuse("an IPv6 block, and the clusters' networks are IPv4", "write an IPv4 CIDR block") from None
+    if str(block) != value:
+        raise refuse("the address has bits outside the block's mask", f"write `{block}`")
+    return value
+
+
+Cidr = Annotated[str, AfterValidator(_cidr)]
+"""An IPv4 CIDR block."""
+
+
+def _utc_time(value: str) -> str:
+    try:
+        datetime.strptime(value, "%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        raise refuse("not a time in RFC 3339 and UTC", 'write it in quotes, as `"2026-01-03T02:00:00Z"`') from None
+    return value
+
+
+UtcTime = Annotated[str, AfterValidator(_utc_time)]
+"""A time in RFC 3339 and UTC. Pulumi rewrites one that stands without quotes."""
+
+
+def _image_by_digest(value: str) -> str:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._:/-]*@sha256:[0-9a-f]{64}", value):
+        raise refuse(
+            "not an image by digest: a tag can be moved, and then the same step runs other code",
+            "write `<registry>/<name>@sha256:<64 hexadecimal digits>`; `docker buildx imagetools inspect <image>` "
+            "shows the digest",
+        )
+    return value
+
+
+Image = Annotated[str, AfterValidator(_image_by_digest)]
+"""A container image by its digest."""
+
+
+def _path_in_store(value: str) -> str:
+    parts = value.split("/")
+    if not value or value.startswith("/") or ".." in parts:
+        raise refuse("not a path below the store's root", "write a relative path such as `uploads/mnist`")
+    return value
+
+
+StorePath = Annotated[str, AfterValidator(_path_in_store)]
+"""A path below the store's root."""
+
+Labels = dict[str, str]
+
+
+class TaintSettings(Model):
+    """A node taint. Pods of steps that run on the pool tolerate it."""
+
+    key: str = Field(description="Taint key, for example `nvidia.com/gpu`.")
+    value: str = Field(default="", description="Taint value.")
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = Field(
+        default="NoSchedule", description="What happens to pods that do not tolerate it."
+    )

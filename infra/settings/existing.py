@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from infra.settings.base import Labels, Model, TaintSettings
+from infra.settings.base import Cpu, Labels, Model, Size, TaintSettings
 
 
 class ExistingPool(Model):
@@ -12,9 +12,9 @@ class ExistingPool(Model):
 
     selector: Labels = Field(description="Labels that the nodes have and no other node has.", min_length=1)
     taints: list[TaintSettings] = Field(default_factory=list, description="Taints that the nodes have.")
-    cpu: str = Field(description="Allocatable CPU of one node, as `kubectl describe node` shows it: `3920m`, `8`.")
-    memory: str = Field(description="Allocatable memory of one node: `12Gi`.")
-    ephemeral_storage: str = Field(default="20Gi", description="Allocatable ephemeral storage of one node.")
+    cpu: Cpu = Field(description="Allocatable CPU of one node, as `kubectl describe node` shows it: `3920m`, `8`.")
+    memory: Size = Field(description="Allocatable memory of one node: `12Gi`.")
+    ephemeral_storage: Size = Field(default="20Gi", description="Allocatable ephemeral storage of one node.")
     accelerator: str | None = Field(default=None, description="Accelerator type, for example `nvidia-tesla-t4`.")
     gpus: int = Field(default=0, ge=0, description="`nvidia.com/gpu` that one node can allocate.")
     nodes: int = Field(default=1, ge=1, description="How many such nodes there are.")
@@ -23,7 +23,7 @@ class ExistingPool(Model):
 class ExistingCluster(Model):
     """A cluster by kubeconfig and context. Nothing of the cluster itself is created or changed."""
 
-    cloud: Literal["existing"]
+    cloud: Literal["existing"] = Field(description="`existing`: any cluster that a kubeconfig reaches.")
     kubeconfig: str = Field(default="~/.kube/config", description="Path of the kubeconfig file.")
     context: str | None = Field(default=None, description="Context in it; default: its current context.")
     pools: dict[str, ExistingPool] = Field(min_length=1, description="Pools by name.")
@@ -32,8 +32,8 @@ class ExistingCluster(Model):
 class PvcStore(Model):
     """A PersistentVolumeClaim in the one cluster of the stack."""
 
-    kind: Literal["pvc"]
-    size: str = Field(default="10Gi", description="Size asked for, as a Kubernetes quantity.")
+    kind: Literal["pvc"] = Field(description="`pvc`: a PersistentVolumeClaim.")
+    size: Size = Field(default="10Gi", description="Size asked for, as a Kubernetes quantity.")
     storage_class: str | None = Field(
         default=None, description="StorageClass by name; default: the cluster's default."
     )

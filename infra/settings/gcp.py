@@ -4,7 +4,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from infra.settings.base import Duration, Labels, Model, TaintSettings
+from infra.platform import Resources
+from infra.settings.base import Cidr, Duration, Labels, Model, TaintSettings, UtcTime
+
+GCS_FUSE_SIDECAR = Resources(cpu=250, memory=256, ephemeral_storage=5 * 1024)
+"""What the Cloud Storage FUSE sidecar asks for beside a pod's own containers.
+
+The driver's defaults: flags of cmd/webhook/main.go in GoogleCloudPlatform/gcs-fuse-csi-driver, read on 2026-11-20.
+"""
 
 
 class Nodes(Model):
@@ -21,14 +28,17 @@ class Nodes(Model):
     total_max: int | None = Field(default=None, ge=0, le=1000, description="Most nodes over all zones.")
     location_policy: Literal["BALANCED", "ANY"] | None = Field(
         default=None,
-        description="Where the autoscaler looks for capacity. ANY takes whichever zone has it; default for GPU pools.",
+        description="Where the autoscaler looks for capacity: ANY takes whichever zone has it (the default for GPU "
+        "pools), BALANCED spreads.",
     )
 
 
 class GpuSharing(Model):
     """Several pods on one GPU, by time-slicing or MPS."""
 
-    strategy: Literal["TIME_SHARING", "MPS"] = Field(default="TIME_SHARING")
+    strategy: Literal["TIME_SHARING", "MPS"] = Field(
+        default="TIME_SHARING", description="Take turns on the GPU, or run side by side through NVIDIA MPS."
+    )
     clients: int = Field(ge=2, le=48, description="Most pods that share one GPU.")
 
 
@@ -47,7 +57,8 @@ class GcpPool(Model):
     )
     gpu_sharing: GpuSharing | None = Field(default=None, description="Share each GPU between pods.")
     gpu_partition: str | None = Field(
-        default=None, description="MIG partition size, for example `1g.10gb`; A100 and H100 only."
+        default=None,
+        description="MIG partition size, for example `1g.10gb`, where the GPU has MIG (A100 and newer).",
     )
     nodes: Nodes = Field(default_factory=Nodes, description="How many nodes; default: one, fixed.")
     zones: list[str] | None = Field(default=None, description="Zones of the pool; default: the cluster's.")
@@ -56,19 +67,30 @@ class GcpPool(Model):
     reservation: str | None = Field(default=None, description="Name of a Compute Engine reservation to consume.")
     flex_start: bool = Field(default=False, description="Dynamic Workload Scheduler flex-start: queued capacity.")
     max_run_duration: Duration | None = Field(default=None, description="Nodes are deleted after this time.")
-    disk_type: Literal["pd-standard", "pd-balanced", "pd-ssd", "hyperdisk-balanced"] = Field(default="pd-balanced")
+    disk_type: Literal["pd-standard", "pd-balanced", "pd-ssd", "hyperdisk-balanced"] = Field(
+        default="pd-balanced", description="Boot disk type; which ones there are depends on the machine type."
+    )
     disk_size_gb: int = Field(default=100, ge=10, le=65536, description="Boot disk size in GB.")
     local_ssd_count: int = Field(
         default=0, ge=0, le=32, description="Local NVMe SSDs (375 GB each) for ephemeral storage."
     )
     local_ssd_block_count: int = Field(default=0, ge=0, le=32, description="Local NVMe SSDs as raw block devices.")
-    image_type: Literal["COS_CONTAINERD", "UBUNTU_CONTAINERD"] = Field(default="COS_CONTAINERD")
+    image_type: Literal["COS_CONTAINERD", "UBUNTU_CONTAINERD"] = Field(
+        default="COS_CONTAINERD", description="Node image: Container-Optimized OS or Ubuntu."
+    )
     image_streaming: bool = Field(default=True, description="Start containers before their whole image is there.")
     gvnic: bool = Field(default=True, description="Google's virtual network interface.")
-    max_pods_per_node: int = Field(default=64, ge=8, le=256)
-    logging_variant: Literal["DEFAULT", "MAX_THROUGHPUT"] = Field(default="DEFAULT")
-    auto_repair: bool = Field(default=True)
-    auto_upgrade: bool = Field(default=True)
+    max_pods_per_node: int = Field(
+        default=64,
+        ge=8,
+        le=256,
+        description="Each node takes twice as many addresses, rounded up to a power of two.",
+    )
+    logging_variant: Literal["DEFAULT", "MAX_THROUGHPUT"] = Field(
+        default="DEFAULT", description="MAX_THROUGHPUT for nodes that log more than 100 KB a second."
+    )
+    auto_repair: bool = Field(default=True, description="Replace nodes that stay unhealthy.")
+    auto_upgrade: bool = Field(default=True, description="Keep nodes at the control plane's version.")
     labels: Labels = Field(default_factory=dict, description="Kubernetes labels of the nodes.")
     resource_labels: Labels = Field(
         default_factory=dict, description="Google Cloud labels of the VMs, for billing."
@@ -88,7 +110,7 @@ class ControlPlane(Model):
     dns_endpoint: bool = Field(
         default=True, description="The DNS-based endpoint, guarded by IAM; needs no network to be opened."
     )
-    authorized_networks: dict[str, str] = Field(
+    authorized_networks: dict[str, Cidr] = Field(
         default_factory=dict, description="Name to CIDR block of each network that may reach the IP endpoint."
     )
 
@@ -96,32 +118,34 @@ class ControlPlane(Model):
 class Network(Model):
     """Address ranges of a cluster's subnet; clusters of one stack may not overlap."""
 
-    nodes_cidr: str = Field(default="10.0.0.0/20")
-    pods_cidr: str = Field(default="10.4.0.0/14")
-    services_cidr: str = Field(default="10.8.0.0/20")
-    control_plane_cidr: str = Field(default="172.16.0.0/28")
+    nodes_cidr: Cidr = Field(default="10.0.0.0/20", description="Addresses of the nodes.")
+    pods_cidr: Cidr = Field(default="10.4.0.0/14", description="Addresses of the pods.")
+    services_cidr: Cidr = Field(default="10.8.0.0/20", description="Addresses of the Services.")
+    control_plane_cidr: Cidr = Field(default="172.16.0.0/28", description="A /28 for the control plane.")
 
 
 class Maintenance(Model):
     """When GKE may upgrade the cluster: an RFC 5545 window in UTC."""
 
-    start: str = Field(default="2026-01-03T02:00:00Z", description="First window's start.")
-    end: str = Field(default="2026-01-03T10:00:00Z", description="First window's end.")
-    recurrence: str = Field(default="FREQ=WEEKLY;BYDAY=SA,SU")
+    start: UtcTime = Field(default="2026-01-03T02:00:00Z", description="First window's start.")
+    end: UtcTime = Field(default="2026-01-03T10:00:00Z", description="First window's end.")
+    recurrence: str = Field(default="FREQ=WEEKLY;BYDAY=SA,SU", description="When it comes again.")
 
 
 class GcpCluster(Model):
     """A GKE Standard cluster with a network of its own."""
 
-    cloud: Literal["gcp"]
+    cloud: Literal["gcp"] = Field(description="`gcp`: a cluster that Slipway creates on GKE.")
     location: str = Field(description="A region (`us-central1`) for a regional cluster, a zone for a zonal one.")
     zones: list[str] | None = Field(
         default=None, description="Node zones; default: GKE's choice for the location."
     )
-    release_channel: Literal["RAPID", "REGULAR", "STABLE", "EXTENDED"] = Field(default="REGULAR")
-    maintenance: Maintenance = Field(default_factory=Maintenance)
-    control_plane: ControlPlane = Field(default_factory=ControlPlane)
-    network: Network = Field(default_factory=Network)
+    release_channel: Literal["RAPID", "REGULAR", "STABLE", "EXTENDED"] = Field(
+        default="REGULAR", description="How soon GKE upgrades the cluster to a new version."
+    )
+    maintenance: Maintenance = Field(default_factory=Maintenance, description="When GKE may upgrade it.")
+    control_plane: ControlPlane = Field(default_factory=ControlPlane, description="Who reaches its API.")
+    network: Network = Field(default_factory=Network, description="Its address ranges.")
     labels: Labels = Field(default_factory=dict, description="Google Cloud labels of the cluster.")
     pools: dict[str, GcpPool] = Field(min_length=1, description="Node pools by name; at least one without GPUs.")
 
@@ -137,7 +161,7 @@ class Impersonation(Model):
 class GcsStore(Model):
     """A Cloud Storage bucket, mounted in pods with Cloud Storage FUSE."""
 
-    kind: Literal["gcs"]
+    kind: Literal["gcs"] = Field(description="`gcs`: a Cloud Storage bucket.")
     bucket: str | None = Field(default=None, description="Bucket name; default: `<project>-slipway-<stack>`.")
     location: str = Field(description="Region of the bucket; best that of the train pool.")
     versioning: bool = Field(default=False, description="Keep overwritten and deleted objects as old versions.")
