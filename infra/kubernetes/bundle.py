@@ -1,0 +1,107 @@
+"""The bundle: the files that a workload module needs from this repository, found without running them."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.kubernetes.files import Files, ShippingError
+
+
+@dataclass(frozen=True)
+class _Import:
+    """A module that a file names. ``certain`` is False for ``from a import b`` where b may be a mere name in a."""
+
+    module: str
+    line: int
+    certain: bool
+
+
+def collect(modules: Sequence[str], root: Path, extra: Sequence[str] = ()) -> Files:
+    """The files of ``modules`` and of all that they import from their own top-level packages.
+
+    Follows every ``import`` statement wherever it stands, and takes the ``__init__.py`` of each package on the
+    way, as Python would. Modules that are imported by computed names, and data files, are not seen. ``extra`` are
+    paths of further files. Line ends become ``\\n``, so that a checkout on Windows gives the same digest.
+
+    Raises ShippingError for a module that is missing or cannot be parsed, and where the files are too big.
+    """
+    packages = {module.partition(".")[0] for module in modules}
+    pending = [(module, f"{module} is to be started") for module in modules]
+    for module in modules:
+        if _is_package(module, root):
+            pending.append((f"{module}.__main__", f"{module} is to be started"))
+    seen: set[str] = set()
+    contents: dict[str, bytes] = {}
+    while pending:
+        module, why = pending.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        if "." in module:
+            pending.append((module.rpartition(".")[0], why))
+        path = _file_of(module, root)
+        if path is None:
+            if not _directory_of(module, root).is_dir():
+                raise ShippingError(module, f"{why}, but there is no such module", "add it, or correct the import")
+            continue
+        name = path.relative_to(root).as_posix()
+        contents[name] = _normalised(path)
+        for each in _imports(contents[name], name, module, is_package=_is_package(module, root)):
+            ours = each.module.partition(".")[0] in packages
+            if ours and (each.certain or _exists(each.module, root)):
+                pending.append((each.module, f"{name} imports it in line {each.line}"))
+    for name in extra:
+        if not (root / name).is_file():
+            raise ShippingError(name, "there is no such file", "add it")
+        contents[Path(name).as_posix()] = _normalised(root / name)
+    files = Files(contents)
+    files.require_fit("import less, or install the big ones as a package into an image and name that as `image`")
+    return files
+
+
+def _directory_of(module: str, root: Path) -> Path:
+    return root / Path(*module.split("."))
+
+
+def _is_package(module: str, root: Path) -> bool:
+    return (_directory_of(module, root) / "__init__.py").is_file()
+
+
+def _file_of(module: str, root: Path) -> Path | None:
+    directory = _directory_of(module, root)
+    candidates = (directory / "__init__.py", directory.with_name(directory.name + ".py"))
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _exists(module: str, root: Path) -> bool:
+    return _file_of(module, root) is not None or _directory_of(module, root).is_dir()
+
+
+def _normalised(path: Path) -> bytes:
+    return path.read_bytes().replace(b"\r\n", b"\n")
+
+
+def _imports(source: bytes, name: str, module: str, *, is_package: bool) -> Iterator[_Import]:
+    try:
+        tree = ast.parse(source, name)
+    except (SyntaxError, ValueError) as error:
+        raise ShippingError(name, f"Python cannot read it: {error}", "correct the file") from error
+    package = module if is_package else module.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield _Import(alias.name, node.lineno, certain=True)
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(node, package)
+            yield _Import(base, node.lineno, certain=True)
+            for alias in node.names:
+                yield _Import(f"{base}.{alias.name}", node.lineno, certain=False)
+
+
+def _absolute(node: ast.ImportFrom, package: str) -> str:
+    if node.level == 0:
+        return node.module or ""
+    parts = package.split(".")
+    base = parts[: len(parts) - node.level + 1]
+    return ".".join([*base, node.module] if node.module else base)
