@@ -1,0 +1,131 @@
+"""The workspace: the namespace that steps run in, and what guards it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from infra.kubernetes.labels import PART_OF
+from infra.kubernetes.quantities import mebibytes
+from infra.platform import GPU_RESOURCE, Claim, Platform
+
+POD_SECURITY_VERSION = "v1.34"
+"""The version of the Pod Security Standards that the namespace holds pods to, so that a cluster upgrade cannot
+begin to refuse them. An older cluster applies its newest
+(kubernetes.io/docs/concepts/security/pod-security-admission)."""
+
+MOST_JOBS = 100
+"""Jobs that the namespace may hold. Finished ones count; a stack has about ten."""
+
+
+@dataclass(frozen=True)
+class WorkspaceArgs:
+    """``platform`` is the cluster; ``protect`` keeps Pulumi from deleting what holds data."""
+
+    platform: Platform
+    namespace: str
+    service_account: str
+    protect: bool
+
+
+class Workspace(pulumi.ComponentResource):
+    """A namespace under the *restricted* Pod Security Standard, with the identity, limits and store of its pods.
+
+    Pods can reach out, but nothing can reach in. ``ready`` are the resources to wait for before the first pod.
+    """
+
+    def __init__(self, name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slipway:kubernetes:Workspace", name, {}, opts)
+        platform = args.platform
+        self.platform = platform
+        self.namespace = args.namespace
+        self.service_account = args.service_account
+        on_cluster = pulumi.ResourceOptions(parent=self, provider=platform.provider)
+
+        namespace = k8s.core.v1.Namespace(
+            f"{name}-namespace",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=args.namespace, labels={**PART_OF, **pod_security_labels()}),
+            opts=pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(protect=_protected(args))),
+        )
+        in_namespace = pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(depends_on=[namespace]))
+        service_account = k8s.core.v1.ServiceAccount(
+            f"{name}-service-account",
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=args.service_account,
+                namespace=args.namespace,
+                labels=PART_OF,
+                annotations=dict(platform.service_account_annotations),
+            ),
+            automount_service_account_token=False,
+            opts=in_namespace,
+        )
+        network_policy = k8s.networking.v1.NetworkPolicy(
+            f"{name}-deny-ingress",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name="deny-ingress", namespace=args.namespace, labels=PART_OF),
+            spec=k8s.networking.v1.NetworkPolicySpecArgs(
+                pod_selector=k8s.meta.v1.LabelSelectorArgs(), policy_types=["Ingress"]
+            ),
+            opts=in_namespace,
+        )
+        quota = k8s.core.v1.ResourceQuota(
+            f"{name}-quota",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name="pools", namespace=args.namespace, labels=PART_OF),
+            spec=k8s.core.v1.ResourceQuotaSpecArgs(hard=quota_of(platform)),
+            opts=in_namespace,
+        )
+        ready: list[pulumi.Resource] = [namespace, service_account, network_policy, quota]
+        if platform.store.claim:
+            ready.append(_claim(name, platform.store.claim, args, in_namespace))
+        self.ready: Sequence[pulumi.Resource] = (*ready, *platform.ready)
+        self.register_outputs({"namespace": args.namespace, "serviceAccount": args.service_account})
+
+
+def pod_security_labels() -> dict[str, str]:
+    """Refuse, warn of and record every pod that is not *restricted*."""
+    return {
+        f"pod-security.kubernetes.io/{mode}{suffix}": value
+        for mode in ("enforce", "warn", "audit")
+        for suffix, value in (("", "restricted"), ("-version", POD_SECURITY_VERSION))
+    }
+
+
+def quota_of(platform: Platform) -> dict[str, str]:
+    """All that the cluster's pools can ever hold: what asks for more is refused at once, not pending for ever.
+
+    Only requests are counted: a quota on limits would refuse containers without a CPU limit. A quota on requests
+    makes them mandatory for every container, also for those that a cloud injects (Cloud Storage FUSE's has them).
+    """
+    pools = platform.pools.values()
+    return {
+        "requests.cpu": f"{sum(pool.allocatable.cpu * pool.max_nodes for pool in pools)}m",
+        "requests.memory": mebibytes(sum(pool.allocatable.memory * pool.max_nodes for pool in pools)),
+        "requests.ephemeral-storage": mebibytes(
+            sum(pool.allocatable.ephemeral_storage * pool.max_nodes for pool in pools)
+        ),
+        f"requests.{GPU_RESOURCE}": str(sum(pool.allocatable.gpus * pool.max_nodes for pool in pools)),
+        "count/jobs.batch": str(MOST_JOBS),
+        # Nothing here serves: a load balancer would be billed and open a way in.
+        "count/services": "0",
+    }
+
+
+def _protected(args: WorkspaceArgs) -> bool:
+    # Deleting a namespace deletes the claims in it.
+    return args.protect and args.platform.store.claim is not None
+
+
+def _claim(
+    name: str, claim: Claim, args: WorkspaceArgs, opts: pulumi.ResourceOptions
+) -> k8s.core.v1.PersistentVolumeClaim:
+    return k8s.core.v1.PersistentVolumeClaim(
+        f"{name}-store",
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=claim.name, namespace=args.namespace, labels=PART_OF),
+        spec=k8s.core.v1.PersistentVolumeClaimSpecArgs(
+            access_modes=[claim.access_mode],
+            storage_class_name=claim.storage_class,
+            volume_name=claim.volume_name,
+            resources=k8s.core.v1.VolumeResourceRequirementsArgs(requests={"storage": claim.size}),
+        ),
+        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(protect=args.protect)),
+    )
