@@ -1,0 +1,116 @@
+"""From a step to a ``batch/v1`` Job, in the one shape that Pulumi's engine handles as a pipeline needs it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from infra.kubernetes.files import config_map
+from infra.kubernetes.labels import step_labels
+from infra.kubernetes.pod import bundle_map, folder_map, template
+from infra.kubernetes.run import Run, plan
+from infra.kubernetes.workspace import Workspace
+from infra.step import Step
+
+PATIENCE = 600
+"""Seconds that Pulumi waits for a Job past the Job's own time limit, so that the Job's verdict comes first."""
+
+
+@dataclass(frozen=True)
+class StepJobArgs:
+    """``workspace`` is where the Job runs, ``after`` are the Jobs that have to succeed before it starts."""
+
+    run: Run
+    workspace: Workspace
+    after: tuple["StepJob", ...] = ()
+
+
+class StepJob(pulumi.ComponentResource):
+    """One step as a Job, with the ConfigMaps that it mounts."""
+
+    def __init__(self, name: str, args: StepJobArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slipway:kubernetes:StepJob", name, {}, opts)
+        run, workspace = args.run, args.workspace
+        step = run.step
+        labels = step_labels(step.pipeline, step.name)
+        on_cluster = pulumi.ResourceOptions(
+            parent=self, provider=workspace.platform.provider, depends_on=[*workspace.ready]
+        )
+        maps = [config_map(bundle_map(run), run.bundle, workspace.namespace, labels, on_cluster)]
+        maps += [
+            config_map(folder_map(run, folder), files, workspace.namespace, labels, on_cluster)
+            for folder, files in run.folders.items()
+        ]
+        self.run = run
+        self.job = k8s.batch.v1.Job(
+            name,
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                # A fixed name: after a killed `pulumi up` the next one adopts the running Job, not a second one.
+                name=run.job_name,
+                namespace=workspace.namespace,
+                labels=labels,
+                # Without it the next `up` would repeat the old failure instead of running the Job again.
+                annotations={"pulumi.com/replaceUnready": "true"},
+            ),
+            spec=k8s.batch.v1.JobSpecArgs(
+                completions=1,
+                parallelism=1,
+                # Real failures are final at once; disruptions are ignored below and so tried again without end,
+                # within the deadline. A `FailJob` rule instead would leave Pulumi waiting for its time-out.
+                backoff_limit=0,
+                pod_failure_policy=k8s.batch.v1.PodFailurePolicyArgs(
+                    rules=[
+                        k8s.batch.v1.PodFailurePolicyRuleArgs(
+                            action="Ignore",
+                            on_pod_conditions=[
+                                k8s.batch.v1.PodFailurePolicyOnPodConditionsPatternArgs(
+                                    type="DisruptionTarget", status="True"
+                                )
+                            ],
+                        )
+                    ]
+                ),
+                # A pod that is still being evicted holds the GPU that its successor needs.
+                pod_replacement_policy="Failed",
+                active_deadline_seconds=step.time_limit,
+                template=template(run, workspace.service_account),
+            ),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                provider=workspace.platform.provider,
+                depends_on=[
+                    *workspace.ready,
+                    *step.pool.resources,
+                    *maps,
+                    *(each.job for each in args.after),
+                ],
+                # The successor would wait for the GPU that its predecessor holds.
+                delete_before_replace=True,
+                custom_timeouts=pulumi.CustomTimeouts(
+                    create=f"{step.time_limit + PATIENCE}s", update=f"{step.time_limit + PATIENCE}s"
+                ),
+            ),
+        )
+        self.register_outputs({"job": run.job_name, "path": run.path})
+
+
+def declare(steps: Iterable[Step], workspaces: Mapping[str, Workspace], root: Path) -> dict[str, StepJob]:
+    """Declares the Jobs of ``steps`` and of all the steps that these need, each once, by their run's name.
+
+    ``workspaces`` are by platform, ``root`` is the repository whose files the steps ship. Raises ShippingError.
+    """
+    declared: dict[str, StepJob] = {}
+
+    def declare_one(step: Step) -> StepJob:
+        run = plan(step, root)
+        if run.name not in declared:
+            before = [declare_one(each) for each in (*step.inputs.values(), *step.after)]
+            unique = tuple({each.run.name: each for each in before}.values())
+            declared[run.name] = StepJob(run.name, StepJobArgs(run, workspaces[step.platform.name], unique))
+        return declared[run.name]
+
+    for step in steps:
+        declare_one(step)
+    return declared

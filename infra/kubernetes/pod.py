@@ -1,0 +1,204 @@
+"""The pod of a run: what a container needs to run a step, within the *restricted* Pod Security Standard."""
+
+from collections.abc import Sequence
+
+import pulumi_kubernetes as k8s
+
+from infra.kubernetes.files import config_map_name, volume
+from infra.kubernetes.labels import step_labels
+from infra.kubernetes.quantities import limits, mebibytes, requests
+from infra.kubernetes.run import INSTALLER, Run
+from infra.platform import POD_USER, Pool, Resources
+
+BUNDLE = "/bundle"
+STORE = "/store"
+TEMPORARY = "/tmp"  # A volume of the pod's own, not a shared folder.
+PACKAGES = "/packages"
+FOLDERS = "/folders"
+SHARED_MEMORY = "/dev/shm"
+
+GRACE_PERIOD = 25
+"""Seconds between SIGTERM and SIGKILL. A Spot VM is gone 30 s after its notice, of which GKE's kubelet leaves pods
+about 15 (cloud.google.com/kubernetes-engine/docs/concepts/spot-vms, seen November 2026)."""
+
+SHARED_MEMORY_SIZE = 1024
+"""MiB for NCCL, which moves gradients between a node's GPUs through /dev/shm; the runtime's default of 64 MiB
+makes it fail (docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html, seen November 2026)."""
+
+
+def bundle_map(run: Run) -> str:
+    """Logical name of the ConfigMap with the run's bundle."""
+    return f"{run.name}-bundle"
+
+
+def folder_map(run: Run, folder: str) -> str:
+    """Logical name of the ConfigMap with one of the run's folders."""
+    return f"{run.name}-{folder}"
+
+
+def template(run: Run, service_account: str) -> k8s.core.v1.PodTemplateSpecArgs:
+    """The pod template of the Job that runs ``run``.
+
+    Nothing in it differs between two evaluations of the program: a changed template would replace the Job.
+    """
+    step = run.step
+    annotations = {
+        # Moving a training to another node to save a node costs more than it saves.
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+        **(step.platform.store.pod_annotations if step.uses_store else {}),
+    }
+    return k8s.core.v1.PodTemplateSpecArgs(
+        metadata=k8s.meta.v1.ObjectMetaArgs(labels=step_labels(step.pipeline, step.name), annotations=annotations),
+        spec=k8s.core.v1.PodSpecArgs(
+            restart_policy="Never",
+            service_account_name=service_account,
+            # No step talks to the Kubernetes API. Cloud Storage FUSE gets its identity from the node's metadata
+            # server, not from this token (github.com/GoogleCloudPlatform/gcs-fuse-csi-driver, pull request 460).
+            automount_service_account_token=False,
+            enable_service_links=False,
+            termination_grace_period_seconds=GRACE_PERIOD,
+            security_context=k8s.core.v1.PodSecurityContextArgs(
+                run_as_non_root=True,
+                run_as_user=POD_USER,
+                run_as_group=POD_USER,
+                fs_group=POD_USER,
+                # A store with many files would otherwise have every owner rewritten at each start.
+                fs_group_change_policy="OnRootMismatch",
+                seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),
+            ),
+            node_selector=dict(step.pool.selector),
+            tolerations=tolerations(step.pool) or None,
+            init_containers=[_installer(run)] if step.requirements else None,
+            containers=[_container(run)],
+            volumes=_volumes(run),
+        ),
+    )
+
+
+def tolerations(pool: Pool) -> list[k8s.core.v1.TolerationArgs]:
+    """One toleration for each taint of the pool, and none for any other."""
+    return [
+        k8s.core.v1.TolerationArgs(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
+        for taint in pool.taints
+    ]
+
+
+def arguments(run: Run) -> list[str]:
+    """The step's arguments with the paths that they have in the pod."""
+    places = {
+        "store": STORE,
+        "output": f"{STORE}/{run.path}",
+        **{name: f"{STORE}/{each.path}" for name, each in run.inputs.items()},
+        **{name: f"{FOLDERS}/{name}" for name in run.folders},
+    }
+    # Kubernetes would put variables in place of `$(NAME)`; `$$(NAME)` stays as it is.
+    return [argument.format_map(places).replace("$(", "$$(") for argument in run.step.arguments]
+
+
+def _container(run: Run) -> k8s.core.v1.ContainerArgs:
+    step = run.step
+    environment = {**_environment(), **step.environment}
+    mounts = [_mount("bundle", BUNDLE, read_only=True), _mount("tmp", TEMPORARY)]
+    if step.requirements:
+        environment["PYTHONPATH"] = PACKAGES
+        mounts.append(_mount("packages", PACKAGES, read_only=True))
+    if step.uses_store:
+        mounts.append(k8s.core.v1.VolumeMountArgs(name=step.platform.store.volume.name, mount_path=STORE))
+    mounts.extend(_mount(name, f"{FOLDERS}/{name}", read_only=True) for name in run.folders)
+    if step.resources.gpus > 1:
+        mounts.append(_mount("shared-memory", SHARED_MEMORY))
+    return _python(
+        step.name, step.module, arguments(run), run, step.resources, environment=environment, mounts=mounts
+    )
+
+
+def _installer(run: Run) -> k8s.core.v1.ContainerArgs:
+    step = run.step
+    assert step.requirements is not None
+    return _python(
+        "packages",
+        INSTALLER,
+        ["--requirements", step.requirements.file, "--target", PACKAGES],
+        run,
+        Resources(step.resources.cpu, step.resources.memory, step.resources.ephemeral_storage),
+        environment=_environment(),
+        mounts=[_mount("bundle", BUNDLE, read_only=True), _mount("tmp", TEMPORARY), _mount("packages", PACKAGES)],
+    )
+
+
+def _python(
+    name: str,
+    module: str,
+    args: Sequence[str],
+    run: Run,
+    resources: Resources,
+    *,
+    environment: dict[str, str],
+    mounts: Sequence[k8s.core.v1.VolumeMountArgs],
+) -> k8s.core.v1.ContainerArgs:
+    pod_name = k8s.core.v1.EnvVarArgs(
+        name="POD_NAME",
+        value_from=k8s.core.v1.EnvVarSourceArgs(
+            field_ref=k8s.core.v1.ObjectFieldSelectorArgs(api_version="v1", field_path="metadata.name")
+        ),
+    )
+    return k8s.core.v1.ContainerArgs(
+        name=name,
+        image=run.step.image,
+        image_pull_policy="IfNotPresent",
+        command=["python", "-m", module],
+        args=list(args),
+        working_dir=BUNDLE,
+        env=[pod_name, *(k8s.core.v1.EnvVarArgs(name=key, value=value) for key, value in environment.items())],
+        resources=k8s.core.v1.ResourceRequirementsArgs(requests=requests(resources), limits=limits(resources)),
+        security_context=k8s.core.v1.SecurityContextArgs(
+            allow_privilege_escalation=False,
+            read_only_root_filesystem=True,
+            run_as_non_root=True,
+            capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"]),
+        ),
+        # `pulumi up` shows the message of a failed pod: with this, the log's last lines.
+        termination_message_policy="FallbackToLogsOnError",
+        volume_mounts=list(mounts),
+    )
+
+
+def _environment() -> dict[str, str]:
+    return {
+        "HOME": TEMPORARY,
+        "TMPDIR": TEMPORARY,
+        # The user has no entry in the image's passwd, where Python would look for its name.
+        "USER": "slipway",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TF_CPP_MIN_LOG_LEVEL": "1",
+    }
+
+
+def _mount(name: str, path: str, *, read_only: bool = False) -> k8s.core.v1.VolumeMountArgs:
+    return k8s.core.v1.VolumeMountArgs(name=name, mount_path=path, read_only=read_only or None)
+
+
+def _volumes(run: Run) -> list[k8s.core.v1.VolumeArgs]:
+    step = run.step
+    scratch = step.resources.ephemeral_storage
+    volumes = [
+        volume("bundle", config_map_name(bundle_map(run), run.bundle), run.bundle),
+        _empty("tmp", scratch),
+    ]
+    if step.requirements:
+        volumes.append(_empty("packages", scratch))
+    if step.uses_store:
+        volumes.append(step.platform.store.volume)
+    volumes.extend(
+        volume(name, config_map_name(folder_map(run, name), files), files) for name, files in run.folders.items()
+    )
+    if step.resources.gpus > 1:
+        volumes.append(_empty("shared-memory", SHARED_MEMORY_SIZE, medium="Memory"))
+    return volumes
+
+
+def _empty(name: str, size: int, medium: str | None = None) -> k8s.core.v1.VolumeArgs:
+    return k8s.core.v1.VolumeArgs(
+        name=name, empty_dir=k8s.core.v1.EmptyDirVolumeSourceArgs(size_limit=mebibytes(size), medium=medium)
+    )

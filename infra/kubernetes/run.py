@@ -1,0 +1,88 @@
+"""A run: a step together with everything that decides its result, and the digest and names that follow from it."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.kubernetes.bundle import collect
+from infra.kubernetes.files import Files, image_folder
+from infra.names import KUBERNETES_NAME_LIMIT, fit, short_digest
+from infra.step import Requirements, Step
+
+FORMAT = 1
+"""Part of every digest. Raise it when pods start to treat the same step differently, and every step runs again."""
+
+RESERVED = frozenset({"store", "output"})
+"""Names in a step's arguments that are neither inputs nor folders."""
+
+INSTALLER = "workloads.packages"
+"""The module that an init container runs to install a step's requirements."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A step with the files that it ships and the runs whose results it reads.
+
+    ``digest`` is the SHA-256 over all that decides the result, the digests of its inputs included: when one of
+    them changes, so do those of all the steps after it. CPU, memory and time limits decide nothing.
+    """
+
+    step: Step
+    bundle: Files
+    folders: Mapping[str, Files]
+    inputs: Mapping[str, "Run"]
+    digest: str
+
+    @property
+    def name(self) -> str:
+        """The name that stays the same from run to run: ``mnist-train``."""
+        return f"{self.step.pipeline}-{self.step.name}"
+
+    @property
+    def job_name(self) -> str:
+        """The Kubernetes name of the Job."""
+        return fit(f"{self.name}-{short_digest(self.digest)}", KUBERNETES_NAME_LIMIT)
+
+    @property
+    def path(self) -> str:
+        """The step's directory below the store's root."""
+        return f"{self.step.pipeline}/{self.step.name}/{short_digest(self.digest)}"
+
+
+def bundle_of(module: str, requirements: Requirements | None, root: Path) -> Files:
+    """The files that a step with this module and these requirements ships. Raises ShippingError."""
+    if requirements is None:
+        return collect([module], root)
+    return collect([module, INSTALLER], root, [requirements.file])
+
+
+def plan(step: Step, root: Path) -> Run:
+    """Finds what ``step`` ships, below the repository's ``root``, and what its result depends on.
+
+    Raises ShippingError where a file is missing or too big.
+    """
+    taken = RESERVED & (set(step.inputs) | set(step.folders)) | set(step.inputs) & set(step.folders)
+    if taken:
+        raise ValueError(
+            f"{step.pipeline} {step.name}: {', '.join(sorted(taken))} would mean two things in arguments"
+        )
+    inputs = {name: plan(each, root) for name, each in step.inputs.items()}
+    bundle = bundle_of(step.module, step.requirements, root)
+    folders = {name: image_folder(folder) for name, folder in step.folders.items()}
+    decisive = {
+        "format": FORMAT,
+        "module": step.module,
+        "arguments": list(step.arguments),
+        "environment": dict(step.environment),
+        "image": step.image,
+        "bundle": bundle.digest,
+        "folders": {name: files.digest for name, files in folders.items()},
+        "accelerator": step.pool.accelerator,
+        "gpus": step.resources.gpus,
+        "fingerprint": step.fingerprint,
+        "inputs": {name: each.digest for name, each in inputs.items()},
+    }
+    digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+    return Run(step, bundle, folders, inputs, digest)
