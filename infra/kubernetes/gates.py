@@ -1,0 +1,91 @@
+"""Gates: short Jobs that find out, before a step costs anything, whether what it relies on works."""
+
+from dataclasses import dataclass, field, replace
+
+from infra.platform import Platform, Pool, Resources
+from infra.step import Step
+
+STORE_PROPAGATION = 600
+"""Seconds that the store gate goes on trying. An identity binding takes "typically 2 minutes, potentially 7
+minutes or longer" to reach every server (cloud.google.com/iam/docs/access-change-propagation, November 2026)."""
+
+STORE_TIME_LIMIT = 1800
+"""Seconds for the store gate, the start of a CPU node included."""
+
+HOST_MEMORY = 4096
+"""MiB that TensorFlow needs beside the first GPU, and `HOST_MEMORY_PER_GPU` for each."""
+
+HOST_MEMORY_PER_GPU = 1024
+
+
+@dataclass
+class Gates:
+    """The gates of a stack. Each is there once, however many steps it guards.
+
+    A store gate runs per cluster, on a CPU node, before anything else there. An accelerator gate runs per pool and
+    image; it waits for all that its step waits for, so that a GPU node starts only when the step is about to need
+    it, and the step then runs on the node that was just tested. It is no input of the step: a gate that runs again
+    does not make finished work run again.
+    """
+
+    store_image: str
+    _made: dict[tuple[str, ...], Step] = field(default_factory=dict[tuple[str, ...], Step])
+
+    def guard(self, step: Step) -> Step:
+        """``step`` with the gates that it has to wait for."""
+        gates: list[Step] = []
+        if step.uses_store:
+            gates.append(self._store_gate(step.platform))
+        if step.resources.gpus:
+            gates.append(self._accelerator_gate(step))
+        return replace(step, after=(*step.after, *gates))
+
+    def _store_gate(self, platform: Platform) -> Step:
+        key = ("store", platform.name)
+        if key not in self._made:
+            self._made[key] = Step(
+                pipeline="store-gate",
+                name=platform.name,
+                module="workloads.gates.store",
+                arguments=["--store", "{store}", "--prefix", "gates", "--timeout", str(STORE_PROPAGATION)],
+                image=self.store_image,
+                platform=platform,
+                pool=_cheapest(platform),
+                resources=Resources(cpu=100, memory=256, ephemeral_storage=256),
+                time_limit=STORE_TIME_LIMIT,
+            )
+        return self._made[key]
+
+    def _accelerator_gate(self, step: Step) -> Step:
+        pool = step.pool
+        key = ("accelerator", pool.name, step.image)
+        if key not in self._made:
+            gpus = 1 if pool.shared_gpus else pool.allocatable.gpus
+            same_pool = sum(1 for made in self._made if made[:2] == key[:2])
+            self._made[key] = Step(
+                pipeline="accelerator-gate",
+                name=f"{pool.name}-{same_pool + 1}" if same_pool else pool.name,
+                module="workloads.gates.accelerator",
+                arguments=["--model", pool.accelerator or "", "--count", str(gpus)],
+                image=step.image,
+                platform=step.platform,
+                pool=pool,
+                resources=Resources(
+                    cpu=min(1000, pool.allocatable.cpu),
+                    memory=min(HOST_MEMORY + HOST_MEMORY_PER_GPU * gpus, pool.allocatable.memory),
+                    ephemeral_storage=min(1024, pool.allocatable.ephemeral_storage),
+                    gpus=gpus,
+                ),
+                # The gate is the first that waits for the node, so it has the step's patience.
+                time_limit=step.time_limit,
+                after=(*step.inputs.values(), *step.after),
+                uses_store=False,
+                fingerprint=pool.fingerprint,
+            )
+        return self._made[key]
+
+
+def _cheapest(platform: Platform) -> Pool:
+    """A pool without GPUs where there is one."""
+    pools = sorted(platform.pools.values(), key=lambda pool: pool.allocatable.gpus)
+    return pools[0]
