@@ -1,0 +1,1 @@
+"""Which steps make up a run, and in which order."""
