@@ -1,0 +1,31 @@
+"""What a kubeconfig on this machine says."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+
+class KubeconfigError(Exception):
+    """A kubeconfig that cannot be used; the text says which and why."""
+
+
+def context_of(kubeconfig: str, context: str | None) -> str:
+    """The context to use: ``context`` where the file has it, else the file's current one.
+
+    Raises KubeconfigError where the file or the context is not there.
+    """
+    try:
+        loaded: Any = yaml.safe_load(Path(kubeconfig).expanduser().read_text(encoding="utf-8"))
+    except OSError as error:
+        raise KubeconfigError(f"{kubeconfig} cannot be read: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise KubeconfigError(f"{kubeconfig} is no YAML: {error}") from error
+    content = cast("dict[str, Any]", loaded if isinstance(loaded, dict) else {})
+    contexts: list[dict[str, Any]] = content.get("contexts") or []
+    names = [str(each["name"]) for each in contexts]
+    wanted = context or str(content.get("current-context") or "")
+    if wanted not in names:
+        have = ", ".join(names) or "none"
+        raise KubeconfigError(f"{kubeconfig} has no context {wanted!r}; its contexts: {have}")
+    return wanted
