@@ -1,0 +1,143 @@
+"""The program: from a stack's settings to everything it declares."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pulumi
+from pulumi.runtime.config import CONFIG
+
+from infra.kubernetes import job
+from infra.kubernetes.gates import Gates
+from infra.kubernetes.job import StepJob
+from infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from infra.pipelines import mnist
+from infra.pipelines.images import CPU_IMAGE
+from infra.platform import Platform
+from infra.settings import Problem, Settings, SettingsError, load
+
+ROOT = Path(__file__).resolve().parents[1]
+"""The repository, whose files the steps ship."""
+
+PREFIX = "slipway:"
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """A place to run: what its own checks find wrong with the settings, and the platforms it declares."""
+
+    problems: Callable[[Settings], Sequence[Problem]]
+    platforms: Callable[[Settings], Mapping[str, Platform]]
+
+
+# A cloud's SDK is imported only by stacks that use it: Google's alone takes longer than all the rest.
+def _gcp() -> Cloud:
+    from infra import gcp  # noqa: PLC0415
+    from infra.gcp import checks  # noqa: PLC0415
+
+    return Cloud(checks.problems, gcp.platforms)
+
+
+def _existing() -> Cloud:
+    from infra import existing  # noqa: PLC0415
+
+    return Cloud(lambda _: [], existing.platforms)
+
+
+CLOUDS: Mapping[str, Callable[[], Cloud]] = {"gcp": _gcp, "existing": _existing}
+"""The places to run, by the ``cloud`` of a cluster."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What the program declared: platforms and workspaces by cluster, Jobs by name (``mnist-train``)."""
+
+    settings: Settings
+    platforms: Mapping[str, Platform]
+    workspaces: Mapping[str, Workspace]
+    jobs: Mapping[str, StepJob]
+
+
+def run() -> None:
+    """Declares the stack for the Pulumi CLI, which prints a `pulumi.RunError` as it is, without a traceback."""
+    try:
+        declare()
+    except SettingsError as error:
+        raise pulumi.RunError(str(error)) from error
+
+
+def declare(root: Path = ROOT) -> Declared:
+    """Declares everything that the stack's settings ask for, and exports the stack's outputs.
+
+    ``root`` is the repository whose files the steps ship. Raises SettingsError, with every problem found, before
+    anything is declared.
+    """
+    settings, clouds = _checked(configured(), root)
+    found: dict[str, Platform] = {}
+    for cloud in clouds:
+        found.update(cloud.platforms(settings))
+    platforms = {name: found[name] for name in settings.clusters}
+    workspaces = {
+        name: Workspace(
+            name, WorkspaceArgs(platform, settings.namespace, settings.service_account, settings.protect)
+        )
+        for name, platform in platforms.items()
+    }
+    jobs: dict[str, StepJob] = {}
+    if settings.pipelines.mnist is not None:
+        steps = mnist.steps(settings.pipelines.mnist, platforms, Gates(CPU_IMAGE), root)
+        jobs.update(job.declare([steps.predict], workspaces, root))
+        for name, value in mnist.outputs(steps, jobs, workspaces).items():
+            pulumi.export(name, value)
+    pulumi.export("connect", {name: platform.connect for name, platform in platforms.items()})
+    pulumi.export(
+        "kubeconfig",
+        pulumi.Output.secret({name: platform.kubeconfig for name, platform in platforms.items()}),
+    )
+    return Declared(settings, platforms, workspaces, jobs)
+
+
+def configured() -> dict[str, Any]:
+    """All ``slipway:`` keys of the stack's configuration without their prefix, known or not, as plain values."""
+    # `pulumi.Config` can only be asked for keys by name, and an unknown one has to be refused.
+    values = {**pulumi.runtime.config.get_config_env(), **CONFIG.get()}
+    return {key.removeprefix(PREFIX): _plain(value) for key, value in values.items() if key.startswith(PREFIX)}
+
+
+def _plain(value: Any) -> Any:
+    """The CLI hands mappings and lists over as JSON, and scalars as text, which the settings' types take up."""
+    if not isinstance(value, str) or not value.startswith(("{", "[")):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _checked(raw: Mapping[str, Any], root: Path) -> tuple[Settings, list[Cloud]]:
+    """The settings and the clouds they use; raises SettingsError with the problems of all checks together."""
+    problems: list[Problem] = []
+    settings = None
+    clouds: list[Cloud] = []
+    try:
+        settings = load(raw)
+    except SettingsError as error:
+        problems.extend(error.problems)
+    else:
+        clouds = [CLOUDS[name]() for name in sorted({cluster.cloud for cluster in settings.clusters.values()})]
+        for cloud in clouds:
+            problems.extend(cloud.problems(settings))
+    if settings is None or settings.pipelines.mnist is not None:
+        problems.extend(mnist.problems(_at(raw, "pipelines", "mnist", "predict", "images"), root))
+    if settings is None or problems:
+        raise SettingsError(problems)
+    return settings, clouds
+
+
+def _at(raw: Any, *keys: str) -> Any:
+    """The value below ``keys``, or None; settings that were refused may have any shape."""
+    for key in keys:
+        raw = cast("Mapping[str, Any]", raw).get(key) if isinstance(raw, Mapping) else None
+    return raw
