@@ -1,0 +1,122 @@
+"""Everything on Google Cloud, and each of its clusters as a `Platform`."""
+
+from collections.abc import Mapping, Sequence
+
+import pulumi
+import pulumi_gcp as gcp
+
+from infra.accelerators import gke_allocatable
+from infra.gcp.bucket import StoreBucketArgs, store_bucket
+from infra.gcp.checks import clusters, problems, project
+from infra.gcp.cluster import GkeCluster, GkeClusterArgs
+from infra.gcp.identity import WorkloadIdentity, WorkloadIdentityArgs, node_identity, workload_identity
+from infra.gcp.names import pool_name
+from infra.gcp.network import Network, NetworkArgs
+from infra.gcp.pools import fingerprint, max_nodes, taints
+from infra.gcp.services import enable_services
+from infra.gcp.store import gcs_store
+from infra.platform import Platform, Pool, Store
+from infra.settings import Settings, SettingsError
+from infra.settings.gcp import GcpCluster, GcsStore
+
+POOL_LABEL = "cloud.google.com/gke-nodepool"
+"""GKE puts it on every node, with the node pool's name."""
+
+
+def platforms(settings: Settings) -> Mapping[str, Platform]:
+    """Declares all that the stack has on Google Cloud, and returns its clusters there by name.
+
+    Raises SettingsError where the settings cannot be declared; nothing is declared then.
+    """
+    found = problems(settings)
+    if found:
+        raise SettingsError(found)
+    ours = clusters(settings)
+    if not ours or not isinstance(settings.store, GcsStore):
+        return {}
+    project_id = project()
+    services = enable_services(
+        project_id,
+        image_streaming=any(pool.image_streaming for cluster in ours.values() for pool in cluster.pools.values()),
+    )
+    bucket = store_bucket("store", StoreBucketArgs(project_id, settings.store, settings.protect, services))
+    network = Network("network", NetworkArgs(project_id, ours, services))
+    nodes = node_identity(project_id, services)
+    made = {
+        name: GkeCluster(
+            name,
+            GkeClusterArgs(
+                project=project_id,
+                cluster=cluster,
+                network=network.network,
+                subnet=network.subnets[name],
+                service_account=nodes.email,
+                protect=settings.protect,
+                after=[*services, *nodes.grants, *network.nats.values()],
+            ),
+        )
+        for name, cluster in ours.items()
+    }
+    identity = workload_identity(
+        WorkloadIdentityArgs(
+            project=project_id,
+            number=_project_number(project_id, services),
+            namespace=settings.namespace,
+            service_account=settings.service_account,
+            impersonation=settings.store.impersonation,
+            bucket=bucket,
+            after=[each.cluster for each in made.values()],
+        )
+    )
+    store = gcs_store(bucket)
+    return {
+        name: _platform(name, ours[name], each, project_id=project_id, store=store, identity=identity)
+        for name, each in made.items()
+    }
+
+
+def _project_number(project_id: str, after: Sequence[pulumi.Resource]) -> pulumi.Output[str]:
+    """Asked for once the Resource Manager API is on."""
+    return gcp.organizations.get_project_output(
+        project_id=project_id, opts=pulumi.InvokeOutputOptions(depends_on=after)
+    ).number
+
+
+def _platform(
+    name: str,
+    settings: GcpCluster,
+    cluster: GkeCluster,
+    *,
+    project_id: str,
+    store: Store,
+    identity: WorkloadIdentity,
+) -> Platform:
+    endpoint = " --dns-endpoint" if settings.control_plane.dns_endpoint else ""
+    return Platform(
+        name=name,
+        provider=cluster.provider,
+        kubeconfig=cluster.kubeconfig,
+        pools={
+            pool: Pool(
+                name=pool,
+                cluster=name,
+                selector={POOL_LABEL: pool_name(pool)},
+                taints=taints(declared),
+                allocatable=gke_allocatable(declared),
+                max_nodes=max_nodes(settings, declared),
+                accelerator=declared.accelerator,
+                fingerprint=fingerprint(declared),
+                resources=[cluster.pools[pool]],
+                shared_gpus=bool(declared.gpu_sharing or declared.gpu_partition),
+            )
+            for pool, declared in settings.pools.items()
+        },
+        store=store,
+        service_account_annotations=identity.annotations,
+        ready=identity.grants,
+        connect=(
+            f"gcloud container clusters get-credentials {cluster.gke_name}"
+            f" --location {settings.location} --project {project_id}{endpoint}"
+        ),
+        kubectl=f"kubectl --context {cluster.context}",
+    )

@@ -1,0 +1,39 @@
+"""The Google Cloud APIs that the stack calls, switched on in its project."""
+
+from collections.abc import Sequence
+
+import pulumi
+import pulumi_gcp as gcp
+
+SERVICES = (
+    "artifactregistry.googleapis.com",
+    "cloudresourcemanager.googleapis.com",
+    "compute.googleapis.com",
+    "container.googleapis.com",
+    "iam.googleapis.com",
+    "iamcredentials.googleapis.com",
+    "logging.googleapis.com",
+    "monitoring.googleapis.com",
+    "storage.googleapis.com",
+)
+
+IMAGE_STREAMING_SERVICE = "containerfilesystem.googleapis.com"
+"""What image streaming reads images through.
+
+Source: https://cloud.google.com/kubernetes-engine/docs/how-to/image-streaming, 2026-11-20.
+"""
+
+
+def enable_services(project: str, image_streaming: bool) -> Sequence[gcp.projects.Service]:
+    """Switches on the APIs. They stay on when the stack is destroyed: others in the project may use them."""
+    names = (*SERVICES, IMAGE_STREAMING_SERVICE) if image_streaming else SERVICES
+    return [
+        gcp.projects.Service(
+            name.partition(".")[0],
+            project=project,
+            service=name,
+            disable_on_destroy=False,
+            opts=pulumi.ResourceOptions(custom_timeouts=pulumi.CustomTimeouts(create="20m")),
+        )
+        for name in names
+    ]

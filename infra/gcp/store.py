@@ -1,0 +1,71 @@
+"""The bucket as pods see it: mounted by Cloud Storage FUSE, and read back by the program."""
+
+import pulumi
+import pulumi_gcp as gcp
+import pulumi_kubernetes as k8s
+
+from infra.platform import POD_USER, Resources, Store
+
+DRIVER = "gcsfuse.csi.storage.gke.io"
+
+SIDECAR = Resources(cpu=500, memory=1024, ephemeral_storage=5120)
+"""What the FUSE sidecar asks for, and its limit.
+
+About 100 MiB of memory for each file that is being written, and ephemeral storage for files that are not written
+from start to end, which it stages. Source: https://github.com/GoogleCloudPlatform/gcsfuse, docs/semantics.md,
+"Writes", 2026-08-20.
+"""
+
+MOUNT_OPTIONS = ",".join(
+    [
+        # Objects written by anything but the mount have no placeholder for their directory.
+        "implicit-dirs",
+        f"uid={POD_USER}",
+        f"gid={POD_USER}",
+        "file-mode=0660",
+        "dir-mode=0770",
+        # A step has to see what another has just written or renamed. The default is to remember for a minute, and
+        # on machines such as a3-highgpu-8g for ever (gcsfuse, docs/semantics.md, "Stat caching", 2026-08-20).
+        "metadata-cache:ttl-secs:0",
+        "metadata-cache:negative-ttl-secs:0",
+    ]
+)
+"""Options of gcsfuse. Its file cache stays off: it is on only where a volume gives it room."""
+
+ANNOTATIONS = {
+    "gke-gcsfuse/volumes": "true",
+    "gke-gcsfuse/cpu-request": f"{SIDECAR.cpu}m",
+    "gke-gcsfuse/cpu-limit": f"{SIDECAR.cpu}m",
+    "gke-gcsfuse/memory-request": f"{SIDECAR.memory}Mi",
+    "gke-gcsfuse/memory-limit": f"{SIDECAR.memory}Mi",
+    "gke-gcsfuse/ephemeral-storage-request": f"{SIDECAR.ephemeral_storage}Mi",
+    "gke-gcsfuse/ephemeral-storage-limit": f"{SIDECAR.ephemeral_storage}Mi",
+}
+"""Makes GKE's webhook add the sidecar, with these resources."""
+
+
+def gcs_store(bucket: gcp.storage.Bucket) -> Store:
+    """The store that all clusters of the stack mount."""
+
+    def read(path: pulumi.Input[str], after: pulumi.Resource) -> pulumi.Output[str]:
+        return gcp.storage.get_bucket_object_content_output(
+            bucket=bucket.name, name=path, opts=pulumi.InvokeOutputOptions(depends_on=[after])
+        ).content
+
+    def browse(path: pulumi.Input[str]) -> pulumi.Output[str]:
+        return pulumi.Output.concat("https://console.cloud.google.com/storage/browser/", bucket.name, "/", path)
+
+    return Store(
+        url=bucket.url,
+        volume=k8s.core.v1.VolumeArgs(
+            name="store",
+            csi=k8s.core.v1.CSIVolumeSourceArgs(
+                driver=DRIVER,
+                volume_attributes={"bucketName": bucket.name, "mountOptions": MOUNT_OPTIONS},
+            ),
+        ),
+        pod_annotations=ANNOTATIONS,
+        sidecar=SIDECAR,
+        read=read,
+        browse=browse,
+    )
