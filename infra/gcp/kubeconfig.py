@@ -22,7 +22,9 @@ def context_name(project: str, location: str, cluster: str) -> str:
 def dns_endpoint(cluster: gcp.container.Cluster) -> pulumi.Output[str]:
     """The host name of the cluster's API: unlike the name of a cluster, no two clusters ever have the same."""
     # The link is there to wait for: the endpoints' own settings are known before the cluster has a host name.
-    return pulumi.Output.all(cluster.self_link, cluster.control_plane_endpoints_config).apply(_endpoint_of)
+    return pulumi.Output.all(
+        cluster.self_link, cluster.control_plane_endpoints_config.dns_endpoint_config.endpoint
+    ).apply(_second)
 
 
 def kubeconfig(cluster: gcp.container.Cluster, context: str, use_dns_endpoint: bool) -> pulumi.Output[str]:
@@ -39,9 +41,8 @@ def kubeconfig(cluster: gcp.container.Cluster, context: str, use_dns_endpoint: b
     return pulumi.Output.secret(api.apply(lambda found: _render(context, found)))
 
 
-def _endpoint_of(found: list[Any]) -> str:
-    _, config = found
-    return config.dns_endpoint_config.endpoint
+def _second(found: list[Any]) -> str:
+    return found[1]
 
 
 def _render(context: str, api: dict[str, str]) -> str:
