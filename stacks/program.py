@@ -35,15 +35,14 @@ class Cloud:
 # A cloud's SDK is imported only by stacks that use it: Google's alone takes longer than all the rest.
 def _gcp() -> Cloud:
     from infra import gcp  # noqa: PLC0415
-    from infra.gcp import checks  # noqa: PLC0415
 
-    return Cloud(checks.problems, gcp.platforms)
+    return Cloud(gcp.problems, gcp.platforms)
 
 
 def _existing() -> Cloud:
     from infra import existing  # noqa: PLC0415
 
-    return Cloud(lambda _: [], existing.platforms)
+    return Cloud(existing.problems, existing.platforms)
 
 
 CLOUDS: Mapping[str, Callable[[], Cloud]] = {"gcp": _gcp, "existing": _existing}
