@@ -1,0 +1,194 @@
+"""The engine's side of Pulumi's resource protocol, with emulators in place of providers."""
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# Pulumi's mocks and the messages of its protocol have no types.
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pulumi
+from pulumi.runtime import mocks, rpc
+from pulumi.runtime.proto import resource_pb2
+
+from infra.platform import Emulator, StoreFiles
+from stacks.outputs import computed_outputs, physical_id
+from stacks.resources import Resource, StackOutput, masked, plain
+
+JOB = "kubernetes:batch/v1:Job"
+"""The one type of resource that an engine does more with than to note it."""
+
+
+class NotCreatedError(Exception):
+    """Raised by `Observer.run_job`: the resource was not created, and what depends on it will not be."""
+
+
+class EvaluationError(Exception):
+    """The program itself failed. The text is its error; the cause is chained."""
+
+
+class Observer:
+    """What an engine learns of an evaluation. Called from several threads; this one ignores everything."""
+
+    def registering(self, resource: Resource) -> None:
+        """All that ``resource`` depends on is there; it is created next."""
+
+    def run_job(self, resource: Resource) -> None:
+        """Runs a Job and returns when it is complete. Raises NotCreatedError where it is not."""
+
+    def created(self, resource: Resource) -> None:
+        """``resource`` is there."""
+
+    def failed(self, resource: Resource, reason: str) -> None:
+        """``resource`` could not be created."""
+
+    def skipped(self, resource: Resource, because: Resource) -> None:
+        """``resource`` was left out, since it needs ``because``, which failed or was itself left out."""
+
+
+@dataclass
+class Evaluation:
+    """What a program declared: ``resources`` by URN, in the order of their registration, and the outputs."""
+
+    resources: dict[str, Resource] = field(default_factory=dict[str, Resource])
+    outputs: dict[str, StackOutput] = field(default_factory=dict[str, StackOutput])
+    failed: dict[str, str] = field(default_factory=dict[str, str])
+    """Reasons by URN."""
+    skipped: dict[str, str] = field(default_factory=dict[str, str])
+    """URN of the failed resource by URN of the one that needs it."""
+
+
+class NoStore:
+    """The store of an evaluation that runs nothing: it is empty."""
+
+    def read_text(self, path: str) -> str:
+        """Raises FileNotFoundError."""
+        raise FileNotFoundError(path)
+
+
+class Monitor(mocks.MockMonitor):
+    """The engine's side of the resource protocol: creates everything at once, but Jobs when they are complete.
+
+    A resource that failed answers without id and with unknown outputs. So the program runs on, `apply` does not
+    call back, and what depends on it still arrives here, where it is left out by name.
+    """
+
+    def __init__(
+        self,
+        evaluation: Evaluation,
+        emulators: Sequence[Emulator],
+        store: StoreFiles,
+        observer: Observer,
+        preview: bool,
+    ) -> None:
+        self._requests = threading.local()
+        self._lock = threading.Lock()
+        self._evaluation = evaluation
+        self._observer = observer
+        self._preview = preview
+        super().__init__(_Cloud(self, emulators, store))
+
+    def make_urn(self, parent: str, type_: str, name: str) -> str:
+        qualified = parent.split("::")[2] if parent else ""
+        prefix = "" if qualified in {"", "pulumi:pulumi:Stack"} else f"{qualified}$"
+        return f"urn:pulumi:{pulumi.get_stack()}::{pulumi.get_project()}::{prefix}{type_}::{name}"
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802  # The protocol's name.
+        if request.type == "pulumi:pulumi:Stack":
+            return super().RegisterResource(request)
+        resource = self._note(request)
+        lost = self._lost_dependency(resource)
+        if lost is not None:
+            with self._lock:
+                self._evaluation.skipped[resource.urn] = lost.urn
+            self._observer.skipped(resource, lost)
+            return self._answer(request, resource, lost=True)
+        self._observer.registering(resource)
+        if resource.token == JOB:
+            try:
+                self._observer.run_job(resource)
+            except NotCreatedError as error:
+                with self._lock:
+                    self._evaluation.failed[resource.urn] = str(error)
+                self._observer.failed(resource, str(error))
+                return self._answer(request, resource, lost=True)
+        response = self._answer(request, resource, lost=False)
+        self._observer.created(resource)
+        return response
+
+    def ReadResource(self, request: Any) -> Any:  # noqa: N802
+        self._requests.resource = self._note(request)
+        return super().ReadResource(request)
+
+    def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
+        if "::pulumi:pulumi:Stack::" in request.urn:
+            outputs: dict[str, Any] = rpc.deserialize_properties(request.outputs, keep_unknowns=True)
+            self._evaluation.outputs.update({name: StackOutput.of(value) for name, value in outputs.items()})
+        return super().RegisterResourceOutputs(request)
+
+    def Invoke(self, request: Any) -> Any:  # noqa: N802
+        try:
+            return super().Invoke(request)
+        except FileNotFoundError as error:
+            if self._preview:
+                return resource_pb2.ResourceInvokeResponse(unknown=True)
+            raise EvaluationError(f"{request.tok}: there is no {error} in the store") from error
+
+    def _note(self, request: Any) -> Resource:
+        urn = self.make_urn(request.parent, request.type, request.name)
+        resource = Resource.of(urn, request)
+        with self._lock:
+            if urn in self._evaluation.resources:
+                raise EvaluationError(f"Duplicate resource URN {urn!r}; try giving it a unique name")
+            self._evaluation.resources[urn] = resource
+        return resource
+
+    def _lost_dependency(self, resource: Resource) -> Resource | None:
+        with self._lock:
+            lost = self._evaluation.failed.keys() | self._evaluation.skipped.keys()
+            urn = next((urn for urn in self._evaluation.resources if urn in lost & resource.needs), None)
+            return self._evaluation.resources[urn] if urn else None
+
+    def _answer(self, request: Any, resource: Resource, *, lost: bool) -> Any:
+        if lost:
+            # "Unknown" is how the engine answers for a resource that an update leaves out.
+            return resource_pb2.RegisterResourceResponse(urn=resource.urn, unknown=True)
+        self._requests.resource = resource
+        return super().RegisterResource(request)
+
+    def features(self) -> Sequence[int]:
+        """What this engine supports, as Pulumi numbers it."""
+        return list(self.GetDeploymentInfo(None).supportedFeatures)
+
+    def current(self) -> Resource:
+        """The resource whose request this thread is answering."""
+        return self._requests.resource
+
+
+class _Cloud(mocks.Mocks):
+    """Asks the emulators for what a cloud would answer."""
+
+    def __init__(self, monitor: Monitor, emulators: Sequence[Emulator], store: StoreFiles) -> None:
+        self._monitor = monitor
+        self._emulators = emulators
+        self._store = store
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
+        resource = self._monitor.current()
+        emulated: Mapping[str, Any] | None = None
+        for emulator in self._emulators:
+            emulated = emulator.outputs(resource.token, resource.name, resource.inputs)
+            if emulated is not None:
+                break
+        outputs: dict[str, Any] = {**args.inputs, **computed_outputs(resource), **(emulated or {})}
+        identity = outputs.pop("id", None) or args.resource_id or physical_id(resource, outputs)
+        resource.outputs = masked(outputs)
+        return str(identity), outputs
+
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[Any, Any], list[tuple[str, str]] | None]:
+        arguments: Mapping[str, Any] = plain(args.args)
+        for emulator in self._emulators:
+            result = emulator.call(args.token, arguments, self._store)
+            if result is not None:
+                return dict(result), []
+        return {}, []
