@@ -1,4 +1,4 @@
-"""What has to be right before anything is declared on clusters that are already there, beyond the settings' shape."""
+"""What has to be right before anything is declared on existing clusters, beyond the shape of the settings."""
 
 from infra.settings import Problem, Settings
 from infra.settings.existing import ExistingCluster, PvcStore
