@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.kubernetes.files import Files, ShippingError
+from infra.kubernetes.files import Files, ShippingError, require_fit
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def collect(modules: Sequence[str], root: Path, extra: Sequence[str] = ()) -> Fi
             raise ShippingError(name, "there is no such file", "add it")
         contents[Path(name).as_posix()] = _normalised(root / name)
     files = Files(contents)
-    files.require_fit("import less, or install the big ones as a package into an image and name that as `image`")
+    require_fit(files.sizes, "import less, or install them as a package into an image and name that as `image`")
     return files
 
 

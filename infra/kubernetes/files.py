@@ -49,21 +49,26 @@ class Files:
         return total.hexdigest()
 
     @property
-    def size(self) -> int:
-        """Bytes of all contents, which is what Kubernetes counts."""
-        return sum(len(content) for content in self.contents.values())
+    def sizes(self) -> dict[str, int]:
+        """Bytes by path. Kubernetes counts their sum; keys do not count."""
+        return {path: len(content) for path, content in self.contents.items()}
 
-    def require_fit(self, alternative: str) -> None:
-        """Raises ShippingError, which names the biggest files, where they are more than one ConfigMap holds."""
-        if self.size <= LIMIT:
-            return
-        biggest = sorted(self.contents.items(), key=lambda item: (-len(item[1]), item[0]))[:SHOWN]
-        names = ", ".join(f"{path} ({len(content)} bytes)" for path, content in biggest)
-        raise ShippingError(
-            f"{self.size} bytes",
-            f"a ConfigMap holds at most {LIMIT} bytes; the biggest files are {names}",
-            f"make them smaller, or {alternative}",
-        )
+
+def require_fit(sizes: Mapping[str, int], alternative: str) -> None:
+    """Raises ShippingError, which names the biggest files, where they are more than one ConfigMap holds.
+
+    ``sizes`` are in bytes, ``alternative`` is what to do with bigger ones.
+    """
+    total = sum(sizes.values())
+    if total <= LIMIT:
+        return
+    biggest = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))[:SHOWN]
+    names = ", ".join(f"{path} ({size} bytes)" for path, size in biggest)
+    raise ShippingError(
+        f"{total} bytes",
+        f"a ConfigMap holds at most {LIMIT} bytes; the biggest files are {names}",
+        f"make them smaller, or {alternative}",
+    )
 
 
 def keys(paths: Iterable[str]) -> dict[str, str]:
@@ -138,14 +143,14 @@ def image_folder(folder: Path) -> Files:
             "name a folder of PNG files, relative to the repository; or `store:<path>` for one in the store",
         )
     found = {
-        path.relative_to(folder).as_posix(): path.read_bytes()
+        path.relative_to(folder).as_posix(): path
         for path in sorted(folder.rglob("*"))
         if path.is_file()
         and (path.suffix.lower() == ".png" or path == folder / "labels.json")
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     }
-    if not any(path.lower().endswith(".png") for path in found):
+    if not any(name.lower().endswith(".png") for name in found):
         raise ShippingError(str(folder), "there is no PNG file in it", "put the images there as .png files")
-    files = Files(found)
-    files.require_fit("copy the folder into the store and write `store:<path>`")
-    return files
+    sizes = {name: path.stat().st_size for name, path in found.items()}
+    require_fit(sizes, "copy the folder into the store and write `store:<path>`")
+    return Files({name: path.read_bytes() for name, path in found.items()})
