@@ -1,8 +1,8 @@
 """The accelerators of this machine as TensorFlow sees them, and the strategy that trains on all of them.
 
-Where the environment variable SLIPWAY_VIRTUAL_ACCELERATORS is set to MODEL:COUNT, for example `nvidia-h100-80gb:8`,
-that many logical CPU devices stand in for accelerators of that model. Everything above then runs as it does on the real
-ones, replica by replica, only slower.
+Where the environment variable SLIPWAY_VIRTUAL_ACCELERATORS is set to MODEL:COUNT, for example
+`nvidia-h100-80gb:8`, that many logical CPU devices stand in for accelerators of that model. Everything above
+then runs as it does on the real ones, replica by replica, only slower.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ VARIABLE = "SLIPWAY_VIRTUAL_ACCELERATORS"
 
 @dataclass(frozen=True)
 class Accelerator:
-    """One accelerator: TensorFlow's name for the logical device, the model, and details such as `compute_capability`."""
+    """One accelerator: TensorFlow's name for the logical device, the model, and details such as
+    `compute_capability`.
+    """
 
     device: str
     model: str
@@ -34,7 +36,8 @@ class Accelerator:
 def before_import(*, keras: bool = True) -> None:
     """Set up what TensorFlow reads when it is imported. Call it first; settings of the user's own stay.
 
-    Python imports of TensorFlow took 6.1 s of CPU here (2.21, November 2026); this takes off 1.4 s, or 2 s without Keras.
+    Python imports of TensorFlow took 6.1 s of CPU here (2.21, November 2026); this takes off 1.4 s, or 2 s
+    without Keras.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if "sklearn" not in sys.modules:
@@ -65,8 +68,8 @@ def virtual_request() -> tuple[str, int] | None:
 def accelerators() -> list[Accelerator]:
     """Every accelerator of this machine, in TensorFlow's order; an empty list on a machine without.
 
-    The first call decides how TensorFlow uses the devices: GPU memory grows as needed, and virtual accelerators are
-    created. So call it before any other TensorFlow operation.
+    The first call decides how TensorFlow uses the devices: GPU memory grows as needed, and virtual accelerators
+    are created. So call it before any other TensorFlow operation.
     """
     import tensorflow as tf
 
@@ -96,8 +99,8 @@ def accelerators() -> list[Accelerator]:
 def strategy(found: list[Accelerator]) -> tf.distribute.Strategy:
     """The strategy that trains on all of `found` at once: one replica for each.
 
-    With one accelerator or none there is nothing to keep equal, and the default strategy spares MirroredStrategy's work
-    at every step (measured in docs/performance.md).
+    With one accelerator or none there is nothing to keep equal, and the default strategy spares
+    MirroredStrategy's work at every step (measured in docs/performance.md).
     """
     import tensorflow as tf
 

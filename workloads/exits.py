@@ -41,7 +41,9 @@ class StepError(Exception):
 
 
 def run(main: Callable[[], int]) -> NoReturn:
-    """Run a step's `main` and leave the process with its exit code; a StepError becomes one line, not a traceback."""
+    """Run a step's `main` and leave the process with its exit code; a StepError becomes one line, not a
+    traceback.
+    """
     try:
         code = main()
     except StepError as error:
@@ -58,10 +60,10 @@ def run(main: Callable[[], int]) -> NoReturn:
 def stop_on_sigterm(remark: str, clean_up: Callable[[], None] = lambda: None) -> None:
     """End the process with 143 as soon as SIGTERM arrives, after a line that ends in `remark`.
 
-    In a container the step is process 1, for which Linux ignores SIGTERM unless a handler is set, and the pod would
-    hold its GPU until the grace period is over. Python runs its handlers between bytecodes of the main thread, which
-    may be minutes away inside one TensorFlow call; so the handler only wakes a thread that does the rest. Whatever is
-    being written at that moment lies under a temporary name and does no harm.
+    In a container the step is process 1, for which Linux ignores SIGTERM unless a handler is set, and the pod
+    would hold its GPU until the grace period is over. Python runs its handlers between bytecodes of the main
+    thread, which may be minutes away inside one TensorFlow call; so the handler only wakes a thread that does
+    the rest. Whatever is being written at that moment lies under a temporary name and does no harm.
 
     `clean_up` must not block; it runs just before the process leaves. Call this from the main thread.
     """

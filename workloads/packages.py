@@ -1,8 +1,8 @@
 """Install the Python packages that an image lacks, into a directory that goes on PYTHONPATH.
 
-Does nothing where every package is importable at exactly its pinned version already. Run as
-`python -m workloads.packages --requirements workloads/mnist/requirements.txt --target /packages`. Needs pip and `packaging`,
-which the TensorFlow images have.
+Does nothing where every package is importable at exactly its pinned version already. Run as `python -m
+workloads.packages --requirements workloads/mnist/requirements.txt --target /packages`. Needs pip and
+`packaging`, which the TensorFlow images have.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the installation; returns the exit code.
 
     Raises:
-        StepError: BAD_INPUT for a requirements file that cannot be used, INSTALL_FAILED where pip fails, STORE_TROUBLE where
+        StepError: BAD_INPUT for a requirements file that cannot be used, INSTALL_FAILED where pip fails,
+        STORE_TROUBLE where
             the target cannot be written.
     """
     options = _parse(arguments)
@@ -84,7 +85,8 @@ def read_requirements(path: Path) -> dict[str, str]:
 
 
 def missing(pinned: dict[str, str], path: list[str]) -> list[str]:
-    """The packages of `pinned` (name: version) that are not there at that version, each with what is there instead.
+    """The packages of `pinned` (name: version) that are not there at that version, each with what is there
+    instead.
 
     `path` has directories to look into; the module search path of this process where it is empty.
     """
@@ -119,8 +121,8 @@ def _install(requirements: Path, target: Path) -> None:
         command = [
             *(sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet"),
             *("--root-user-action", "ignore", "--no-warn-conflicts"),
-            # The file lists every package. With dependencies, pip would put a second TensorFlow, numpy or protobuf before
-            # the image's own.
+            # The file lists every package. With dependencies, pip would put a second TensorFlow, numpy or
+            # protobuf before the image's own.
             *("--require-hashes", "--no-deps", "--target", scratch, "--requirement", str(requirements)),
         ]
         result = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
@@ -129,8 +131,8 @@ def _install(requirements: Path, target: Path) -> None:
             reason = "\n  ".join(lines[-6:]) or f"exit code {result.returncode}"
             raise StepError(
                 INSTALL_FAILED,
-                f"pip could not install {requirements}:\n  {reason}\n  Is the package index reachable from this pod? "
-                "(PIP_INDEX_URL names another one)",
+                f"pip could not install {requirements}:\n  {reason}\n  Is the package index reachable "
+                "from this pod? (PIP_INDEX_URL names another one)",
             )
         for made in sorted(Path(scratch).iterdir()):
             place = target / made.name

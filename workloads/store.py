@@ -1,9 +1,10 @@
 """Step directories in the store: published file by file, manifest last, and checked by whoever reads them.
 
-The store is a mounted bucket (GCS FUSE) or a volume: a directory cannot be renamed in one go there, renaming a file
-may be a copy and a delete, and there are neither locks nor hard links nor a reliable O_EXCL. What holds everywhere is
-that one file, written under another name and then renamed, appears whole or not at all. So a step's result is the set of
-files that its `manifest.json` names, and the manifest comes last. Standard library only.
+The store is a mounted bucket (GCS FUSE) or a volume: a directory cannot be renamed in one go there, renaming a
+file may be a copy and a delete, and there are neither locks nor hard links nor a reliable O_EXCL. What holds
+everywhere is that one file, written under another name and then renamed, appears whole or not at all. So a
+step's result is the set of files that its `manifest.json` names, and the manifest comes last. Standard library
+only.
 """
 
 from __future__ import annotations
@@ -65,8 +66,9 @@ class Entry:
 class Manifest:
     """What a step published.
 
-    `files` maps each path, relative to the directory and with `/`, to its Entry; `inputs` maps a name for each input to
-    the digest of that input's manifest; `settings` holds the arguments that decide the result; `summary` is free-form.
+    `files` maps each path, relative to the directory and with `/`, to its Entry; `inputs` maps a name for each
+    input to the digest of that input's manifest; `settings` holds the arguments that decide the result;
+    `summary` is free-form.
     """
 
     step: str
@@ -232,9 +234,9 @@ def publish(
 ) -> Manifest:
     """Copy every file under `staged` into `output`, its manifest last, and return what is then there.
 
-    When another publisher of the same work was first, its result stands and is returned. When two interleave, each finds
-    out by checking what lies there after its own manifest, and publishes again after a random pause: whoever ends last
-    leaves one whole result.
+    When another publisher of the same work was first, its result stands and is returned. When two interleave,
+    each finds out by checking what lies there after its own manifest, and publishes again after a random pause:
+    whoever ends last leaves one whole result.
 
     Raises:
         StoreError: the store cannot be written, or other publishers never leave it alone.
@@ -292,7 +294,9 @@ def write_atomically(target: Path, content: bytes) -> None:
 
 
 def remove_stale(directory: Path) -> None:
-    """Delete temporary files that killed publishers left in `directory`, sparing those younger than STALE_AFTER."""
+    """Delete temporary files that killed publishers left in `directory`, sparing those younger than
+    STALE_AFTER.
+    """
     for path in directory.rglob(f".*{TEMPORARY_SUFFIX}"):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > STALE_AFTER:
@@ -311,8 +315,8 @@ def store_errors(place: Path) -> Iterator[None]:
 def explain(error: OSError) -> str:
     """What an operating-system error means for a store, and where to look."""
     words = {
-        errno.EACCES: "permission denied; does the pod's identity have the role storage.objectUser on the bucket, and "
-        "may the pod's user and group write this volume?",
+        errno.EACCES: "permission denied; does the pod's identity have the role storage.objectUser on the bucket, "
+        "and may the pod's user and group write this volume?",
         errno.EROFS: "the store is mounted read-only; mount it with write access for a step that publishes",
         errno.ENOSPC: "the store is full; enlarge the volume or delete old runs",
         errno.EDQUOT: "the store's quota is used up; raise it or delete old runs",

@@ -13,8 +13,8 @@ from workloads.devices import Accelerator, accelerators, before_import, describe
 from workloads.exits import ACCELERATOR_REFUSED, OK, StepError, run, stop_on_sigterm
 
 HINT = (
-    "Is the GPU driver installed on the node, does the device plugin offer nvidia.com/gpu and does the pod ask for it, "
-    "and is the image one that ends in -gpu?"
+    "Is the GPU driver installed on the node, does the device plugin offer nvidia.com/gpu and does the pod ask "
+    "for it, and is the image one that ends in -gpu?"
 )
 
 
@@ -22,7 +22,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the check; returns the exit code.
 
     Raises:
-        StepError: with ACCELERATOR_REFUSED where accelerators are missing, too few, of another model, or compute wrongly.
+        StepError: with ACCELERATOR_REFUSED where accelerators are missing, too few, of another model, or
+        compute wrongly.
     """
     options = _parse(arguments)
     stop_on_sigterm("the check was not finished")
@@ -43,10 +44,10 @@ def main(arguments: list[str] | None = None) -> int:
 def same_model(asked: str, found: str) -> bool:
     """Whether the GPU that CUDA calls `found` is the one that a cloud's accelerator label calls `asked`.
 
-    Labels look like `nvidia-tesla-t4` or `nvidia-h100-80gb`; CUDA's names like `Tesla T4` or `NVIDIA H100 80GB HBM3`. Each
-    word of the label has to be a word of CUDA's name; words that say no more than maker, line or sales name are left out,
-    and so is a memory size that CUDA's name does not mention. (GKE's labels: cloud.google.com/kubernetes-engine/docs/
-    concepts/gpus; seen November 2026.)
+    Labels look like `nvidia-tesla-t4` or `nvidia-h100-80gb`; CUDA's names like `Tesla T4` or `NVIDIA H100 80GB
+    HBM3`. Each word of the label has to be a word of CUDA's name; words that say no more than maker, line or
+    sales name are left out, and so is a memory size that CUDA's name does not mention. (GKE's labels:
+    cloud.google.com/kubernetes-engine/docs/ concepts/gpus; seen November 2026.)
     """
     label, name = _words(asked), _words(found)
     sizes = {word for word in name if re.fullmatch(r"\d+gb", word)}
@@ -77,13 +78,14 @@ def _add(accelerator: Accelerator, elements: int) -> None:
     except tf.errors.OpError as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise StepError(ACCELERATOR_REFUSED, f"{accelerator.device} cannot compute: {lines[0]}. {HINT}") from error
-    if accelerator.device not in total.device:
+    if not total.device.endswith(accelerator.device):
         raise StepError(ACCELERATOR_REFUSED, f"asked for {accelerator.device}, but {total.device} computed")
     wrong = int(np.count_nonzero(computed != left + right))
     if wrong:
         raise StepError(
             ACCELERATOR_REFUSED,
-            f"{accelerator.device} computed {wrong} of {elements} sums wrongly; the GPU is faulty, have the node replaced",
+            f"{accelerator.device} computed {wrong} of {elements} sums wrongly; "
+            "the GPU is faulty, have the node replaced",
         )
     print("Test PASSED", flush=True)
 

@@ -1,13 +1,15 @@
 """Check that this pod's identity can use the store: write, read back, list, rename and delete a small file.
 
-A new identity binding takes a while to reach every server: usually 2 minutes, up to 7 or more (Google Cloud, "Access
-change propagation", cloud.google.com/iam/docs/access-change-propagation; seen November 2026). So a failure is tried again,
-with growing pauses, until a time limit. Run as `python -m workloads.gates.store --store /store --prefix mnist`.
+A new identity binding takes a while to reach every server: usually 2 minutes, up to 7 or more (Google Cloud,
+"Access change propagation", cloud.google.com/iam/docs/access-change-propagation; seen November 2026). So a
+failure is tried again, with growing pauses, until a time limit. Run as `python -m workloads.gates.store --store
+/store --prefix mnist`.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import secrets
 import socket
@@ -75,17 +77,16 @@ def probe(store: Path, prefix: str) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         _expect(written.read_bytes() == content, written, "what was read is not what was written")
-        _expect(written.name in os.listdir(folder), folder, "the listing lacks a file that was just written")
+        _expect(written in folder.iterdir(), folder, "the listing lacks a file that was just written")
         written.replace(renamed)
         _expect(renamed.read_bytes() == content, renamed, "the renamed file has other content")
         renamed.unlink()
         _expect(not renamed.exists(), renamed, "the deleted file is still there")
     finally:
         for leftover in (written, renamed):
-            try:
+            # The error that led here says more than one on the way out.
+            with contextlib.suppress(OSError):
                 leftover.unlink(missing_ok=True)
-            except OSError:
-                pass  # The error that led here says more.
 
 
 def _expect(condition: bool, path: Path, problem: str) -> None:

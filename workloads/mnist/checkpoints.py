@@ -1,8 +1,9 @@
 """Checkpoints that verify themselves: `epoch-0003-<digest>.keras`, the digest being that of the content.
 
-A checkpoint is a Keras archive (weights, optimizer state, network) with one more member, `slipway.json`: which run it belongs
-to and the history so far. It is written under another name and renamed, so it is whole or absent; a name never changes its
-content, so two trainings in one directory cannot damage each other's. Any of them opens with keras.models.load_model.
+A checkpoint is a Keras archive (weights, optimizer state, network) with one more member, `slipway.json`: which
+run it belongs to and the history so far. It is written under another name and renamed, so it is whole or
+absent; a name never changes its content, so two trainings in one directory cannot damage each other's. Any of
+them opens with keras.models.load_model.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def save(model: keras.Model, directory: Path, epochs_done: int, run: str, histor
 
 
 def restore(model: keras.Model, directory: Path, run: str, epochs: int) -> Checkpoint | None:
-    """Load the newest whole checkpoint of `run` with at most `epochs` epochs into `model`, optimizer state included.
+    """Load the newest whole checkpoint of `run` with at most `epochs` epochs into `model`, optimizer state
+    included.
 
     Says on standard output for each newer one that is passed over why; returns None where there is none to load.
 

@@ -1,4 +1,6 @@
-"""A contact sheet: every image enlarged, with the digit that was read and the confidence, wrong ones marked. numpy only."""
+"""A contact sheet: every image enlarged, with the digit that was read and the confidence, wrong ones marked.
+numpy only.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ MOST = 200
 
 @dataclass(frozen=True)
 class Tile:
-    """One image (28, 28) uint8, the digit read in it, the confidence from 0 to 1, and the true digit where it is known."""
+    """One image (28, 28) uint8, the digit read in it, the confidence from 0 to 1, and the true digit where it
+    is known.
+    """
 
     image: NDArray[np.uint8]
     digit: int
@@ -70,14 +74,19 @@ def _draw_tile(sheet: NDArray[np.uint8], top: int, left: int, tile: Tile) -> Non
     enlarged = tile.image.repeat(_ENLARGED, 0).repeat(_ENLARGED, 1)
     sheet[top : top + _TILE, left : left + _TILE] = enlarged[..., np.newaxis]
     baseline = top + _TILE + 8
-    _write(sheet, baseline, left, str(tile.digit), 4, _WRONG if wrong else _INK)
+    _write(sheet, baseline, left, str(tile.digit), scale=4, colour=_WRONG if wrong else _INK)
     text = f"{100 * tile.confidence:.2f}%"
     _write(
-        sheet, baseline + (0 if wrong else 7), left + _TILE - _width(text, 2), text, 2, _WRONG if wrong else _QUIET
+        sheet,
+        baseline + (0 if wrong else 7),
+        left + _TILE - _width(text, 2),
+        text,
+        scale=2,
+        colour=_WRONG if wrong else _QUIET,
     )
     if wrong:
         note = f"not {tile.label}"
-        _write(sheet, baseline + 17, left + _TILE - _width(note, 2), note, 2, _WRONG)
+        _write(sheet, baseline + 17, left + _TILE - _width(note, 2), note, scale=2, colour=_WRONG)
 
 
 def _width(text: str, scale: int) -> int:
@@ -85,7 +94,7 @@ def _width(text: str, scale: int) -> int:
 
 
 def _write(
-    sheet: NDArray[np.uint8], top: int, left: int, text: str, scale: int, colour: tuple[int, int, int]
+    sheet: NDArray[np.uint8], top: int, left: int, text: str, *, scale: int, colour: tuple[int, int, int]
 ) -> None:
     for place, character in enumerate(text):
         rows = [[int(bit) for bit in row] for row in _GLYPHS[character].split()]

@@ -1,8 +1,8 @@
 """The prepared data set as `prepare` writes it and `train` reads it. numpy only.
 
-One file for each split, `train.npz` and `test.npz`, with `images` (count, 28, 28) uint8, white on black, and `labels`
-(count,) uint8. Two files because a mounted bucket answers per request: 60,000 images are 47 MB, one sequential read. Not
-compressed because reading is then copying (docs/performance.md has the times).
+One file for each split, `train.npz` and `test.npz`, with `images` (count, 28, 28) uint8, white on black, and
+`labels` (count,) uint8. Two files because a mounted bucket answers per request: 60,000 images are 47 MB, one
+sequential read. Not compressed because reading is then copying (docs/performance.md has the times).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """scikit-learn's handwritten digits as a TensorFlow data set: 1,797 real scans, no download needed.
 
-The scans are the test part of "Optical Recognition of Handwritten Digits" (E. Alpaydin, C. Kaynak, 1998, UCI Machine
-Learning Repository, CC BY 4.0; archive.ics.uci.edu/dataset/80), 8 x 8 pixels with values 0 to 16, shipped inside
-scikit-learn. Here they are brought to MNIST's form: 20 x 20 in the centre of 28 x 28, white on black, 0 to 255.
+The scans are the test part of "Optical Recognition of Handwritten Digits" (E. Alpaydin, C. Kaynak, 1998, UCI
+Machine Learning Repository, CC BY 4.0; archive.ics.uci.edu/dataset/80), 8 x 8 pixels with values 0 to 16,
+shipped inside scikit-learn. Here they are brought to MNIST's form: 20 x 20 in the centre of 28 x 28, white on
+black, 0 to 255.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _INNER = 20
 def enlarge(scan: NDArray[np.floating]) -> NDArray[np.uint8]:
     """One 8 x 8 scan with values 0 to 16 as a 28 x 28 image with values 0 to 255."""
     levels = np.round(np.clip(scan, 0, 16) * (255 / 16)).astype(np.uint8)
-    inner = Image.fromarray(levels).resize((_INNER, _INNER), Image.Resampling.BICUBIC)
+    inner = Image.fromarray(levels).resize((_INNER, _INNER), Image.Resampling.LANCZOS)
     image = np.zeros((SIZE, SIZE), np.uint8)
     edge = (SIZE - _INNER) // 2
     image[edge : edge + _INNER, edge : edge + _INNER] = np.asarray(inner)

@@ -1,7 +1,8 @@
 """Event files for TensorBoard: the scalars of each epoch.
 
-`tf.summary.scalar` and Keras' TensorBoard callback need the package tensorboard, which TensorFlow 2.21 no longer brings along;
-the writer below them is TensorFlow's own. View them anywhere with `tensorboard --logdir DIR`.
+`tf.summary.scalar` and Keras' TensorBoard callback need the package tensorboard, which TensorFlow 2.21 no
+longer brings along; the writer below them is TensorFlow's own. View them anywhere with `tensorboard --logdir
+DIR`.
 """
 
 from __future__ import annotations

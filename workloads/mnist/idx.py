@@ -1,7 +1,8 @@
 """The IDX format of the MNIST files: a magic number, the sizes of the dimensions, then the values. numpy only.
 
-Layout: bytes 0-1 are zero, byte 2 is the type (0x08: unsigned byte), byte 3 the number of dimensions, then one big-endian
-32-bit size for each dimension, then the values, last dimension fastest (yann.lecun.com/exdb/mnist, read 2026-11).
+Layout: bytes 0-1 are zero, byte 2 is the type (0x08: unsigned byte), byte 3 the number of dimensions, then one
+big-endian 32-bit size for each dimension, then the values, last dimension fastest (yann.lecun.com/exdb/mnist,
+read 2026-11).
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class IdxError(ValueError):
 
 
 def read(path: Path) -> NDArray[np.uint8]:
-    """Read an IDX file of unsigned bytes, compressed with gzip or not; the array has the shape that the file states.
+    """Read an IDX file of unsigned bytes, compressed with gzip or not; the array has the shape that the file
+    states.
 
     Raises:
         IdxError: not IDX, another value type, truncated, longer than it states, or a damaged gzip.
@@ -72,7 +74,8 @@ def encode(array: NDArray[np.uint8]) -> bytes:
 def find(folder: Path, split: str, kind: str) -> Path | None:
     """The file of one split (`train` or `t10k`) and kind (`images` or `labels`) in `folder`, or None.
 
-    Both spellings that are about are found, with and without `.gz`: train-images-idx3-ubyte and train-images.idx3-ubyte.
+    Both spellings that are about are found, with and without `.gz`: train-images-idx3-ubyte and
+    train-images.idx3-ubyte.
     """
     rank = 3 if kind == "images" else 1
     for separator in "-.":
@@ -87,7 +90,8 @@ def read_split(folder: Path, split: str) -> tuple[NDArray[np.uint8], NDArray[np.
     """Images (count, 28, 28), white on black, and labels (count,) of one split; None where it has neither file.
 
     Raises:
-        IdxError: one of the two files is missing or malformed, the counts differ, the images are not 28 x 28, or a label
+        IdxError: one of the two files is missing or malformed, the counts differ, the images are not 28 x 28,
+        or a label
             is above 9.
     """
     paths = [find(folder, split, kind) for kind in ("images", "labels")]

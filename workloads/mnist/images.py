@@ -1,8 +1,8 @@
 """Read PNG files of any kind as the network wants them: 28 x 28, grey, white on black.
 
-A 28 x 28 image keeps its pixels. Any other is brought into MNIST's form, as its makers did: the digit's bounding box scaled
-into 20 x 20, its proportions kept, and placed so that its centre of mass is the centre of the image (Y. LeCun, C. Cortes,
-C. Burges, "The MNIST database of handwritten digits", read 2026-11).
+A 28 x 28 image keeps its pixels. Any other is brought into MNIST's form, as its makers did: the digit's
+bounding box scaled into 20 x 20, its proportions kept, and placed so that its centre of mass is the centre of
+the image (Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits", read 2026-11).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def read(path: Path) -> NDArray[np.uint8]:
 
 
 def decode(content: bytes) -> NDArray[np.float32]:
-    """The grey levels (height, width), 0 to 1, of a PNG file's content. Transparent parts are laid on white, as browsers do;
-    where everything drawn is near white, on black.
+    """The grey levels (height, width), 0 to 1, of a PNG file's content. Transparent parts are laid on white, as
+    browsers do; where everything drawn is near white, on black.
 
     Raises:
         ImageError: as for `read`, other than blank.

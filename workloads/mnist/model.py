@@ -1,5 +1,6 @@
-"""The network that reads digits: one convolution and two dense layers, as in TensorFlow's tutorial "Distributed training with
-Keras" (tensorflow.org/tutorials/distribute/keras, seen November 2026)."""
+"""The network that reads digits: one convolution and two dense layers, as in TensorFlow's tutorial "Distributed
+training with Keras" (tensorflow.org/tutorials/distribute/keras, seen November 2026).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Read the digit in each PNG image of a folder with a trained model.
 
-Writes `predictions.json` and `contact_sheet.png`. Run as `python -m workloads.mnist.predict --model DIR --images DIR --output
-DIR`, where --model is what `train` published.
+Writes `predictions.json` and `contact_sheet.png`. Run as `python -m workloads.mnist.predict --model DIR
+--images DIR --output DIR`, where --model is what `train` published.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ LABELS = "labels.json"
 
 @dataclass(frozen=True)
 class Found:
-    """An image file: where it lies, its name relative to --images, and its label where `labels.json` beside it knows it."""
+    """An image file: where it lies, its name relative to --images, and its label where `labels.json` beside it
+    knows it.
+    """
 
     path: Path
     name: str
@@ -77,7 +79,8 @@ def find_images(folder: Path) -> list[Found]:
     """Every PNG file under `folder`, sorted by name.
 
     Raises:
-        StepError: with BAD_INPUT where there is no such folder or no PNG file, or a `labels.json` cannot be understood.
+        StepError: with BAD_INPUT where there is no such folder or no PNG file, or a `labels.json` cannot be
+        understood.
     """
     if not folder.is_dir():
         raise StepError(BAD_INPUT, f"--images {folder}: there is no such folder")
@@ -164,9 +167,11 @@ def _digest(images: list[Found]) -> str:
     """One digest for names, contents and labels of the images."""
     digest = hashlib.sha256()
     for image in images:
-        digest.update(
-            f"{image.name}\0{digest_of(image.path).sha256}\0{image.label}\n".encode("utf-8", "surrogateescape")
-        )
+        try:
+            content = digest_of(image.path).sha256
+        except OSError:
+            content = "unreadable"
+        digest.update(f"{image.name}\0{content}\0{image.label}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 

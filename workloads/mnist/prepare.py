@@ -1,8 +1,8 @@
 """Prepare handwritten digits for training: `train.npz`, `test.npz`, and ten held-out images to predict later.
 
-Sources: `mnist` (70,000 images, downloaded by TensorFlow Datasets), `digits` (1,797 scans inside scikit-learn, no network)
-or `idx` (a folder with MNIST-style files). Needs tensorflow-datasets, scikit-learn and pillow, which `workloads.packages`
-installs. Run as `python -m workloads.mnist.prepare --dataset digits --output DIR`.
+Sources: `mnist` (70,000 images, downloaded by TensorFlow Datasets), `digits` (1,797 scans inside scikit-learn,
+no network) or `idx` (a folder with MNIST-style files). Needs tensorflow-datasets, scikit-learn and pillow,
+which `workloads.packages` installs. Run as `python -m workloads.mnist.prepare --dataset digits --output DIR`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import importlib.resources.abc
 import importlib.util
 import io
 import json
+import logging
 import os
 import sys
 import urllib.error
@@ -25,12 +26,12 @@ from typing import Any
 import numpy as np
 
 from workloads.exits import BAD_INPUT, NO_NETWORK, OK, StepError, run, stop_on_sigterm
-from workloads.mnist.idx import IdxError, find, read_split
 from workloads.mnist.data import Split, save
+from workloads.mnist.idx import IdxError, find, read_split
 from workloads.store import StoreError, digest_of, finished, publish, staging
 
 STEP = "mnist.prepare"
-TEST_SHARE = 10
+TEST_SHARE = {"digits": 5, "idx": 10}
 """One image in this many goes to the test split where a source has no test split of its own."""
 MNIST_URL = "https://storage.googleapis.com/cvdf-datasets/mnist/train-images-idx3-ubyte.gz"
 """Where TensorFlow Datasets 4.9 fetches MNIST from (seen November 2026)."""
@@ -72,10 +73,11 @@ def main(arguments: list[str] | None = None) -> int:
     return OK
 
 
-def split(images: np.ndarray, labels: np.ndarray, seed: int) -> tuple[Split, Split]:
-    """Shuffle by `seed` and give nine tenths to training, one tenth to the test."""
+def split(everything: Split, share: int, seed: int) -> tuple[Split, Split]:
+    """Shuffle by `seed` and cut off one image in `share` for the test; returns training and test."""
+    images, labels = everything
     order = np.random.default_rng(seed).permutation(len(images))
-    boundary = len(order) - len(order) // TEST_SHARE
+    boundary = len(order) - len(order) // share
     first, second = order[:boundary], order[boundary:]
     return (images[first], labels[first]), (images[second], labels[second])
 
@@ -107,7 +109,7 @@ def _load(options: argparse.Namespace, scratch: Path) -> tuple[Split, Split]:
     if options.dataset == "mnist":
         return _load_mnist(scratch)
     if options.dataset == "digits":
-        return split(*_load_digits(scratch), options.seed)
+        return split(_load_digits(scratch), TEST_SHARE[options.dataset], options.seed)
     try:
         train, test = (read_split(options.source, name) for name in ("train", "t10k"))
     except IdxError as error:
@@ -120,7 +122,7 @@ def _load(options: argparse.Namespace, scratch: Path) -> tuple[Split, Split]:
             BAD_INPUT,
             f"{options.source}: holds no train-images-idx3-ubyte[.gz] and no t10k-images-idx3-ubyte[.gz]",
         )
-    return split(*only, options.seed)
+    return split(only, TEST_SHARE[options.dataset], options.seed)
 
 
 def _load_digits(scratch: Path) -> Split:
@@ -143,7 +145,7 @@ def _load_digits(scratch: Path) -> Split:
 
 def _load_mnist(scratch: Path) -> tuple[Split, Split]:
     try:
-        request = urllib.request.Request(MNIST_URL, method="HEAD")  # noqa: S310
+        request = urllib.request.Request(MNIST_URL, method="HEAD")
         urllib.request.urlopen(request, timeout=NETWORK_TIMEOUT).close()
     except (urllib.error.URLError, OSError) as error:
         raise _no_network(error) from error
@@ -166,16 +168,16 @@ def _no_network(error: Exception) -> StepError:
     reason = " ".join(str(getattr(error, "reason", error)).split()) or type(error).__name__
     return StepError(
         NO_NETWORK,
-        f"MNIST cannot be downloaded from storage.googleapis.com ({reason}). Without a network use --dataset digits (1,797 "
-        "scans that come with scikit-learn), or --dataset idx --source DIR with the four MNIST files",
+        f"MNIST cannot be downloaded from storage.googleapis.com ({reason}). Without a network use --dataset "
+        "digits (1,797 scans that come with scikit-learn), or --dataset idx --source DIR with MNIST's own files",
     )
 
 
 @contextlib.contextmanager
 def _tensorflow_datasets() -> Iterator[Any]:
     """TensorFlow Datasets, with its progress bars kept out of the log."""
-    # TFDS 4.9.10 imports importlib_resources for every data set, but asks pip for it only below Python 3.9. The standard
-    # library's module of that purpose has what it uses.
+    # TFDS 4.9.10 imports importlib_resources for every data set, but asks pip for it only below Python 3.9. The
+    # standard library's module of that purpose has what it uses.
     sys.modules.setdefault("importlib_resources", importlib.resources)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
@@ -183,10 +185,12 @@ def _tensorflow_datasets() -> Iterator[Any]:
     except ImportError as error:
         raise StepError(
             BAD_INPUT,
-            f"{error}; run `python -m workloads.packages --requirements workloads/mnist/requirements.txt --target DIR` and "
-            "put DIR on PYTHONPATH",
+            f"{error}; run `python -m workloads.packages --requirements workloads/mnist/requirements.txt "
+            "--target DIR` and put DIR on PYTHONPATH",
         ) from error
     tfds.disable_progress_bar()
+    # It would advise to install OpenCV.
+    logging.getLogger("absl").setLevel(logging.ERROR)
     with contextlib.redirect_stdout(io.StringIO()):
         yield tfds
 
@@ -219,8 +223,8 @@ def _source_digest(source: Path) -> str:
 
 def _describe(summary: Any) -> str:
     return (
-        f"{summary['train_images']:,} training, {summary['test_images']:,} test and {summary['held_out_images']} held-out "
-        f"images of {summary['dataset']}"
+        f"{summary['train_images']:,} training, {summary['test_images']:,} test and "
+        f"{summary['held_out_images']} held-out images of {summary['dataset']}"
     )
 
 

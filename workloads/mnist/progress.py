@@ -15,8 +15,9 @@ from workloads.mnist.events import EventWriter
 class Progress(keras.callbacks.Callback):
     """A Keras callback. `images` is the number of training images per epoch; `run` goes into the checkpoints.
 
-    `history` has one entry per epoch with loss, accuracy, val_loss, val_accuracy, learning_rate and images_per_second (of the
-    training steps alone); `first_step` is time.monotonic() at the end of the first execution of training steps.
+    `history` has one entry per epoch with loss, accuracy, val_loss, val_accuracy, learning_rate and
+    images_per_second (of the training steps alone); `first_step` is time.monotonic() at the end of the first
+    execution of training steps.
     """
 
     def __init__(self, epochs: int, images: int, logs: Path, checkpoints: Path, run: str) -> None:

@@ -51,10 +51,9 @@ def main(arguments: list[str] | None = None) -> int:
     }
     earlier = finished(options.output, STEP, inputs, settings)
     if earlier is not None:
-        _refuse_below(options.min_accuracy, earlier.summary["test_accuracy"], checkpoint_directory)
-        print(
-            f"Nothing to do: {options.output} holds this model, test accuracy {earlier.summary['test_accuracy']:.4f}"
-        )
+        accuracy = earlier.summary["test_accuracy"]
+        _refuse_below(options.min_accuracy, accuracy, checkpoint_directory)
+        print(f"Nothing to do: {options.output} holds this model, test accuracy {accuracy:.4f}")
         print(LAST_LINE)
         return OK
 
@@ -82,7 +81,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _train(
     options: argparse.Namespace, train: Split, test: Split, run_name: str, checkpoint_directory: Path
 ) -> tuple[dict[str, Any], keras.Model]:
-    """Train from the newest checkpoint to the last epoch; returns the contents of metrics.json and a plain model."""
+    """Train from the newest checkpoint to the last epoch; returns the contents of metrics.json and a plain
+    model.
+    """
     import keras
     import numpy as np
     import tensorflow as tf
@@ -93,15 +94,15 @@ def _train(
     distribution = strategy(found)
     replicas = distribution.num_replicas_in_sync
     batch = min(options.batch_size * replicas, len(train[0]) // replicas * replicas)
-    if batch == 0:
-        raise StepError(
-            BAD_INPUT, f"{options.data}: {len(train[0])} training images are too few for {replicas} replicas"
-        )
+    test_batch = min(256 * replicas, len(test[0]) // replicas * replicas)
+    if batch == 0 or test_batch == 0:
+        counts = f"{len(train[0])} training and {len(test[0])} test images"
+        raise StepError(BAD_INPUT, f"{options.data}: {counts} are too few for {replicas} replicas")
     steps = len(train[0]) // batch
     rates = options.rates
     print(
-        f"Training on {describe(found)}: {replicas} replica(s), {len(train[0]):,} images, {steps} steps of {batch} images "
-        f"per epoch; testing on {len(test[0]):,} images",
+        f"Training on {describe(found)}: {replicas} replica(s), {len(train[0]):,} images, {steps} steps of "
+        f"{batch} images per epoch; testing on {len(test[0]):,} images",
         flush=True,
     )
 
@@ -118,9 +119,8 @@ def _train(
         progress.history = checkpoint.history
         print(f"Resuming after epoch {done} from {checkpoint.path.name}", flush=True)
 
-    validation = (
-        tf.data.Dataset.from_tensor_slices((test[0][..., np.newaxis], test[1])).batch(256 * replicas).prefetch(2)
-    )
+    # Keras adds up the first batch of all replicas to learn its shape, so that one must split evenly.
+    testing = tf.data.Dataset.from_tensor_slices((test[0][..., np.newaxis], test[1])).batch(test_batch).prefetch(2)
     if done < options.epochs:
         with store_errors(options.output):
             model.fit(
@@ -128,14 +128,15 @@ def _train(
                 initial_epoch=done,
                 epochs=options.epochs,
                 steps_per_epoch=steps,
-                validation_data=validation,
+                validation_data=testing,
                 callbacks=[
                     keras.callbacks.LearningRateScheduler(lambda epoch, _: learning_rate(rates, epoch)),
                     progress,
                 ],
+                shuffle=False,
                 verbose=0,
             )
-    loss, accuracy = model.evaluate(validation, verbose=0)
+    loss, accuracy = model.evaluate(testing, verbose=0)
     if not np.isfinite(loss):
         raise StepError(MODEL_REFUSED, f"the loss is {loss}: training diverged; lower --learning-rates")
     result = {
@@ -164,9 +165,9 @@ def _train(
 def batches(train: Split, seed: int, epochs: range, batch: int) -> Any:
     """A tf.data.Dataset of full batches (images uint8, labels) over `epochs`, one after the other.
 
-    The order within an epoch depends on `seed` and the epoch alone, so that a resumed training sees what an uninterrupted one
-    would. Each epoch leaves out less than one batch, other images each time. The images stay bytes, and only indices are
-    shuffled.
+    The order within an epoch depends on `seed` and the epoch alone, so that a resumed training sees what an
+    uninterrupted one would. Each epoch leaves out less than one batch, other images each time. The images stay
+    bytes, and only indices are shuffled.
     """
     import numpy as np
     import tensorflow as tf
@@ -187,8 +188,8 @@ def _refuse_below(least: float, accuracy: float, checkpoint_directory: Path) -> 
     if not accuracy >= least:
         raise StepError(
             MODEL_REFUSED,
-            f"the model reads {accuracy:.4f} of the test images, {least} is asked for; nothing is published, its checkpoints "
-            f"are in {checkpoint_directory}",
+            f"the model reads {accuracy:.4f} of the test images, {least} is asked for; nothing is published, "
+            f"its checkpoints are in {checkpoint_directory}",
         )
 
 
