@@ -206,9 +206,20 @@ def gke_allocatable(pool: "GcpPool") -> Resources:
             - (system["gpu_millicores"] if gpus else 0),
         ),
         memory=max(0, _allocatable_memory(machine) - system["mib"] - (system["gpu_mib"] if gpus else 0)),
-        ephemeral_storage=max(0, _allocatable_disk(pool.disk_size_gb, pool.local_ssd_count)),
+        ephemeral_storage=max(0, _allocatable_disk(pool.disk_size_gb, ephemeral_ssds(pool))),
         gpus=gpus,
     )
+
+
+def ephemeral_ssds(pool: "GcpPool") -> int:
+    """Local SSDs that hold a node's ephemeral storage: those asked for, or those that come with the machine type.
+
+    GKE uses bundled ones so without being asked, unless they are wanted as raw block devices.
+    """
+    machine = machine_type("gcp", pool.machine_type)
+    if pool.local_ssd_count or pool.local_ssd_block_count or machine is None:
+        return pool.local_ssd_count
+    return machine.bundled_local_ssds
 
 
 @cache

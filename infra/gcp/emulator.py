@@ -70,7 +70,7 @@ class GcpEmulator:
         if token != NODE_POOL:
             return []
         cluster, pool = self._pools[name]
-        config = inputs["nodeConfig"]
+        config: Inputs = inputs["nodeConfig"]
         accelerator = _accelerator(config)
         return [
             Node(
@@ -81,7 +81,7 @@ class GcpEmulator:
                     Taint(taint["key"], taint["value"], _EFFECTS[taint["effect"]])
                     for taint in _list(config, "taints")
                 ],
-                allocatable=gke_allocatable(_as_settings(config)),
+                allocatable=gke_allocatable(_as_settings(inputs)),
                 count=_most_nodes(inputs),
                 accelerator=accelerator["type"] if accelerator else None,
             )
@@ -97,8 +97,9 @@ def _accelerator(config: Inputs) -> Inputs | None:
     return found[0] if found else None
 
 
-def _as_settings(config: Inputs) -> GcpPool:
+def _as_settings(inputs: Inputs) -> GcpPool:
     """What decides the allocatable resources of a node, read back from its declaration."""
+    config: Inputs = inputs["nodeConfig"]
     accelerator = _accelerator(config) or {}
     sharing = accelerator.get("gpuSharingConfig")
     return GcpPool(
@@ -115,6 +116,7 @@ def _as_settings(config: Inputs) -> GcpPool:
         local_ssd_count=_ssds(config, "ephemeralStorageLocalSsdConfig"),
         local_ssd_block_count=_ssds(config, "localNvmeSsdBlockConfig"),
         image_type=config["imageType"],
+        max_pods_per_node=int(inputs["maxPodsPerNode"]),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.accelerators import accelerator, machine_type
+from infra.accelerators import accelerator, ephemeral_ssds, machine_type
 from infra.gcp.names import is_zone
 from infra.platform import GPU_RESOURCE, Taint
 from infra.settings import seconds
@@ -231,12 +231,8 @@ def _reservation_affinity(pool: GcpPool) -> gcp.container.NodePoolNodeConfigRese
 
 
 def _ephemeral_ssds(pool: GcpPool) -> gcp.container.NodePoolNodeConfigEphemeralStorageLocalSsdConfigArgs | None:
-    machine = machine_type("gcp", pool.machine_type)
-    count = pool.local_ssd_count
-    if not count and not pool.local_ssd_block_count and machine:
-        # Types that come with SSDs get them for ephemeral storage without being asked; undeclared, the next
-        # refresh would see a change that replaces the pool.
-        count = machine.bundled_local_ssds
+    # Bundled ones too: undeclared, the next refresh would see a change that replaces the pool.
+    count = ephemeral_ssds(pool)
     if not count:
         return None
     return gcp.container.NodePoolNodeConfigEphemeralStorageLocalSsdConfigArgs(local_ssd_count=count)

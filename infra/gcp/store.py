@@ -4,17 +4,10 @@ import pulumi
 import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
 
-from infra.platform import POD_USER, Resources, Store
+from infra.platform import POD_USER, Store
+from infra.settings.gcp import GCS_FUSE_SIDECAR as SIDECAR
 
 DRIVER = "gcsfuse.csi.storage.gke.io"
-
-SIDECAR = Resources(cpu=500, memory=1024, ephemeral_storage=5120)
-"""What the FUSE sidecar asks for, and its limit.
-
-About 100 MiB of memory for each file that is being written, and ephemeral storage for files that are not written
-from start to end, which it stages. Source: https://github.com/GoogleCloudPlatform/gcsfuse, docs/semantics.md,
-"Writes", 2026-08-20.
-"""
 
 MOUNT_OPTIONS = ",".join(
     [
