@@ -28,8 +28,8 @@ class Nodes(Model):
     total_max: int | None = Field(default=None, ge=0, le=1000, description="Most nodes over all zones.")
     location_policy: Literal["BALANCED", "ANY"] | None = Field(
         default=None,
-        description="Where the autoscaler looks for capacity: ANY takes whichever zone has it (the default for GPU "
-        "pools), BALANCED spreads.",
+        description="Where the autoscaler looks for capacity: ANY takes whichever zone has it (the default for "
+        "GPU pools), BALANCED spreads.",
     )
 
 

@@ -1,25 +1,96 @@
 """From the plain values of a stack file to `Settings`, or one error that lists everything wrong with them."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
 
-from pydantic import ValidationError
-
+from infra.settings.checks import existing, gcp_clusters, gcp_nodes, gcp_pools, names, pipelines, steps, store
+from infra.settings.checks.finding import Finding, key_of
 from infra.settings.errors import Problem, SettingsError
 from infra.settings.model import Settings
+from infra.settings.reading import Reading, read
+
+CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
+    names.check,
+    names.same_pool_names,
+    gcp_clusters.check,
+    gcp_nodes.check,
+    gcp_pools.check,
+    existing.check,
+    store.check,
+    pipelines.check,
+    steps.check,
+)
+OVERLAY = "rehearsal"
 
 
 def load(raw: Mapping[str, Any]) -> Settings:
     """The settings in ``raw``: the ``slipway:`` keys without their prefix, as plain Python values.
 
-    Raises SettingsError with every problem found.
+    The ``rehearsal`` overlay, laid over the rest, is checked as well. Raises SettingsError with every problem.
     """
-    try:
-        return Settings.model_validate(dict(raw))
-    except ValidationError as error:
-        raise SettingsError(
-            [
-                Problem("slipway:" + ".".join(str(part) for part in e["loc"]), e["input"], e["msg"], "correct it")
-                for e in error.errors()
-            ]
-        ) from error
+    settings, found = _examine(raw)
+    problems = [finding.problem() for finding in found]
+    overlay = raw.get(OVERLAY)
+    if isinstance(overlay, dict) and overlay:
+        problems += _overlay_problems(raw, cast("dict[str, Any]", overlay), found)
+    if settings is None or problems:
+        raise SettingsError(problems)
+    return settings
+
+
+def lay_over(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with the values of ``overlay`` in place of its own, section by section.
+
+    Lists and single values are replaced whole; neither argument is changed.
+    """
+    merged = dict(base)
+    for key, value in overlay.items():
+        below = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            merged[key] = lay_over(cast("Mapping[str, Any]", below), cast("Mapping[str, Any]", value))
+        else:
+            merged[key] = value
+    return merged
+
+
+def _examine(raw: Mapping[str, Any]) -> tuple[Settings | None, list[Finding]]:
+    reading = read(raw)
+    judged = [finding for check in CHECKS for finding in check(reading) if reading.judges(finding)]
+    return reading.settings, [*reading.findings, *judged]
+
+
+def _overlay_problems(
+    raw: Mapping[str, Any], overlay: Mapping[str, Any], known: Iterable[Finding]
+) -> Iterable[Problem]:
+    """What is wrong only once the overlay is laid over the rest, with the key in the overlay."""
+    prefix = f"slipway:{OVERLAY}."
+    if OVERLAY in overlay:
+        yield Problem(prefix + OVERLAY, overlay[OVERLAY], "an overlay has no overlay of its own", "remove it")
+    rest = {key: value for key, value in raw.items() if key != OVERLAY}
+    _, found = _examine(lay_over(rest, {key: value for key, value in overlay.items() if key != OVERLAY}))
+    before = {(finding.path, finding.reason) for finding in known}
+    for finding in found:
+        if (finding.path, finding.reason) in before:
+            continue
+        if _reaches(overlay, finding.path):
+            yield finding.problem(prefix)
+        else:
+            yield Problem(
+                key_of((), prefix),
+                overlay,
+                f"with it, {key_of(finding.path)} is wrong: {finding.reason}",
+                f"there: {finding.fix}",
+            )
+
+
+def _reaches(overlay: object, path: Iterable[str | int]) -> bool:
+    """Whether the overlay says anything at ``path``, or replaces what holds it."""
+    for part in path:
+        if not isinstance(overlay, dict):
+            return True
+        section = cast("dict[Any, Any]", overlay)
+        key = next((key for key in section if str(key) == str(part)), None)
+        if key is None:
+            return False
+        overlay = section[key]
+    return True

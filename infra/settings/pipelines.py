@@ -29,8 +29,8 @@ class Dataset(Model):
 
     name: Literal["mnist", "digits", "idx"] = Field(
         default="digits",
-        description="`mnist` downloads MNIST through TFDS; `digits` is scikit-learn's real handwriting, no download "
-        "needed; `idx` reads a folder of IDX files in the store.",
+        description="`mnist` downloads MNIST through TFDS; `digits` is scikit-learn's real handwriting, no "
+        "download needed; `idx` reads a folder of IDX files in the store.",
     )
     source: StorePath | None = Field(default=None, description="For `idx`: the folder's path in the store.")
 

@@ -1,0 +1,1 @@
+"""Rules that join several keys or need the catalogue of machine types and accelerators."""

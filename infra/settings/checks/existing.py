@@ -1,0 +1,41 @@
+"""Pools of clusters that are already there."""
+
+from collections.abc import Iterator
+
+from infra.accelerators import accelerator, accelerators
+from infra.settings.checks.finding import Finding, did_you_mean, listed
+from infra.settings.reading import Reading
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    """Findings about what the file says of existing nodes."""
+    for name, cluster in reading.draft.existing.items():
+        for key, pool in cluster.pools.items():
+            at = ("clusters", name, "pools", key)
+            if pool.accelerator is not None and accelerator(pool.accelerator) is None:
+                yield Finding(
+                    (*at, "accelerator"),
+                    pool.accelerator,
+                    "not in the catalogue of accelerators",
+                    did_you_mean(
+                        pool.accelerator,
+                        accelerators(),
+                        f"known: {listed(accelerators(), 'and')}; a new one is added in infra/data",
+                    ),
+                )
+            elif pool.accelerator is not None and not pool.gpus:
+                yield Finding(
+                    (*at, "gpus"),
+                    pool.gpus,
+                    f"the pool has `{pool.accelerator}`, and no number of them",
+                    "write what `kubectl describe node` shows under Allocatable as `nvidia.com/gpu`",
+                    read=((*at, "accelerator"),),
+                )
+            elif pool.gpus and pool.accelerator is None:
+                yield Finding(
+                    (*at, "accelerator"),
+                    None,
+                    f"the pool has {pool.gpus} GPU(s), and what they are is not said",
+                    f"write one of {listed(accelerators())}",
+                    read=((*at, "gpus"),),
+                )

@@ -1,0 +1,151 @@
+"""How many nodes a GKE pool has, and in which zones."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from infra.accelerators import Accelerator, accelerator
+from infra.settings.checks.finding import Finding, Path, listed
+from infra.settings.gcp import GcpCluster, GcpPool, Nodes
+from infra.settings.reading import Reading
+
+REGION = re.compile(r"[a-z]+-[a-z]+[0-9]+")
+ZONE = re.compile(r"([a-z]+-[a-z]+[0-9]+)-[a-z0-9]+")
+
+
+def region_of(location: str) -> str:
+    """The region of a zone, or the region itself."""
+    match = ZONE.fullmatch(location)
+    return match[1] if match else location
+
+
+def is_zone(location: str) -> bool:
+    """Whether a location is a zone and not a region."""
+    return ZONE.fullmatch(location) is not None
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    """Findings about locations, zones and node counts."""
+    for name, cluster in reading.draft.gcp.items():
+        at: Path = ("clusters", name)
+        located = REGION.fullmatch(cluster.location) is not None or is_zone(cluster.location)
+        if located:
+            yield from _zones((*at, "zones"), cluster.zones, (*at, "location"), cluster.location)
+        else:
+            yield Finding(
+                (*at, "location"),
+                cluster.location,
+                "neither a region nor a zone",
+                "write a region such as `us-central1` or a zone such as `us-central1-a`",
+            )
+        for key, pool in cluster.pools.items():
+            place = (*at, "pools", key)
+            yield from _counts((*place, "nodes"), pool.nodes)
+            gpu = accelerator(pool.accelerator) if pool.accelerator else None
+            if located:
+                yield from _zones((*place, "zones"), pool.zones, (*at, "location"), cluster.location)
+            if located and gpu is not None and gpu.zones:
+                yield from _offered(at, cluster, key, pool, gpu)
+
+
+def _zones(place: Path, zones: Sequence[str] | None, location_place: Path, location: str) -> Iterator[Finding]:
+    if zones is None:
+        return
+    if not zones:
+        yield Finding(place, zones, "empty", "name at least one zone, or remove the key")
+    region = region_of(location)
+    for index, zone in enumerate(zones):
+        if region_of(zone) != region or not is_zone(zone):
+            yield Finding(
+                (*place, index),
+                zone,
+                f"not a zone of `{region}`, and a cluster cannot have nodes outside its region",
+                f"write a zone of `{region}`, such as `{region}-a`, or put the pool in a cluster of its own there",
+                read=(location_place,),
+            )
+        elif zone in zones[:index]:
+            yield Finding((*place, index), zone, "stands twice", "remove one of them")
+
+
+def _counts(place: Path, nodes: Nodes) -> Iterator[Finding]:
+    here = {key: (*place, key) for key in Nodes.model_fields}
+    per_zone = [key for key in ("min", "max") if getattr(nodes, key) is not None]
+    total = [key for key in ("total_min", "total_max") if getattr(nodes, key) is not None]
+    if nodes.count is not None and (per_zone or total):
+        yield Finding(
+            here["count"],
+            nodes.count,
+            f"a fixed number, and {listed((*per_zone, *total), 'and')} let the autoscaler choose",
+            "keep `count`, or the limits",
+            read=tuple(here[key] for key in (*per_zone, *total)),
+        )
+    if per_zone and total:
+        yield Finding(
+            here[total[0]],
+            getattr(nodes, total[0]),
+            f"counts nodes over all zones, and {listed(per_zone, 'and')} count them per zone; GKE takes one kind",
+            "keep `min` and `max`, or `total_min` and `total_max`",
+            read=tuple(here[key] for key in per_zone),
+        )
+    for least, most in (("min", "max"), ("total_min", "total_max")):
+        low, high = getattr(nodes, least), getattr(nodes, most)
+        if low is not None and high is not None and low > high:
+            yield Finding(
+                here[least],
+                low,
+                f"more than `{most}`, which is {high}",
+                f"write `{least}: {high}` or less",
+                read=(here[most],),
+            )
+        elif low is not None and high is None:
+            yield Finding(
+                here[least],
+                low,
+                f"the autoscaler needs `{most}` as well",
+                f"add `{most}`, or write `count: {low}`",
+                read=(here[most],),
+            )
+        elif high == 0:
+            yield Finding(
+                here[most],
+                high,
+                "the pool could never have a node",
+                f"write `{most}: 1` or more, or remove the pool",
+            )
+    if nodes.location_policy is not None and not per_zone and not total:
+        yield Finding(
+            here["location_policy"],
+            nodes.location_policy,
+            "says how the autoscaler spreads nodes, and the pool has none",
+            "remove it, or write `total_min` and `total_max`",
+            read=tuple(here[key] for key in ("min", "max", "total_min", "total_max")),
+        )
+
+
+def _offered(at: Path, cluster: GcpCluster, key: str, pool: GcpPool, gpu: Accelerator) -> Iterator[Finding]:
+    """The zones that the pool would have, against where the accelerator is offered."""
+    place = (*at, "pools", key)
+    region = region_of(cluster.location)
+    offered = gpu.zones_in(region)
+    # Zones that are not of the region are reported as that.
+    wanted = [zone for zone in pool.zones or cluster.zones or () if is_zone(zone) and region_of(zone) == region]
+    where: dict[Path, str] = {}
+    if pool.zones:
+        where = {(*place, "zones", pool.zones.index(zone)): zone for zone in wanted if zone not in gpu.zones}
+    elif wanted:
+        # The cluster's zones may be right for its other pools, so the pool is the one to change.
+        where = {(*place, "accelerator"): zone for zone in wanted if zone not in gpu.zones}
+    elif is_zone(cluster.location) and cluster.location not in gpu.zones:
+        where = {(*place, "accelerator"): cluster.location}
+    elif not offered:
+        where = {(*place, "accelerator"): region}
+    regions = sorted({region_of(zone) for zone in gpu.zones})
+    instead = f"take {listed(offered)}" if offered else f"use a cluster in another region: {', '.join(regions)}"
+    for spot, zone in where.items():
+        yield Finding(
+            spot,
+            gpu.name if spot[-1] == "accelerator" else zone,
+            f"`{gpu.name}` is not offered in `{zone}`, as of the catalogue",
+            f"{instead}. Where `gcloud compute accelerator-types list` shows it there by now, add the zone to "
+            "infra/data/accelerators.toml",
+            read=((*place, "accelerator"), (*place, "zones"), (*at, "zones"), (*at, "location")),
+        )

@@ -1,0 +1,177 @@
+"""Steps of pipelines against the pools they ask for."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from infra.accelerators import gke_allocatable, machine_type
+from infra.platform import Resources
+from infra.settings.checks.finding import Finding, Path, did_you_mean, listed
+from infra.settings.existing import ExistingPool
+from infra.settings.gcp import GCS_FUSE_SIDECAR, GcpPool, GcsStore
+from infra.settings.pipelines import StepSettings
+from infra.settings.quantity import cpu_millicores, mebibytes
+from infra.settings.reading import Draft, Reading
+
+NODE_KEYS = (
+    "machine_type",
+    "accelerator",
+    "gpus",
+    "gpu_sharing",
+    "gpu_partition",
+    "disk_size_gb",
+    "local_ssd_count",
+    "max_pods_per_node",
+    "cpu",
+    "memory",
+    "ephemeral_storage",
+)
+"""The keys of a pool that decide what one of its nodes leaves to pods."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The pool a step asks for: where it stands, what it is, and what one node leaves to pods, where known."""
+
+    at: Path
+    name: str
+    pool: GcpPool | ExistingPool
+    node: Resources | None
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether its nodes have GPUs."""
+        return self.pool.accelerator is not None or bool(self.pool.gpus)
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    """Findings about the pool and the resources of each step."""
+    mnist = reading.draft.pipelines.mnist
+    if mnist is None:
+        return
+    targets = _targets(reading.draft)
+    known = {pool for _, pool in reading.names}
+    for name, step in mnist.steps.items():
+        at: Path = ("pipelines", "mnist", "steps", name)
+        if step.pool in targets:
+            yield from _fits(at, step, targets[step.pool], reading.draft)
+        elif step.pool not in known:
+            pools = sorted(known)
+            yield Finding(
+                (*at, "pool"),
+                step.pool,
+                "no cluster of the stack has a pool of that name",
+                did_you_mean(step.pool, pools, f"write {listed(pools)}" if pools else "declare it"),
+                read=tuple(
+                    place
+                    for cluster in reading.clusters
+                    for place in (("clusters", cluster, "pools"), ("clusters", cluster, "cloud"))
+                ),
+            )
+
+
+def _targets(draft: Draft) -> dict[str, Target]:
+    targets: dict[str, Target] = {}
+    for cluster, content in draft.clusters.items():
+        for name, pool in content.pools.items():
+            targets.setdefault(name, Target(("clusters", cluster, "pools", name), name, pool, _node(pool)))
+    return targets
+
+
+def _node(pool: GcpPool | ExistingPool) -> Resources | None:
+    if isinstance(pool, ExistingPool):
+        return Resources(
+            cpu=cpu_millicores(pool.cpu),
+            memory=mebibytes(pool.memory),
+            ephemeral_storage=mebibytes(pool.ephemeral_storage),
+            gpus=pool.gpus,
+        )
+    if machine_type("gcp", pool.machine_type) is None:
+        return None
+    try:
+        return gke_allocatable(pool)
+    except ValueError:
+        # A partition that the catalogue does not have: reported on the pool, and the rest is still right.
+        return replace(gke_allocatable(pool.model_copy(update={"gpu_partition": None})), gpus=0)
+
+
+def _fits(at: Path, step: StepSettings, target: Target, draft: Draft) -> Iterator[Finding]:
+    read = tuple((*target.at, key) for key in NODE_KEYS)
+    if step.gpus and not target.has_gpus:
+        with_gpus = [name for name, other in _targets(draft).items() if other.has_gpus]
+        yield Finding(
+            (*at, "gpus"),
+            step.gpus,
+            f"pool `{target.name}` has no GPUs",
+            f"take a pool with GPUs ({listed(with_gpus)}), or write `gpus: 0`" if with_gpus else "write `gpus: 0`",
+            read=((*at, "pool"), *read),
+        )
+    elif not step.gpus and target.has_gpus:
+        without = [name for name, other in _targets(draft).items() if not other.has_gpus]
+        yield Finding(
+            (*at, "gpus"),
+            step.gpus,
+            f"pool `{target.name}` has GPUs, which would be paid for and idle",
+            "write how many the step uses, or take a pool without GPUs"
+            f"{f': {listed(without)}' if without else ''}",
+            read=((*at, "pool"), *read),
+        )
+    elif step.gpus > 1 and isinstance(target.pool, GcpPool) and _divided(target.pool):
+        yield Finding(
+            (*at, "gpus"),
+            step.gpus,
+            f"pool `{target.name}` divides its GPUs, and a pod can use one share or partition of one",
+            "write `gpus: 1`",
+            read=((*at, "pool"), *read),
+        )
+    elif target.node is not None and step.gpus > target.node.gpus > 0:
+        yield Finding(
+            (*at, "gpus"),
+            step.gpus,
+            f"one node of pool `{target.name}` has {target.node.gpus}",
+            f"write `gpus: {target.node.gpus}` or less, or take a pool with more",
+            read=((*at, "pool"), *read),
+        )
+    if isinstance(target.pool, GcpPool) and target.pool.nodes.count == 0:
+        yield Finding(
+            (*at, "pool"),
+            step.pool,
+            "the pool has `count: 0`, so the step would wait for a node for ever",
+            f"give pool `{target.name}` a node, or limits for the autoscaler",
+            read=((*target.at, "nodes"),),
+        )
+    if target.node is not None:
+        yield from _amounts(at, step, target, target.node, draft)
+
+
+def _divided(pool: GcpPool) -> bool:
+    return pool.gpu_sharing is not None or pool.gpu_partition is not None
+
+
+def _amounts(at: Path, step: StepSettings, target: Target, node: Resources, draft: Draft) -> Iterator[Finding]:
+    sidecar = GCS_FUSE_SIDECAR if isinstance(draft.store, GcsStore) else Resources(cpu=0, memory=0)
+    asked = {
+        "cpu": (cpu_millicores(step.cpu), sidecar.cpu, node.cpu, "m", "CPU"),
+        "memory": (mebibytes(step.memory), sidecar.memory, node.memory, "Mi", "memory"),
+        "ephemeral_storage": (
+            mebibytes(step.ephemeral_storage),
+            sidecar.ephemeral_storage,
+            node.ephemeral_storage,
+            "Mi",
+            "ephemeral storage",
+        ),
+    }
+    read = ((*at, "pool"), ("store", "kind"), *((*target.at, key) for key in NODE_KEYS))
+    for key, (amount, beside, there, unit, words) in asked.items():
+        if amount + beside <= there:
+            continue
+        store = f" and the store's mount takes {beside}{unit} of it" if beside else ""
+        room = max(0, there - beside)
+        yield Finding(
+            (*at, key),
+            getattr(step, key),
+            f"one node of pool `{target.name}` has {there}{unit} of {words} for pods{store}",
+            f"write `{key}: {room}{unit}` or less, or take a pool with larger nodes"
+            if room
+            else "take a pool with larger nodes",
+            read=read,
+        )

@@ -1,0 +1,151 @@
+"""What can be read of a stack file, wrong parts left out, so that the checks still see the rest."""
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from infra.settings import shape
+from infra.settings.base import Model
+from infra.settings.checks.finding import Finding, Path
+from infra.settings.existing import ExistingCluster, ExistingPool
+from infra.settings.gcp import GcpCluster, GcpPool
+from infra.settings.model import Settings, StoreSettings
+from infra.settings.pipelines import Dataset, Predict, StepSettings
+
+
+class _GcpDraft(GcpCluster):
+    pools: dict[str, GcpPool] = Field(default_factory=dict)
+
+
+class _ExistingDraft(ExistingCluster):
+    pools: dict[str, ExistingPool] = Field(default_factory=dict)
+
+
+class MnistDraft(Model):
+    """What can be read of the MNIST pipeline."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    dataset: Dataset = Field(default_factory=Dataset)
+    learning_rates: dict[int, float] = Field(default={0: 1e-3})
+    predict: Predict = Field(default_factory=Predict)
+    steps: dict[str, StepSettings] = Field(default_factory=dict)
+
+
+class _PipelinesDraft(Model):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    mnist: MnistDraft | None = None
+
+
+class Draft(Model):
+    """`Settings` in which every section may be absent, because its shape was wrong."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    namespace: str = "slipway"
+    service_account: str = "runner"
+    clusters: dict[str, Annotated[_GcpDraft | _ExistingDraft, Field(discriminator="cloud")]] = Field(
+        default_factory=dict
+    )
+    store: StoreSettings | None = None
+    pipelines: _PipelinesDraft = Field(default_factory=_PipelinesDraft)
+
+    @property
+    def gcp(self) -> Mapping[str, GcpCluster]:
+        """The clusters on Google Cloud."""
+        return {name: cluster for name, cluster in self.clusters.items() if isinstance(cluster, GcpCluster)}
+
+    @property
+    def existing(self) -> Mapping[str, ExistingCluster]:
+        """The clusters that are already there."""
+        return {name: cluster for name, cluster in self.clusters.items() if isinstance(cluster, ExistingCluster)}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a stack file says as far as it can be read.
+
+    ``settings`` is None where its shape is wrong somewhere; ``draft`` holds what is right. ``clusters`` are the
+    names of all clusters of the file, and ``names`` the cluster and name of every pool, readable or not.
+    ``findings`` are the wrong shapes, and ``unreadable`` the places that were left out for them.
+    """
+
+    settings: Settings | None
+    draft: Draft
+    clusters: tuple[str, ...]
+    names: tuple[tuple[str, str], ...]
+    findings: tuple[Finding, ...]
+    unreadable: frozenset[Path]
+
+    def whole(self, section: Path) -> bool:
+        """Whether nothing in that section was left out."""
+        return not any(lost[: len(section)] == section for lost in self.unreadable)
+
+    def judges(self, finding: Finding) -> bool:
+        """Whether everything the finding rests on could be read."""
+        return not any(
+            place[: len(lost)] == lost for place in (finding.path, *finding.read) for lost in self.unreadable
+        )
+
+
+def read(raw: Mapping[str, Any]) -> Reading:
+    """Reads ``raw``, the plain values of a stack file."""
+    clusters = tuple(str(name) for name in _section(raw.get("clusters")) or {})
+    names = tuple(_pool_names(raw))
+    try:
+        settings = Settings.model_validate(dict(raw))
+    except ValidationError as error:
+        draft, unreadable = _salvage(raw, error)
+        return Reading(None, draft, clusters, names, tuple(shape.findings(error)), frozenset(unreadable))
+    return Reading(settings, Draft.model_validate(dict(raw)), clusters, names, (), frozenset())
+
+
+def _salvage(raw: Mapping[str, Any], error: ValidationError) -> tuple[Draft, set[Path]]:
+    rest: dict[str, Any] = copy.deepcopy(dict(raw))
+    lost: set[Path] = set()
+    for detail in error.errors(include_url=False):
+        place = shape.place_of(detail["loc"])
+        if near := shape.misspelt_key(detail):
+            lost.add((*place[:-1], near))
+        if detail["type"] == "missing":
+            lost.add(place)
+        else:
+            lost.add(_leave_out(rest, place))
+    while True:
+        try:
+            return Draft.model_validate(rest), lost
+        except ValidationError as remaining:
+            for detail in remaining.errors(include_url=False):
+                place = shape.place_of(detail["loc"])
+                lost.add(_leave_out(rest, place[:-1] if detail["type"] == "missing" else place))
+
+
+def _leave_out(values: dict[Any, Any], place: Path) -> Path:
+    """Removes the value at ``place`` and returns what was removed.
+
+    That is more than the place where a part of it cannot be removed alone: a whole list, so that the indexes of
+    its other items still say where they stand, or the section nearest to a place that is not there.
+    """
+    section = values
+    for depth, part in enumerate(place):
+        key = next((key for key in section if str(key) == str(part)), None)
+        if key is None:
+            break
+        inner = _section(section[key])
+        if inner is None or depth == len(place) - 1 or str(place[depth + 1]) not in map(str, inner):
+            del section[key]
+            return place[: depth + 1]
+        section = inner
+    values.clear()
+    return ()
+
+
+def _pool_names(raw: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for cluster, content in (_section(raw.get("clusters")) or {}).items():
+        for pool in _section((_section(content) or {}).get("pools")) or {}:
+            yield str(cluster), str(pool)
+
+
+def _section(value: object) -> dict[Any, Any] | None:
+    return cast("dict[Any, Any]", value) if isinstance(value, dict) else None

@@ -1,0 +1,149 @@
+"""Pydantic's errors about a stack file's shape, in the words of a `Problem`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from infra.settings.base import WRONG_VALUE
+from infra.settings.checks.finding import Finding, Path, did_you_mean, listed, nearest
+from infra.settings.model import Settings
+
+KINDS = {
+    "string_type": ("not text", "write it in quotes"),
+    "int_type": ("not a whole number", "write a whole number"),
+    "int_parsing": ("not a whole number", "write a whole number"),
+    "int_from_float": ("not a whole number", "write a whole number"),
+    "float_type": ("not a number", "write a number"),
+    "float_parsing": ("not a number", "write a number"),
+    "bool_type": ("neither true nor false", "write `true` or `false`"),
+    "bool_parsing": ("neither true nor false", "write `true` or `false`"),
+    "list_type": ("not a list", "write a list: `[…]`, or one `- …` a line"),
+    "dict_type": ("not a section of keys and values", "write `key: value` lines below it"),
+    "model_type": ("not a section of keys and values", "write `key: value` lines below it"),
+    "model_attributes_type": ("not a section of keys and values", "write `key: value` lines below it"),
+    "too_short": ("empty", "name at least one"),
+}
+BOUNDS = {
+    "greater_than_equal": ("ge", "below {0}, the least it can be", "write {0} or more"),
+    "greater_than": ("gt", "not above {0}", "write more than {0}"),
+    "less_than_equal": ("le", "above {0}, the most it can be", "write {0} or less"),
+    "less_than": ("lt", "not below {0}", "write less than {0}"),
+}
+
+
+def findings(error: ValidationError) -> list[Finding]:
+    """Each error as a finding; a misspelt key and the required one that is missing for it are one."""
+    errors = error.errors(include_url=False)
+    misspelt = {(*place_of(e["loc"])[:-1], near) for e in errors if (near := misspelt_key(e))}
+    return [_finding(e) for e in errors if not (e["type"] == "missing" and place_of(e["loc"]) in misspelt)]
+
+
+def place_of(loc: Sequence[str | int]) -> Path:
+    """An error's location as a place in the file: without the tags that pydantic adds for unions and keys."""
+    parts = [part for part in loc if part != "[key]"]
+    if parts[:1] == ["clusters"] and len(parts) > 2:
+        del parts[2]
+    elif parts[:1] == ["store"] and len(parts) > 1:
+        del parts[1]
+    return tuple(parts)
+
+
+def misspelt_key(error: ErrorDetails) -> str | None:
+    """For an unknown key: the key of its section that it most likely misspells."""
+    if error["type"] != "extra_forbidden":
+        return None
+    return nearest(error["loc"][-1], _keys_beside(error["loc"]))
+
+
+def _finding(error: ErrorDetails) -> Finding:
+    kind, place, value = error["type"], place_of(error["loc"]), error["input"]
+    context = error.get("ctx", {})
+    reason, fix = error["msg"], "see docs/settings.md for what it can be"
+    if kind == "extra_forbidden":
+        known = _keys_beside(error["loc"])
+        reason = "there is no such key"
+        fix = did_you_mean(place[-1], known, f"remove it; known here: {listed(known, 'and')}")
+    elif kind == "missing":
+        value, reason, fix = None, "required, and not there", f"add it: {_description(error['loc'])}"
+    elif kind == "literal_error":
+        reason, fix = _choice(value, str(context["expected"]))
+    elif kind == "union_tag_not_found":
+        place = (*place, str(context["discriminator"]).strip("'"))
+        value, reason, fix = None, "required, and not there", f"add it: {_tags(error['loc'])}"
+    elif kind == "union_tag_invalid":
+        place, value = (*place, str(context["discriminator"]).strip("'")), context["tag"]
+        reason, fix = _choice(value, str(context["expected_tags"]))
+    elif kind == WRONG_VALUE:
+        reason, fix = str(context["reason"]), str(context["fix"])
+    elif kind in BOUNDS:
+        name, reason, fix = BOUNDS[kind]
+        reason, fix = reason.format(context[name]), fix.format(context[name])
+    elif kind in KINDS:
+        reason, fix = KINDS[kind]
+    return Finding(place, value, reason, fix)
+
+
+def _choice(value: object, expected: str) -> tuple[str, str]:
+    """Reason and fix for a value that is none of pydantic's ``'a', 'b' or 'c'``."""
+    words = [word.strip().strip("'") for word in expected.replace(" or ", ", ").split(",")]
+    return "not one of the values it can have", did_you_mean(value, words, f"write {listed(words)}")
+
+
+def _keys_beside(loc: Sequence[str | int]) -> list[str]:
+    model = _model_at(loc[:-1])
+    return list(model.model_fields) if model else []
+
+
+def _description(loc: Sequence[str | int]) -> str:
+    model = _model_at(loc[:-1])
+    field = model.model_fields.get(str(loc[-1])) if model else None
+    return (field.description if field else None) or "see docs/settings.md"
+
+
+def _tags(loc: Sequence[str | int]) -> str:
+    return "`gcp` or `existing`" if loc[:1] == ("clusters",) else "`gcs` or `pvc`"
+
+
+def _model_at(loc: Iterable[str | int]) -> type[BaseModel] | None:
+    """The settings model at an error's location, tags included."""
+    current: Any = Settings
+    for part in loc:
+        options = _options(current)
+        current = None
+        for option in options:
+            origin = get_origin(option)
+            if origin in {dict, list}:
+                current = get_args(option)[-1]
+            elif isinstance(option, type) and issubclass(option, BaseModel):
+                if len(options) > 1:
+                    current = option if part in _literals(option) else current
+                elif part in option.model_fields:
+                    current = option.model_fields[str(part)].annotation
+        if current is None:
+            return None
+    models = [option for option in _options(current) if isinstance(option, type) and issubclass(option, BaseModel)]
+    return models[0] if len(models) == 1 else None
+
+
+def _options(annotation: Any) -> list[Any]:
+    """What an annotation allows, with Annotated, Union and None taken off."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _options(get_args(annotation)[0])
+    if origin in {Union, UnionType}:
+        return [option for arg in get_args(annotation) for option in _options(arg) if arg is not NoneType]
+    return [annotation]
+
+
+def _literals(model: type[BaseModel]) -> set[Any]:
+    """The values that tell this member of a union apart."""
+    fields: Mapping[str, Any] = model.model_fields
+    return {
+        value
+        for name in ("cloud", "kind")
+        if name in fields and get_origin(fields[name].annotation) is Literal
+        for value in get_args(fields[name].annotation)
+    }
