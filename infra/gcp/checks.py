@@ -4,9 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import pulumi_gcp as gcp
 
-from infra.gcp.names import BUCKET_LIMIT
 from infra.settings import Problem, Settings, SettingsError
-from infra.settings.existing import PvcStore
 from infra.settings.gcp import GcpCluster, GcsStore
 
 SOFT_DELETE_MINIMUM_DAYS = 7
@@ -31,34 +29,14 @@ def project() -> str:
 
 def problems(settings: Settings) -> list[Problem]:
     """Everything that would make the declaration on Google Cloud fail; empty where nothing is declared there."""
-    if not clusters(settings) and not isinstance(settings.store, GcsStore):
+    if not isinstance(settings.store, GcsStore):
         return []
-    return list(_problems(settings))
+    return list(_problems(settings.store, settings.protect))
 
 
-def _problems(settings: Settings) -> Iterator[Problem]:
+def _problems(store: GcsStore, protect: bool) -> Iterator[Problem]:
     if not gcp.config.project:
         yield _no_project()
-    for name, cluster in clusters(settings).items():
-        if not cluster.control_plane.dns_endpoint and not cluster.control_plane.authorized_networks:
-            yield Problem(
-                f"slipway:clusters.{name}.control_plane",
-                cluster.control_plane.model_dump(),
-                "nobody could reach the cluster's API, this program included",
-                "keep dns_endpoint, or name in authorized_networks the networks that may reach it",
-            )
-    if isinstance(settings.store, PvcStore):
-        yield Problem(
-            "slipway:store.kind",
-            settings.store.kind,
-            "clusters on Google Cloud share a bucket; a volume belongs to one zone of one cluster",
-            "write kind: gcs",
-        )
-    else:
-        yield from _store_problems(settings.store, settings.protect)
-
-
-def _store_problems(store: GcsStore, protect: bool) -> Iterator[Problem]:
     if 0 < store.soft_delete_days < SOFT_DELETE_MINIMUM_DAYS:
         yield Problem(
             "slipway:store.soft_delete_days",
@@ -72,13 +50,6 @@ def _store_problems(store: GcsStore, protect: bool) -> Iterator[Problem]:
             store.versioning,
             "the stack is protected, and an object overwritten or deleted by mistake would be gone",
             "write versioning: true or soft_delete_days: 7",
-        )
-    if store.bucket is not None and not 3 <= len(store.bucket) <= BUCKET_LIMIT:
-        yield Problem(
-            "slipway:store.bucket",
-            store.bucket,
-            f"a bucket's name has 3 to {BUCKET_LIMIT} characters; this one has {len(store.bucket)}",
-            "choose another, or leave the key out: <project>-slipway-<stack>",
         )
 
 

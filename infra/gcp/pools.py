@@ -54,8 +54,10 @@ def zones(cluster: GcpCluster, pool: GcpPool) -> list[str] | None:
         return pool.zones or sorted({*(cluster.zones or []), *_own_zone(cluster)})
     if is_zone(cluster.location):
         return [cluster.location]
-    offered = accelerator(pool.accelerator) if pool.accelerator else None
-    return list(offered.zones_in(cluster.location)) or None if offered else None
+    known = accelerator(pool.accelerator) if pool.accelerator else None
+    offered = list(known.zones_in(cluster.location)) if known else []
+    # With limits per zone, more zones than GKE would choose would be more nodes than anyone counted on.
+    return (offered if pool.nodes.total_max is not None else offered[:REGION_ZONES]) or None
 
 
 def max_nodes(cluster: GcpCluster, pool: GcpPool) -> int:

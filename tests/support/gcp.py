@@ -1,0 +1,90 @@
+"""Stacks on Google Cloud for tests: settings to vary, and what they declare."""
+
+import copy
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import yaml
+
+from infra import gcp
+from infra.gcp.emulator import GcpEmulator
+from infra.platform import Platform
+from infra.settings import Settings, load
+from tests.support.recording import Recording, record
+
+PROJECT = "a-project"
+
+CLUSTER = "gcp:container/cluster:Cluster"
+NODE_POOL = "gcp:container/nodePool:NodePool"
+BUCKET = "gcp:storage/bucket:Bucket"
+
+CPU_POOL = {"machine_type": "e2-standard-4", "nodes": {"total_min": 0, "total_max": 2}}
+T4_POOL = {
+    "machine_type": "n1-standard-4",
+    "accelerator": "nvidia-tesla-t4",
+    "gpus": 1,
+    "spot": True,
+    "nodes": {"total_min": 0, "total_max": 1},
+}
+
+BASE: dict[str, Any] = {
+    "clusters": {"dev": {"cloud": "gcp", "location": "us-central1", "pools": {"cpu": CPU_POOL, "train": T4_POOL}}},
+    "store": {"kind": "gcs", "location": "us-central1"},
+}
+
+
+def raw(change: Callable[[dict[str, Any]], object] = lambda _: None) -> dict[str, Any]:
+    """The plain values of a small stack, changed in place by ``change``."""
+    values = copy.deepcopy(BASE)
+    change(values)
+    return values
+
+
+def with_pool(pool: Mapping[str, Any], **cluster: Any) -> Settings:
+    """A small stack with one more pool, named ``extra``, in a cluster with these keys."""
+
+    def change(values: dict[str, Any]) -> None:
+        values["clusters"]["dev"].update(cluster)
+        values["clusters"]["dev"]["pools"]["extra"] = dict(pool)
+
+    return load(raw(change))
+
+
+def stack_settings(stack: str) -> Settings:
+    """The settings of one of the repository's stack files."""
+    path = Path(__file__).parents[2] / "stacks" / f"Pulumi.{stack}.yaml"
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))["config"]
+    return load({key.removeprefix("slipway:"): config[key] for key in config if key.startswith("slipway:")})
+
+
+def declare(
+    settings: Settings,
+    *,
+    preview: bool = False,
+    stack: str = "test",
+    then: Callable[[Mapping[str, Platform]], object] = lambda _: None,
+    store: Mapping[str, str] | None = None,
+    project: str = PROJECT,
+) -> Recording:
+    """Declares a stack on Google Cloud; ``then`` runs in the program with its platforms."""
+
+    def program() -> Mapping[str, Platform]:
+        platforms = gcp.platforms(settings)
+        for name, platform in platforms.items():
+            pulumi.export(f"{name}-kubeconfig", platform.kubeconfig)
+            pulumi.export(f"{name}-connect", platform.connect)
+            pulumi.export(f"{name}-kubectl", platform.kubectl)
+            pulumi.export(f"{name}-annotations", dict(platform.service_account_annotations))
+        then(platforms)
+        return platforms
+
+    return record(
+        program,
+        {"gcp:project": project},
+        preview=preview,
+        emulators=[GcpEmulator(settings)],
+        store=store,
+        stack_name=stack,
+    )
