@@ -20,6 +20,7 @@ NODE_KEYS = (
     "gpu_partition",
     "disk_size_gb",
     "local_ssd_count",
+    "local_ssd_block_count",
     "max_pods_per_node",
     "cpu",
     "memory",

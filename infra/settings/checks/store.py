@@ -104,13 +104,15 @@ def _claim(store: PvcStore, draft: Draft) -> Iterator[Finding]:
             "not the absolute path of a folder",
             "write for example `/var/lib/slipway`",
         )
+    mnist = draft.pipelines.mnist
+    used = {step.pool for step in mnist.steps.values()} if mnist else set[str]()
     for name, cluster in draft.existing.items():
         for key, pool in cluster.pools.items():
-            if pool.nodes > 1:
+            if pool.nodes > 1 and key in used:
                 yield Finding(
                     ("store", "host_path"),
                     store.host_path,
-                    f"a folder on one node is not on the others, and pool `{key}` has {pool.nodes}",
+                    f"a folder on one node is not on the others, and pool `{key}` of the steps has {pool.nodes}",
                     "use a StorageClass, or say that the pool has one node",
                     read=(("clusters", name, "pools", key, "nodes"),),
                 )
