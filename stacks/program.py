@@ -1,9 +1,12 @@
 """The program: from a stack's settings to everything it declares."""
 
 import json
+import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, cast
 
 import pulumi
@@ -61,10 +64,20 @@ class Declared:
 
 def run() -> None:
     """Declares the stack for the Pulumi CLI, which prints a `pulumi.RunError` as it is, without a traceback."""
+    signal.signal(signal.SIGINT, _leave)
     try:
         declare()
     except SettingsError as error:
         raise pulumi.RunError(str(error)) from error
+
+
+def _leave(_signal: int, _frame: FrameType | None) -> None:
+    """Ends the program without a word.
+
+    When a resource fails, the CLI interrupts the program, which still waits to declare what depends on it. Python's
+    two tracebacks of that (seen with Pulumi 3.260) would bury the failed Job's own words.
+    """
+    os._exit(1)
 
 
 def declare(root: Path = ROOT) -> Declared:

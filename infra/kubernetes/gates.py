@@ -5,6 +5,10 @@ from dataclasses import dataclass, field, replace
 from infra.platform import Platform, Pool, Resources
 from infra.step import Step
 
+STORE_GATE = "store-gate"
+ACCELERATOR_GATE = "accelerator-gate"
+"""What stands in front of the cluster's or the pool's name in the names of gates."""
+
 STORE_PROPAGATION = 600
 """Seconds that the store gate goes on trying. An identity binding takes "typically 2 minutes, potentially 7
 minutes or longer" to reach every server (cloud.google.com/iam/docs/access-change-propagation, November 2026)."""
@@ -44,7 +48,7 @@ class Gates:
         key = ("store", platform.name)
         if key not in self._made:
             self._made[key] = Step(
-                pipeline="store-gate",
+                pipeline=STORE_GATE,
                 name=platform.name,
                 module="workloads.gates.store",
                 arguments=["--store", "{store}", "--prefix", "gates", "--timeout", str(STORE_PROPAGATION)],
@@ -63,7 +67,7 @@ class Gates:
             gpus = 1 if pool.shared_gpus else pool.allocatable.gpus
             same_pool = sum(1 for made in self._made if made[:2] == key[:2])
             self._made[key] = Step(
-                pipeline="accelerator-gate",
+                pipeline=ACCELERATOR_GATE,
                 name=f"{pool.name}-{same_pool + 1}" if same_pool else pool.name,
                 module="workloads.gates.accelerator",
                 arguments=["--model", pool.accelerator or "", "--count", str(gpus)],

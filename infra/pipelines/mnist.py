@@ -10,7 +10,7 @@ import pulumi
 
 from infra.kubernetes import commands
 from infra.kubernetes.files import ShippingError, image_folder
-from infra.kubernetes.gates import Gates
+from infra.kubernetes.gates import STORE_GATE, Gates
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.run import bundle_of
 from infra.kubernetes.workspace import Workspace
@@ -131,8 +131,15 @@ def outputs(
     shown: dict[str, pulumi.Input[Any]] = {
         "store": store.url,
         "runs": {name: pulumi.Output.concat(store.url, "/", each.run.path) for name, each in by_step.items()},
-        "tensorboard": commands.tensorboard(train_in, train.run, "logs"),
     }
+    curves = f"{train.run.path}/logs"
+    if store.claim is None:
+        shown["tensorboard"] = commands.tensorboard(curves, store.url)
+    else:
+        gate = jobs[f"{STORE_GATE}-{train_in.platform.name}"]
+        shown["tensorboard"] = pulumi.Output.concat(
+            commands.copy(train_in, gate.run, curves), "; ", commands.tensorboard(curves)
+        )
     if store.browse is not None:
         browse = store.browse
         shown["browse"] = {name: browse(each.run.path) for name, each in by_step.items()}
