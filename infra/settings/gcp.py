@@ -84,7 +84,7 @@ class GcpPool(Model):
         default=64,
         ge=8,
         le=256,
-        description="Each node takes twice as many addresses, rounded up to a power of two.",
+        description="Each node takes twice as many pod addresses, rounded up.",
     )
     logging_variant: Literal["DEFAULT", "MAX_THROUGHPUT"] = Field(
         default="DEFAULT", description="MAX_THROUGHPUT for nodes that log more than 100 KB a second."
