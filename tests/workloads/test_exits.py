@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.workloads.steps import ROOT, environment
+from workloads.exits import INTERRUPTED, INTERRUPTED_BY_KEYBOARD, StepError
+
+# The main thread is inside one long C call, as it is inside TensorFlow: no Python handler would run.
+BUSY = """
+import hashlib
+from workloads.exits import run, stop_on_sigterm
+def main():
+    stop_on_sigterm("come back later")
+    print("ready", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"x", b"y", 200_000_000)
+    return 0
+run(main)
+"""
+
+
+def start_busy(prefix: list[str]) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [*prefix, sys.executable, "-c", BUSY],
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_sigterm_stops_at_once_even_inside_a_long_call() -> None:
+    process = start_busy([])
+    began = time.monotonic()
+
+    process.send_signal(signal.SIGTERM)
+
+    _, message = process.communicate(timeout=20)
+    assert time.monotonic() - began < 5
+    assert process.returncode == INTERRUPTED
+    assert message == "error: stopped by SIGTERM: come back later\n"
+
+
+def test_sigterm_stops_process_one_of_a_container() -> None:
+    namespace = ["unshare", "-r", "--pid", "--fork", "--kill-child"]
+    if (
+        not shutil.which("unshare")
+        or subprocess.run([*namespace, "true"], check=False, capture_output=True).returncode
+    ):
+        pytest.skip("this machine lets nobody make a process namespace")
+    process = start_busy(namespace)
+    children = f"/proc/{process.pid}/task/{process.pid}/children"
+    with open(children, encoding="ascii") as stream:  # noqa: PTH123
+        inside = int(stream.read().split()[0])
+
+    os.kill(inside, signal.SIGTERM)
+
+    _, message = process.communicate(timeout=20)
+    assert process.returncode == INTERRUPTED
+    assert "stopped by SIGTERM" in message
+
+
+CTRL_C = """
+import signal, time
+from workloads.exits import run
+signal.signal(signal.SIGINT, signal.default_int_handler)
+run(lambda: print("ready", flush=True) or time.sleep(60))
+"""
+
+
+def test_ctrl_c_is_one_line() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", CTRL_C], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+
+    process.send_signal(signal.SIGINT)
+
+    _, message = process.communicate(timeout=20)
+    assert process.returncode == INTERRUPTED_BY_KEYBOARD
+    assert message == "error: interrupted\n"
+
+
+def test_a_step_error_carries_its_exit_code() -> None:
+    error = StepError(4, "the data is gone")
+    assert (error.code, str(error)) == (4, "the data is gone")

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.workloads.steps import ROOT, environment, only_error, run, start
+from workloads.devices import VARIABLE, virtual_request
+from workloads.exits import ACCELERATOR_REFUSED, STORE_TROUBLE, USAGE, StepError
+from workloads.gates.accelerator import same_model
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("nvidia-tesla-t4", "Tesla T4"),
+        ("nvidia-tesla-t4", "NVIDIA Tesla T4"),
+        ("nvidia-h100-80gb", "NVIDIA H100 80GB HBM3"),
+        ("nvidia-h100-80gb", "NVIDIA H100 PCIe"),
+        ("nvidia-h100-80gb", "NVIDIA H100 NVL"),
+        ("nvidia-h100-mega-80gb", "NVIDIA H100 80GB HBM3"),
+        ("nvidia-h200-141gb", "NVIDIA H200"),
+        ("nvidia-tesla-v100", "Tesla V100-SXM2-16GB"),
+        ("nvidia-tesla-p100", "Tesla P100-PCIE-16GB"),
+        ("nvidia-tesla-a100", "NVIDIA A100-SXM4-40GB"),
+        ("nvidia-a100-80gb", "NVIDIA A100-SXM4-80GB"),
+        ("nvidia-a100-80gb", "NVIDIA A100 80GB PCIe"),
+        ("nvidia-l4", "NVIDIA L4"),
+        ("nvidia-b200", "NVIDIA B200"),
+        ("nvidia-rtx-pro-6000", "NVIDIA RTX PRO 6000 Blackwell Server Edition"),
+        ("nvidia-h100-80gb", "nvidia-h100-80gb"),
+    ],
+)
+def test_cuda_names_of_the_accelerator_asked_for(asked: str, found: str) -> None:
+    assert same_model(asked, found)
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("nvidia-h100-80gb", "Tesla T4"),
+        ("nvidia-tesla-t4", "NVIDIA H100 80GB HBM3"),
+        ("nvidia-tesla-t4", "Tesla V100-SXM2-16GB"),
+        ("nvidia-l4", "NVIDIA L40S"),
+        ("nvidia-a100-80gb", "NVIDIA A100-SXM4-40GB"),
+        ("nvidia-h100-80gb", "NVIDIA H200"),
+        ("nvidia-tesla-t4", "unknown GPU"),
+        ("nvidia", "Tesla T4"),
+    ],
+)
+def test_cuda_names_of_other_accelerators(asked: str, found: str) -> None:
+    assert not same_model(asked, found)
+
+
+def test_the_gate_adds_vectors_on_every_accelerator() -> None:
+    output = run(
+        "gates.accelerator", "--model", "nvidia-h100-80gb", "--count", 3, **{VARIABLE: "nvidia-h100-80gb:3"}
+    )
+
+    assert output.count("[Vector addition of 50000 elements on ") == 3
+    assert output.count("Test PASSED\n") == 3
+    assert "3 logical CPU device(s) stand in for 3 x nvidia-h100-80gb; nothing here runs on a GPU" in output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("there", ["nvidia-tesla-t4:1", "nvidia-h100-80gb:2", ""])
+def test_the_gate_refuses_other_accelerators(there: str) -> None:
+    """One T4, two H100s and no accelerator at all, instead of one H100."""
+    if not there and Path("/dev/nvidia0").exists():
+        pytest.skip("this machine has a GPU")
+
+    output = run(
+        "gates.accelerator",
+        "--model",
+        "nvidia-h100-80gb",
+        "--count",
+        1,
+        code=ACCELERATOR_REFUSED,
+        **{VARIABLE: there},
+    )
+
+    model, _, count = there.partition(":")
+    error = only_error(output)
+    assert f"asked: 1 x nvidia-h100-80gb, found: {f'{count} x {model}' if there else 'no GPU'}" in error
+    assert "device plugin" in error
+    assert "Test PASSED" not in output
+
+
+@pytest.mark.parametrize("text", ["t4", "t4:", "t4:0", "t4:65", ":3", "t4:-1", "t4:1:2", "T4 x:1"])
+def test_a_malformed_request_for_virtual_accelerators_is_refused(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, text)
+
+    with pytest.raises(StepError, match="MODEL:COUNT") as caught:
+        virtual_request()
+    assert caught.value.code == USAGE
+
+
+def test_the_store_gate_leaves_nothing_behind(tmp_path: Path) -> None:
+    output = run("gates.store", "--store", tmp_path, "--prefix", "mnist/run")
+
+    assert "can be written, read, listed, renamed in and deleted from" in output
+    assert not list((tmp_path / "mnist" / "run").iterdir())
+
+
+def test_the_store_gate_imports_no_tensorflow() -> None:
+    code = "import sys, workloads.gates.store; print({'tensorflow', 'numpy', 'keras'} & set(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert result.stdout == "set()\n"
+
+
+def test_the_store_gate_gives_up_after_its_time_and_says_why(tmp_path: Path) -> None:
+    began = time.monotonic()
+
+    output = run("gates.store", "--store", tmp_path / "missing", "--timeout", 2, code=STORE_TROUBLE)
+
+    assert 2 <= time.monotonic() - began < 10
+    assert "is the store mounted here?" in only_error(output)
+    assert "Try 1 failed" in output
+
+
+def test_the_store_gate_waits_until_the_store_works(tmp_path: Path) -> None:
+    """As when an identity binding has not reached every server yet."""
+    store = tmp_path / "late"
+    process = start("gates.store", "--store", store, "--timeout", "60")
+    assert process.stdout is not None
+    assert "Try 1 failed" in process.stdout.readline()
+
+    store.mkdir()
+
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 0, output
+
+
+def test_the_store_gate_says_read_only(tmp_path: Path) -> None:
+    mount = f"mount -t tmpfs -o ro tmpfs {tmp_path}"
+    if subprocess.run(["unshare", "-rm", "sh", "-c", mount], capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets nobody mount a small file system in a namespace of its own")
+    gate = f"{sys.executable} -m workloads.gates.store --store {tmp_path} --prefix mnist --timeout 0.1"
+
+    result = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", f"{mount} && exec {gate}"],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert result.returncode == STORE_TROUBLE
+    assert "mounted read-only" in only_error(result.stderr)
