@@ -136,8 +136,13 @@ class GkeCluster(pulumi.ComponentResource):
                 parent=self,
                 protect=args.protect,
                 depends_on=args.after,
-                # Of the default pool, which is gone: GKE then shows another pool's machines in its place.
-                ignore_changes=["initialNodeCount", "nodeConfig"],
+                ignore_changes=[
+                    # Of the default pool, which is gone: GKE then shows another pool's machines in its place.
+                    "initialNodeCount",
+                    "nodeConfig",
+                    # Cannot change on a cluster, and opening the IP endpoint later is no reason to replace it.
+                    "privateClusterConfig.masterIpv4CidrBlock",
+                ],
                 # The name is taken until the old cluster is gone.
                 delete_before_replace=True,
                 custom_timeouts=pulumi.CustomTimeouts(create="90m", update="90m", delete="90m"),
