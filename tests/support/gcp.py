@@ -59,16 +59,38 @@ def stack_settings(stack: str) -> Settings:
     return load({key.removeprefix("slipway:"): config[key] for key in config if key.startswith("slipway:")})
 
 
+_DECLARED: dict[tuple[object, ...], Recording] = {}
+
+
 def declare(
     settings: Settings,
     *,
     preview: bool = False,
     stack: str = "test",
-    then: Callable[[Mapping[str, Platform]], object] = lambda _: None,
+    then: Callable[[Mapping[str, Platform]], object] | None = None,
     store: Mapping[str, str] | None = None,
     project: str = PROJECT,
 ) -> Recording:
-    """Declares a stack on Google Cloud; ``then`` runs in the program with its platforms."""
+    """Declares a stack on Google Cloud; ``then`` runs in the program with its platforms.
+
+    The same stack is declared once in a test run: recordings are to be read only.
+    """
+    key = (settings.model_dump_json(), preview, stack, project)
+    if then is not None or key not in _DECLARED:
+        recording = _declared(settings, then or (lambda _: None), (preview, stack, project), store)
+        if then is not None:
+            return recording
+        _DECLARED[key] = recording
+    return _DECLARED[key]
+
+
+def _declared(
+    settings: Settings,
+    then: Callable[[Mapping[str, Platform]], object],
+    how: tuple[bool, str, str],
+    store: Mapping[str, str] | None,
+) -> Recording:
+    preview, stack, project = how
 
     def program() -> Mapping[str, Platform]:
         platforms = gcp.platforms(settings)
