@@ -20,7 +20,7 @@ JOB = "kubernetes:batch/v1:Job"
 
 
 class NotCreatedError(Exception):
-    """Raised by `Observer.run_job`: the resource was not created, and what depends on it will not be."""
+    """The resource was not created, and what depends on it will not be."""
 
 
 class EvaluationError(Exception):
@@ -31,7 +31,7 @@ class Observer:
     """What an engine learns of an evaluation. Called from several threads; this one ignores everything."""
 
     def registering(self, resource: Resource) -> None:
-        """All that ``resource`` depends on is there; it is created next."""
+        """All that ``resource`` depends on is there; it is created next. Raises NotCreatedError to refuse it."""
 
     def run_job(self, resource: Resource) -> None:
         """Runs a Job and returns when it is complete. Raises NotCreatedError where it is not."""
@@ -103,15 +103,15 @@ class Monitor(mocks.MockMonitor):
                 self._evaluation.skipped[resource.urn] = lost.urn
             self._observer.skipped(resource, lost)
             return self._answer(request, resource, lost=True)
-        self._observer.registering(resource)
-        if resource.token == JOB:
-            try:
+        try:
+            self._observer.registering(resource)
+            if resource.token == JOB:
                 self._observer.run_job(resource)
-            except NotCreatedError as error:
-                with self._lock:
-                    self._evaluation.failed[resource.urn] = str(error)
-                self._observer.failed(resource, str(error))
-                return self._answer(request, resource, lost=True)
+        except NotCreatedError as error:
+            with self._lock:
+                self._evaluation.failed[resource.urn] = str(error)
+            self._observer.failed(resource, str(error))
+            return self._answer(request, resource, lost=True)
         response = self._answer(request, resource, lost=False)
         self._observer.created(resource)
         return response

@@ -1,0 +1,26 @@
+"""Typed looks into plain values: settings, Kubernetes objects, JSON files."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+Document = Mapping[str, Any]
+
+
+def document(value: object) -> Document:
+    """``value`` where it is a mapping, else an empty one."""
+    return cast("Document", value) if isinstance(value, Mapping) else {}
+
+
+def documents(value: object) -> list[Document]:
+    """The mappings in ``value`` where it is a list, else none."""
+    return [document(each) for each in cast("list[object]", value)] if isinstance(value, list) else []
+
+
+def strings(value: object) -> dict[str, str]:
+    """A mapping of texts, such as labels."""
+    return {key: str(each) for key, each in document(value).items()}
+
+
+def texts(value: object) -> list[str]:
+    """A list of texts, such as arguments."""
+    return [str(each) for each in cast("list[object]", value)] if isinstance(value, list) else []

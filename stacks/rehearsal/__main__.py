@@ -1,0 +1,73 @@
+"""The command line: ``python -m stacks.rehearsal --stack gcp-dev``."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from infra.settings import SettingsError
+from stacks.config import ConfigError
+from stacks.monitor import EvaluationError
+from stacks.program import ROOT, declare
+from stacks.rehearsal import session
+from stacks.rehearsal.session import FAILED, WRONG_SETTINGS, Options, Session
+from stacks.rehearsal.state import BusyError
+
+
+def main(  # noqa: PLR0917  # One parameter per option of the command line.
+    stack: Annotated[str, typer.Option("--stack", "-s", help="The stack to rehearse.")] = "gcp-dev",
+    fresh: Annotated[bool, typer.Option(help="Forget what earlier rehearsals of the stack did.")] = False,
+    quiet: Annotated[
+        int, typer.Option("--quiet", "-q", count=True, help="Say less: failures and the report; twice: failures.")
+    ] = 0,
+    disrupt: Annotated[
+        str | None, typer.Option(metavar="JOB", help="Evict this training's pod once, as a Spot node would.")
+    ] = None,
+    config_file: Annotated[
+        Path | None, typer.Option(help="Use the configuration in this file instead of the stack's own.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for all that it makes; default: build/rehearsal/<stack>.")
+    ] = None,
+) -> None:
+    """Run a stack here: its clusters are pretended, its Jobs are run as local processes, on the CPU.
+
+    Exits with 0 where every Job succeeded, 1 where one failed, 2 for wrong settings, 130 when interrupted.
+    """
+    console = Console(highlight=False)
+    errors = Console(stderr=True, highlight=False)
+    folder = output or ROOT / "build" / "rehearsal" / stack
+    try:
+        configuration = session.configure(stack, ROOT, config_file)
+        options = Options(stack, ROOT, folder.resolve(), config_file, fresh, disrupt, quiet)
+        code = Session(declare, configuration, options, console).run().exit_code
+    except SettingsError as error:
+        show_problems(error, errors)
+        code = WRONG_SETTINGS
+    except ConfigError as error:
+        errors.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
+        code = WRONG_SETTINGS
+    except (BusyError, EvaluationError) as error:
+        errors.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
+        code = FAILED
+    raise typer.Exit(code)
+
+
+def show_problems(error: SettingsError, console: Console) -> None:
+    """Every problem with its key, value, reason and fix."""
+    count = len(error.problems)
+    console.print(
+        f"[red]error:[/] {count} problem{'s' if count != 1 else ''} in the stack's settings; nothing was run"
+    )
+    for problem in error.problems:
+        console.print(f"\n  [bold]{escape(problem.key)}[/]: {escape(repr(problem.value))}", soft_wrap=True)
+        console.print(f"    why: {escape(problem.reason)}", soft_wrap=True)
+        console.print(f"    fix: {escape(problem.fix)}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    sys.argv[0] = "python -m stacks.rehearsal"
+    typer.run(main)

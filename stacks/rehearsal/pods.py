@@ -1,0 +1,201 @@
+"""What a pod template asks for, as far as a rehearsal understands it. What it does not understand, it refuses."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from infra.platform import GPU_RESOURCE, Resources
+from infra.settings import cpu_millicores, mebibytes
+from stacks.documents import Document, document, documents, strings, texts
+
+POD_KEYS = frozenset(
+    {
+        "activeDeadlineSeconds",
+        "automountServiceAccountToken",
+        "containers",
+        "enableServiceLinks",
+        "imagePullSecrets",
+        "initContainers",
+        "nodeSelector",
+        "restartPolicy",
+        "securityContext",
+        "serviceAccount",
+        "serviceAccountName",
+        "terminationGracePeriodSeconds",
+        "tolerations",
+        "volumes",
+    }
+)
+"""Keys of a pod spec that a rehearsal acts on, or that change nothing for a process on this machine."""
+
+CONTAINER_KEYS = frozenset(
+    {
+        "args",
+        "command",
+        "env",
+        "image",
+        "imagePullPolicy",
+        "name",
+        "resources",
+        "securityContext",
+        "terminationMessagePath",
+        "terminationMessagePolicy",
+        "volumeMounts",
+        "workingDir",
+    }
+)
+
+GRACE_PERIOD = 30
+"""Kubernetes' default for terminationGracePeriodSeconds."""
+
+
+class UnsupportedError(Exception):
+    """A pod asks for something that a rehearsal cannot do as Kubernetes would."""
+
+
+@dataclass(frozen=True)
+class Toleration:
+    """A pod's toleration. Empty ``key`` with ``Exists`` tolerates everything; empty ``effect`` every effect."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True)
+class Mount:
+    """Where a container sees a volume."""
+
+    volume: str
+    path: str
+    sub_path: str
+    read_only: bool
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container. ``memory_limit`` in MiB and ``cpu_limit`` in millicores, None where there is none."""
+
+    name: str
+    command: Sequence[str]
+    args: Sequence[str]
+    env: Sequence[Document]
+    working_dir: str
+    mounts: Sequence[Mount]
+    requests: Resources
+    memory_limit: int | None
+    cpu_limit: int | None
+
+
+@dataclass(frozen=True)
+class PodSpec:
+    """A pod of one container, before which its init containers run, one after the other."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    service_account: str
+    selector: Mapping[str, str]
+    tolerations: Sequence[Toleration]
+    init_containers: Sequence[Container]
+    container: Container
+    volumes: Mapping[str, Document]
+    grace_period: int
+
+    @property
+    def requests(self) -> Resources:
+        """What the scheduler counts: the most that is asked for at one time. What a cloud injects is not in it."""
+        return largest(self.container.requests, *(container.requests for container in self.init_containers))
+
+
+def pod_spec(template: Document) -> PodSpec:
+    """The pod that ``template`` (``spec.template`` of a Job) describes. Raises UnsupportedError."""
+    metadata, spec = document(template.get("metadata")), document(template.get("spec"))
+    _refuse_unknown("pod", spec, POD_KEYS)
+    if spec.get("restartPolicy") != "Never":
+        raise UnsupportedError(f"restartPolicy {spec.get('restartPolicy')!r}: a rehearsal knows Never alone")
+    containers = [_container(each) for each in documents(spec.get("containers"))]
+    if len(containers) != 1:
+        raise UnsupportedError(f"a pod with {len(containers)} containers: a rehearsal runs one")
+    return PodSpec(
+        labels=strings(metadata.get("labels")),
+        annotations=strings(metadata.get("annotations")),
+        service_account=str(spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"),
+        selector=strings(spec.get("nodeSelector")),
+        tolerations=[
+            Toleration(
+                key=str(each.get("key", "")),
+                operator=str(each.get("operator", "Equal")),
+                value=str(each.get("value", "")),
+                effect=str(each.get("effect", "")),
+            )
+            for each in documents(spec.get("tolerations"))
+        ],
+        init_containers=[_container(each) for each in documents(spec.get("initContainers"))],
+        container=containers[0],
+        volumes={str(each["name"]): each for each in documents(spec.get("volumes"))},
+        grace_period=int(spec.get("terminationGracePeriodSeconds", GRACE_PERIOD)),
+    )
+
+
+def add(*amounts: Resources) -> Resources:
+    """Their sum."""
+    return Resources(
+        cpu=sum(each.cpu for each in amounts),
+        memory=sum(each.memory for each in amounts),
+        ephemeral_storage=sum(each.ephemeral_storage for each in amounts),
+        gpus=sum(each.gpus for each in amounts),
+    )
+
+
+def largest(*amounts: Resources) -> Resources:
+    """The largest of each resource."""
+    return Resources(
+        cpu=max(each.cpu for each in amounts),
+        memory=max(each.memory for each in amounts),
+        ephemeral_storage=max(each.ephemeral_storage for each in amounts),
+        gpus=max(each.gpus for each in amounts),
+    )
+
+
+def _container(spec: Document) -> Container:
+    _refuse_unknown(f"container {spec.get('name')!r}", spec, CONTAINER_KEYS)
+    if not spec.get("command"):
+        raise UnsupportedError(
+            f"container {spec.get('name')!r} has no command: a rehearsal does not have its image"
+        )
+    resources = document(spec.get("resources"))
+    limits = strings(resources.get("limits"))
+    return Container(
+        name=str(spec["name"]),
+        command=texts(spec.get("command")),
+        args=texts(spec.get("args")),
+        env=documents(spec.get("env")),
+        working_dir=str(spec.get("workingDir") or ""),
+        mounts=[
+            Mount(
+                volume=str(each["name"]),
+                path=str(each["mountPath"]),
+                sub_path=str(each.get("subPath") or ""),
+                read_only=bool(each.get("readOnly")),
+            )
+            for each in documents(spec.get("volumeMounts"))
+        ],
+        # A limit without a request is the request, too.
+        requests=_resources({**limits, **strings(resources.get("requests"))}),
+        memory_limit=mebibytes(limits["memory"]) if "memory" in limits else None,
+        cpu_limit=cpu_millicores(limits["cpu"]) if "cpu" in limits else None,
+    )
+
+
+def _resources(amounts: Mapping[str, str]) -> Resources:
+    return Resources(
+        cpu=cpu_millicores(amounts.get("cpu", "0")),
+        memory=mebibytes(amounts.get("memory", "0")),
+        ephemeral_storage=mebibytes(amounts.get("ephemeral-storage", "0")),
+        gpus=int(amounts.get(GPU_RESOURCE, "0")),
+    )
+
+
+def _refuse_unknown(what: str, spec: Document, known: frozenset[str]) -> None:
+    if unknown := sorted(spec.keys() - known):
+        raise UnsupportedError(f"{what}: a rehearsal does not act on {', '.join(unknown)}")

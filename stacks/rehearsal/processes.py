@@ -1,0 +1,216 @@
+"""One container as a process group of this machine: limits, signals, and its end."""
+
+import contextlib
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+POLL = 0.1
+"""Seconds between two looks at a process that runs."""
+
+MEMORY_POLL = 0.3
+"""Seconds between two measurements of memory. What is allocated and freed in between is not seen."""
+
+OOM_KILLED = 137
+STEP_OF_NICENESS = 1.25
+"""By how much Linux weighs one step of niceness (sched(7), kernel/sched/core.c)."""
+
+LOWEST_PRIORITY = 10
+
+
+@dataclass
+class Stop:
+    """A request to end a pod: why, and how long its processes have between SIGTERM and SIGKILL."""
+
+    kind: str = ""
+    grace: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def request(self, kind: str, grace: float) -> None:
+        """The first kind stays; a shorter grace takes effect at once."""
+        with self._lock:
+            self.grace = min(self.grace, grace) if self.kind else grace
+            self.kind = self.kind or kind
+
+    @property
+    def requested(self) -> bool:
+        """Whether somebody asked."""
+        return bool(self.kind)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What to start. ``memory`` is the limit in MiB; ``cpu_request`` and ``cpu_limit`` are in millicores."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    folder: Path
+    memory: int | None = None
+    cpu_request: int = 0
+    cpu_limit: int | None = None
+
+    def arguments(self, reaper: int) -> list[str]:
+        """The command line of `launch.py`."""
+        return [str(reaper), str(niceness(self.cpu_request)), cpus(self.cpu_limit), *self.command]
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a process ended: exit code as a shell would see it, and the most memory its group had, in MiB."""
+
+    code: int
+    oom_killed: bool
+    peak_memory: int
+
+
+class Reaper:
+    """A helper process that outlives this one for a moment, to kill what it leaves behind.
+
+    It holds ``lock`` as long as it lives, so the next rehearsal cannot begin beside processes of this one.
+    """
+
+    def __init__(self, lock: int | None = None) -> None:
+        reader, self._writer = os.pipe()
+        script = Path(__file__).with_name("reaper.py")
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(script)],
+            stdin=reader,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[] if lock is None else [lock],
+            start_new_session=True,
+        )
+        os.close(reader)
+
+    @property
+    def descriptor(self) -> int:
+        """For launchers, which announce themselves through it."""
+        return self._writer
+
+    def over(self, group: int) -> None:
+        """The group ended and was cleaned up."""
+        os.write(self._writer, f"-{group}\n".encode())
+
+    def close(self) -> None:
+        """Kills what is still there and waits for the helper to end."""
+        os.close(self._writer)
+        self._process.wait()
+
+
+def run(launch: Launch, reaper: Reaper, stop: Stop, write: Callable[[bytes], None]) -> Exit:
+    """Runs a container's process to its end; ``write`` gets each line of its output.
+
+    The process gets SIGTERM when ``stop`` is requested, its whole group SIGKILL after the grace. As in a
+    container, whatever the process leaves behind ends with it.
+    """
+    launcher = [sys.executable, "-I", "-S", str(Path(__file__).with_name("launch.py"))]
+    process = subprocess.Popen(
+        [*launcher, *launch.arguments(reaper.descriptor)],
+        cwd=launch.folder,
+        env=dict(launch.environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        pass_fds=[reaper.descriptor],
+    )
+    assert process.stdout is not None
+    reader = threading.Thread(target=_copy, args=(process.stdout, write), daemon=True)
+    reader.start()
+    watch = _Watch(process, launch.memory, stop)
+    while (code := _wait(process)) is None:
+        watch.look()
+    _kill_group(process.pid)
+    reader.join(timeout=5)
+    reaper.over(process.pid)
+    if watch.oom_killed:
+        code = OOM_KILLED
+    return Exit(code if code >= 0 else 128 - code, watch.oom_killed, watch.peak)
+
+
+def niceness(request: int) -> int:
+    """The niceness that gives a process its share when all want more, as CPU requests do in a cluster.
+
+    Relative to a process that asks for all of this machine's cores.
+    """
+    share = max(request, 1) / (1000 * (os.cpu_count() or 1))
+    return min(max(round(-math.log(share) / math.log(STEP_OF_NICENESS)), 0), LOWEST_PRIORITY)
+
+
+def cpus(limit: int | None) -> str:
+    """The cores that a process with this CPU limit may use, as a list; empty where it may use all.
+
+    A quota in parts of a core takes a cgroup; here a limit is rounded up to whole cores.
+    """
+    if limit is None or not hasattr(os, "sched_getaffinity"):
+        return ""
+    allowed = sorted(os.sched_getaffinity(0))
+    wanted = max(math.ceil(limit / 1000), 1)
+    return ",".join(map(str, allowed[:wanted])) if wanted < len(allowed) else ""
+
+
+@dataclass
+class _Watch:
+    """Holds a process to its memory limit, and ends it when asked."""
+
+    process: subprocess.Popen[bytes]
+    limit: int | None
+    stop: Stop
+    peak: int = 0
+    oom_killed: bool = False
+    _measured: float = 0.0
+    _asked: float | None = None
+
+    def look(self) -> None:
+        now = time.monotonic()
+        if now - self._measured >= MEMORY_POLL:
+            self._measured = now
+            used = memory(self.process.pid)
+            self.peak = max(self.peak, used)
+            if self.limit is not None and used > self.limit:
+                self.oom_killed = True
+                _kill_group(self.process.pid)
+        if self.stop.requested:
+            if self._asked is None:
+                self._asked = now
+                with contextlib.suppress(ProcessLookupError):
+                    self.process.send_signal(signal.SIGTERM)
+            elif now - self._asked >= self.stop.grace:
+                _kill_group(self.process.pid)
+
+
+def memory(pid: int) -> int:
+    """Resident memory of a process and its descendants, in MiB."""
+    total = 0
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid)
+        for each in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                total += each.memory_info().rss
+    return total // 2**20
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int | None:
+    try:
+        return process.wait(timeout=POLL)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _kill_group(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def _copy(stream: IO[bytes], write: Callable[[bytes], None]) -> None:
+    for line in stream:
+        write(line)

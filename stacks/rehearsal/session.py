@@ -1,0 +1,249 @@
+"""One rehearsal from its configuration to its report."""
+
+import contextlib
+import json
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from infra.settings import Settings, load
+from stacks.config import StackConfig, load_stack, merge
+from stacks.documents import document
+from stacks.emulators import emulators
+from stacks.evaluate import Evaluation, evaluate
+from stacks.monitor import JOB
+from stacks.rehearsal import summary
+from stacks.rehearsal.artifacts import CONTACT_SHEET, PREDICTIONS, Artifacts, collect
+from stacks.rehearsal.engine import Engine
+from stacks.rehearsal.processes import Reaper
+from stacks.rehearsal.records import JobRecord, Phase
+from stacks.rehearsal.state import Lock, Place, State, copy
+from stacks.rehearsal.store import StoreFolder
+from stacks.rehearsal.terminal import LiveDisplay, PlainDisplay
+
+PROJECT = "slipway"
+PREFIX = "slipway:"
+OVERLAY = f"{PREFIX}rehearsal"
+
+FAKE_PROJECT = "rehearsal-project"
+"""The Google Cloud project of a stack that names none: well-formed, and nobody's."""
+
+OK, FAILED, WRONG_SETTINGS, INTERRUPTED = 0, 1, 2, 130
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to rehearse and how. ``folder`` gets everything that the rehearsal makes."""
+
+    stack: str
+    root: Path
+    folder: Path
+    config_file: Path | None = None
+    fresh: bool = False
+    disrupt: str | None = None
+    quiet: int = 0
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The configuration that is rehearsed, and how it came to differ from what `pulumi up` would use."""
+
+    config: StackConfig
+    values: Mapping[str, Any]
+    settings: Settings
+    overlay: Mapping[str, Any]
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All that a rehearsal found out, for the summary and the report."""
+
+    options: Options
+    configuration: Configuration
+    evaluation: Evaluation
+    records: list[JobRecord]
+    artifacts: Artifacts
+    executed: frozenset[str]
+    began: float
+    ended: float
+    interrupted: bool
+
+    @property
+    def exit_code(self) -> int:
+        """0 where everything is there."""
+        if self.interrupted:
+            return INTERRUPTED
+        return FAILED if self.evaluation.failed else OK
+
+
+def configure(stack: str, root: Path, file: Path | None = None) -> Configuration:
+    """The stack's configuration with its rehearsal overlay. Raises ConfigError and SettingsError."""
+    config = load_stack(stack, root, file)
+    values = dict(config.values)
+    overlay = document(values.get(OVERLAY))
+    remarks: list[str] = []
+    if overlay:
+        values = merge(values, {f"{PREFIX}{key}": value for key, value in overlay.items()})
+        remarks.append(f"{OVERLAY} lays over the settings: {json.dumps(overlay)}")
+    settings = load({key.removeprefix(PREFIX): value for key, value in values.items() if key.startswith(PREFIX)})
+    if not values.get("gcp:project") and any(each.cloud == "gcp" for each in settings.clusters.values()):
+        values["gcp:project"] = FAKE_PROJECT
+        remarks.append(f"gcp:project is not set; {FAKE_PROJECT!r} stands in")
+    if config.secrets:
+        remarks.append(f"secrets that only their passphrase opens have a placeholder: {', '.join(config.secrets)}")
+    return Configuration(config, values, settings, overlay, tuple(remarks))
+
+
+@dataclass(frozen=True)
+class Session:
+    """A rehearsal of ``program``, shown on ``console``."""
+
+    program: Callable[[], object]
+    configuration: Configuration
+    options: Options
+    console: Console
+
+    def run(self) -> Outcome:
+        """Runs it, shows it and writes the report. Raises BusyError, and what the program raises."""
+        place = Place(self.options.folder)
+        lock = Lock(place.folder)
+        try:
+            if self.options.fresh:
+                place.clear()
+            state = State.load(place)
+            place.create()
+            reaper = Reaper(lock.descriptor)
+            try:
+                outcome = self._evaluate(place, state, reaper)
+            finally:
+                reaper.close()
+            _keep_results(place, outcome)
+            _report(place, outcome, self.console)
+            return outcome
+        finally:
+            lock.release()
+
+    def _evaluate(self, place: Place, state: State, reaper: Reaper) -> Outcome:
+        began = time.time()
+        options, configuration = self.options, self.configuration
+        display: LiveDisplay | PlainDisplay = PlainDisplay(self.console, options.quiet)
+        if self.console.is_terminal and not options.quiet:
+            display = LiveDisplay(self.console, options.stack)
+        found = emulators(configuration.settings)
+        engine = Engine(place, state, found, reaper, display, options.disrupt)
+        for remark in configuration.remarks:
+            display.say(remark)
+        with _warnings_to(display.say), _interrupting(engine), display:
+            evaluation = evaluate(
+                self.program,
+                project=PROJECT,
+                stack=options.stack,
+                config=configuration.values,
+                emulators=found,
+                store=StoreFolder(place.store),
+                observer=engine,
+            )
+        jobs = [each for each in evaluation.resources.values() if each.token == JOB]
+        for gone in state.jobs.keys() - {each.urn for each in jobs}:
+            del state.jobs[gone]
+        state.save()
+        return Outcome(
+            options=options,
+            configuration=configuration,
+            evaluation=evaluation,
+            records=[engine.records[each.urn] for each in jobs],
+            artifacts=collect(jobs, place.store),
+            executed=frozenset(engine.executed),
+            began=began,
+            ended=time.time(),
+            interrupted=engine.interrupted,
+        )
+
+
+def _keep_results(place: Place, outcome: Outcome) -> None:
+    outputs = {name: each.shown if each.known else None for name, each in outcome.evaluation.outputs.items()}
+    text = json.dumps(outputs, indent=2, sort_keys=True, default=str) + "\n"
+    (place.folder / "outputs.json").write_text(text, encoding="utf-8")
+    for source, name in (
+        (outcome.artifacts.predictions_file, PREDICTIONS),
+        (outcome.artifacts.contact_sheet, CONTACT_SHEET),
+    ):
+        if source is not None:
+            copy(source, place.folder / name)
+        else:
+            (place.folder / name).unlink(missing_ok=True)
+
+
+def _report(place: Place, outcome: Outcome, console: Console) -> None:
+    from stacks.rehearsal.report import write_report  # noqa: PLC0415  # jinja2 is not needed to find settings wrong.
+
+    file = write_report(place, outcome)
+    quiet = outcome.options.quiet
+    records = outcome.records
+    if outcome.exit_code != OK or quiet < 2:
+        summary.failures(console, records, {each.name: place.log(each.name) for each in records})
+    if not quiet:
+        summary.results(console, records, outcome.artifacts)
+        summary.stack_outputs(console, outcome.evaluation.outputs)
+        console.print()
+        ran = sum(each.urn in outcome.executed for each in records)
+        unchanged = sum(each.phase is Phase.UNCHANGED for each in records)
+        line = f"{ran} Jobs run, {unchanged} unchanged, in {outcome.ended - outcome.began:.1f} s"
+        console.print(Text(line, "bold"))
+    if quiet < 2:
+        console.print(Text(f"Report: {file}"), soft_wrap=True)
+    if outcome.interrupted:
+        console.print(Text("Interrupted. The next rehearsal goes on from here.", "yellow"))
+
+
+@contextlib.contextmanager
+def _interrupting(engine: Engine) -> Generator[None]:
+    """The first signal asks the Jobs to end, the second leaves them no time."""
+    signals = 0
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        nonlocal signals
+        signals += 1
+        if signals == 1:
+            engine.interrupt()
+        else:
+            engine.interrupt(grace=0)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _warnings_to(say: Callable[[str], None]) -> Generator[None]:
+    """What the program says with `pulumi.log`."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            say(f"{record.levelname.lower()}: {record.getMessage()}")
+
+    handler = Handler(logging.WARNING)
+    logger = logging.getLogger("pulumi")
+    logger.addHandler(handler)
+    propagate, logger.propagate = logger.propagate, False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagate

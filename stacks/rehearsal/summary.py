@@ -1,0 +1,113 @@
+"""What a rehearsal says at its end."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from stacks.documents import document
+from stacks.rehearsal.artifacts import Artifacts, Prediction
+from stacks.rehearsal.records import JobRecord, Phase
+from stacks.resources import StackOutput
+
+STYLES = {Phase.SUCCEEDED: "green", Phase.UNCHANGED: "green", Phase.FAILED: "red", Phase.INTERRUPTED: "yellow"}
+
+LOG_LINES = 20
+"""Lines of a failed Job's log that are shown."""
+
+
+def failures(console: Console, records: Sequence[JobRecord], log_of: Mapping[str, Path]) -> None:
+    """For each failed Job its reason, the end of its log, and what was not run because of it."""
+    for record in records:
+        if record.phase is not Phase.FAILED:
+            continue
+        console.print()
+        console.print(Text(f"{record.name} failed: {record.reason}", style="bold red"), soft_wrap=True)
+        lines = last_lines(log_of[record.name], LOG_LINES)
+        for line in lines:
+            console.print(Text(f"  │ {line}"), soft_wrap=True)
+        if lines:
+            console.print(Text(f"  whole log: {log_of[record.name]}", "dim"), soft_wrap=True)
+    not_run = [record.name for record in records if record.phase is Phase.NOT_RUN]
+    if not_run:
+        console.print(Text(f"Not run, for they need what failed: {', '.join(not_run)}"), soft_wrap=True)
+
+
+def jobs_table(records: Sequence[JobRecord]) -> Table:
+    """Job, pool, wall time, result."""
+    table = Table(title="Jobs", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for column in ("Job", "Pool", "Wall time", "Result"):
+        table.add_column(column, justify="right" if column == "Wall time" else "left", overflow="fold")
+    for record in records:
+        pool = record.pool + (f" ({record.accelerator})" if record.accelerator else "")
+        result = "succeeded, unchanged" if record.phase is Phase.UNCHANGED else str(record.phase)
+        if record.phase is Phase.FAILED and record.exit_code:
+            result += f", exit code {record.exit_code}"
+        if record.attempts > 1:
+            result += f", {record.attempts} pods"
+        seconds = f"{record.seconds:.1f} s" if record.started else ""
+        table.add_row(record.name, pool, seconds, Text(result, STYLES.get(record.phase, "dim")))
+    return table
+
+
+def predictions_table(predictions: Sequence[Prediction]) -> Table:
+    """Image, digit, confidence, truth."""
+    known = [each for each in predictions if each.label is not None]
+    right = f", {sum(bool(each.right) for each in known)} of {len(known)} right" if known else ""
+    table = Table(title=f"Predictions{right}", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    table.add_column("Image")
+    table.add_column("Digit", justify="right")
+    table.add_column("Confidence", justify="right")
+    table.add_column("Label", justify="right")
+    for each in predictions:
+        label = "" if each.label is None else str(each.label)
+        style = "red" if each.right is False else ""
+        table.add_row(each.image, str(each.digit), f"{100 * each.confidence:.1f} %", label, style=style)
+    return table
+
+
+SHOWN_PREDICTIONS = 20
+
+
+def results(console: Console, records: Sequence[JobRecord], artifacts: Artifacts) -> None:
+    """The tables of Jobs and of predictions."""
+    console.print()
+    console.print(jobs_table(records))
+    if artifacts.predictions:
+        console.print()
+        console.print(predictions_table(artifacts.predictions[:SHOWN_PREDICTIONS]))
+        if (more := len(artifacts.predictions) - SHOWN_PREDICTIONS) > 0:
+            console.print(Text(f"… and {more} more in predictions.json", "dim"))
+    for image, reason in artifacts.unreadable:
+        console.print(Text(f"{image} could not be read: {reason}", "yellow"), soft_wrap=True)
+
+
+def stack_outputs(console: Console, outputs: Mapping[str, StackOutput]) -> None:
+    """What `pulumi stack output` would show, the predictions left out, which have a table of their own."""
+    shown = {name: each for name, each in outputs.items() if name != "predictions" or isinstance(each.value, str)}
+    if not shown:
+        return
+    console.print()
+    table = Table(title="Stack outputs", title_justify="left", box=None, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, each in sorted(shown.items()):
+        if not each.known:
+            text = "(unknown: what it comes from did not run)"
+        elif entries := document(each.shown):
+            text = "\n".join(f"{key}: {value}" for key, value in entries.items())
+        else:
+            text = each.shown if isinstance(each.shown, str) else json.dumps(each.shown)
+        table.add_row(name, Text(text))
+    console.print(table)
+
+
+def last_lines(file: Path, count: int) -> list[str]:
+    """The last lines of a log; none where there is no log."""
+    try:
+        return file.read_text(encoding="utf-8", errors="replace").splitlines()[-count:]
+    except OSError:
+        return []
