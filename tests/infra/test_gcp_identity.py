@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pulumi
+import pulumi_kubernetes as k8s
 import pytest
 
 from infra.gcp.bucket import TEMPORARY_SUFFIX
@@ -140,13 +142,12 @@ def test_the_sidecar_asks_for_what_the_platform_says_it_does() -> None:
 
 
 def read_back(preview: bool, files: dict[str, str]) -> Recording:
-    import pulumi
-
     def then(platforms: dict[str, Platform]) -> None:
         platform = platforms["dev"]
         assert platform.store.read
         assert platform.store.browse
-        pulumi.export("text", platform.store.read("mnist/predictions.json", platform.ready[0]))
+        writer = k8s.core.v1.ConfigMap("writer", opts=pulumi.ResourceOptions(provider=platform.provider))
+        pulumi.export("text", platform.store.read("mnist/predictions.json", writer))
         pulumi.export("page", platform.store.browse("mnist/predictions.json"))
         pulumi.export("url", platform.store.url)
 
@@ -156,6 +157,9 @@ def read_back(preview: bool, files: dict[str, str]) -> Recording:
 def test_a_file_is_read_once_what_writes_it_is_done() -> None:
     recording = read_back(preview=False, files={"mnist/predictions.json": json.dumps([7])})
     assert recording.exports["text"] == "[7]"
+    (call,) = [call for call in recording.calls if call.token.endswith(":getBucketObjectContent")]
+    before = recording.resources[: call.registered]
+    assert "writer" in {resource.name for resource in before}
     assert recording.exports["url"] == "gs://a-project-slipway-test"
     assert recording.exports["page"] == (
         "https://console.cloud.google.com/storage/browser/a-project-slipway-test/mnist/predictions.json"

@@ -53,10 +53,11 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a provider function."""
+    """One call of a provider function; ``registered`` is how many resources there were when it came."""
 
     token: str
     arguments: Mapping[str, Any]
+    registered: int = 0
 
 
 @dataclass
@@ -176,7 +177,7 @@ class _Answers(mocks.Mocks):
         self._store = store
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
-        self._recording.calls.append(Call(args.token, args.args))
+        self._recording.calls.append(Call(args.token, args.args, len(self._recording.resources)))
         for emulator in self._emulators:
             answer = emulator.call(args.token, args.args, self._store)
             if answer is not None:
