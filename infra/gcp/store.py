@@ -49,7 +49,8 @@ def gcs_store(bucket: gcp.storage.Bucket) -> Store:
         return pulumi.Output.concat("https://console.cloud.google.com/storage/browser/", bucket.name, "/", path)
 
     return Store(
-        url=bucket.url,
+        # Not the bucket's own `url`, which a preview does not know.
+        url=pulumi.Output.concat("gs://", bucket.name),
         volume=k8s.core.v1.VolumeArgs(
             name="store",
             csi=k8s.core.v1.CSIVolumeSourceArgs(

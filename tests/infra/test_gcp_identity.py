@@ -169,6 +169,7 @@ def test_a_file_is_read_once_what_writes_it_is_done() -> None:
 def test_a_preview_does_not_ask_for_a_file_that_is_not_written_yet() -> None:
     recording = read_back(preview=True, files={})
     assert is_unknown(recording.exports["text"])
+    assert recording.exports["url"] == "gs://a-project-slipway-test", "where it will be is known before"
     assert "gcp:storage/getBucketObjectContent:getBucketObjectContent" not in {
         call.token for call in recording.calls
     }
