@@ -57,14 +57,16 @@ def decode(content: bytes) -> NDArray[np.float32]:
     if not 0 < width * height <= LARGEST:
         raise ImageError(f"{width} x {height} pixels; an image may have {LARGEST:,}")
     try:
-        pixels = tf.io.decode_png(content, channels=4, dtype=tf.uint16).numpy()
+        # Asked for four channels without need, TensorFlow 2.21 makes images of 1 to 4 bits all but transparent.
+        channels = 4 if _may_be_transparent(content) else 3
+        pixels = tf.io.decode_png(content, channels=channels, dtype=tf.uint16).numpy()
     except tf.errors.OpError as error:
         raise ImageError("truncated or damaged PNG: its image data cannot be decoded") from error
     values = pixels.astype(np.float32) / 65535
     # ITU-R BT.601, the weights of "luma" that image libraries use for grey.
     grey = values[..., :3] @ np.array([0.299, 0.587, 0.114], np.float32)
-    alpha = values[..., 3]
-    if alpha.min() < 1:
+    if channels == 4 and values[..., 3].min() < 1:
+        alpha = values[..., 3]
         drawn = grey[alpha > 0.5]
         paper = 0.0 if drawn.size and drawn.min() > 0.5 else 1.0
         grey = grey * alpha + paper * (1 - alpha)
@@ -88,6 +90,11 @@ def normalise(grey: NDArray[np.float32]) -> NDArray[np.uint8]:
         return np.round(grey * 255).astype(np.uint8)
     stretched = (grey - low) / (high - low)
     return _centre(_scale(_crop(stretched)))
+
+
+def _may_be_transparent(content: bytes) -> bool:
+    """Whether a PNG has an alpha channel (colour types 4 and 6) or a colour that is transparent (chunk tRNS)."""
+    return content[25] in {4, 6} or b"tRNS" in content[: content.find(b"IDAT")]
 
 
 def _crop(image: NDArray[np.float32]) -> NDArray[np.float32]:
