@@ -13,7 +13,7 @@ from pulumi.runtime.config import set_all_config
 
 from infra.platform import Emulator, StoreFiles
 from stacks.config import for_engine
-from stacks.monitor import Evaluation, EvaluationError, Monitor, NoStore, Observer
+from stacks.monitor import Cloud, Evaluation, EvaluationError, Monitor, NoStore, Observer
 
 THREADS = 512
 """Most registrations under way at once. One that waits for its Job holds a thread; asyncio's default, a few more
@@ -38,7 +38,9 @@ def evaluate(
     what the program raises, and EvaluationError for what goes wrong after it has returned.
     """
     evaluation = Evaluation()
-    monitor = Monitor(evaluation, emulators, store or NoStore(), observer or Observer(), preview)
+    disabled = config.get("pulumi:disable-default-providers")
+    cloud = Cloud(emulators, store or NoStore())
+    monitor = Monitor(evaluation, cloud, observer or Observer(), preview, disabled)
 
     def run() -> None:
         set_all_config(for_engine(config), [])

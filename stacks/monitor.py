@@ -12,6 +12,7 @@ from pulumi.runtime import mocks, rpc
 from pulumi.runtime.proto import resource_pb2
 
 from infra.platform import Emulator, StoreFiles
+from stacks.documents import texts
 from stacks.outputs import computed_outputs, physical_id
 from stacks.resources import Resource, StackOutput, masked, plain
 
@@ -74,19 +75,16 @@ class Monitor(mocks.MockMonitor):
     """
 
     def __init__(
-        self,
-        evaluation: Evaluation,
-        emulators: Sequence[Emulator],
-        store: StoreFiles,
-        observer: Observer,
-        preview: bool,
+        self, evaluation: Evaluation, cloud: "Cloud", observer: Observer, preview: bool, disabled: object = None
     ) -> None:
-        self._requests = threading.local()
+        """``disabled`` are the packages whose default provider may not be used."""
+        super().__init__(cloud)
+        self._cloud = cloud
         self._lock = threading.Lock()
         self._evaluation = evaluation
         self._observer = observer
         self._preview = preview
-        super().__init__(_Cloud(self, emulators, store))
+        self._disabled = frozenset(texts(disabled))
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
         qualified = parent.split("::")[2] if parent else ""
@@ -117,7 +115,7 @@ class Monitor(mocks.MockMonitor):
         return response
 
     def ReadResource(self, request: Any) -> Any:  # noqa: N802
-        self._requests.resource = self._note(request)
+        self._cloud.answering.resource = self._note(request)
         return super().ReadResource(request)
 
     def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
@@ -137,6 +135,11 @@ class Monitor(mocks.MockMonitor):
     def _note(self, request: Any) -> Resource:
         urn = self.make_urn(request.parent, request.type, request.name)
         resource = Resource.of(urn, request)
+        package = resource.token.partition(":")[0]
+        if resource.custom and not resource.provider and package != "pulumi" and self._disabled & {package, "*"}:
+            raise EvaluationError(
+                f"Default provider for {package!r} disabled. {resource.name!r} must use an explicit provider."
+            )
         with self._lock:
             if urn in self._evaluation.resources:
                 raise EvaluationError(f"Duplicate resource URN {urn!r}; try giving it a unique name")
@@ -153,28 +156,25 @@ class Monitor(mocks.MockMonitor):
         if lost:
             # "Unknown" is how the engine answers for a resource that an update leaves out.
             return resource_pb2.RegisterResourceResponse(urn=resource.urn, unknown=True)
-        self._requests.resource = resource
+        self._cloud.answering.resource = resource
         return super().RegisterResource(request)
 
     def features(self) -> Sequence[int]:
         """What this engine supports, as Pulumi numbers it."""
         return list(self.GetDeploymentInfo(None).supportedFeatures)
 
-    def current(self) -> Resource:
-        """The resource whose request this thread is answering."""
-        return self._requests.resource
 
-
-class _Cloud(mocks.Mocks):
+class Cloud(mocks.Mocks):
     """Asks the emulators for what a cloud would answer."""
 
-    def __init__(self, monitor: Monitor, emulators: Sequence[Emulator], store: StoreFiles) -> None:
-        self._monitor = monitor
+    def __init__(self, emulators: Sequence[Emulator], store: StoreFiles) -> None:
         self._emulators = emulators
         self._store = store
+        self.answering = threading.local()
+        """``resource`` is the one whose request a thread answers: Pulumi tells mocks too little of it."""
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
-        resource = self._monitor.current()
+        resource: Resource = self.answering.resource
         emulated: Mapping[str, Any] | None = None
         for emulator in self._emulators:
             emulated = emulator.outputs(resource.token, resource.name, resource.inputs)

@@ -37,7 +37,8 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
 
     Exits with 0 where every Job succeeded, 1 where one failed, 2 for wrong settings, 130 when interrupted.
     """
-    console = Console(highlight=False)
+    # Logs and pipes have no width; 80 columns would cut tables for nothing.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     errors = Console(stderr=True, highlight=False)
     folder = output or ROOT / "build" / "rehearsal" / stack
     try:

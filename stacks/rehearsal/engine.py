@@ -68,6 +68,8 @@ class Engine(Observer):
     records: dict[str, JobRecord] = field(default_factory=dict[str, JobRecord])
     executed: set[str] = field(default_factory=set[str])
     """URNs of the Jobs that ran this time."""
+    pools: set[str] = field(default_factory=set[str])
+    """URNs of the resources that brought nodes."""
     interrupted: bool = False
     _active: dict[str, Stop] = field(default_factory=dict[str, Stop])
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -94,7 +96,9 @@ class Engine(Observer):
     def created(self, resource: Resource) -> None:
         self.objects.add(resource)
         for emulator in self.emulators:
-            self.scheduler.add(emulator.nodes(resource.token, resource.name, resource.inputs))
+            if nodes := emulator.nodes(resource.token, resource.name, resource.inputs):
+                self.scheduler.add(nodes)
+                self.pools.add(resource.urn)
         self.display.resource(resource)
 
     def skipped(self, resource: Resource, because: Resource) -> None:

@@ -74,6 +74,9 @@ class Outcome:
     records: list[JobRecord]
     artifacts: Artifacts
     executed: frozenset[str]
+    """URNs of the Jobs that ran."""
+    pools: frozenset[str]
+    """URNs of the resources that brought nodes."""
     began: float
     ended: float
     interrupted: bool
@@ -137,7 +140,7 @@ class Session:
         began = time.time()
         options, configuration = self.options, self.configuration
         display: LiveDisplay | PlainDisplay = PlainDisplay(self.console, options.quiet)
-        if self.console.is_terminal and not options.quiet:
+        if self.console.is_terminal and self.console.is_interactive and not options.quiet:
             display = LiveDisplay(self.console, options.stack)
         found = emulators(configuration.settings)
         engine = Engine(place, state, found, reaper, display, options.disrupt)
@@ -164,6 +167,7 @@ class Session:
             records=[engine.records[each.urn] for each in jobs],
             artifacts=collect(jobs, place.store),
             executed=frozenset(engine.executed),
+            pools=frozenset(engine.pools),
             began=began,
             ended=time.time(),
             interrupted=engine.interrupted,
@@ -191,7 +195,11 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
     quiet = outcome.options.quiet
     records = outcome.records
     if outcome.exit_code != OK or quiet < 2:
-        summary.failures(console, records, {each.name: place.log(each.name) for each in records})
+        logs = {each.name: place.log(each.name) for each in records}
+        jobs = {each.urn for each in records}
+        resources, failed = outcome.evaluation.resources, outcome.evaluation.failed
+        refused = {resources[urn].name: reason for urn, reason in failed.items() if urn not in jobs}
+        summary.failures(console, records, logs, refused)
     if not quiet:
         summary.results(console, records, outcome.artifacts)
         summary.stack_outputs(console, outcome.evaluation.outputs)

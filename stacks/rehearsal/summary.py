@@ -19,8 +19,15 @@ LOG_LINES = 20
 """Lines of a failed Job's log that are shown."""
 
 
-def failures(console: Console, records: Sequence[JobRecord], log_of: Mapping[str, Path]) -> None:
-    """For each failed Job its reason, the end of its log, and what was not run because of it."""
+def failures(
+    console: Console, records: Sequence[JobRecord], log_of: Mapping[str, Path], refused: Mapping[str, str]
+) -> None:
+    """For each failed Job its reason, the end of its log, and what was not run because of it.
+
+    ``refused`` are the reasons of other resources that could not be created, by name.
+    """
+    for name, reason in refused.items():
+        console.print(Text(f"{name} failed: {reason}", style="bold red"), soft_wrap=True)
     for record in records:
         if record.phase is not Phase.FAILED:
             continue
@@ -91,18 +98,18 @@ def stack_outputs(console: Console, outputs: Mapping[str, StackOutput]) -> None:
     if not shown:
         return
     console.print()
-    table = Table(title="Stack outputs", title_justify="left", box=None, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    console.print(Text("Stack outputs", "italic"))
     for name, each in sorted(shown.items()):
-        if not each.known:
-            text = "(unknown: what it comes from did not run)"
-        elif entries := document(each.shown):
-            text = "\n".join(f"{key}: {value}" for key, value in entries.items())
-        else:
-            text = each.shown if isinstance(each.shown, str) else json.dumps(each.shown)
-        table.add_row(name, Text(text))
-    console.print(table)
+        # Never wrapped: people copy commands from here.
+        console.print(Text.assemble((f"{name}: ", "bold"), _value(each)), soft_wrap=True)
+
+
+def _value(output: StackOutput) -> str:
+    if not output.known:
+        return "unknown, for what it comes from did not run"
+    if entries := document(output.shown):
+        return "".join(f"\n  {key}: {value}" for key, value in sorted(entries.items()))
+    return output.shown if isinstance(output.shown, str) else json.dumps(output.shown)
 
 
 def last_lines(file: Path, count: int) -> list[str]:

@@ -58,7 +58,7 @@ class PlainDisplay:
     def say(self, text: str) -> None:
         """A line that belongs to no Job."""
         if not self.quiet:
-            self.console.print(Text(text))
+            self.console.print(Text(text), soft_wrap=True)
 
     def resource(self, resource: Resource) -> None:
         """Resources are too many for lines of their own."""
@@ -115,7 +115,7 @@ class LiveDisplay:
 
     def say(self, text: str) -> None:
         """A line above the tree."""
-        self.console.print(Text(text))
+        self.console.print(Text(text), soft_wrap=True)
 
     def resource(self, resource: Resource) -> None:
         """Counts it."""
