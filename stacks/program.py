@@ -74,8 +74,8 @@ def run() -> None:
 def _leave(_signal: int, _frame: FrameType | None) -> None:
     """Ends the program without a word.
 
-    When a resource fails, the CLI interrupts the program, which still waits to declare what depends on it. Python's
-    two tracebacks of that (seen with Pulumi 3.260) would bury the failed Job's own words.
+    When a resource fails, the CLI interrupts the program, which still waits to declare what depends on it.
+    Python's two tracebacks of that (seen with Pulumi 3.260) would bury the failed Job's own words.
     """
     os._exit(1)
 
