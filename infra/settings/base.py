@@ -76,6 +76,8 @@ def _cidr(value: str) -> str:
         raise refuse("not a block of addresses", "write an IPv4 CIDR block such as `10.0.0.0/20`") from None
     if block.version != 4:
         raise refuse("an IPv6 block, and the clusters' networks are IPv4", "write an IPv4 CIDR block") from None
+    if "/" not in value:
+        raise refuse("an address and not a block: its length is missing", f"write for example `{value}/20`")
     if str(block) != value:
         raise refuse("the address has bits outside the block's mask", f"write `{block}`")
     return value

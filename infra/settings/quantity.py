@@ -1,7 +1,8 @@
 """Kubernetes quantities as numbers: CPU in millicores, memory and storage in MiB, durations in seconds."""
 
+import math
 import re
-from decimal import Decimal
+from fractions import Fraction
 
 CPU = re.compile(r"^(?P<number>[0-9]+(\.[0-9]{1,3})?)(?P<milli>m?)$")
 BYTES = re.compile(r"^(?P<number>[0-9]+(\.[0-9]+)?)(?P<unit>[KMGTP]i?|k)?$")
@@ -29,12 +30,10 @@ def cpu_millicores(quantity: str) -> int:
     match = CPU.match(quantity)
     if match is None:
         raise ValueError(f"{quantity!r} is not a CPU quantity such as 500m or 2")
-    number = Decimal(match["number"])
-    if match["milli"]:
-        if number != number.to_integral_value():
-            raise ValueError(f"{quantity!r} is finer than a millicore")
-        return int(number)
-    return int(number * 1000)
+    millicores = Fraction(match["number"]) * (1 if match["milli"] else 1000)
+    if millicores.denominator != 1:
+        raise ValueError(f"{quantity!r} is not a whole number of millicores")
+    return int(millicores)
 
 
 def mebibytes(quantity: str) -> int:
@@ -45,8 +44,7 @@ def mebibytes(quantity: str) -> int:
     match = BYTES.match(quantity)
     if match is None:
         raise ValueError(f"{quantity!r} is not a size such as 512Mi or 4Gi")
-    in_bytes = Decimal(match["number"]) * UNITS[match["unit"]]
-    return int(-(-in_bytes // 2**20))
+    return math.ceil(Fraction(match["number"]) * UNITS[match["unit"]] / 2**20)
 
 
 def seconds(duration: str) -> int:

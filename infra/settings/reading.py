@@ -105,7 +105,7 @@ def _salvage(raw: Mapping[str, Any], error: ValidationError) -> tuple[Draft, set
     rest: dict[str, Any] = copy.deepcopy(dict(raw))
     lost: set[Path] = set()
     for detail in error.errors(include_url=False):
-        place = shape.place_of(detail["loc"])
+        place = shape.place_of(detail)
         if near := shape.misspelt_key(detail):
             lost.add((*place[:-1], near))
         if detail["type"] == "missing":
@@ -117,7 +117,7 @@ def _salvage(raw: Mapping[str, Any], error: ValidationError) -> tuple[Draft, set
             return Draft.model_validate(rest), lost
         except ValidationError as remaining:
             for detail in remaining.errors(include_url=False):
-                place = shape.place_of(detail["loc"])
+                place = shape.place_of(detail)
                 lost.add(_leave_out(rest, place[:-1] if detail["type"] == "missing" else place))
 
 

@@ -37,13 +37,15 @@ BOUNDS = {
 def findings(error: ValidationError) -> list[Finding]:
     """Each error as a finding; a misspelt key and the required one that is missing for it are one."""
     errors = error.errors(include_url=False)
-    misspelt = {(*place_of(e["loc"])[:-1], near) for e in errors if (near := misspelt_key(e))}
-    return [_finding(e) for e in errors if not (e["type"] == "missing" and place_of(e["loc"]) in misspelt)]
+    misspelt = {(*place_of(e)[:-1], near) for e in errors if (near := misspelt_key(e))}
+    return [_finding(e) for e in errors if not (e["type"] == "missing" and place_of(e) in misspelt)]
 
 
-def place_of(loc: Sequence[str | int]) -> Path:
-    """An error's location as a place in the file: without the tags that pydantic adds for unions and keys."""
-    parts = [part for part in loc if part != "[key]"]
+def place_of(error: ErrorDetails) -> Path:
+    """Where an error is in the file: its location without what pydantic adds for unions and for mappings' keys."""
+    parts = list(error["loc"])
+    if parts[1:] and parts[-1] == "[key]" and error["type"] in KINDS:
+        del parts[-1]
     if parts[:1] == ["clusters"] and len(parts) > 2:
         del parts[2]
     elif parts[:1] == ["store"] and len(parts) > 1:
@@ -59,7 +61,7 @@ def misspelt_key(error: ErrorDetails) -> str | None:
 
 
 def _finding(error: ErrorDetails) -> Finding:
-    kind, place, value = error["type"], place_of(error["loc"]), error["input"]
+    kind, place, value = error["type"], place_of(error), error["input"]
     context = error.get("ctx", {})
     reason, fix = error["msg"], "see docs/settings.md for what it can be"
     if kind == "extra_forbidden":

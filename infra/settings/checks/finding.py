@@ -45,8 +45,10 @@ def key_of(path: Sequence[str | int], prefix: str = "slipway:") -> str:
 
 def nearest(word: object, known: Iterable[str]) -> str | None:
     """The known word that ``word`` most likely misspells, or None where none is near."""
-    matches = difflib.get_close_matches(str(word), list(known), n=1, cutoff=0.6)
-    return matches[0] if matches else None
+    matches = difflib.get_close_matches(str(word), list(known), n=5, cutoff=0.6)
+    # `nvidia-t4` is nearer to `nvidia-l4` than to `nvidia-tesla-t4`, but the last part names the thing.
+    last = str(word).rpartition("-")[2]
+    return next((match for match in matches if match.rpartition("-")[2] == last), matches[0] if matches else None)
 
 
 def did_you_mean(word: object, known: Iterable[str], otherwise: str) -> str:

@@ -1,0 +1,48 @@
+"""How a test states what a stack file may not say."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from infra.settings import Problem, SettingsError, load
+
+Case = tuple[dict[str, Any], str, str, str]
+"""Changes to a valid stack, the key of the one problem they make, and words of its reason and its fix."""
+
+POOL = "clusters.dev.pools"
+TRAIN = f"{POOL}.train"
+PREDICT = f"{POOL}.predict"
+CPU = f"{POOL}.cpu"
+STEPS = "pipelines.mnist.steps"
+
+SECOND: Mapping[str, Any] = {
+    "cloud": "gcp",
+    "location": "us-west4-a",
+    "pools": {"other": {"machine_type": "e2-standard-4"}},
+}
+FREE_NETWORK = {
+    "nodes_cidr": "10.32.0.0/20",
+    "pods_cidr": "10.36.0.0/14",
+    "services_cidr": "10.40.0.0/20",
+    "control_plane_cidr": "172.16.0.16/28",
+}
+
+
+def problems(values: Mapping[str, Any]) -> tuple[Problem, ...]:
+    """The problems of a wrong stack; fails where it is not refused."""
+    with pytest.raises(SettingsError) as caught:
+        load(values)
+    return caught.value.problems
+
+
+def the_problem(values: Mapping[str, Any]) -> Problem:
+    """The only problem of a wrong stack."""
+    found = problems(values)
+    assert len(found) == 1, "\n".join(map(str, found))
+    return found[0]
+
+
+def named(cases: Sequence[Case]) -> list[Any]:
+    """The cases as parameters, with their keys as names."""
+    return [pytest.param(*case, id=f"{index}-{case[1]}") for index, case in enumerate(cases)]
