@@ -17,7 +17,7 @@ from infra.platform import Node, StoreFiles, Taint, TaintEffect
 from infra.settings import Settings
 from infra.settings.gcp import GcpPool, GpuSharing
 
-PROJECT_NUMBER = "000000000000"
+PROJECT_NUMBER = 999_999_999_999
 FALLBACK_PROJECT = "emulated-project"
 
 _NOT_A_CERTIFICATE = base64.b64encode(b"Emulated: no certificate authority signed this.").decode()
@@ -54,9 +54,6 @@ class GcpEmulator:
 
     def call(self, token: str, args: Inputs, store: StoreFiles) -> Mapping[str, Any] | None:
         """The result of a provider function; raises FileNotFoundError for an object that is not in ``store``."""
-        if token == "gcp:organizations/getProject:getProject":
-            project = args.get("projectId") or FALLBACK_PROJECT
-            return {"id": f"projects/{project}", "projectId": project, "number": PROJECT_NUMBER, "name": project}
         if token == "gcp:storage/getBucketObjectContent:getBucketObjectContent":
             content = store.read_text(args["name"])
             return {

@@ -51,7 +51,6 @@ class WorkloadIdentityArgs:
     """
 
     project: str
-    number: pulumi.Input[str]
     namespace: str
     service_account: str
     impersonation: Impersonation | None
@@ -91,7 +90,8 @@ def workload_identity(args: WorkloadIdentityArgs) -> WorkloadIdentity:
     if args.impersonation is None:
         principal = pulumi.Output.concat(
             "principal://iam.googleapis.com/projects/",
-            args.number,
+            # The bucket says its project's number. Looking the project up would need the Cloud Billing API too.
+            args.bucket.project_number.apply(lambda number: str(int(number))),
             f"/locations/global/workloadIdentityPools/{workload_pool(args.project)}",
             f"/subject/ns/{args.namespace}/sa/{args.service_account}",
         )

@@ -1,9 +1,6 @@
 """Everything on Google Cloud, and each of its clusters as a `Platform`."""
 
-from collections.abc import Mapping, Sequence
-
-import pulumi
-import pulumi_gcp as gcp
+from collections.abc import Mapping
 
 from infra.accelerators import gke_allocatable
 from infra.gcp.bucket import StoreBucketArgs, store_bucket
@@ -60,7 +57,6 @@ def platforms(settings: Settings) -> Mapping[str, Platform]:
     identity = workload_identity(
         WorkloadIdentityArgs(
             project=project_id,
-            number=_project_number(project_id, services),
             namespace=settings.namespace,
             service_account=settings.service_account,
             impersonation=settings.store.impersonation,
@@ -73,13 +69,6 @@ def platforms(settings: Settings) -> Mapping[str, Platform]:
         name: _platform(name, ours[name], each, project_id=project_id, store=store, identity=identity)
         for name, each in made.items()
     }
-
-
-def _project_number(project_id: str, after: Sequence[pulumi.Resource]) -> pulumi.Output[str]:
-    """Asked for once the Resource Manager API is on."""
-    return gcp.organizations.get_project_output(
-        project_id=project_id, opts=pulumi.InvokeOutputOptions(depends_on=after)
-    ).number
 
 
 def _platform(

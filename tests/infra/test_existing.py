@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.existing import platforms, problems
+from infra.existing import platforms
 from infra.existing.emulator import ExistingEmulator
 from infra.platform import Resources, Taint
 from infra.settings import Settings, load
@@ -137,11 +137,3 @@ def test_the_emulator_has_the_nodes_that_the_settings_describe(tmp_path: Path) -
     assert nodes["gpu"].allocatable == Resources(cpu=4000, memory=8192, ephemeral_storage=30 * 1024, gpus=1)
     assert nodes["gpu"].taints == [Taint("nvidia.com/gpu", "present", "NoSchedule")]
     assert nodes["gpu"].accelerator == "nvidia-tesla-t4"
-
-
-def test_an_existing_cluster_needs_a_volume_that_it_alone_uses(tmp_path: Path) -> None:
-    given = settings(tmp_path)
-    assert problems(given) == []
-    other = given.model_copy(update={"clusters": {**given.clusters, "there": given.clusters["here"]}})
-    (problem,) = problems(other)
-    assert problem.key == "slipway:clusters"

@@ -36,7 +36,7 @@ def grants(recording: Recording) -> list[tuple[str, str, str]]:
 def test_only_the_jobs_identity_may_use_the_bucket() -> None:
     recording = declare(load(raw(lambda values: values.update(namespace="vision", service_account="jobs"))))
     principal = (
-        "principal://iam.googleapis.com/projects/000000000000/locations/global"
+        "principal://iam.googleapis.com/projects/999999999999/locations/global"
         "/workloadIdentityPools/a-project.svc.id.goog/subject/ns/vision/sa/jobs"
     )
     nodes = "serviceAccount:slipway-test-nodes@a-project.iam.gserviceaccount.com"
