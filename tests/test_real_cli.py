@@ -1,4 +1,4 @@
-"""The real Pulumi CLI accepts the program: a preview of each stack against a file backend, with nothing to log in to."""
+"""The real Pulumi CLI accepts the program: previews against a file backend, with nothing to log in to."""
 
 import json
 import os

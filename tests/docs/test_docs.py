@@ -77,10 +77,12 @@ def option(words: list[str], *names: str) -> str | None:
 
 
 def test_stacks_that_are_named_exist() -> None:
+    made = {words[-1] for _, words in commands("cp")}
     missing = [
         f"{block}: {stack}"
         for block, words in commands("pulumi")
-        if (stack := option(words, "-s", "--stack")) and not (ROOT / f"stacks/Pulumi.{stack}.yaml").exists()
+        for stack in [option(words, "-s", "--stack")]
+        if stack and (file := f"stacks/Pulumi.{stack}.yaml") not in made and not (ROOT / file).exists()
     ]
     assert missing == []
 
