@@ -11,8 +11,9 @@ from infra.settings.reading import Reading
 
 GPU_TAINT = "nvidia.com/gpu"
 
-# https://kubernetes.io/docs/concepts/overview/working-with-objects/names and …/labels, as documented in 2025: names are
-# DNS labels of RFC 1123; a label or taint key is a name of at most 63 characters after an optional DNS subdomain.
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/names and …/labels, as documented in
+# 2025: names are DNS labels of RFC 1123; a label or taint key is a name of at most 63 characters after an optional
+# DNS subdomain.
 DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
