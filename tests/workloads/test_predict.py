@@ -75,7 +75,7 @@ def zoo(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "one-bit.png": png(seven.point(lambda level: 255 if level > 100 else 0).convert("1")),
         "large.png": png(seven.resize((2000, 2000), Image.Resampling.BICUBIC)),
         "corner-of-a-page.png": png(page),
-        "interlaced and spaced.png": png(seven.resize((50, 40))),
+        "a name with spaces.png": png(seven.resize((50, 40))),
         "below/deeper/small.png": png(seven.crop((4, 4, 24, 24))),
     }
     whole_file = png(seven)

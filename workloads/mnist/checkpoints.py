@@ -3,7 +3,7 @@
 A checkpoint is a Keras archive (weights, optimizer state, network) with one more member, `slipway.json`: which
 run it belongs to and the history so far. It is written under another name and renamed, so it is whole or
 absent; a name never changes its content, so two trainings in one directory cannot damage each other's. Any of
-them opens with keras.models.load_model.
+them opens with keras.models.load_model(path, compile=False).
 """
 
 from __future__ import annotations

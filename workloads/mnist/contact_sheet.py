@@ -34,7 +34,7 @@ _ENLARGED = 4
 """Each pixel of a 28 x 28 image becomes this many pixels square."""
 _TILE = 28 * _ENLARGED
 _MARGIN = 14
-_CAPTION = 40
+_CAPTION = 44
 _PAPER, _INK, _QUIET, _WRONG = (255, 255, 255), (32, 33, 36), (110, 115, 120), (200, 30, 30)
 MOST = 200
 """Images on a sheet; the first ones of a larger set."""

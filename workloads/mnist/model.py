@@ -15,11 +15,12 @@ IMAGE_SHAPE = (28, 28, 1)
 PIXEL_SCALE = 1 / 255
 
 
-def build(steps_per_execution: int = 1) -> keras.Model:
+def build(optimizer: keras.Optimizer | None = None, steps_per_execution: int = 1) -> keras.Model:
     """A new, compiled network: images (batch, 28, 28, 1) uint8 in, logits (batch, 10) float32 out.
 
-    The scaling to 0..1 is its first layer, so that whoever serves it cannot forget it and images travel as bytes.
-    `steps_per_execution` is how many training steps TensorFlow runs before it comes back to Python.
+    The scaling to 0..1 is its first layer, so that whoever serves it cannot forget it and images travel as
+    bytes. `optimizer` is Keras' Adam where it is not given; `steps_per_execution` is how many training steps
+    TensorFlow runs before it comes back to Python.
     """
     import keras
     from keras import layers
@@ -38,7 +39,7 @@ def build(steps_per_execution: int = 1) -> keras.Model:
     )
     model.compile(
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        optimizer=keras.optimizers.Adam(),
+        optimizer=optimizer or keras.optimizers.Adam(),
         metrics=["accuracy"],
         steps_per_execution=steps_per_execution,
     )
