@@ -1,0 +1,148 @@
+"""Compare the training step with the tutorial it comes from: images per second, accuracy, start, memory.
+
+Each round runs both as processes of their own, one after the other on the same data, beginning with another one
+each time, so that whatever else the machine does falls on both. Run as `python -m benchmarks.training`;
+`--source DIR` takes a folder with MNIST's files (default: the environment variable SLIPWAY_MNIST_DIR; without
+it scikit-learn's digits, each image six times).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workloads.mnist.data import load, save
+from workloads.store import load_manifest, publish
+
+ROOT = Path(__file__).resolve().parents[1]
+REPEAT_DIGITS = 6
+"""scikit-learn's 1,438 training images are too few to time an epoch."""
+
+
+def main() -> int:
+    """Run the comparison and print a table; returns 0."""
+    options = _parse()
+    with tempfile.TemporaryDirectory(prefix="slipway-bench-") as scratch:
+        data = _prepare(options.source, Path(scratch))
+        count = len(load(data / "train.npz")[0])
+        print(
+            f"{_processor()}, {os.cpu_count()} cores, Python {platform.python_version()}; {count:,} training "
+            f"images of {load_manifest(data).summary['dataset']}, {options.epochs} epochs, {options.rounds} rounds\n"
+        )
+        print("round  tutorial  Slipway  ratio   accuracy         first step      whole command   peak memory")
+        rounds = []
+        for number in range(options.rounds):
+            output = Path(scratch) / f"model-{number}"
+            runs = {
+                "tutorial": lambda: _tutorial(data, options.epochs, number),  # noqa: B023
+                "ours": lambda: _ours(data, output, options.epochs, number),  # noqa: B023
+            }
+            results = {name: runs[name]() for name in (sorted(runs) if number % 2 else sorted(runs, reverse=True))}
+            rounds.append(results)
+            print(_row(str(number + 1), results["tutorial"], results["ours"]), flush=True)
+        median = {
+            name: {key: statistics.median(one[name][key] for one in rounds) for key in rounds[0][name]}
+            for name in ("tutorial", "ours")
+        }
+        print(_row("median", median["tutorial"], median["ours"]))
+        ratios = [one["ours"]["rate"] / one["tutorial"]["rate"] for one in rounds]
+        print(f"\nImages per second, Slipway / tutorial, median of the rounds: {statistics.median(ratios):.2f}")
+    return 0
+
+
+def _row(name: str, tutorial: dict[str, float], ours: dict[str, float]) -> str:
+    return (
+        f"{name:6} {tutorial['rate']:8,.0f} {ours['rate']:8,.0f} {ours['rate'] / tutorial['rate']:6.2f}"
+        f"   {tutorial['accuracy']:.4f} {ours['accuracy']:.4f}"
+        f"   {tutorial['first']:5.1f} s {ours['first']:4.1f} s"
+        f"  {tutorial['seconds']:5.1f} s {ours['seconds']:5.1f} s"
+        f"  {tutorial['memory'] / 1e6:4.0f} MB {ours['memory'] / 1e6:4.0f} MB"
+    )
+
+
+def _tutorial(data: Path, epochs: int, seed: int) -> dict[str, float]:
+    output = _run("benchmarks.tutorial", "--data", data, "--epochs", epochs, "--seed", seed)
+    return _figures(json.loads(output.splitlines()[-1]))
+
+
+def _ours(data: Path, output: Path, epochs: int, seed: int) -> dict[str, float]:
+    _run(
+        "workloads.mnist.train",
+        *("--data", data, "--output", output, "--epochs", epochs, "--seed", seed, "--min-accuracy", 0),
+    )
+    metrics = json.loads((output / "metrics.json").read_text(encoding="utf-8"))
+    metrics["images_per_second"] = [epoch["images_per_second"] for epoch in metrics["history"]]
+    return _figures({**metrics, "accuracy": metrics["test"]["accuracy"]})
+
+
+def _figures(result: dict[str, Any]) -> dict[str, float]:
+    """`rate` is the median over the epochs but the first, in which TensorFlow builds its graphs."""
+    rates = result["images_per_second"]
+    return {
+        "rate": statistics.median(rates[1:] or rates),
+        "accuracy": result["accuracy"],
+        "first": result["seconds_to_first_step"],
+        "seconds": result["seconds"],
+        "memory": result["peak_memory_bytes"],
+    }
+
+
+def _prepare(source: Path | None, scratch: Path) -> Path:
+    data = scratch / "data"
+    chosen = ("idx", "--source", source) if source else ("digits",)
+    _run("workloads.mnist.prepare", "--dataset", *chosen, "--output", data)
+    if source:
+        return data
+    images, labels = load(data / "train.npz")
+    repeated = scratch / "repeated"
+    repeated.mkdir()
+    save(repeated / "train.npz", (np.tile(images, (REPEAT_DIGITS, 1, 1)), np.tile(labels, REPEAT_DIGITS)))
+    save(repeated / "test.npz", load(data / "test.npz"))
+    manifest = {"step": "benchmark", "inputs": {}, "settings": {}, "summary": load_manifest(data).summary}
+    publish(repeated, scratch / "data-repeated", **manifest)
+    return scratch / "data-repeated"
+
+
+def _run(module: str, *arguments: object) -> str:
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{result.stdout}{result.stderr}")
+    return result.stdout
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.training", description=__doc__)
+    folder = os.environ.get("SLIPWAY_MNIST_DIR")
+    parser.add_argument(
+        "--source", type=Path, default=Path(folder) if folder else None, help="folder with IDX files"
+    )
+    parser.add_argument("--epochs", type=int, default=12, help="default: 12")
+    parser.add_argument("--rounds", type=int, default=5, help="default: 5")
+    options = parser.parse_args()
+    if options.epochs < 2 or options.rounds < 1:
+        parser.error("--epochs must be at least 2, --rounds at least 1")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())
