@@ -29,7 +29,7 @@ PREFIX = "slipway:"
 
 @dataclass(frozen=True)
 class Cloud:
-    """A place to run: what its own checks find wrong with the settings, and the platforms it declares."""
+    """A place to run: what it finds wrong beyond the settings' own checks, and the platforms that it declares."""
 
     problems: Callable[[Settings], Sequence[Problem]]
     platforms: Callable[[Settings], Mapping[str, Platform]]
@@ -45,7 +45,7 @@ def _gcp() -> Cloud:
 def _existing() -> Cloud:
     from infra import existing  # noqa: PLC0415
 
-    return Cloud(existing.problems, existing.platforms)
+    return Cloud(lambda _: (), existing.platforms)
 
 
 CLOUDS: Mapping[str, Callable[[], Cloud]] = {"gcp": _gcp, "existing": _existing}

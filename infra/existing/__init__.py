@@ -1,6 +1,5 @@
 """A cluster that is already there, by kubeconfig and context, with a store on its volumes."""
 
-from infra.existing.checks import problems
 from infra.existing.cluster import platforms
 
-__all__ = ["platforms", "problems"]
+__all__ = ["platforms"]

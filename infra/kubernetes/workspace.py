@@ -46,7 +46,12 @@ class Workspace(pulumi.ComponentResource):
         namespace = k8s.core.v1.Namespace(
             f"{name}-namespace",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=args.namespace, labels={**PART_OF, **pod_security_labels()}),
-            opts=pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(protect=_protected(args))),
+            opts=pulumi.ResourceOptions.merge(
+                on_cluster,
+                # Deleted before the nodes of the cluster's own services: once the metrics API has no node left,
+                # the deletion of a namespace does not end.
+                pulumi.ResourceOptions(protect=_protected(args), depends_on=_service_nodes(platform)),
+            ),
         )
         in_namespace = pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(depends_on=[namespace]))
         service_account = k8s.core.v1.ServiceAccount(
@@ -108,6 +113,10 @@ def quota_of(platform: Platform) -> dict[str, str]:
         # Nothing here serves: a load balancer would be billed and open a way in.
         "count/services": "0",
     }
+
+
+def _service_nodes(platform: Platform) -> list[pulumi.Resource]:
+    return [resource for pool in platform.pools.values() if not pool.accelerator for resource in pool.resources]
 
 
 def _protected(args: WorkspaceArgs) -> bool:
