@@ -63,9 +63,12 @@ def parsed(step: str, given: Mnist, monkeypatch: pytest.MonkeyPatch) -> argparse
         seen.append(parse(self, *args, **kwargs))
         raise Parsed
 
-    with monkeypatch.context() as patch, pytest.raises(Parsed):
+    given_arguments = given_to(step, given)
+    main = importlib.import_module(mnist.MODULES[step]).main
+    with monkeypatch.context() as patch:
         patch.setattr(argparse.ArgumentParser, "parse_args", stop)
-        importlib.import_module(mnist.MODULES[step]).main(given_to(step, given))
+        with pytest.raises(Parsed):
+            main(given_arguments)
     return seen[0]
 
 

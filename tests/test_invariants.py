@@ -1,0 +1,328 @@
+"""What holds for every stack in stacks/, whatever its settings."""
+
+import copy
+import shutil
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.platform import Node, Resources
+from infra.settings import cpu_millicores, load, mebibytes
+from stacks.config import stack_config
+from stacks.emulators import emulators
+from stacks.program import ROOT, declare
+from tests.support.recording import Recorded, Recording, record
+
+STACKS = sorted(path.name.split(".")[1] for path in (ROOT / "stacks").glob("Pulumi.*.yaml"))
+
+JOB = "kubernetes:batch/v1:Job"
+GPU = "nvidia.com/gpu"
+STORE = {
+    "predictions.json": '{"images": [{"path": "3.png", "digit": 3, "confidence": 1.0}]}',
+    "metrics.json": '{"test": {"accuracy": 1.0}}',
+}
+
+
+class AnyRun(Mapping[str, str]):
+    """A store in which every run has its results."""
+
+    def __getitem__(self, path: str) -> str:
+        return STORE[path.rpartition("/")[2]]
+
+    def __contains__(self, path: object) -> bool:
+        return str(path).rpartition("/")[2] in STORE
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(STORE)
+
+    def __len__(self) -> int:
+        return len(STORE)
+
+
+def config(stack: str) -> dict[str, Any]:
+    return {"gcp:project": "a-project", **stack_config(stack, ROOT)}
+
+
+def evaluate(stack: str, preview: bool, root: Path = ROOT) -> Recording:
+    values = config(stack)
+    settings = load({key.removeprefix("slipway:"): value for key, value in values.items() if "slipway:" in key})
+    return record(
+        lambda: declare(root),
+        values,
+        preview=preview,
+        emulators=emulators(settings),
+        store=AnyRun(),
+        stack_name=stack,
+    )
+
+
+once = cache(evaluate)
+
+
+@pytest.fixture(params=[(stack, preview) for stack in STACKS for preview in (True, False)], ids=str)
+def recording(request: pytest.FixtureRequest) -> Recording:
+    return once(*request.param)
+
+
+@pytest.fixture(params=STACKS)
+def stack(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def pod(job: Recorded) -> dict[str, Any]:
+    return job.inputs["spec"]["template"]["spec"]
+
+
+def containers(job: Recorded) -> list[dict[str, Any]]:
+    return [*pod(job).get("initContainers", []), *pod(job)["containers"]]
+
+
+def provider_of(resource: Recorded) -> str:
+    """Logical name of the resource's provider, which is that of the cluster."""
+    return resource.provider.rpartition("::")[0].rpartition("::")[2]
+
+
+def asked(job: Recorded) -> Resources:
+    """What the pod asks for, a cloud's injected container left out: init containers run one after another."""
+
+    def total(group: list[dict[str, Any]], name: str, combine: Any) -> int:
+        read = {"cpu": cpu_millicores, GPU: int}.get(name, mebibytes)
+        return combine(read(each["resources"]["requests"].get(name, "0")) for each in group)
+
+    def need(name: str) -> int:
+        first = pod(job).get("initContainers", [])
+        return max(
+            total(pod(job)["containers"], name, sum), total(first, name, lambda sizes: max(sizes, default=0))
+        )
+
+    return Resources(need("cpu"), need("memory"), need("ephemeral-storage"), need(GPU))
+
+
+def nodes(recording: Recording, stack_emulators: list[Any]) -> list[Node]:
+    found = [node for each in stack_emulators for node in each.standing_nodes()]
+    for resource in recording.resources:
+        for each in stack_emulators:
+            found.extend(each.nodes(resource.token, resource.name, resource.inputs))
+    return found
+
+
+def tolerated(job: Recorded, node: Node) -> bool:
+    tolerations = pod(job).get("tolerations", [])
+    return all(
+        any(
+            (each["key"], each["value"], each["effect"]) == (taint.key, taint.value, taint.effect)
+            for each in tolerations
+        )
+        for taint in node.taints
+        if taint.effect != "PreferNoSchedule"
+    )
+
+
+def test_there_are_stacks_to_check() -> None:
+    assert {"local", "gcp-dev", "gcp-prod"} <= set(STACKS)
+
+
+def test_every_pod_selects_a_pool_of_its_cluster_tolerates_it_and_fits_on_its_nodes(stack: str) -> None:
+    result = once(stack, False)
+    values = config(stack)
+    settings = load({key.removeprefix("slipway:"): value for key, value in values.items() if "slipway:" in key})
+    all_nodes = nodes(result, emulators(settings))
+    sidecars = {name: each.store.sidecar for name, each in result.result.platforms.items()}
+    for job in result.of(JOB):
+        here = [node for node in all_nodes if node.cluster == provider_of(job)]
+        selected = [node for node in here if pod(job)["nodeSelector"].items() <= node.labels.items()]
+        assert selected, f"{job.name} selects no pool"
+        assert len({node.pool for node in selected}) == 1
+        need, beside = asked(job), Resources(0, 0)
+        if any(each["name"] == "store" for each in pod(job)["volumes"]):
+            beside = sidecars[provider_of(job)]
+        for node in selected:
+            assert tolerated(job, node), f"{job.name} does not tolerate {node.pool}"
+            assert need.cpu + beside.cpu <= node.allocatable.cpu, job.name
+            assert need.memory + beside.memory <= node.allocatable.memory, job.name
+            assert need.ephemeral_storage + beside.ephemeral_storage <= node.allocatable.ephemeral_storage, (
+                job.name
+            )
+            assert need.gpus <= node.allocatable.gpus, job.name
+            assert bool(need.gpus) <= bool(node.accelerator)
+
+
+def test_the_quota_admits_every_job_with_what_its_store_adds(recording: Recording) -> None:
+    quotas = {provider_of(each): each for each in recording.of("kubernetes:core/v1:ResourceQuota")}
+    sidecars = {name: each.store.sidecar for name, each in recording.result.platforms.items()}
+    for job in recording.of(JOB):
+        hard = quotas[provider_of(job)].inputs["spec"]["hard"]
+        need, beside = asked(job), sidecars[provider_of(job)]
+        assert need.cpu + beside.cpu <= cpu_millicores(hard["requests.cpu"])
+        assert need.memory + beside.memory <= mebibytes(hard["requests.memory"])
+        storage = need.ephemeral_storage + beside.ephemeral_storage
+        assert storage <= mebibytes(hard["requests.ephemeral-storage"])
+        assert need.gpus <= int(hard[f"requests.{GPU}"])
+    assert len(recording.of(JOB)) <= int(hard["count/jobs.batch"])
+
+
+def test_the_quota_finds_requests_on_every_container(recording: Recording) -> None:
+    for job in recording.of(JOB):
+        for container in containers(job):
+            assert {"cpu", "memory", "ephemeral-storage"} <= set(container["resources"]["requests"])
+
+
+def test_gpus_are_limited_to_what_is_asked_for(recording: Recording) -> None:
+    for job in recording.of(JOB):
+        for container in containers(job):
+            resources = container["resources"]
+            assert resources["limits"].get(GPU) == resources["requests"].get(GPU)
+
+
+def test_no_gpu_node_is_asked_for_before_the_data_is_there(recording: Recording) -> None:
+    prepare = recording.one(JOB, "mnist-prepare")
+    for job in recording.of(JOB):
+        if asked(job).gpus:
+            assert prepare.urn in recording.waits_for(job), job.name
+    before = recording.waits_for(prepare)
+    assert not [job.name for job in recording.of(JOB) if job.urn in before and asked(job).gpus]
+
+
+def test_predict_waits_for_train_and_each_for_the_gates_of_what_it_uses(recording: Recording) -> None:
+    by_name = {job.name: job for job in recording.of(JOB)}
+    train, predict = by_name["mnist-train"], by_name["mnist-predict"]
+    assert train.urn in recording.waits_for(predict)
+    for job in (by_name["mnist-prepare"], train, predict):
+        waits = recording.waits_for(job)
+        assert by_name[f"store-gate-{provider_of(job)}"].urn in waits
+        gates = [
+            each.urn
+            for each in by_name.values()
+            if each.name.startswith("accelerator-gate")
+            and pod(each)["nodeSelector"] == pod(job)["nodeSelector"]
+            and provider_of(each) == provider_of(job)
+        ]
+        assert bool(gates) is bool(asked(job).gpus)
+        assert set(gates) <= waits
+
+
+def test_every_kubernetes_resource_names_the_provider_of_its_cluster_and_a_parent(recording: Recording) -> None:
+    clusters = set(recording.result.platforms)
+    ours = [each for each in recording.resources if each.token.startswith("kubernetes:")]
+    assert ours
+    for each in ours:
+        assert provider_of(each) in clusters, each.name
+        assert "slipway:" in each.parent, each.name
+
+
+def test_every_cluster_waits_for_its_own_workspace(recording: Recording) -> None:
+    for job in recording.of(JOB):
+        waits = recording.waits_for(job)
+        for token in ("Namespace", "ServiceAccount", "ResourceQuota"):
+            (own,) = [
+                each
+                for each in recording.of(f"kubernetes:core/v1:{token}")
+                if provider_of(each) == provider_of(job)
+            ]
+            assert own.urn in waits
+
+
+def test_every_pod_is_restricted(recording: Recording) -> None:
+    """The controls of the *restricted* Pod Security Standard, kubernetes.io/docs/concepts/security."""
+    allowed = {
+        "configMap",
+        "csi",
+        "downwardAPI",
+        "emptyDir",
+        "ephemeral",
+        "persistentVolumeClaim",
+        "projected",
+        "secret",
+    }
+    for job in recording.of(JOB):
+        spec = pod(job)
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & {key for key, value in spec.items() if value}
+        for volume in spec["volumes"]:
+            assert set(volume) - {"name"} <= allowed
+        for container in containers(job):
+            security = container["securityContext"]
+            assert security["allowPrivilegeEscalation"] is False
+            assert security["capabilities"] == {"drop": ["ALL"]}
+            assert security["readOnlyRootFilesystem"] is True
+            assert not security.get("privileged")
+            assert security.get("runAsNonRoot", spec["securityContext"]["runAsNonRoot"]) is True
+            assert security.get("runAsUser", spec["securityContext"]["runAsUser"]) > 0
+            seccomp = security.get("seccompProfile", spec["securityContext"]["seccompProfile"])
+            assert seccomp == {"type": "RuntimeDefault"}
+            assert not [port for port in container.get("ports", []) if port.get("hostPort")]
+        assert spec["automountServiceAccountToken"] is False
+
+
+def test_jobs_leave_by_no_clock(recording: Recording) -> None:
+    for job in recording.of(JOB):
+        assert "ttlSecondsAfterFinished" not in job.inputs["spec"]
+        assert "creationTimestamp" not in job.inputs["metadata"]
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_two_evaluations_declare_the_same(stack: str, preview: bool) -> None:
+    def declared(result: Recording) -> dict[str, Any]:
+        return {each.urn: repr_of(each.inputs) for each in result.resources}
+
+    assert declared(once(stack, preview)) == declared(evaluate(stack, preview))
+
+
+def repr_of(value: Any) -> Any:
+    """Values with unknown ones made comparable."""
+    if isinstance(value, Mapping):
+        return {key: repr_of(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [repr_of(each) for each in value]
+    return value if isinstance(value, str | int | float | bool | None) else type(value).__name__
+
+
+def test_a_preview_registers_what_an_update_registers(stack: str) -> None:
+    """Nothing is declared inside `apply`, where a preview would not see it."""
+    assert {each.urn for each in once(stack, True).resources} == {
+        each.urn for each in once(stack, False).resources
+    }
+
+
+@pytest.fixture(scope="module")
+def workloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("repository")
+    shutil.copytree(ROOT / "workloads", root / "workloads", ignore=shutil.ignore_patterns("__pycache__"))
+    return root
+
+
+@pytest.mark.parametrize(
+    ("file", "again"),
+    [
+        ("mnist/predict.py", {"mnist-predict"}),
+        ("mnist/train.py", {"mnist-train", "mnist-predict"}),
+        ("mnist/prepare.py", {"mnist-prepare", "mnist-train", "mnist-predict"}),
+        ("mnist/requirements.txt", {"mnist-prepare", "mnist-train", "mnist-predict"}),
+    ],
+)
+def test_one_changed_byte_runs_its_step_and_those_after_it_again(
+    stack: str, file: str, again: set[str], workloads: Path
+) -> None:
+    def names(result: Recording) -> dict[str, str]:
+        return {job.name: job.inputs["metadata"]["name"] for job in result.of(JOB)}
+
+    before = names(once(stack, False))
+    path = workloads / "workloads" / file
+    original = path.read_bytes()
+    try:
+        path.write_bytes(original + b"#")
+        after = names(evaluate(stack, False, workloads))
+    finally:
+        path.write_bytes(original)
+    assert {name for name in before if before[name] != after[name]} == again
+    assert copy.copy(before).keys() == after.keys()
+
+
+def test_the_kubeconfigs_are_secret_and_hold_no_token(stack: str) -> None:
+    result = once(stack, False)
+    assert "kubeconfig" in result.secret_exports
+    for content in result.exports["kubeconfig"].values():
+        assert "token:" not in content
+        assert '"token"' not in content
