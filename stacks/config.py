@@ -98,8 +98,8 @@ def read_yaml(path: Path) -> Any:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML as the CLI's parser reads it: 1.2 scalars (``yes`` is text, ``1e-3`` a number, dates are text), and a
-    key may stand only once."""
+    """YAML as the CLI's parser (gopkg.in/yaml.v3) reads it: ``yes`` is text, ``1e-3`` a number, a date text. A key
+    may stand only once."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[object] = set()
@@ -121,7 +121,7 @@ _StrictLoader.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in (
     ("null", r"^(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
     ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", list("tTfF")),
-    ("int", r"^[-+]?(?:0|[1-9][0-9]*)$", list("-+0123456789")),
+    ("int", r"^[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$", list("-+0123456789")),
     ("float", r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$", list("-+.0123456789")),
     ("merge", r"^(?:<<)$", ["<"]),
 ):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from stacks.monitor import JOB
 from stacks.resources import Resource
 
-WIDTH, HEIGHT = 168, 40
+WIDTH, HEIGHT = 200, 40
 GAP_X, GAP_Y = 18, 30
 LANE = 26
 """Width of the place that an edge gets where it passes a layer."""

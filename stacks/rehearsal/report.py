@@ -114,7 +114,9 @@ def amount(resources: Resources, key: str) -> str:
         return f"{value / 1000:g}"
     if key == "gpus":
         return str(value)
-    return f"{value / 1024:.3g} GiB" if value >= 1024 else f"{value} MiB"
+    if value < 1024:
+        return f"{value} MiB"
+    return f"{value / 1024:.0f} GiB" if value >= 100 * 1024 else f"{value / 1024:.3g} GiB"
 
 
 def versions() -> dict[str, str]:

@@ -72,6 +72,8 @@ class Scheduler:
     """The nodes that there are, and what is taken of each. Usable from several threads."""
 
     settle: float = SETTLE
+    poll: float = 0.1
+    """Seconds between two looks at whether a pod was given up."""
     _nodes: list[Node] = field(default_factory=list[Node])
     _taken: list[Placement] = field(default_factory=list[Placement])
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -111,7 +113,7 @@ class Scheduler:
                 if suitable and (reason := self._shortage(suitable, pod.resources)) != told:
                     told = reason
                     pending(reason)
-                self._changed.wait(0.1)
+                self._changed.wait(self.poll)
         raise CancelledError
 
     def release(self, placement: Placement) -> None:

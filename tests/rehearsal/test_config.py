@@ -1,0 +1,121 @@
+"""A stack's configuration is what the Pulumi CLI would hand to the program, or one clear error."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stacks.config import SECRET_PLACEHOLDER, ConfigError, for_engine, load_stack, merge, read_yaml, stack_config
+
+PROJECT = """
+name: slipway
+runtime: python
+stackConfigDir: stacks
+config:
+  namespace: {type: string, default: runs}
+  protect: {type: boolean, default: true}
+  plain: text
+  gcp:region: {value: us-central1}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "Pulumi.yaml").write_text(PROJECT)
+    return tmp_path
+
+
+def write(project: Path, text: str, stack: str = "dev") -> None:
+    (project / "stacks" / f"Pulumi.{stack}.yaml").write_text(text)
+
+
+def test_defaults_of_the_project_stand_below_the_stack_and_are_replaced_whole(project: Path) -> None:
+    write(project, "config:\n  slipway:protect: false\n  slipway:store: {kind: gcs}\n")
+    assert stack_config("dev", project) == {
+        "slipway:namespace": "runs",
+        "slipway:protect": False,
+        "slipway:plain": "text",
+        "gcp:region": "us-central1",
+        "slipway:store": {"kind": "gcs"},
+    }
+
+
+def test_a_stack_that_is_not_there_is_answered_with_those_that_are(project: Path) -> None:
+    write(project, "", "dev")
+    write(project, "", "prod")
+    with pytest.raises(ConfigError, match=r"no stack 'staging' in .*; there is dev, prod"):
+        stack_config("staging", project)
+
+
+def test_a_value_that_the_project_requires_is_missed(project: Path) -> None:
+    (project / "Pulumi.yaml").write_text("name: slipway\nconfig:\n  owner: {type: string}\n")
+    (project / "Pulumi.dev.yaml").write_text("config: {}")
+    with pytest.raises(ConfigError, match="missing configuration values: slipway:owner"):
+        stack_config("dev", project)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("config:\n  slipway:a: 1\n  slipway:a: 2\n", 3, "'slipway:a' stands here twice"),
+        (
+            "config:\n  slipway:pools:\n    cpu: {x: 1}\n    gpu: {x: 1,\n          x: 2}\n",
+            5,
+            "'x' stands here twice",
+        ),
+        ("config:\n  a: [1, 2\n", 3, "expected"),
+        ("config:\n\ta: 1\n", 2, "cannot start any token"),
+    ],
+)
+def test_what_is_wrong_with_the_file_comes_with_its_line(project: Path, text: str, line: int, says: str) -> None:
+    write(project, text)
+    with pytest.raises(ConfigError, match=says) as raised:
+        stack_config("dev", project)
+    assert f"Pulumi.dev.yaml:{line}:" in str(raised.value)
+
+
+def test_scalars_are_read_as_the_cli_reads_them(tmp_path: Path) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text(
+        "rate: 1e-3\nanswer: yes\nstart: 2026-01-03T02:00:00Z\nratio: 1:30\n"
+        "octal: 010\nnothing: ~\n0: 0.5\ntrue_: true\n"
+    )
+    assert read_yaml(file) == {
+        "rate": 0.001,
+        "answer": "yes",
+        "start": "2026-01-03T02:00:00Z",
+        "ratio": "1:30",
+        "octal": 8,
+        "nothing": None,
+        0: 0.5,
+        "true_": True,
+    }
+
+
+def test_a_secret_becomes_a_placeholder_and_is_named(project: Path) -> None:
+    write(
+        project, "config:\n  slipway:a: {secure: v1:xyz}\n  slipway:b:\n    list:\n    - {key: {secure: v1:abc}}\n"
+    )
+    loaded = load_stack("dev", project)
+    assert loaded.values["slipway:a"] == SECRET_PLACEHOLDER
+    assert loaded.values["slipway:b"] == {"list": [{"key": SECRET_PLACEHOLDER}]}
+    assert loaded.secrets == ["slipway:a", "slipway:b.list[0].key"]
+    assert "v1:" not in repr(loaded.values)
+
+
+def test_an_environment_that_only_the_cli_can_open_is_refused(project: Path) -> None:
+    write(project, "environment: [shared]\n")
+    with pytest.raises(ConfigError, match="Pulumi ESC"):
+        stack_config("dev", project)
+
+
+def test_merging_goes_into_mappings_and_replaces_the_rest() -> None:
+    base = {"a": {"x": 1, "y": [1, 2]}, "b": "text"}
+    assert merge(base, {"a": {"y": [3]}, "b": {"c": 1}}) == {"a": {"x": 1, "y": [3]}, "b": {"c": 1}}
+    assert base == {"a": {"x": 1, "y": [1, 2]}, "b": "text"}
+
+
+def test_the_engine_hands_over_text_as_it_is_and_the_rest_as_json() -> None:
+    given = for_engine({"a": "text", "b": True, "c": {"0": 0.5}, "d": 3})
+    assert given == {"a": "text", "b": "true", "c": json.dumps({"0": 0.5}), "d": "3"}
