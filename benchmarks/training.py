@@ -35,9 +35,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="slipway-bench-") as scratch:
         data = _prepare(options.source, Path(scratch))
         count = len(load(data / "train.npz")[0])
+        name = load_manifest(data).summary["dataset"]
+        machine = f"{_processor()}, {os.cpu_count()} cores, Python {platform.python_version()}"
         print(
-            f"{_processor()}, {os.cpu_count()} cores, Python {platform.python_version()}; {count:,} training "
-            f"images of {load_manifest(data).summary['dataset']}, {options.epochs} epochs, {options.rounds} rounds\n"
+            f"{machine}; {count:,} training images of {name}, {options.epochs} epochs, {options.rounds} rounds\n"
         )
         print("round  tutorial  Slipway  ratio   accuracy         first step      whole command   peak memory")
         rounds = []

@@ -99,8 +99,8 @@ def accelerators() -> list[Accelerator]:
 def strategy(found: list[Accelerator]) -> tf.distribute.Strategy:
     """The strategy that trains on all of `found` at once: one replica for each.
 
-    With one accelerator or none there is nothing to keep equal, and the default strategy spares
-    MirroredStrategy's work at every step (measured in docs/performance.md).
+    With one accelerator or none there is nothing to keep equal, and the default strategy does. MirroredStrategy
+    on one device was as fast (docs/performance.md).
     """
     import tensorflow as tf
 

@@ -14,6 +14,7 @@ from PIL import Image
 from tests.workloads.steps import only_error, run
 from workloads.exits import BAD_INPUT
 from workloads.mnist.contact_sheet import Tile, draw
+from workloads.mnist.predict import find_images
 from workloads.store import MANIFEST, whole
 
 LINE = re.compile(r"The image (.+) is the number (\d) with a (\d{1,3}(?:\.\d{1,2})?) percent confidence\.")
@@ -264,6 +265,21 @@ def test_no_image_is_one_error(training: tuple[Path, str], tmp_path: Path) -> No
 
     assert "there is no such folder" in only_error(missing)
     assert "no *.png file" in only_error(empty)
+
+
+def test_a_mounted_config_map_shows_each_image_once(data: Path, tmp_path: Path) -> None:
+    """Kubernetes keeps the files in a folder `..<time>` and shows them through links."""
+    hidden = tmp_path / "..2026_11_20_18_00_00.123"
+    shutil.copytree(data / "images", hidden)
+    (tmp_path / "..data").symlink_to(hidden.name)
+    for path in hidden.iterdir():
+        (tmp_path / path.name).symlink_to(f"..data/{path.name}")
+
+    images = find_images(tmp_path)
+
+    assert [(image.name, image.label) for image in images] == [
+        (f"digit-{digit}.png", digit) for digit in range(10)
+    ]
 
 
 @pytest.mark.slow

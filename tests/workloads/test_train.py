@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.workloads.steps import MNIST_FILES, only_error, run, start
+from tests.workloads.steps import MNIST_FILES, ROOT, command, environment, only_error, run, start
 from workloads.devices import VARIABLE
-from workloads.exits import BAD_INPUT, INTERRUPTED, MODEL_REFUSED, USAGE
+from workloads.exits import BAD_INPUT, INTERRUPTED, MODEL_REFUSED, STORE_TROUBLE, USAGE
 from workloads.mnist.model import learning_rate, parse_learning_rates
 from workloads.store import MANIFEST, TEMPORARY_SUFFIX, check, whole
 
@@ -262,6 +262,29 @@ def test_a_refused_model_is_not_published(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("options", "words"), [("size=1m", "is full"), ("size=1m,ro", "mounted read-only")])
+def test_a_store_that_takes_no_checkpoint_is_one_error(
+    data: Path, tmp_path: Path, options: str, words: str
+) -> None:
+    mount = f"mount -t tmpfs -o {options} tmpfs {tmp_path}"
+    if subprocess.run(["unshare", "-rm", "sh", "-c", mount], capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets nobody mount a small file system in a namespace of its own")
+    train = command("mnist.train", "--data", data, "--output", tmp_path / "model")
+
+    result = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", f'{mount} && exec "$@"', "sh", *train],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert result.returncode == STORE_TROUBLE
+    assert words in only_error(result.stderr)
+
+
+@pytest.mark.slow
 def test_a_diverging_training_is_refused(data: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(data, tmp_path / "data"))
     output = run(
@@ -354,3 +377,31 @@ def test_real_mnist_is_learned(tmp_path: Path) -> None:
     assert len(re.findall(r"The image \S+ is the number \d with a [\d.]+ percent confidence\.", output)) == 10
     predictions = json.loads((tmp_path / "predictions" / "predictions.json").read_text())
     assert predictions["accuracy"] >= 0.9
+
+
+@pytest.mark.slow
+def test_the_fused_optimizer_takes_the_steps_of_keras_adam() -> None:
+    """Also when it goes on from a state that Keras' Adam made, and with a rate that changes."""
+    import keras
+    import tensorflow as tf
+
+    from workloads.mnist.optimizer import FusedAdam
+
+    start = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
+    ours, theirs = tf.Variable(start), tf.Variable(start)
+    fused, plain = FusedAdam(0.1), keras.optimizers.Adam(0.1)
+    for step in range(30):
+        gradient = tf.constant(np.random.default_rng(step).normal(size=(2, 3)).astype(np.float32))
+        for optimizer, variable in ((fused, ours), (plain, theirs)):
+            optimizer.learning_rate = 0.1 if step < 15 else 0.01
+            optimizer.apply([gradient], [variable])
+
+    assert np.abs(ours.numpy() - start).max() > 0.1
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-4, atol=1e-6)
+    continued = FusedAdam(0.01)
+    continued.build([ours])
+    for mine, other in zip(continued.variables, plain.variables, strict=True):
+        mine.assign(other.value)
+    for optimizer, variable in ((continued, ours), (plain, theirs)):
+        optimizer.apply([tf.ones((2, 3))], [variable])
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-4, atol=1e-6)

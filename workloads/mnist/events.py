@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from workloads.store import StoreError
+
 
 class EventWriter:
     """Appends scalars to a new event file in each of `directory`/train and `directory`/validation."""
@@ -17,23 +19,33 @@ class EventWriter:
     def __init__(self, directory: Path) -> None:
         import tensorflow as tf
 
+        self._directory = directory
         self._writers = {
             name: tf.summary.create_file_writer(str(directory / name)) for name in ("train", "validation")
         }
 
     def write(self, epoch: int, scalars: Mapping[str, Mapping[str, float]]) -> None:
-        """Add the scalars of one epoch, counted from 0: `train` and `validation` map to values by tag."""
+        """Add the scalars of one epoch, counted from 0: `train` and `validation` map to values by tag.
+
+        Raises:
+            StoreError: the directory cannot be written.
+        """
         import tensorflow as tf
 
         metadata = tf.compat.v1.SummaryMetadata(
             plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
         )
-        for name, values in scalars.items():
-            writer = self._writers[name]
-            with writer.as_default(step=epoch):
-                for tag, value in values.items():
-                    tf.summary.write(tag, tf.constant(value, tf.float32), metadata=metadata)
-            writer.flush()
+        try:
+            for name, values in scalars.items():
+                writer = self._writers[name]
+                with writer.as_default(step=epoch):
+                    for tag, value in values.items():
+                        tf.summary.write(tag, tf.constant(value, tf.float32), metadata=metadata)
+                writer.flush()
+        except tf.errors.OpError as error:
+            raise StoreError(
+                f"{self._directory}: TensorBoard's events cannot be written: {error.message}"
+            ) from error
 
     def close(self) -> None:
         """Close both files."""

@@ -84,7 +84,14 @@ def find_images(folder: Path) -> list[Found]:
     """
     if not folder.is_dir():
         raise StepError(BAD_INPUT, f"--images {folder}: there is no such folder")
-    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() == ".png" and path.is_file())
+    # Hidden folders are left out: a mounted ConfigMap has its files once more in one that begins with two dots.
+    paths = sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix.lower() == ".png"
+        and path.is_file()
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )
     if not paths:
         raise StepError(BAD_INPUT, f"{folder}: no *.png file in it or below")
     labels: dict[Path, dict[str, int]] = {}

@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     earlier = finished(options.output, STEP, inputs, settings)
     if earlier is not None:
         accuracy = earlier.summary["test_accuracy"]
-        _refuse_below(options.min_accuracy, accuracy, checkpoint_directory)
+        _refuse_below(options.min_accuracy, accuracy, f"it was published in {options.output} for a lower one")
         print(f"Nothing to do: {options.output} holds this model, test accuracy {accuracy:.4f}")
         print(LAST_LINE)
         return OK
@@ -61,7 +61,11 @@ def main(arguments: list[str] | None = None) -> int:
         train, test = load(options.data / "train.npz"), load(options.data / "test.npz")
     before_import()
     result, model = _train(options, train, test, _run_name(inputs, settings), checkpoint_directory)
-    _refuse_below(options.min_accuracy, result["test"]["accuracy"], checkpoint_directory)
+    _refuse_below(
+        options.min_accuracy,
+        result["test"]["accuracy"],
+        f"nothing is published, its checkpoints are in {checkpoint_directory}",
+    )
     with staging() as staged:
         _save(model, staged, result)
         summary = {
@@ -184,12 +188,11 @@ def batches(train: Split, seed: int, epochs: range, batch: int) -> Any:
     return indices.map(lambda index: (tf.gather(images, index), tf.gather(labels, index))).prefetch(4)
 
 
-def _refuse_below(least: float, accuracy: float, checkpoint_directory: Path) -> None:
+def _refuse_below(least: float, accuracy: float, consequence: str) -> None:
     if not accuracy >= least:
         raise StepError(
             MODEL_REFUSED,
-            f"the model reads {accuracy:.4f} of the test images, {least} is asked for; nothing is published, "
-            f"its checkpoints are in {checkpoint_directory}",
+            f"the model reads {accuracy:.4f} of the test images, {least} is asked for; {consequence}",
         )
 
 
