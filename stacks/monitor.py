@@ -154,8 +154,11 @@ class Monitor(mocks.MockMonitor):
 
     def _answer(self, request: Any, resource: Resource, *, lost: bool) -> Any:
         if lost:
-            # "Unknown" is how the engine answers for a resource that an update leaves out.
-            return resource_pb2.RegisterResourceResponse(urn=resource.urn, unknown=True)
+            # "Unknown" is how the engine answers for a resource that an update leaves out. It leaves the inputs
+            # known, of which nothing has come true here.
+            response = resource_pb2.RegisterResourceResponse(urn=resource.urn, unknown=True)
+            response.object.update(dict.fromkeys(request.object.keys(), rpc.UNKNOWN))
+            return response
         self._cloud.answering.resource = resource
         return super().RegisterResource(request)
 

@@ -101,6 +101,10 @@ class Engine(Observer):
                 self.pools.add(resource.urn)
         self.display.resource(resource)
 
+    def failed(self, resource: Resource, reason: str) -> None:
+        if resource.token == JOB and not (record := self._record(resource)).phase.over:
+            self._finish(record, Phase.FAILED, reason)
+
     def skipped(self, resource: Resource, because: Resource) -> None:
         if resource.token == JOB:
             record = self._record(resource)

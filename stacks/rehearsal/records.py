@@ -20,9 +20,9 @@ class Phase(StrEnum):
     NOT_RUN = "not run"
 
     @property
-    def good(self) -> bool:
-        """Whether what depends on the Job may run."""
-        return self in {Phase.SUCCEEDED, Phase.UNCHANGED}
+    def over(self) -> bool:
+        """Whether it is an end."""
+        return self not in {Phase.WAITING, Phase.PENDING, Phase.RUNNING}
 
 
 @dataclass

@@ -33,7 +33,9 @@ def failures(
             continue
         console.print()
         console.print(Text(f"{record.name} failed: {record.reason}", style="bold red"), soft_wrap=True)
-        lines = last_lines(log_of[record.name], LOG_LINES)
+        lines = last_lines(log_of[record.name], LOG_LINES) if record.attempts or record.started else []
+        if lines == [record.reason]:
+            continue
         for line in lines:
             console.print(Text(f"  │ {line}"), soft_wrap=True)
         if lines:

@@ -53,6 +53,7 @@ class Toys:
         script: str,
         *arguments: str,
         after: Sequence[pulumi.Resource] = (),
+        replace_with: Sequence[pulumi.Resource] = (),
         cpu: str = "100m",
         memory: str | None = None,
         selector: dict[str, str] | None = None,
@@ -108,7 +109,10 @@ class Toys:
                     )
                 ),
             ),
-            opts=self.options([self.namespace, self.claim, *after]),
+            opts=pulumi.ResourceOptions.merge(
+                self.options([self.namespace, self.claim, *after]),
+                pulumi.ResourceOptions(replace_with=list(replace_with)),
+            ),
         )
 
 
@@ -124,7 +128,7 @@ def ignore_disruption() -> k8s.batch.v1.PodFailurePolicyRuleArgs:
 def on_exit_code(action: str, code: int) -> k8s.batch.v1.PodFailurePolicyRuleArgs:
     return k8s.batch.v1.PodFailurePolicyRuleArgs(
         action=action,
-        on_exit_codes=k8s.batch.v1.PodFailurePolicyOnExitCodesArgs(operator="In", values=[code]),
+        on_exit_codes=k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgs(operator="In", values=[code]),
     )
 
 
