@@ -4,6 +4,8 @@ import json
 import runpy
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -165,9 +167,6 @@ def test_the_cli_starts_the_whole_program() -> None:
 
 def test_a_cloud_that_a_stack_does_not_use_is_not_imported() -> None:
     """Google's SDK alone takes longer than all the rest of a preview."""
-    import subprocess
-    import sys
-
-    code = "import sys, stacks.program; from infra import existing; print([m for m in sys.modules if 'pulumi_gcp' in m])"
+    code = "import sys, stacks.program, infra.existing; print([m for m in sys.modules if 'pulumi_gcp' in m])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
