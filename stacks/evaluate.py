@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -57,6 +58,9 @@ def evaluate(
                 root_directory=None,
                 package_refs={},
                 callbacks=None,
+                # Else the tasks that a failed evaluation left would be waited for by the next.
+                outputs=set(),
+                lock=threading.Lock(),
             )
         )
         asyncio.run(_run(program))

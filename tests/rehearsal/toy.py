@@ -136,7 +136,7 @@ def training() -> None:
     """A slow training, a child process of its own, and a Job after it."""
     toys = Toys()
     child = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-    train = toys.job("toy-train", child + TRAINING, "/store", "0.3", rules=[ignore_disruption()])
+    train = toys.job("toy-train", child + TRAINING, "/store", "0.15", rules=[ignore_disruption()])
     toys.job("toy-predict", "import sys; print(open(sys.argv[1]).read())", "/store/epochs", after=[train])
 
 

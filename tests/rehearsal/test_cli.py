@@ -1,0 +1,60 @@
+"""The command line says what is wrong without a traceback, and leaves with the code for it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stacks.rehearsal.session import configure
+from tests.rehearsal.toy import ROOT
+
+
+def rehearsal(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "stacks.rehearsal", *arguments]
+    return subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=120)
+
+
+def changed(tmp_path: Path, stack: str, **settings: object) -> Path:
+    """A copy of the stack's file with these settings in it."""
+    content = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text())
+    content["config"].update({f"slipway:{key}": value for key, value in settings.items()})
+    file = tmp_path / "Pulumi.changed.yaml"
+    file.write_text(yaml.safe_dump(content))
+    return file
+
+
+def test_every_problem_of_the_settings_is_listed_at_once(tmp_path: Path) -> None:
+    file = changed(tmp_path, "local", namespace="Not A Name", unknown=1, protect="perhaps")
+    done = rehearsal("-s", "local", "--config-file", str(file), "--output", str(tmp_path / "out"))
+    assert done.returncode == 2
+    for key in ("slipway:namespace", "slipway:unknown", "slipway:protect"):
+        assert f"{key}: " in done.stderr, done.stderr
+    assert done.stderr.count("why: ") == done.stderr.count("fix: ") >= 3
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_an_unknown_stack_is_answered_with_the_stacks_there_are(tmp_path: Path) -> None:
+    done = rehearsal("-s", "nowhere", "--output", str(tmp_path))
+    assert done.returncode == 2
+    assert "there is no stack 'nowhere'" in done.stderr
+    assert "gcp-dev, gcp-prod, local" in done.stderr
+
+
+@pytest.mark.parametrize("stack", ["gcp-dev", "gcp-prod"])
+def test_a_google_project_that_is_nobodys_stands_in_and_is_announced(stack: str) -> None:
+    configuration = configure(stack, ROOT)
+    assert configuration.values["gcp:project"] == "rehearsal-project"
+    assert any("rehearsal-project" in remark for remark in configuration.remarks)
+
+
+def test_the_overlay_is_laid_over_the_settings_and_announced(tmp_path: Path) -> None:
+    overlay = {"pipelines": {"mnist": {"epochs": 3}}}
+    configuration = configure("local", ROOT, changed(tmp_path, "local", rehearsal=overlay))
+    mnist = configuration.settings.pipelines.mnist
+    assert mnist is not None
+    assert mnist.epochs == 3
+    assert mnist.steps.train.pool == "cpu", "what the overlay does not name stays"
+    assert any('"epochs": 3' in remark for remark in configuration.remarks)

@@ -1,0 +1,134 @@
+"""The engine in place of the CLI's records what a program declares, and fails as the CLI's would."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pulumi
+import pulumi_gcp as gcp
+import pulumi_kubernetes as k8s
+import pytest
+
+from infra.platform import StoreFiles
+from stacks.evaluate import evaluate
+from stacks.monitor import Evaluation, EvaluationError
+
+
+def evaluation(program: Callable[[], object], preview: bool = False, **config: Any) -> Evaluation:
+    return evaluate(program, project="p", stack="s", config=config, emulators=[Emulated()], preview=preview)
+
+
+class Emulated:
+    """A cloud that knows one output and reads the store."""
+
+    def outputs(self, token: str, _name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        return {"url": f"gs://{inputs['name']}"} if token == "gcp:storage/bucket:Bucket" else None
+
+    def call(self, _token: str, args: Mapping[str, Any], store: StoreFiles) -> Mapping[str, Any] | None:
+        return {"content": store.read_text(args["name"])}
+
+    def nodes(self, *_: object) -> list[Any]:
+        return []
+
+    def standing_nodes(self) -> list[Any]:
+        return []
+
+
+def test_resources_are_recorded_with_all_that_a_preview_needs() -> None:
+    class Group(pulumi.ComponentResource):
+        def __init__(self) -> None:
+            super().__init__("slipway:test:Group", "group")
+            self.bucket = gcp.storage.Bucket(
+                "store", name="bucket", location="US", opts=pulumi.ResourceOptions(parent=self, protect=True)
+            )
+
+    def program() -> None:
+        group = Group()
+        provider = k8s.Provider("dev", kubeconfig=pulumi.Output.secret("a secret"))
+        k8s.core.v1.ConfigMap(
+            "settings",
+            data={"url": group.bucket.url, "token": pulumi.Output.secret("another")},
+            opts=pulumi.ResourceOptions(provider=provider, depends_on=[group], delete_before_replace=True),
+        )
+        pulumi.export("url", group.bucket.url)
+
+    found = evaluation(program)
+    by_name = {each.name: each for each in found.resources.values()}
+    bucket, settings, provider = by_name["store"], by_name["settings"], by_name["dev"]
+    assert bucket.urn == "urn:pulumi:s::p::slipway:test:Group$gcp:storage/bucket:Bucket::store"
+    assert (bucket.token, bucket.protect, bucket.parent) == (
+        "gcp:storage/bucket:Bucket",
+        True,
+        by_name["group"].urn,
+    )
+    assert settings.needs == {bucket.urn, provider.urn}
+    assert settings.provider == provider.urn
+    assert settings.delete_before_replace
+    assert settings.inputs["data"] == {"url": "gs://bucket", "token": "another"}
+    assert "another" not in repr(settings.shown_inputs)
+    assert "a secret" not in repr(provider.shown_inputs)
+    assert settings.outputs["metadata"]["name"].startswith("settings-")
+    assert found.outputs["url"].value == "gs://bucket"
+
+
+def test_two_evaluations_are_alike_and_leave_nothing_behind() -> None:
+    def program() -> None:
+        provider = k8s.Provider("dev", kubeconfig="x")
+        k8s.core.v1.Namespace("ns", opts=pulumi.ResourceOptions(provider=provider))
+
+    first, second = evaluation(program), evaluation(program)
+    assert first.resources == second.resources
+    assert pulumi.Config("slipway").get("namespace") is None
+
+
+def test_the_program_sees_its_configuration() -> None:
+    def program() -> None:
+        config = pulumi.Config("slipway")
+        pulumi.export(
+            "seen", [config.require_bool("protect"), config.require_object("clusters"), config.get("name")]
+        )
+
+    found = evaluation(program, **{"slipway:protect": True, "slipway:clusters": {"a": 1}, "slipway:name": "x"})
+    assert found.outputs["seen"].value == [True, {"a": 1}, "x"]
+
+
+def test_what_the_program_raises_comes_out_as_it_is() -> None:
+    def program() -> None:
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        evaluation(program)
+
+
+def test_an_error_in_apply_is_one_error() -> None:
+    def program() -> None:
+        pulumi.export("x", pulumi.Output.from_input(1).apply(lambda _: {}["missing"]))
+
+    with pytest.raises(EvaluationError, match="missing"):
+        evaluation(program)
+
+
+def test_two_resources_with_one_name_are_refused() -> None:
+    def program() -> None:
+        for _ in range(2):
+            gcp.storage.Bucket("store", name="bucket", location="US")
+
+    with pytest.raises(EvaluationError, match="Duplicate resource URN"):
+        evaluation(program)
+
+
+def test_a_disabled_default_provider_is_refused() -> None:
+    disabled = {"pulumi:disable-default-providers": ["kubernetes"]}
+    with pytest.raises(EvaluationError, match="Default provider for 'kubernetes' disabled"):
+        evaluation(lambda: k8s.core.v1.Namespace("ns"), **disabled)
+    evaluation(lambda: gcp.storage.Bucket("store", name="bucket", location="US"), **disabled)
+
+
+def reading() -> None:
+    content = gcp.storage.get_bucket_object_content_output(bucket="bucket", name="missing.json").content
+    pulumi.export("content", content.apply(lambda text: text.upper()))
+
+
+def test_a_file_that_is_not_in_the_store_is_unknown_in_a_preview_and_an_error_otherwise() -> None:
+    assert evaluation(reading, preview=True).outputs["content"].known is False
+    with pytest.raises(EvaluationError, match=r"there is no missing\.json in the store"):
+        evaluation(reading)

@@ -1,0 +1,149 @@
+"""The report shows what happened and fetches nothing."""
+
+import itertools
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stacks.rehearsal import charts
+from stacks.rehearsal.graph import HEIGHT, draw
+from stacks.resources import Resource
+from tests.rehearsal.toy import Toys, rehearse
+
+PNG = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c49444154789c63606060000000040001"
+    "f61738550000000049454e44ae426082"
+)
+
+WRITER = """
+import base64, json, pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+folder.mkdir()
+image = {"path": str(folder / "<b>3.png"), "digit": 3, "confidence": 0.9, "label": 3}
+wrong = {"path": str(folder / "4.png"), "digit": 5, "confidence": 0.5, "label": 4}
+errors = [{"path": "/x/bad.png", "reason": "it is no PNG"}]
+(folder / "predictions.json").write_text(json.dumps({"images": [wrong, image], "errors": errors}))
+epoch = {"accuracy": 0.5, "val_accuracy": 0.6, "loss": 1.2, "val_loss": 1.1, "learning_rate": 0.001}
+history = [epoch, {**epoch, "accuracy": 0.9, "learning_rate": 0.0001}]
+(folder / "metrics.json").write_text(json.dumps({"history": history, "test": {"accuracy": 0.93}}))
+(folder / "contact_sheet.png").write_bytes(base64.b64decode(sys.argv[2]))
+"""
+
+
+class Page(HTMLParser):
+    """What a page would fetch, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.fetches: list[str] = []
+        self.text = ""
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in {"src", "href", "xlink:href", "srcset", "data", "action", "poster"}:
+                self.fetches.append(value or "")
+        if tag not in {"meta", "img", "br", "rect", "line", "path", "circle", "polyline"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if self.open and tag == self.open[-1]:
+            self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("report")
+
+    def program() -> None:
+        toys = Toys()
+        writer = toys.job("writer", WRITER, "/store/results", base64.b64encode(PNG).decode())
+        broken = toys.job(
+            "broken", "print('</pre><script>alert(1)</script>'); raise SystemExit(5)", after=[writer]
+        )
+        toys.job("after", "print('never')", after=[broken])
+
+    rehearse(program, folder)
+    return folder, (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_it_fetches_nothing(report: tuple[Path, str]) -> None:
+    _, text = report
+    page = Page(text)
+    assert page.fetches
+    assert [each for each in page.fetches if not each.startswith("data:image/png;base64,")] == []
+    assert not re.search(r"@import|url\(|<script|<link|<iframe", text)
+
+
+def test_it_is_well_formed(report: tuple[Path, str]) -> None:
+    assert Page(report[1]).open == []
+
+
+def test_it_shows_results_failures_and_places(report: tuple[Path, str]) -> None:
+    text = Page(report[1]).text
+    for shown in ("1/2", "93.0%", "<b>3.png", "bad.png could not be read: it is no PNG", "local-cpu-0"):
+        assert shown in text, shown
+    for shown in ("broken failed", "exited with 5", "</pre><script>alert(1)</script>", "not run", "rate 0.0001"):
+        assert shown in text, shown
+
+
+def test_artifacts_lie_beside_it(report: tuple[Path, str]) -> None:
+    folder, _ = report
+    assert (folder / "contact_sheet.png").read_bytes() == PNG
+    stored = (folder / "store" / "results" / "predictions.json").read_bytes()
+    assert (folder / "predictions.json").read_bytes() == stored
+    assert json.loads(stored)["images"][0]["label"] == 4
+
+
+def resource(name: str, *needs: str) -> Resource:
+    return Resource(name, f"p:m:{name}", name, True, {}, {}, dependencies=frozenset(needs))
+
+
+@given(st.lists(st.sets(st.integers(0, 11)), max_size=12))
+def test_boxes_of_the_graph_do_not_overlap_and_edges_lead_down(needs: list[set[int]]) -> None:
+    resources = {str(i): resource(str(i), *(str(n) for n in found if n < i)) for i, found in enumerate(needs)}
+    drawn = draw(resources, frozenset())
+    assert {each.key for each in drawn.vertices} == {each.token for each in resources.values()}
+    layers: dict[int, list[float]] = {}
+    for each in drawn.vertices:
+        layers.setdefault(each.layer, []).append(each.x)
+        assert each.x - each.width / 2 >= -0.01
+        assert each.x + each.width / 2 <= drawn.width + 0.01
+        assert each.y + HEIGHT <= drawn.height
+    for row in layers.values():
+        row.sort()
+        assert all(right - left >= 200 for left, right in itertools.pairwise(row))
+    layer = {each.key: each.layer for each in drawn.vertices}
+    assert all(layer[start] < layer[end] for start, end, _ in drawn.edges)
+
+
+@given(st.floats(1e-6, 1e6))
+def test_axis_steps_are_round_and_big_enough(at_least: float) -> None:
+    step = charts.nice_step(at_least)
+    assert at_least * 0.99 <= step <= at_least * 2.6
+    assert float(f"{step:.2g}") == pytest.approx(step)
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"accuracy": st.floats(0, 1), "loss": st.floats(0, 10), "val_loss": st.floats(0, 10)}
+        ),
+        min_size=1,
+        max_size=40,
+    )
+)
+def test_curves_stay_inside_their_chart(history: list[dict[str, float]]) -> None:
+    for chart in charts.curves(history):
+        for line in chart.lines:
+            assert all(-1e-6 <= x <= 1 + 1e-6 and -1e-6 <= y <= 1 + 1e-6 for x, y, _ in line.points)
+        assert all(-1e-6 <= tick.at <= 1 + 1e-6 for tick in (*chart.x_ticks, *chart.y_ticks))
