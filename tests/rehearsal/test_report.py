@@ -1,5 +1,6 @@
 """The report shows what happened and fetches nothing."""
 
+import base64
 import itertools
 import json
 import re
