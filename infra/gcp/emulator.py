@@ -40,9 +40,6 @@ Inputs = Mapping[str, Any]
 class GcpEmulator:
     """Fulfils `infra.platform.Emulator` for the resources that this package declares."""
 
-    configuration: Mapping[str, str] = {"gcp:project": FALLBACK_PROJECT}
-    """What stands in for configuration that a stack has only once it has a project."""
-
     def __init__(self, settings: Settings) -> None:
         ours = clusters(settings)
         self._pools = {f"{name}-{pool}": (name, pool) for name in ours for pool in ours[name].pools}
