@@ -12,6 +12,7 @@ from infra.platform import Emulator
 from stacks.documents import strings
 from stacks.monitor import JOB, NotCreatedError, Observer
 from stacks.rehearsal import jobs
+from stacks.rehearsal.admission import admit
 from stacks.rehearsal.jobs import JobSpec
 from stacks.rehearsal.kubelet import Kubelet, Pod, PodResult
 from stacks.rehearsal.objects import Namespace, Objects, RefusedError, cluster_of
@@ -175,8 +176,8 @@ class Engine(Observer):
 
     def _pods(self, job: JobSpec, record: JobRecord, log: IO[bytes]) -> "_Pods":
         namespace = Namespace(self.objects, job.cluster, job.namespace)
-        namespace.admit(job.pod)
         request = PodRequest.of(job.cluster, job.pod, injected(job.pod))
+        admit(namespace, job.template, job.pod, request.resources)
         record.job_name, record.namespace = job.name, job.namespace
         record.requested, record.memory_limit = request.resources, job.pod.container.memory_limit
         return _Pods(self, job, namespace, request, record, log)

@@ -72,6 +72,7 @@ class JobSpec:
     name: str
     namespace: str
     cluster: str
+    template: Document
     pod: PodSpec
     backoff_limit: int
     deadline: int | None
@@ -111,6 +112,7 @@ def job_spec(job: Resource) -> JobSpec:
         name=object_name(job),
         namespace=namespace_of(job),
         cluster=cluster_of(job),
+        template=document(spec.get("template")),
         pod=pod_spec(document(spec.get("template"))),
         backoff_limit=limit,
         deadline=None if deadline is None else int(deadline),

@@ -6,9 +6,8 @@ import threading
 from dataclasses import dataclass, field
 
 from infra.names import KUBERNETES_NAME_LIMIT
-from stacks.documents import document
+from stacks.documents import document, strings
 from stacks.outputs import kind_of, namespace_of, object_name
-from stacks.rehearsal.pods import PodSpec
 from stacks.resources import Resource
 
 CONFIG_MAP_LIMIT = 1024 * 1024
@@ -47,6 +46,11 @@ class Objects:
         with self._lock:
             return self._there.get((cluster, kind, namespace, name))
 
+    def all_of(self, cluster: str, kind: str, namespace: str) -> list[tuple[str, Resource]]:
+        """The objects of one kind in a namespace, with their names."""
+        with self._lock:
+            return [(key[3], found) for key, found in self._there.items() if key[:3] == (cluster, kind, namespace)]
+
     def admit(self, resource: Resource) -> None:
         """Raises RefusedError with the API server's reason where it would not take ``resource``."""
         kind, name, namespace = kind_of(resource.token), object_name(resource), namespace_of(resource)
@@ -78,13 +82,18 @@ class Namespace:
         """The object, or None."""
         return self.objects.find(self.cluster, kind, self.name, name)
 
-    def admit(self, pod: PodSpec) -> None:
-        """Raises RefusedError where ``pod`` would not be created; its volumes are looked at when it is mounted."""
-        account = pod.service_account
-        if account != "default" and not self.find("ServiceAccount", account):
-            raise RefusedError(
-                f'error looking up service account {self.name}/{account}: serviceaccount "{account}" not found'
-            )
+    @property
+    def labels(self) -> dict[str, str]:
+        """Of the namespace itself."""
+        found = self.objects.find(self.cluster, "Namespace", "", self.name)
+        return strings(found.metadata.get("labels")) if found else {}
+
+    def quotas(self) -> list[tuple[str, dict[str, str]]]:
+        """Name and hard limits of each ResourceQuota."""
+        return [
+            (name, strings(document(found.inputs.get("spec")).get("hard")))
+            for name, found in self.objects.all_of(self.cluster, "ResourceQuota", self.name)
+        ]
 
 
 def contents(config_map: Resource) -> dict[str, bytes]:

@@ -160,7 +160,11 @@ class LiveDisplay:
             line = Table.grid(padding=(0, 1))
             line.add_row(ProgressBar(total=every, completed=done, width=24), f"epoch {done}/{every}")
             return where, line
-        return where, Text(describe(record) if record.phase is not Phase.RUNNING else _since(record))
+        if record.phase is Phase.RUNNING:
+            return where, Text(f"{max(time.time() - record.started, 0):.0f} s")
+        if record.phase is Phase.SUCCEEDED:
+            return where, Text(f"{record.seconds:.1f} s")
+        return where, Text("unchanged" if record.phase is Phase.UNCHANGED else describe(record))
 
 
 def describe(record: JobRecord) -> str:
@@ -176,7 +180,3 @@ def describe(record: JobRecord) -> str:
         Phase.NOT_RUN: f"not run: {record.reason}",
     }
     return texts.get(record.phase, str(record.phase))
-
-
-def _since(record: JobRecord) -> str:
-    return f"{max(time.time() - record.started, 0):.0f} s"

@@ -33,10 +33,10 @@ for epoch in range(start + 1, 13):
 class Toys:
     """Declares a provider and a namespace, and then Jobs in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, labels: dict[str, str] | None = None) -> None:
         self.provider = k8s.Provider(CLUSTER, kubeconfig="nowhere")
         self.namespace = k8s.core.v1.Namespace(
-            "namespace", metadata=k8s.meta.v1.ObjectMetaArgs(name=NAMESPACE), opts=self.options()
+            "namespace", metadata=k8s.meta.v1.ObjectMetaArgs(name=NAMESPACE, labels=labels), opts=self.options()
         )
         self.claim = k8s.core.v1.PersistentVolumeClaim(
             "store",
