@@ -222,6 +222,7 @@ def test_predicting_again_does_nothing_and_says_the_same(
     assert (folder / MANIFEST).stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_another_image_is_predicted_again(model: Path, data: Path, tmp_path: Path) -> None:
     images = Path(shutil.copytree(data / "images", tmp_path / "images"))
     for digit in range(1, 10):
