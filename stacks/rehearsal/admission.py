@@ -22,11 +22,11 @@ RESTRICTED_VOLUMES = frozenset(
         "secret",
     }
 )
-"""kubernetes.io/docs/concepts/security/pod-security-standards, "Restricted", November 2026; so are all the rules
+"""kubernetes.io/docs/concepts/security/pod-security-standards, "Restricted", November 2026, like all the rules
 below."""
 
 MANDATORY = {"requests.cpu": "cpu", "requests.memory": "memory"}
-"""What every container must ask for once a quota counts it (kubernetes.io/docs/concepts/policy/resource-quotas)."""
+"""What every container must ask for once a quota counts it: kubernetes.io/docs/concepts/policy/resource-quotas."""
 
 
 def admit(namespace: Namespace, template: Document, pod: PodSpec, requests: Resources) -> None:

@@ -14,8 +14,8 @@ from stacks.rehearsal.records import Phase
 from tests.rehearsal.toy import ROOT, rehearse, training
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.rehearsal.toy", str(folder), "training"]
+def start(folder: Path, program: str = "training") -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.rehearsal.toy", str(folder), program]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -72,6 +72,18 @@ def test_ctrl_c_on_a_terminal_reaches_the_whole_group_and_still_saves(tmp_path: 
     assert process.wait(timeout=30) == 130
     assert gone(children)
     assert (tmp_path / "state.json").exists()
+
+
+def test_a_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
+    process = start(tmp_path, "stubborn")
+    wait_for_epoch(tmp_path, 1)
+    children = descendants(process)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    assert process.poll() is None, "it gives the Job time to end"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=5) == 130
+    assert gone(children)
 
 
 def test_a_killed_rehearsal_leaves_no_process_and_the_next_resumes(tmp_path: Path) -> None:

@@ -140,6 +140,12 @@ def training() -> None:
     toys.job("toy-predict", "import sys; print(open(sys.argv[1]).read())", "/store/epochs", after=[train])
 
 
+def stubborn() -> None:
+    """A Job that does not end when it is asked to."""
+    script = "import sys, time; open(sys.argv[1], 'w').write('1'); time.sleep(600)"
+    Toys().job("stubborn", script, "/store/epochs", grace=300)
+
+
 def rehearse(
     program: Callable[[], object], folder: Path, *, fresh: bool = False, disrupt: str | None = None
 ) -> tuple[Outcome, str]:

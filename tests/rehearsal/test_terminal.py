@@ -1,0 +1,59 @@
+"""A rehearsal can be followed on a terminal and in a log."""
+
+import io
+
+from rich.console import Console
+
+from stacks.rehearsal.records import JobRecord, Phase
+from stacks.rehearsal.terminal import LiveDisplay, PlainDisplay
+from stacks.resources import Resource
+
+
+def record(name: str, phase: Phase, **more: object) -> JobRecord:
+    made = JobRecord(urn=name, name=name, phase=phase, pool="train", accelerator="nvidia-tesla-t4")
+    for key, value in more.items():
+        setattr(made, key, value)
+    return made
+
+
+def test_without_a_terminal_there_is_a_line_per_change_and_few_per_training() -> None:
+    out = io.StringIO()
+    display = PlainDisplay(Console(file=out, width=200))
+    train = record("mnist-train", Phase.PENDING)
+    display.job(train)
+    train.phase = Phase.RUNNING
+    display.job(train)
+    for done in range(1, 101):
+        train.epochs = (done, 100)
+        display.job(train)
+    train.phase, train.started, train.finished = Phase.SUCCEEDED, 100.0, 112.0
+    display.job(train)
+    lines = [line.split("s  ", 1)[1] for line in out.getvalue().splitlines()]
+    assert lines == [
+        "mnist-train: running on train (nvidia-tesla-t4)",
+        *(f"mnist-train: epoch {done}/100" for done in (25, 50, 75, 100)),
+        "mnist-train: succeeded on train (nvidia-tesla-t4) in 12.0 s",
+    ]
+    assert "\x1b" not in out.getvalue()
+
+
+def test_on_a_terminal_a_tree_with_a_bar_for_the_training() -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=100, force_terminal=True)
+    with LiveDisplay(console, "gcp-dev") as display:
+        urn = "urn:pulumi:s::p::slipway:gcp:GkeCluster$gcp:container/cluster:Cluster::dev"
+        display.resource(Resource(urn, "gcp:container/cluster:Cluster", "dev", True, {}, {}))
+        display.job(record("mnist-prepare", Phase.SUCCEEDED, started=1.0, finished=3.5))
+        display.job(record("mnist-train", Phase.RUNNING, epochs=(5, 12)))
+        display.job(record("mnist-predict", Phase.NOT_RUN, reason="needs mnist-train"))
+        display.note(record("mnist-train", Phase.RUNNING), "pod evicted")
+    shown = out.getvalue()
+    for text in (
+        "GkeCluster",
+        "2.5 s",
+        "epoch 5/12",
+        "━",
+        "not run: needs mnist-train",
+        "mnist-train: pod evicted",
+    ):
+        assert text in shown, text
