@@ -13,7 +13,7 @@ from stacks.config import ConfigError
 from stacks.monitor import EvaluationError
 from stacks.program import ROOT, declare
 from stacks.rehearsal import session
-from stacks.rehearsal.session import FAILED, WRONG_SETTINGS, Options, Session
+from stacks.rehearsal.session import FAILED, INTERRUPTED, WRONG_SETTINGS, Options, Session
 from stacks.rehearsal.state import BusyError
 
 
@@ -54,6 +54,9 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     except (BusyError, EvaluationError) as error:
         errors.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
         code = FAILED
+    except KeyboardInterrupt:
+        # Before the Jobs or after them; while they run, the session handles it.
+        code = INTERRUPTED
     raise typer.Exit(code)
 
 
@@ -70,5 +73,7 @@ def show_problems(error: SettingsError, console: Console) -> None:
 
 
 if __name__ == "__main__":
-    sys.argv[0] = "python -m stacks.rehearsal"
-    typer.run(main)
+    # Typer's own tracebacks print the values of variables, and there are secrets among them.
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(main)
+    app(prog_name="python -m stacks.rehearsal")

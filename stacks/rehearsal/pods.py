@@ -9,7 +9,6 @@ from stacks.documents import Document, document, documents, strings, texts
 
 POD_KEYS = frozenset(
     {
-        "activeDeadlineSeconds",
         "automountServiceAccountToken",
         "containers",
         "enableServiceLinks",

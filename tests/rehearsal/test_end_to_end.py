@@ -81,7 +81,7 @@ def test_a_second_run_runs_no_job(rehearsed: tuple[Path, str]) -> None:
     done = rehearse("gcp-dev", folder)
     assert done.returncode == 0, done.stdout + done.stderr
     assert set(table(done.stdout).values()) == {"succeeded, unchanged"}
-    assert "0 Jobs run, 6 unchanged" in done.stdout
+    assert f"0 Jobs run, {len(table(done.stdout))} unchanged" in done.stdout
     assert "10 right" in done.stdout
 
 
