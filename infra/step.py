@@ -6,6 +6,9 @@ from pathlib import Path
 
 from infra.platform import Platform, Pool, Resources
 
+LIBRARIES = "libraries"
+"""The name of the input that holds CUDA libraries which a GPU step's image lacks."""
+
 
 @dataclass(frozen=True)
 class Requirements:
@@ -26,7 +29,8 @@ class Step:
     and ``{<folder>}`` (a folder shipped with the step). ``inputs`` are steps whose results it reads: when one of
     them runs again, so does this. ``after`` are steps that only have to succeed first. ``time_limit`` is in
     seconds and includes retries and scheduling. ``fingerprint`` is whatever else decides the result (the driver
-    that a gate tests): when it changes, the step runs again.
+    that a gate tests): when it changes, the step runs again. ``files`` are files of the repository, beside the
+    module's own, that the step reads below its working directory.
     """
 
     pipeline: str
@@ -42,6 +46,7 @@ class Step:
     after: Sequence["Step"] = ()
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     requirements: Requirements | None = None
+    files: Sequence[str] = ()
     folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
     uses_store: bool = True
     fingerprint: str = ""

@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         return OK
     print(f"Installing {len(pinned)} packages into {target}; lacking here: {', '.join(lacking)}", flush=True)
     try:
-        _install(options.requirements, target)
+        install(options.requirements, target)
     except OSError as error:
         raise StoreError(f"{error.filename or target}: {explain(error)}") from error
     lacking = missing(pinned, [str(target)])
@@ -108,8 +108,8 @@ def _versions(name: str, path: list[str]) -> list[str]:
     return versions if path else versions[:1]
 
 
-def _install(requirements: Path, target: Path) -> None:
-    """Install into a fresh directory, then move it into `target`, which an earlier try may have left half done.
+def install(requirements: Path, target: Path) -> None:
+    """Install what `requirements` pins into `target`, which an earlier try may have left half done.
 
     Raises:
         StepError: with INSTALL_FAILED where pip fails.

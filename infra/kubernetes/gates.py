@@ -1,9 +1,10 @@
 """Gates: short Jobs that find out, before a step costs anything, whether what it relies on works."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from infra.platform import Platform, Pool, Resources
-from infra.step import Step
+from infra.step import LIBRARIES, Step
 
 STORE_GATE = "store-gate"
 ACCELERATOR_GATE = "accelerator-gate"
@@ -20,6 +21,9 @@ HOST_MEMORY = 4096
 """MiB that TensorFlow needs beside the first GPU, and `HOST_MEMORY_PER_GPU` for each."""
 
 HOST_MEMORY_PER_GPU = 1024
+
+SCRATCH = 3072
+"""MiB of scratch space for an accelerator gate, which copies CUDA libraries to the node's disk."""
 
 
 @dataclass
@@ -65,28 +69,34 @@ class Gates:
         key = ("accelerator", pool.name, step.image)
         if key not in self._made:
             gpus = 1 if pool.shared_gpus else pool.allocatable.gpus
+            libraries = {name: each for name, each in step.inputs.items() if name == LIBRARIES}
             same_pool = sum(1 for made in self._made if made[:2] == key[:2])
             self._made[key] = Step(
                 pipeline=ACCELERATOR_GATE,
                 name=f"{pool.name}-{same_pool + 1}" if same_pool else pool.name,
                 module="workloads.gates.accelerator",
-                arguments=["--model", pool.accelerator or "", "--count", str(gpus)],
+                arguments=["--model", pool.accelerator or "", "--count", str(gpus), *_libraries(libraries)],
                 image=step.image,
                 platform=step.platform,
                 pool=pool,
                 resources=Resources(
                     cpu=min(1000, pool.allocatable.cpu),
                     memory=min(HOST_MEMORY + HOST_MEMORY_PER_GPU * gpus, pool.allocatable.memory),
-                    ephemeral_storage=min(1024, pool.allocatable.ephemeral_storage),
+                    ephemeral_storage=min(SCRATCH, pool.allocatable.ephemeral_storage),
                     gpus=gpus,
                 ),
                 # The gate is the first that waits for the node, so it has the step's patience.
                 time_limit=step.time_limit,
+                inputs=libraries,
                 after=(*step.inputs.values(), *step.after),
-                uses_store=False,
+                uses_store=bool(libraries),
                 fingerprint=pool.fingerprint,
             )
         return self._made[key]
+
+
+def _libraries(inputs: Mapping[str, Step]) -> list[str]:
+    return [f"--{name}={{{name}}}" for name in inputs]
 
 
 def _cheapest(platform: Platform) -> Pool:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,11 +51,11 @@ class Run:
         return f"{self.step.pipeline}/{self.step.name}/{short_digest(self.digest)}"
 
 
-def bundle_of(module: str, requirements: Requirements | None, root: Path) -> Files:
-    """The files that a step with this module and these requirements ships. Raises ShippingError."""
+def bundle_of(module: str, requirements: Requirements | None, root: Path, files: Sequence[str] = ()) -> Files:
+    """The files that a step with this module and these requirements ships, ``files`` too. Raises ShippingError."""
     if requirements is None:
-        return collect([module], root)
-    return collect([module, INSTALLER], root, [requirements.file])
+        return collect([module], root, files)
+    return collect([module, INSTALLER], root, [requirements.file, *files])
 
 
 def plan(step: Step, root: Path) -> Run:
@@ -69,7 +69,7 @@ def plan(step: Step, root: Path) -> Run:
             f"{step.pipeline} {step.name}: {', '.join(sorted(taken))} would mean two things in arguments"
         )
     inputs = {name: plan(each, root) for name, each in step.inputs.items()}
-    bundle = bundle_of(step.module, step.requirements, root)
+    bundle = bundle_of(step.module, step.requirements, root, step.files)
     folders = {name: image_folder(folder) for name, folder in step.folders.items()}
     decisive = {
         "format": FORMAT,

@@ -14,6 +14,7 @@ from infra.kubernetes.gates import STORE_GATE, Gates
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.run import bundle_of
 from infra.kubernetes.workspace import Workspace
+from infra.pipelines.cuda import with_libraries
 from infra.pipelines.images import tensorflow_image
 from infra.platform import Platform, Resources
 from infra.settings import Problem, cpu_millicores, mebibytes, seconds
@@ -89,7 +90,11 @@ def steps(settings: Mnist, platforms: Mapping[str, Platform], gates: Gates, root
         _step("prepare", settings.steps.prepare, platforms, [*dataset, "--output", "{output}", *seed])
     )
     rates = ",".join(f"{epoch}:{rate!r}" for epoch, rate in sorted(settings.learning_rates.items()))
-    train = gates.guard(
+
+    def on_accelerators(step: Step) -> Step:
+        return gates.guard(with_libraries(step, prepare, gates))
+
+    train = on_accelerators(
         _step(
             "train",
             settings.steps.train,
@@ -104,7 +109,7 @@ def steps(settings: Mnist, platforms: Mapping[str, Platform], gates: Gates, root
         )
     )
     images, inputs, folders = _images(settings.predict.images, prepare, root)
-    predict = gates.guard(
+    predict = on_accelerators(
         _step(
             "predict",
             settings.steps.predict,

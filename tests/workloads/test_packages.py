@@ -1,16 +1,15 @@
 from __future__ import annotations
 
-import base64
 import hashlib
 import importlib.metadata
 import re
-import zipfile
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
 from tests.workloads.steps import ROOT, only_error, run
+from tests.workloads.wheels import write_wheel
 from workloads.exits import BAD_INPUT, INSTALL_FAILED
 
 REQUIREMENTS = ROOT / "workloads" / "mnist" / "requirements.txt"
@@ -69,7 +68,9 @@ def test_the_list_is_what_prepare_needs_beyond_tensorflow() -> None:
         if marker == "None" or Requirement(f"x; {marker}").marker.evaluate()  # type: ignore[union-attr]
     }
 
-    assert here == needed_by("tensorflow-datasets", "scikit-learn", "pillow") - needed_by(tensorflow)
+    assert here == needed_by("tensorflow-datasets", "scikit-learn", "pillow", "importlib-resources") - needed_by(
+        tensorflow
+    )
 
 
 def test_nothing_is_installed_where_everything_is_here(tmp_path: Path) -> None:
@@ -85,19 +86,7 @@ def wheels(tmp_path: Path) -> Path:
     folder = tmp_path / "wheels"
     folder.mkdir()
     for version in ("1.0", "2.0"):
-        info = f"slipway_probe-{version}.dist-info"
-        files = {
-            "slipway_probe.py": f"VERSION = '{version}'\n",
-            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: slipway-probe\nVersion: {version}\n",
-            f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        }
-        record = ""
-        for name, text in files.items():
-            digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
-            record += f"{name},sha256={digest},{len(text)}\n"
-        with zipfile.ZipFile(folder / f"slipway_probe-{version}-py3-none-any.whl", "w") as wheel:
-            for name, text in {**files, f"{info}/RECORD": f"{record}{info}/RECORD,,\n"}.items():
-                wheel.writestr(name, text)
+        write_wheel(folder, "slipway-probe", version, {"slipway_probe.py": f"VERSION = '{version}'\n".encode()})
     return folder
 
 
@@ -183,7 +172,7 @@ def test_the_real_list_installs_from_the_index(tmp_path: Path) -> None:
     import sys
 
     target = tmp_path / "target"
-    code = "import sys, pathlib as p, workloads.packages as w; w._install(*map(p.Path, sys.argv[1:]))"
+    code = "import sys, pathlib as p, workloads.packages as w; w.install(*map(p.Path, sys.argv[1:]))"
     result = subprocess.run(
         [sys.executable, "-c", code, str(REQUIREMENTS), str(target)],
         cwd=ROOT,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from pathlib import Path
 
 from workloads.devices import Accelerator, accelerators, before_import, describe
 from workloads.exits import ACCELERATOR_REFUSED, OK, StepError, run, stop_on_sigterm
@@ -27,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     options = _parse(arguments)
     stop_on_sigterm("the check was not finished")
-    before_import(keras=False)
+    before_import(keras=False, libraries=options.libraries)
     found = accelerators()
     if len(found) != options.count or any(not same_model(options.model, one.model) for one in found):
         raise StepError(
@@ -117,6 +118,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--count", type=int, default=1, help="accelerators this pod was given (default: 1)")
     parser.add_argument("--elements", type=int, default=50_000, help="length of the vectors (default: 50000)")
+    parser.add_argument("--libraries", type=Path, help="what workloads.cuda.install published, for use on GPUs")
     options = parser.parse_args(arguments)
     if options.count < 1 or options.elements < 1:
         parser.error("--count and --elements must be at least 1")

@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"Nothing to do: {options.output} holds these {earlier.summary['images']} predictions")
         return OK
 
-    before_import(keras=False)
+    before_import(keras=False, libraries=options.libraries)
     result, tiles = _predict(options, images)
     result["model"] = {"directory": str(options.model), "manifest_sha256": manifest.digest}
     _report(result)
@@ -190,6 +190,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         "--output", type=Path, required=True, help="where to publish: /store/mnist/RUN/predictions"
     )
     parser.add_argument("--batch-size", type=int, default=256, help="images per call of the model (default: 256)")
+    parser.add_argument("--libraries", type=Path, help="what workloads.cuda.install published, for use on GPUs")
     options = parser.parse_args(arguments)
     if options.batch_size < 1:
         parser.error("--batch-size must be at least 1")

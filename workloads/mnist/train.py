@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     with store_errors(options.data):
         train, test = load(options.data / "train.npz"), load(options.data / "test.npz")
-    before_import()
+    before_import(libraries=options.libraries)
     result, model = _train(options, train, test, _run_name(inputs, settings), checkpoint_directory)
     _refuse_below(
         options.min_accuracy,
@@ -228,6 +228,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--min-accuracy", type=float, default=0.9, help="share of test images the model must read (default: 0.9)"
     )
+    parser.add_argument("--libraries", type=Path, help="what workloads.cuda.install published, for use on GPUs")
     options = parser.parse_args(arguments)
     if options.batch_size < 1 or options.epochs < 1:
         parser.error("--batch-size and --epochs must be at least 1")
