@@ -47,7 +47,8 @@ def run(main: Callable[[], int]) -> NoReturn:
     try:
         code = main()
     except StepError as error:
-        print(f"error: {error}", file=sys.stderr)
+        # What Pulumi shows of a failed pod is the end of its log, without the code.
+        print(f"error: {error} (exit code {error.code})", file=sys.stderr)
         code = error.code
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
