@@ -10,13 +10,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
-import importlib.resources.abc
 import importlib.util
 import io
 import json
 import logging
 import os
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -176,9 +174,6 @@ def _no_network(error: Exception) -> StepError:
 @contextlib.contextmanager
 def _tensorflow_datasets() -> Iterator[Any]:
     """TensorFlow Datasets, with its progress bars kept out of the log."""
-    # TFDS 4.9.10 imports importlib_resources for every data set, but asks pip for it only below Python 3.9. The
-    # standard library's module of that purpose has what it uses.
-    sys.modules.setdefault("importlib_resources", importlib.resources)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         import tensorflow_datasets as tfds
