@@ -7,10 +7,12 @@ from pydantic import Field
 from infra.platform import Resources
 from infra.settings.base import Cidr, Duration, Labels, Model, TaintSettings, UtcTime
 
-GCS_FUSE_SIDECAR = Resources(cpu=250, memory=256, ephemeral_storage=5 * 1024)
+GCS_FUSE_SIDECAR = Resources(cpu=250, memory=512, ephemeral_storage=5 * 1024)
 """What the Cloud Storage FUSE sidecar asks for beside a pod's own containers.
 
-The driver's defaults: flags of cmd/webhook/main.go in GoogleCloudPlatform/gcs-fuse-csi-driver, read on 2026-11-20.
+The driver's defaults (flags of cmd/webhook/main.go in GoogleCloudPlatform/gcs-fuse-csi-driver, read on 2026-11-20)
+but twice its memory: gcsfuse holds about 100 MiB for each file that is being written (docs/semantics.md in
+GoogleCloudPlatform/gcsfuse, "Writes", read on 2026-11-20).
 """
 
 

@@ -250,13 +250,10 @@ def test_steps_may_use_all_that_a_node_leaves_beside_the_stores_mount() -> None:
     cluster = settings.clusters["dev"]
     assert isinstance(cluster, GcpCluster)
     node = gke_allocatable(cluster.pools["train"])
-    load(
-        changed(
-            GCP, {f"{STEPS}.train.memory": f"{node.memory - 256}Mi", f"{STEPS}.train.cpu": f"{node.cpu - 250}m"}
-        )
-    )
-    problem = the_problem(changed(GCP, {f"{STEPS}.train.memory": f"{node.memory - 255}Mi"}))
-    assert f"{node.memory - 256}Mi" in problem.fix
+    most = {f"{STEPS}.train.memory": f"{node.memory - 512}Mi", f"{STEPS}.train.cpu": f"{node.cpu - 250}m"}
+    load(changed(GCP, most))
+    problem = the_problem(changed(GCP, {f"{STEPS}.train.memory": f"{node.memory - 511}Mi"}))
+    assert f"{node.memory - 512}Mi" in problem.fix
 
 
 def test_the_reference_of_settings_is_up_to_date() -> None:

@@ -116,7 +116,7 @@ RUNS: list[Case] = [
     ({f"{STEPS}.train.gpus": 0}, f"{STEPS}.train.gpus", "paid for and idle", "`cpu`"),
     ({f"{STEPS}.prepare.gpus": 1}, f"{STEPS}.prepare.gpus", "no GPUs", "`train`"),
     ({f"{STEPS}.train.cpu": "4"}, f"{STEPS}.train.cpu", "3170m of CPU", "cpu: 2920m"),
-    ({f"{STEPS}.train.memory": "14Gi"}, f"{STEPS}.train.memory", "11005Mi of memory", "memory: 10749Mi"),
+    ({f"{STEPS}.train.memory": "14Gi"}, f"{STEPS}.train.memory", "11005Mi of memory", "memory: 10493Mi"),
     (
         {f"{STEPS}.train.ephemeral_storage": "40Gi"},
         f"{STEPS}.train.ephemeral_storage",
