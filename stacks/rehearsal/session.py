@@ -15,12 +15,13 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from infra.settings import Settings, load
+from infra.settings import Settings, SettingsError, load
 from stacks.config import StackConfig, load_stack, merge
 from stacks.documents import document
 from stacks.emulators import emulators
 from stacks.evaluate import Evaluation, evaluate
 from stacks.monitor import JOB
+from stacks.program import shipping_problems
 from stacks.rehearsal import summary
 from stacks.rehearsal.artifacts import CONTACT_SHEET, PREDICTIONS, Artifacts, collect
 from stacks.rehearsal.engine import Engine
@@ -98,7 +99,11 @@ def configure(stack: str, root: Path, file: Path | None = None) -> Configuration
     if overlay:
         values = merge(values, {f"{PREFIX}{key}": value for key, value in overlay.items()})
         remarks.append(f"{OVERLAY} lays over the settings: {json.dumps(overlay)}")
-    settings = load({key.removeprefix(PREFIX): value for key, value in values.items() if key.startswith(PREFIX)})
+    raw = {key.removeprefix(PREFIX): value for key, value in values.items() if key.startswith(PREFIX)}
+    try:
+        settings = load(raw)
+    except SettingsError as error:
+        raise SettingsError([*error.problems, *shipping_problems(raw, root)]) from None
     if not values.get("gcp:project") and any(each.cloud == "gcp" for each in settings.clusters.values()):
         values["gcp:project"] = FAKE_PROJECT
         remarks.append(f"gcp:project is not set; {FAKE_PROJECT!r} stands in")

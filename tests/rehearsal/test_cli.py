@@ -36,6 +36,17 @@ def test_every_problem_of_the_settings_is_listed_at_once(tmp_path: Path) -> None
     assert done.stdout == ""
 
 
+def test_an_image_folder_that_is_not_there_is_listed_with_the_rest(tmp_path: Path) -> None:
+    content = yaml.safe_load((ROOT / "stacks" / "Pulumi.local.yaml").read_text())
+    pipelines = content["config"]["slipway:pipelines"]
+    pipelines["mnist"]["predict"] = {"images": "nowhere"}
+    file = changed(tmp_path, "local", namespace="Not A Name", pipelines=pipelines)
+    done = rehearsal("-s", "local", "--config-file", str(file), "--output", str(tmp_path / "out"))
+    assert done.returncode == 2
+    for key in ("slipway:namespace", "slipway:pipelines.mnist.predict.images"):
+        assert done.stderr.count(f"{key}: ") == 1, done.stderr
+
+
 def test_an_unknown_stack_is_answered_with_the_stacks_there_are(tmp_path: Path) -> None:
     done = rehearsal("-s", "nowhere", "--output", str(tmp_path))
     assert done.returncode == 2
