@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+import pulumi
 import pulumi_gcp as gcp
 
 from infra.settings import Problem, Settings, SettingsError
@@ -58,5 +59,5 @@ def _no_project() -> Problem:
         "gcp:project",
         None,
         "the stack does not say which Google Cloud project to create things in",
-        "pulumi config set gcp:project <your-project-id> -s <stack>",
+        f"pulumi config set gcp:project <your-project-id> -s {pulumi.get_stack()}",
     )
