@@ -40,8 +40,11 @@ def libraries(beside: Step, gates: Gates) -> Step:
 
 
 def with_libraries(step: Step, beside: Step, gates: Gates) -> Step:
-    """``step`` with the libraries as an input where its image lacks them, else as it is."""
-    if step.image != GPU_IMAGE:
+    """``step`` with the libraries as an input where its image lacks them, else as it is.
+
+    That image pinned by digest, ``tensorflow/tensorflow:…-gpu@sha256:…``, is the same image.
+    """
+    if step.image.partition("@")[0] != GPU_IMAGE:
         return step
     return replace(
         step,

@@ -78,6 +78,13 @@ def test_an_image_of_ones_own_and_a_cpu_pool_have_no_use_for_them() -> None:
     assert LIBRARIES not in steps("cpu", None, look)
 
 
+def test_the_official_image_by_digest_lacks_them_too() -> None:
+    def look(made: mnist.MnistSteps) -> list[bool]:
+        return [LIBRARIES in step.inputs for step in (made.train, gate_of(made.train), made.predict)]
+
+    assert steps("gpu", f"{GPU_IMAGE}@sha256:{'0' * 64}", look) == [True, True, True]
+
+
 def test_the_images_have_the_tensorflow_that_is_tested() -> None:
     installed = next(each for each in ("tensorflow-cpu", "tensorflow") if list(distributions(name=each)))
     assert f"tensorflow/tensorflow:{version(installed)}" == CPU_IMAGE
