@@ -59,7 +59,7 @@ def _pick(target: Path, staged: Path, wanted: list[str]) -> None:
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m workloads.cuda.install", description=__doc__)
     parser.add_argument("--requirements", type=Path, required=True, help="pinned and hashed: requirements.txt")
-    parser.add_argument("--output", type=Path, required=True, help="where to publish: /store/cuda/libraries")
+    parser.add_argument("--output", type=Path, required=True, help="where to publish the libraries")
     return parser.parse_args(arguments)
 
 

@@ -227,7 +227,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m workloads.mnist.prepare", description=__doc__)
     parser.add_argument("--dataset", choices=("mnist", "digits", "idx"), default="mnist", help="default: mnist")
     parser.add_argument("--source", type=Path, help="folder with IDX files, for --dataset idx")
-    parser.add_argument("--output", type=Path, required=True, help="where to publish: /store/mnist/RUN/data")
+    parser.add_argument("--output", type=Path, required=True, help="where to publish the data")
     parser.add_argument(
         "--seed", type=int, default=0, help="decides splits of sources with one split (default: 0)"
     )

@@ -210,8 +210,8 @@ def _run_name(inputs: dict[str, str], settings: dict[str, Any]) -> str:
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m workloads.mnist.train", description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="what prepare published: /store/mnist/RUN/data")
-    parser.add_argument("--output", type=Path, required=True, help="where to publish: /store/mnist/RUN/model")
+    parser.add_argument("--data", type=Path, required=True, help="what prepare published")
+    parser.add_argument("--output", type=Path, required=True, help="where to publish the model")
     parser.add_argument(
         "--batch-size", type=int, default=64, help="images per step on each accelerator (default: 64)"
     )
