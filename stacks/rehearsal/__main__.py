@@ -14,7 +14,7 @@ from stacks.monitor import EvaluationError
 from stacks.program import ROOT, declare
 from stacks.rehearsal import session
 from stacks.rehearsal.session import FAILED, INTERRUPTED, WRONG_SETTINGS, Options, Session
-from stacks.rehearsal.state import BusyError
+from stacks.rehearsal.state import BusyError, FolderError
 
 
 def main(  # noqa: PLR0917  # One parameter per option of the command line.
@@ -51,7 +51,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     except ConfigError as error:
         errors.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
         code = WRONG_SETTINGS
-    except (BusyError, EvaluationError) as error:
+    except (BusyError, FolderError, EvaluationError) as error:
         errors.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
         code = FAILED
     except KeyboardInterrupt:

@@ -72,6 +72,8 @@ class Engine(Observer):
     pools: set[str] = field(default_factory=set[str])
     """URNs of the resources that brought nodes."""
     interrupted: bool = False
+    evicted: bool = False
+    """Whether the pod that was to be disrupted was."""
     _active: dict[str, Stop] = field(default_factory=dict[str, Stop])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -239,6 +241,7 @@ class _Pods:
                 record.epochs = (int(match["done"]), int(match["all"]))
                 engine.display.job(record)
                 if evict and record.epochs[0] * EVICT_AFTER >= record.epochs[1] and not stop.requested:
+                    engine.evicted = True
                     stop.request("evicted", self.job.pod.grace_period)
                     engine.note(record, f"pod evicted after epoch {record.epochs[0]} (DisruptionTarget)")
 

@@ -122,7 +122,7 @@ class Session:
     console: Console
 
     def run(self) -> Outcome:
-        """Runs it, shows it and writes the report. Raises BusyError, and what the program raises."""
+        """Runs it, shows it and writes the report. Raises BusyError, FolderError, and what the program raises."""
         place = Place(self.options.folder)
         lock = Lock(place.folder)
         try:
@@ -160,6 +160,12 @@ class Session:
                 emulators=found,
                 store=StoreFolder(place.store),
                 observer=engine,
+            )
+        if options.disrupt and not engine.evicted:
+            trained = ", ".join(engine.records[urn].name for urn in engine.executed if engine.records[urn].epochs)
+            display.say(
+                f"--disrupt {options.disrupt}: nothing was evicted; it takes a Job that runs and prints epochs, "
+                f"of which there was {trained or 'none'}"
             )
         jobs = [each for each in evaluation.resources.values() if each.token == JOB]
         for gone in state.jobs.keys() - {each.urn for each in jobs}:

@@ -32,6 +32,10 @@ class BusyError(Exception):
     """Another rehearsal of the stack is running; the text says which."""
 
 
+class FolderError(Exception):
+    """The folder cannot be used; the text says why."""
+
+
 @dataclass(frozen=True)
 class Place:
     """The folder of a stack's rehearsals."""
@@ -77,8 +81,12 @@ class Lock:
     """Held while a rehearsal of the folder runs; the system releases it however the rehearsal ends."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._file: IO[str] = (folder / "lock").open("a+", encoding="utf-8")
+        """Raises BusyError and FolderError."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file: IO[str] = (folder / "lock").open("a+", encoding="utf-8")
+        except OSError as error:
+            raise FolderError(f"{folder} cannot be written to: {error.strerror}") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -10,7 +10,7 @@ import pytest
 
 from stacks.rehearsal.records import JobRecord, Phase
 from stacks.rehearsal.session import Outcome
-from stacks.rehearsal.state import BusyError, Lock
+from stacks.rehearsal.state import BusyError, FolderError, Lock
 from tests.rehearsal.toy import NAMESPACE, TRAINING, Toys, ignore_disruption, on_exit_code, rehearse
 
 APPEND = "import sys; open(sys.argv[1], 'a').write(sys.argv[2])"
@@ -216,6 +216,12 @@ def test_a_disruption_without_a_rule_for_it_is_a_failure(tmp_path: Path) -> None
     assert record(outcome, "toy-train").reason.startswith("BackoffLimitExceeded: container 'main' exited with 143")
 
 
+def test_a_disruption_that_finds_no_pod_says_so(tmp_path: Path) -> None:
+    _, printed = rehearse(lambda: Toys().job("toy-train", TRAINING, "/store", "0.01"), tmp_path, disrupt="trian")
+    assert "--disrupt trian: nothing was evicted" in printed
+    assert "of which there was toy-train" in printed
+
+
 def test_a_deadline_ends_a_job(tmp_path: Path) -> None:
     outcome, _ = rehearse(lambda: Toys().job("slow", "import time; time.sleep(60)", deadline=1, grace=0), tmp_path)
     assert record(outcome, "slow").reason == "DeadlineExceeded: it was active longer than its 1 s"
@@ -262,6 +268,12 @@ def test_two_rehearsals_of_a_stack_do_not_run_together(tmp_path: Path) -> None:
         rehearse(three(), tmp_path)
     lock.release()
     assert rehearse(three(), tmp_path)[0].exit_code == 0
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FolderError, match=r"file/below cannot be written to: Not a directory"):
+        rehearse(three(), tmp_path / "file" / "below")
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"format": 99, "jobs": {}}', '{"format": 1, "jobs": {"urn": 3}}'])
