@@ -25,6 +25,9 @@ MARKS = {
     Phase.NOT_RUN: ("-", "dim"),
 }
 
+WIDE = 100
+"""Columns from which on there is room for long progress bars."""
+
 EPOCH_LINES = 4
 """Lines that a training prints where there is no terminal, at most."""
 
@@ -142,6 +145,9 @@ class LiveDisplay:
             if name != "StepJob":
                 counts.add_row("├─", Text("✔", "green"), name, Text(f"{count}", "dim"))
         rows = Table.grid(padding=(0, 1))
+        for name in ("branch", "mark", "job", "pool", "progress"):
+            # Where the terminal is narrow, the pool gives way.
+            rows.add_column(no_wrap=name != "pool")
         for index, record in enumerate(jobs):
             branch = "└─" if index == len(jobs) - 1 else "├─"
             rows.add_row(branch, self._mark(record), record.name, *self._progress(record))
@@ -154,11 +160,16 @@ class LiveDisplay:
         return Text(mark, style)
 
     def _progress(self, record: JobRecord) -> tuple[RenderableType, RenderableType]:
-        where = Text(record.pool + (f" ({record.accelerator})" if record.accelerator else ""), "dim")
+        where = Text(record.pool, "dim", overflow="ellipsis", no_wrap=True)
+        if record.accelerator:
+            where.append(f" ({record.accelerator})")
         if record.phase is Phase.RUNNING and record.epochs:
             done, every = record.epochs
             line = Table.grid(padding=(0, 1))
-            line.add_row(ProgressBar(total=every, completed=done, width=24), f"epoch {done}/{every}")
+            line.add_row(
+                ProgressBar(total=every, completed=done, width=24 if self.console.width >= WIDE else 10),
+                f"epoch {done}/{every}",
+            )
             return where, line
         if record.phase is Phase.RUNNING:
             return where, Text(f"{max(time.time() - record.started, 0):.0f} s")

@@ -57,3 +57,16 @@ def test_on_a_terminal_a_tree_with_a_bar_for_the_training() -> None:
         "mnist-train: pod evicted",
     ):
         assert text in shown, text
+
+
+def test_on_a_narrow_terminal_each_job_keeps_to_one_line() -> None:
+    out = io.StringIO()
+    with LiveDisplay(Console(file=out, width=80, force_terminal=True), "gcp-prod") as display:
+        display.job(record("accelerator-gate-model-training", Phase.SUCCEEDED, started=1.0, finished=3.5))
+        display.job(record("mnist-train", Phase.RUNNING, pool="model-training", epochs=(11, 12)))
+    last = out.getvalue().rsplit("├─", 1)[1]
+    assert "accelerator-gate-model-training" in last
+    assert "epoch 11/12" in last
+    assert "…" in last
+    assert last.index("└─") < last.index("mnist-train") < last.index("epoch 11/12")
+    assert last[: last.index("epoch 11/12")].count("\n") == 1
