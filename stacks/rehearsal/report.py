@@ -17,7 +17,7 @@ from stacks.rehearsal.artifacts import Artifacts
 from stacks.rehearsal.records import JobRecord, Phase
 from stacks.rehearsal.session import Outcome
 from stacks.rehearsal.state import Place
-from stacks.rehearsal.summary import LOG_LINES, last_lines
+from stacks.rehearsal.summary import LOG_LINES, last_lines, without_predictions
 
 PACKAGES = ("pulumi", "pulumi-gcp", "pulumi-kubernetes", "tensorflow", "tensorflow-cpu", "keras")
 
@@ -86,7 +86,9 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         "remarks": outcome.configuration.remarks,
         "overlay": json.dumps(outcome.configuration.overlay, indent=2) if outcome.configuration.overlay else "",
         "outputs": {
-            name: _text(each.shown) for name, each in sorted(outcome.evaluation.outputs.items()) if each.known
+            name: _text(each.shown)
+            for name, each in sorted(without_predictions(outcome.evaluation.outputs).items())
+            if each.known
         },
         "versions": versions(),
     }

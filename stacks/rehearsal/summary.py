@@ -95,8 +95,8 @@ def results(console: Console, records: Sequence[JobRecord], artifacts: Artifacts
 
 
 def stack_outputs(console: Console, outputs: Mapping[str, StackOutput]) -> None:
-    """What `pulumi stack output` would show, the predictions left out, which have a table of their own."""
-    shown = {name: each for name, each in outputs.items() if name != "predictions" or isinstance(each.value, str)}
+    """What `pulumi stack output` would show."""
+    shown = without_predictions(outputs)
     if not shown:
         return
     console.print()
@@ -104,6 +104,11 @@ def stack_outputs(console: Console, outputs: Mapping[str, StackOutput]) -> None:
     for name, each in sorted(shown.items()):
         # Never wrapped: people copy commands from here.
         console.print(Text.assemble((f"{name}: ", "bold"), _value(each)), soft_wrap=True)
+
+
+def without_predictions(outputs: Mapping[str, StackOutput]) -> dict[str, StackOutput]:
+    """``outputs`` but for the predictions, which have a table of their own. A text in their place stays."""
+    return {name: each for name, each in outputs.items() if name != "predictions" or isinstance(each.value, str)}
 
 
 def _value(output: StackOutput) -> str:
