@@ -7,11 +7,14 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
 OK = 0
 """The step did its work, or found it done."""
+UNEXPECTED = 1
+"""An error that no step foresees: the traceback says where. Python's own code for it."""
 USAGE = 2
 """The command line is wrong; argparse exits with this one too."""
 MODEL_REFUSED = 3
@@ -41,8 +44,8 @@ class StepError(Exception):
 
 
 def run(main: Callable[[], int]) -> NoReturn:
-    """Run a step's `main` and leave the process with its exit code; a StepError becomes one line, not a
-    traceback.
+    """Run a step's `main` and leave the process with its exit code; a StepError becomes one line, any
+    other error a traceback and one line.
     """
     try:
         code = main()
@@ -53,6 +56,10 @@ def run(main: Callable[[], int]) -> NoReturn:
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
         code = INTERRUPTED_BY_KEYBOARD
+    except Exception as error:
+        traceback.print_exc()
+        print(f"error: unexpected {type(error).__name__} (exit code {UNEXPECTED})", file=sys.stderr)
+        code = UNEXPECTED
     sys.stdout.flush()
     sys.stderr.flush()
     sys.exit(code)

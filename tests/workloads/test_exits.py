@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.workloads.steps import ROOT, environment
-from workloads.exits import INTERRUPTED, INTERRUPTED_BY_KEYBOARD, StepError
+from workloads.exits import INTERRUPTED, INTERRUPTED_BY_KEYBOARD, UNEXPECTED, StepError
 
 # The main thread is inside one long C call, as it is inside TensorFlow: no Python handler would run.
 BUSY = """
@@ -90,6 +90,14 @@ def test_ctrl_c_is_one_line() -> None:
     _, message = process.communicate(timeout=20)
     assert process.returncode == INTERRUPTED_BY_KEYBOARD
     assert message == "error: interrupted\n"
+
+
+def test_an_error_that_nothing_foresaw_ends_in_a_line_with_its_exit_code() -> None:
+    code = "from workloads.exits import run\nrun(lambda: {}['gone'])"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == UNEXPECTED
+    assert "Traceback" in ended.stderr
+    assert ended.stderr.splitlines()[-1] == "error: unexpected KeyError (exit code 1)"
 
 
 def test_a_step_error_carries_its_exit_code() -> None:
