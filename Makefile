@@ -1,4 +1,4 @@
-# Every target sets up what it needs in .venv; nothing has to be installed first but Python 3.11+ and make.
+# Every target sets up what it needs in .venv; nothing has to be installed first but Python 3.11 to 3.13 and make.
 
 STACK ?= gcp-dev
 FRESH ?=
@@ -10,12 +10,13 @@ UV_VERSION := $(shell sed -n 's/^  "uv==\(.*\)",$$/\1/p' pyproject.toml)
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup rehearse test test-fast lint format bench docs lock clean
+.PHONY: help setup rehearse test test-fast lint format bench lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 $(BIN)/uv:
+	@test -n "$(PYTHON)" || { echo "Slipway needs Python 3.11 to 3.13, and there is no python3 on PATH. Name one: make PYTHON=/path/to/python3.11 …" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; v = sys.version_info; (3, 11) <= v < (3, 14) or sys.exit(f"Slipway needs Python 3.11 to 3.13; $(PYTHON) is {v[0]}.{v[1]}. Name another one: make PYTHON=python3.11 …")'
 	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
