@@ -1,6 +1,8 @@
 """Which room may import which: the arrows that keep clouds, pipelines and workloads apart."""
 
 import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,9 @@ ROOT = Path(__file__).parents[1]
 CLOUDS = ("infra.gcp", "infra.existing")
 
 FORBIDDEN = [
-    ("infra", ("workloads", "stacks")),
-    ("workloads", ("infra", "stacks", "pulumi", "pulumi_kubernetes", "pulumi_gcp")),
+    ("infra", ("workloads", "stacks", "tests")),
+    ("stacks", ("workloads", "tests")),
+    ("workloads", ("tests", "infra", "stacks", "pulumi", "pulumi_kubernetes", "pulumi_gcp")),
     ("infra/kubernetes", (*CLOUDS, "infra.pipelines")),
     ("infra/pipelines", CLOUDS),
     ("infra/settings", (*CLOUDS, "infra.kubernetes", "infra.pipelines", "pulumi_gcp", "pulumi_kubernetes")),
@@ -43,13 +46,29 @@ def test_arrows_point_one_way(room: str, forbidden: tuple[str, ...]) -> None:
     assert wrong == []
 
 
+def words(path: Path) -> Iterator[str]:
+    """Every name and every text in a module's code, docstrings and comments left out."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=word) | ast.Attribute(attr=word) | ast.keyword(arg=str(word)) | ast.arg(arg=word):
+                yield word
+            case ast.Constant(value=str(word)) if node not in docstrings:
+                yield word
+            case _:
+                pass
+
+
 def test_nobody_asks_whether_it_is_a_rehearsal() -> None:
-    """Only the engines in ``stacks`` know; settings and documentation may speak of the overlay's key."""
+    """Only the engine in ``stacks`` knows; the settings have the overlay's key, which they check and ignore."""
     asking = [
-        str(path.relative_to(ROOT))
+        f"{path.relative_to(ROOT)}: {word}"
         for room in ("infra", "workloads")
         for path in sorted((ROOT / room).rglob("*.py"))
-        if "infra/settings" not in path.as_posix() and "is_dry_run" in path.read_text(encoding="utf-8")
+        if not path.is_relative_to(ROOT / "infra" / "settings")
+        for word in words(path)
+        if re.search(r"dry_run|rehears|mock", word, re.IGNORECASE)
     ]
     assert asking == []
 
@@ -59,6 +78,6 @@ def test_modules_stay_small() -> None:
         str(path.relative_to(ROOT)): count
         for room in ("infra", "stacks", "workloads", "benchmarks")
         for path in sorted((ROOT / room).rglob("*.py"))
-        if (count := len(path.read_text(encoding="utf-8").splitlines())) > 450
+        if (count := len(path.read_text(encoding="utf-8").splitlines())) > 400
     }
     assert large == {}
