@@ -1,6 +1,7 @@
 """Node pools: from a pool's settings to the arguments of ``gcp.container.NodePool``, key by key."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 
 import pulumi
@@ -263,7 +264,19 @@ def _fixed_count(pool: GcpPool) -> int:
 
 
 def _initial_count(cluster: GcpCluster, pool: GcpPool) -> int:
-    """Nodes per zone that the pool starts with; the autoscaler adds what a total leaves over."""
-    if pool.nodes.total_min:
-        return pool.nodes.total_min // len(zones(cluster, pool) or range(REGION_ZONES))
-    return pool.nodes.min or 0
+    """Nodes per zone that the pool starts with: at least its minimum, as far as its maximum allows.
+
+    The autoscaler does not bring a pool up to its minimum: it waits until a pod needs a node. And GKE's own pods need
+    one at all times, so a CPU pool begins with its minimum, rounded up to the zones; a GPU pool takes no such spare.
+    Source: https://cloud.google.com/kubernetes-engine/docs/concepts/cluster-autoscaler ("waits to take effect until
+    a new node is needed", "one or more nodes must always be available in the cluster to run system Pods"), as quoted
+    in public repositories in 2026.
+    """
+    nodes = pool.nodes
+    if not nodes.total_min:
+        return nodes.min or 0
+    spread = len(zones(cluster, pool) or range(REGION_ZONES))
+    enough = math.ceil(nodes.total_min / spread)
+    if pool.accelerator is None and enough * spread <= (nodes.total_max or 0):
+        return enough
+    return nodes.total_min // spread

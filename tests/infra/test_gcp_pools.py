@@ -208,6 +208,15 @@ def test_a_pool_that_scales_starts_with_what_its_limits_say() -> None:
     assert [pool["initialNodeCount"] for pool in (empty, one, per_zone)] == [0, 1, 2]
 
 
+def test_a_cpu_pool_starts_with_its_minimum_and_a_gpu_pool_with_no_more_than_that() -> None:
+    three_zones = {"zones": ["us-central1-a", "us-central1-b", "us-central1-c"]}
+    cpu = {"machine_type": "e2-standard-4", **three_zones}
+    roomy = declared({**cpu, "nodes": {"total_min": 1, "total_max": 3}})
+    tight = declared({**cpu, "nodes": {"total_min": 1, "total_max": 2}})
+    gpu = declared({**T4, **three_zones, "nodes": {"total_min": 1, "total_max": 3}})
+    assert [pool["initialNodeCount"] for pool in (roomy, tight, gpu)] == [1, 0, 0]
+
+
 def test_what_the_autoscaler_does_is_no_drift() -> None:
     recording = declare(with_pool({"machine_type": "e2-standard-4", "nodes": {"count": 2}}))
     scaled, fixed = recording.one(NODE_POOL, "dev-train"), recording.one(NODE_POOL, "dev-extra")

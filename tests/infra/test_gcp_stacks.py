@@ -109,6 +109,17 @@ def test_dev_starts_with_no_gpu_and_can_be_destroyed_whole() -> None:
     assert not any(resource.protect for resource in recording.resources)
 
 
+def test_every_cluster_begins_with_a_node_for_gkes_own_pods(settings: Settings) -> None:
+    recording = declare(settings)
+    for cluster in settings.clusters:
+        ordinary = [
+            pool.inputs
+            for pool in recording.of(NODE_POOL)
+            if pool.name.startswith(f"{cluster}-") and not pool.inputs["nodeConfig"].get("guestAccelerators")
+        ]
+        assert sum(pool["initialNodeCount"] * len(pool["nodeLocations"]) for pool in ordinary) >= 1
+
+
 def test_they_have_no_problems(settings: Settings) -> None:
     recording = record(lambda: gcp.problems(settings), {"gcp:project": "a-project"}, preview=True)
     assert recording.result == []

@@ -149,7 +149,7 @@ def _cpu_pool(at: Path, cluster: GcpCluster, names: list[str]) -> Iterator[Findi
             sorted(cluster.pools),
             "none is without GPUs: GKE's own pods need ordinary nodes, and GKE taints GPU nodes only where the "
             "cluster has others",
-            "add a small one: `cpu: {machine_type: e2-standard-4, nodes: {total_min: 0, total_max: 2}}`",
+            "add a small one: `cpu: {machine_type: e2-standard-4, nodes: {total_min: 1, total_max: 2}}`",
             read=((*at, "pools"), *read),
         )
         return
