@@ -112,6 +112,7 @@ STORE: list[Case] = [
 RUNS: list[Case] = [
     ({f"{STEPS}.train.pool": "trian"}, f"{STEPS}.train.pool", "no cluster", "`train`"),
     ({f"{STEPS}.train.pool": "gpu-west"}, f"{STEPS}.train.pool", "no cluster", "`cpu`, `predict` or `train`"),
+    ({"clusters": None}, "clusters", "not a section", "key: value"),
     ({f"{STEPS}.train.gpus": 2}, f"{STEPS}.train.gpus", "has 1", "`gpus: 1`"),
     ({f"{STEPS}.train.gpus": 0}, f"{STEPS}.train.gpus", "paid for and idle", "`cpu`"),
     ({f"{STEPS}.prepare.gpus": 1}, f"{STEPS}.prepare.gpus", "no GPUs", "`train`"),

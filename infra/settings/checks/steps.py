@@ -62,10 +62,9 @@ def check(reading: Reading) -> Iterator[Finding]:
                 step.pool,
                 "no cluster of the stack has a pool of that name",
                 did_you_mean(step.pool, pools, f"write {listed(pools)}" if pools else "declare it"),
-                read=tuple(
-                    place
-                    for cluster in reading.clusters
-                    for place in (("clusters", cluster, "pools"), ("clusters", cluster, "cloud"))
+                read=(
+                    ("clusters",),
+                    *(("clusters", cluster, key) for cluster in reading.clusters for key in ("pools", "cloud")),
                 ),
             )
 
