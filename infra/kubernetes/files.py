@@ -132,7 +132,7 @@ def volume(volume_name: str, map_name: str, files: Files) -> k8s.core.v1.VolumeA
 
 
 def image_folder(folder: Path) -> Files:
-    """The PNG files below ``folder``, and the ``labels.json`` with their truth where there is one.
+    """The PNG files below ``folder``, and each ``labels.json`` with the truth of those beside it.
 
     Hidden files are left out. Raises ShippingError where the folder is missing, has no PNG, or is too big.
     """
@@ -146,7 +146,7 @@ def image_folder(folder: Path) -> Files:
         path.relative_to(folder).as_posix(): path
         for path in sorted(folder.rglob("*"))
         if path.is_file()
-        and (path.suffix.lower() == ".png" or path == folder / "labels.json")
+        and (path.suffix.lower() == ".png" or path.name == "labels.json")
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     }
     if not any(name.lower().endswith(".png") for name in found):

@@ -78,7 +78,12 @@ def test_an_image_folder_is_its_pngs_and_their_labels(tmp_path: Path) -> None:
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(PNG)
-    assert set(image_folder(tmp_path).contents) == {"3.png", "sub/7.PNG", "labels.json"}
+    assert set(image_folder(tmp_path).contents) == {
+        "3.png",
+        "sub/7.PNG",
+        "labels.json",
+        "sub/labels.json",
+    }
 
 
 def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
