@@ -28,6 +28,9 @@ OWN = (
 """All that a rehearsal makes in its folder, and all that a fresh start deletes."""
 
 
+LOCK = "lock"
+
+
 class BusyError(Exception):
     """Another rehearsal of the stack is running; the text says which."""
 
@@ -84,7 +87,12 @@ class Lock:
         """Raises BusyError and FolderError."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file: IO[str] = (folder / "lock").open("a+", encoding="utf-8")
+            # A folder of ours has the lock; in any other, `logs` or `store` may be somebody's own.
+            if not (folder / LOCK).exists() and any(folder.iterdir()):
+                raise FolderError(
+                    f"{folder} is not empty, and no rehearsal made it; name a new or an empty folder"
+                )
+            self._file: IO[str] = (folder / LOCK).open("a+", encoding="utf-8")
         except OSError as error:
             raise FolderError(f"{folder} cannot be written to: {error.strerror}") from error
         try:

@@ -276,6 +276,14 @@ def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
         rehearse(three(), tmp_path / "file" / "below")
 
 
+def test_a_folder_with_files_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "mine").write_text("mine")
+    with pytest.raises(FolderError, match="is not empty, and no rehearsal made it"):
+        rehearse(three(), tmp_path, fresh=True)
+    assert [each.name for each in tmp_path.rglob("*")] == ["logs", "mine"]
+
+
 @pytest.mark.parametrize("content", ["", "{}", '{"format": 99, "jobs": {}}', '{"format": 1, "jobs": {"urn": 3}}'])
 def test_a_state_that_cannot_be_read_makes_everything_run_again(tmp_path: Path, content: str) -> None:
     rehearse(three(), tmp_path)
