@@ -266,11 +266,11 @@ def _fixed_count(pool: GcpPool) -> int:
 def _initial_count(cluster: GcpCluster, pool: GcpPool) -> int:
     """Nodes per zone that the pool starts with: at least its minimum, as far as its maximum allows.
 
-    The autoscaler does not bring a pool up to its minimum: it waits until a pod needs a node. And GKE's own pods need
-    one at all times, so a CPU pool begins with its minimum, rounded up to the zones; a GPU pool takes no such spare.
-    Source: https://cloud.google.com/kubernetes-engine/docs/concepts/cluster-autoscaler ("waits to take effect until
-    a new node is needed", "one or more nodes must always be available in the cluster to run system Pods"), as quoted
-    in public repositories in 2026.
+    The autoscaler does not bring a pool up to its minimum: it waits until a pod needs a node. And GKE's own pods
+    need one at all times, so a CPU pool begins with its minimum, rounded up to the zones; a GPU pool takes no such
+    spare. Source: https://cloud.google.com/kubernetes-engine/docs/concepts/cluster-autoscaler ("waits to take
+    effect until a new node is needed", "one or more nodes must always be available in the cluster to run system
+    Pods"), as quoted in public repositories in 2026.
     """
     nodes = pool.nodes
     if not nodes.total_min:

@@ -81,7 +81,9 @@ class GcpPool(Model):
         default="COS_CONTAINERD", description="Node image: Container-Optimized OS or Ubuntu."
     )
     image_streaming: bool = Field(default=True, description="Start containers before their whole image is there.")
-    gvnic: bool = Field(default=True, description="Google's virtual network interface.")
+    gvnic: bool = Field(
+        default=True, description="Google's virtual network interface; needs Container-Optimized OS."
+    )
     max_pods_per_node: int = Field(
         default=64,
         ge=8,
@@ -92,7 +94,9 @@ class GcpPool(Model):
         default="DEFAULT", description="MAX_THROUGHPUT for nodes that log more than 100 KB a second."
     )
     auto_repair: bool = Field(default=True, description="Replace nodes that stay unhealthy.")
-    auto_upgrade: bool = Field(default=True, description="Keep nodes at the control plane's version.")
+    auto_upgrade: bool = Field(
+        default=True, description="Keep nodes at the control plane's version; in a release channel always."
+    )
     labels: Labels = Field(default_factory=dict, description="Kubernetes labels of the nodes.")
     resource_labels: Labels = Field(
         default_factory=dict, description="Google Cloud labels of the VMs, for billing."
@@ -142,8 +146,10 @@ class GcpCluster(Model):
     zones: list[str] | None = Field(
         default=None, description="Node zones; default: GKE's choice for the location."
     )
-    release_channel: Literal["RAPID", "REGULAR", "STABLE", "EXTENDED"] = Field(
-        default="REGULAR", description="How soon GKE upgrades the cluster to a new version."
+    release_channel: Literal["RAPID", "REGULAR", "STABLE", "EXTENDED", "UNSPECIFIED"] = Field(
+        default="REGULAR",
+        description="How soon GKE upgrades the cluster to a new version; UNSPECIFIED for no channel, which "
+        "`auto_upgrade: false` needs.",
     )
     maintenance: Maintenance = Field(default_factory=Maintenance, description="When GKE may upgrade it.")
     control_plane: ControlPlane = Field(default_factory=ControlPlane, description="Who reaches its API.")

@@ -96,7 +96,7 @@ KEYS = [
     ),
     (
         "image_type",
-        {"machine_type": "n1-standard-4", "image_type": "UBUNTU_CONTAINERD"},
+        {"machine_type": "n1-standard-4", "image_type": "UBUNTU_CONTAINERD", "gvnic": False},
         "nodeConfig.imageType",
         "UBUNTU_CONTAINERD",
     ),
@@ -145,6 +145,8 @@ def pool_for(key: str) -> str:
 @pytest.fixture(scope="module")
 def one_pool_per_key() -> Recording:
     def change(values: dict[str, Any]) -> None:
+        # In a release channel, automatic upgrades cannot be off.
+        values["clusters"]["dev"]["release_channel"] = "UNSPECIFIED"
         values["clusters"]["dev"]["pools"].update({pool_for(key): pool for key, pool, _, _ in KEYS})
 
     return declare(load(raw(change)))

@@ -82,6 +82,8 @@ POOLS: list[Case] = [
     ),
     ({f"{TRAIN}.max_run_duration": "121d"}, f"{TRAIN}.max_run_duration", "at most 120 days", "`120d`"),
     ({f"{TRAIN}.gpu_partition": "1g.5gb"}, f"{TRAIN}.gpu_partition", "no MIG", "gpu_sharing"),
+    ({f"{TRAIN}.auto_upgrade": False}, f"{TRAIN}.auto_upgrade", "channel REGULAR", "UNSPECIFIED"),
+    ({f"{TRAIN}.image_type": "UBUNTU_CONTAINERD"}, f"{TRAIN}.gvnic", "the default", "gvnic: false"),
     ({f"{PREDICT}.gpu_partition": "1g.5gb"}, f"{PREDICT}.gpu_partition", "not a partition", "`1g.10gb`"),
     ({f"{CPU}.gpu_partition": "1g.5gb"}, f"{CPU}.gpu_partition", "no accelerator", "remove"),
     ({f"{CPU}.gpu_sharing": {"clients": 2}}, f"{CPU}.gpu_sharing", "no accelerator", "remove"),

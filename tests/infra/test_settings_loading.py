@@ -238,6 +238,8 @@ def test_what_is_not_wrong_is_not_refused() -> None:
                 "authorized_networks": {"hq": "203.0.113.0/24"},
             }
         },
+        {f"{TRAIN}.auto_upgrade": False, "clusters.dev.release_channel": "UNSPECIFIED"},
+        {f"{TRAIN}.image_type": "UBUNTU_CONTAINERD", f"{TRAIN}.gvnic": False},
         {"pipelines": GONE},
         {f"{STEPS}.train.image": f"ghcr.io/me/image:v1@sha256:{'0' * 64}"},
     ):

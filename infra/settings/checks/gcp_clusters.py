@@ -26,6 +26,7 @@ def check(reading: Reading) -> Iterator[Finding]:
         yield from _ranges(at, cluster)
         yield from _maintenance(at, cluster)
         yield from _cpu_pool(at, cluster, [pool for owner, pool in reading.names if owner == name])
+        yield from _upgrades(at, cluster)
         yield from _node_accounts(at, cluster)
     yield from _overlapping_clusters(clusters)
 
@@ -167,6 +168,24 @@ def _cpu_pool(at: Path, cluster: GcpCluster, names: list[str]) -> Iterator[Findi
             "remove it, or add a pool without GPUs and taints",
             read=(*read, *((*at, "pools", name, "taints") for name in names)),
         )
+
+
+def _upgrades(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
+    """GKE's "Auto_upgrade cannot be false when release_channel REGULAR is set".
+
+    Source: terraform-google-modules/terraform-google-kubernetes-engine#682 and later reports, read on 2026-11-20.
+    """
+    if cluster.release_channel == "UNSPECIFIED":
+        return
+    for name, pool in cluster.pools.items():
+        if not pool.auto_upgrade:
+            yield Finding(
+                (*at, "pools", name, "auto_upgrade"),
+                False,
+                f"the cluster is in the release channel {cluster.release_channel}, which upgrades all its nodes",
+                "remove it, or write `release_channel: UNSPECIFIED` for the cluster and upgrade it yourself",
+                read=((*at, "release_channel"),),
+            )
 
 
 def _node_accounts(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
