@@ -12,6 +12,7 @@ from infra.settings.reading import Reading, read
 CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
     names.check,
     names.same_pool_names,
+    names.same_resource_names,
     gcp_clusters.check,
     gcp_nodes.check,
     gcp_pools.check,

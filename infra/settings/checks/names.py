@@ -82,6 +82,20 @@ def same_pool_names(reading: Reading) -> Iterator[Finding]:
         first.setdefault(pool, cluster)
 
 
+def same_resource_names(reading: Reading) -> Iterator[Finding]:
+    """Pulumi tells node pools apart by ``<cluster>-<pool>``: `b-c` of `a` and `c` of `a-b` would be one."""
+    first: dict[str, tuple[str, str]] = {}
+    for cluster, pool in sorted(reading.names):
+        taken, of = first.setdefault(f"{cluster}-{pool}", (pool, cluster))
+        if of != cluster:
+            yield Finding(
+                ("clusters", cluster, "pools", pool),
+                pool,
+                f"with its cluster's name it reads `{cluster}-{pool}`, like pool `{taken}` of cluster `{of}`",
+                "rename one of them",
+            )
+
+
 def _name(place: Path, name: str) -> Iterator[Finding]:
     if len(name) > KUBERNETES_NAME_LIMIT:
         yield Finding(
