@@ -43,6 +43,7 @@ class Draft(Model):
     """`Settings` in which every section may be absent, because its shape was wrong."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
+    protect: bool = False
     namespace: str = "slipway"
     service_account: str = "runner"
     clusters: dict[str, Annotated[_GcpDraft | _ExistingDraft, Field(discriminator="cloud")]] = Field(

@@ -91,6 +91,19 @@ NAMES: list[Case] = [
         "cluster `dev` has a pool of that name",
         "rename",
     ),
+    (
+        {
+            "clusters.dev-west": {
+                **SECOND,
+                "network": FREE_NETWORK,
+                "pools": {"y": {"machine_type": "e2-standard-4"}},
+            },
+            "clusters.dev.pools.west-y": {"machine_type": "e2-standard-4"},
+        },
+        "clusters.dev-west.pools.y",
+        "like pool `west-y` of cluster `dev`",
+        "rename",
+    ),
 ]
 
 STORE: list[Case] = [
@@ -107,6 +120,8 @@ STORE: list[Case] = [
         "6 to 30",
     ),
     ({"store.soft_delete_days": 91}, "store.soft_delete_days", "above 90", "90 or less"),
+    ({"store.soft_delete_days": 3}, "store.soft_delete_days", "at least 7 days", "write 0, or 7"),
+    ({"protect": True, "store.soft_delete_days": 0}, "store.versioning", "gone", "`versioning: true`"),
 ]
 
 RUNS: list[Case] = [

@@ -13,6 +13,8 @@ from infra.settings.reading import Draft, Reading
 BUCKET = re.compile(r"[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]")
 # https://cloud.google.com/resource-manager/docs/creating-managing-projects, as documented in 2025.
 PROJECT = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
+SOFT_DELETE_MINIMUM_DAYS = 7
+"""https://cloud.google.com/storage/docs/soft-delete, as documented in 2025: seven to ninety days, or none."""
 KIND = ("store", "kind")
 
 
@@ -21,6 +23,7 @@ def check(reading: Reading) -> Iterator[Finding]:
     draft = reading.draft
     if isinstance(draft.store, GcsStore):
         yield from _bucket(draft.store)
+        yield from _kept(draft.store, draft.protect)
         if draft.existing:
             yield Finding(
                 KIND,
@@ -59,6 +62,25 @@ def _bucket(store: GcsStore) -> Iterator[Finding]:
                 "not a project ID",
                 "write the ID (6 to 30 lower-case letters, digits and hyphens), not the name or number",
             )
+
+
+def _kept(store: GcsStore, protect: bool) -> Iterator[Finding]:
+    """How long objects that were deleted or overwritten can be had back."""
+    if 0 < store.soft_delete_days < SOFT_DELETE_MINIMUM_DAYS:
+        yield Finding(
+            ("store", "soft_delete_days"),
+            store.soft_delete_days,
+            f"Cloud Storage keeps deleted objects for at least {SOFT_DELETE_MINIMUM_DAYS} days, or not at all",
+            f"write 0, or {SOFT_DELETE_MINIMUM_DAYS} to 90",
+        )
+    if protect and not store.versioning and not store.soft_delete_days:
+        yield Finding(
+            ("store", "versioning"),
+            store.versioning,
+            "the stack is protected, and an object overwritten or deleted by mistake would be gone",
+            "write `versioning: true` or `soft_delete_days: 7`",
+            read=(("protect",), ("store", "soft_delete_days")),
+        )
 
 
 def _reserved(name: str) -> bool:
