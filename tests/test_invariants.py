@@ -19,6 +19,9 @@ STACKS = sorted(path.name.split(".")[1] for path in (ROOT / "stacks").glob("Pulu
 
 JOB = "kubernetes:batch/v1:Job"
 GPU = "nvidia.com/gpu"
+BUCKET = "gcp:storage/bucket:Bucket"
+CLUSTER = "gcp:container/cluster:Cluster"
+HOLDS_DATA = {BUCKET, CLUSTER, "kubernetes:core/v1:PersistentVolumeClaim"}
 STORE = {
     "predictions.json": '{"images": [{"path": "3.png", "digit": 3, "confidence": 1.0}]}',
     "metrics.json": '{"test": {"accuracy": 1.0}}',
@@ -253,6 +256,32 @@ def test_every_pod_is_restricted(recording: Recording) -> None:
             assert seccomp == {"type": "RuntimeDefault"}
             assert not [port for port in container.get("ports", []) if port.get("hostPort")]
         assert spec["automountServiceAccountToken"] is False
+
+
+def test_what_holds_data_is_protected_in_protected_stacks_and_only_there(recording: Recording) -> None:
+    protect = recording.result.settings.protect
+    holding = [each for each in recording.resources if each.token in HOLDS_DATA]
+    assert holding
+    for each in holding:
+        assert each.protect is protect, each.name
+    for bucket in recording.of(BUCKET):
+        assert bucket.inputs["forceDestroy"] is not protect
+    for cluster in recording.of(CLUSTER):
+        assert cluster.inputs["deletionProtection"] is protect
+
+
+def test_nobody_but_the_jobs_service_account_is_let_into_the_bucket(stack: str) -> None:
+    recording = once(stack, False)
+    settings = recording.result.settings
+    grants = [each for each in recording.resources if "IAM" in each.token]
+    on_bucket = [each for each in grants if each.token.startswith("gcp:storage/")]
+    assert len(on_bucket) == len(recording.of(BUCKET))
+    for grant in on_bucket:
+        assert grant.inputs["role"] == "roles/storage.objectUser"
+        subject = f"/subject/ns/{settings.namespace}/sa/{settings.service_account}"
+        assert grant.inputs["member"].endswith(subject), "the stacks use no impersonation"
+    of_project = {grant.inputs["role"] for grant in grants if grant not in on_bucket}
+    assert of_project <= {"roles/artifactregistry.reader", "roles/container.defaultNodeServiceAccount"}
 
 
 def test_jobs_leave_by_no_clock(recording: Recording) -> None:
