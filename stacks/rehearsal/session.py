@@ -217,7 +217,8 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
         console.print()
         ran = sum(each.urn in outcome.executed for each in records)
         unchanged = sum(each.phase is Phase.UNCHANGED for each in records)
-        line = f"{ran} Jobs run, {unchanged} unchanged, in {outcome.ended - outcome.began:.1f} s"
+        jobs_run = f"{ran} Job{'s' if ran != 1 else ''} run"
+        line = f"{jobs_run}, {unchanged} unchanged, in {outcome.ended - outcome.began:.1f} s"
         console.print(Text(line, "bold"))
     if quiet < 2:
         console.print(Text(f"Report: {file}"), soft_wrap=True)

@@ -42,7 +42,8 @@ def failures(
             console.print(Text(f"  whole log: {log_of[record.name]}", "dim"), soft_wrap=True)
     not_run = [record.name for record in records if record.phase is Phase.NOT_RUN]
     if not_run:
-        console.print(Text(f"Not run, for they need what failed: {', '.join(not_run)}"), soft_wrap=True)
+        why = "failed" if refused or any(each.phase is Phase.FAILED for each in records) else "was interrupted"
+        console.print(Text(f"Not run, for they need what {why}: {', '.join(not_run)}"), soft_wrap=True)
 
 
 def jobs_table(records: Sequence[JobRecord]) -> Table:

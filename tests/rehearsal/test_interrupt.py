@@ -54,6 +54,7 @@ def test_an_interrupted_rehearsal_ends_its_processes_and_goes_on_later(
     assert process.returncode == 130, output
     assert gone(children)
     assert "interrupted; the next rehearsal takes it up again" in output
+    assert "Not run, for they need what was interrupted: toy-predict" in output
     assert "Traceback" not in output
 
     outcome, _ = rehearse(training, tmp_path)
