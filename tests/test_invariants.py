@@ -13,6 +13,7 @@ from infra.settings import cpu_millicores, load, mebibytes
 from stacks.config import stack_config
 from stacks.emulators import emulators
 from stacks.program import ROOT, declare
+from stacks.rehearsal.admission import RESTRICTED_VOLUMES
 from tests.support.recording import Recorded, Recording, record
 
 STACKS = sorted(path.name.split(".")[1] for path in (ROOT / "stacks").glob("Pulumi.*.yaml"))
@@ -229,21 +230,11 @@ def test_every_cluster_waits_for_its_own_workspace(recording: Recording) -> None
 
 def test_every_pod_is_restricted(recording: Recording) -> None:
     """The controls of the *restricted* Pod Security Standard, kubernetes.io/docs/concepts/security."""
-    allowed = {
-        "configMap",
-        "csi",
-        "downwardAPI",
-        "emptyDir",
-        "ephemeral",
-        "persistentVolumeClaim",
-        "projected",
-        "secret",
-    }
     for job in recording.of(JOB):
         spec = pod(job)
         assert not {"hostNetwork", "hostPID", "hostIPC"} & {key for key, value in spec.items() if value}
         for volume in spec["volumes"]:
-            assert set(volume) - {"name"} <= allowed
+            assert set(volume) - {"name"} <= RESTRICTED_VOLUMES
         for container in containers(job):
             security = container["securityContext"]
             assert security["allowPrivilegeEscalation"] is False

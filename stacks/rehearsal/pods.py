@@ -1,6 +1,6 @@
 """What a pod template asks for, as far as a rehearsal understands it. What it does not understand, it refuses."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.platform import GPU_RESOURCE, Resources
@@ -138,21 +138,20 @@ def pod_spec(template: Document) -> PodSpec:
 
 def add(*amounts: Resources) -> Resources:
     """Their sum."""
-    return Resources(
-        cpu=sum(each.cpu for each in amounts),
-        memory=sum(each.memory for each in amounts),
-        ephemeral_storage=sum(each.ephemeral_storage for each in amounts),
-        gpus=sum(each.gpus for each in amounts),
-    )
+    return _combined(sum, amounts)
 
 
 def largest(*amounts: Resources) -> Resources:
     """The largest of each resource."""
+    return _combined(max, amounts)
+
+
+def _combined(combine: Callable[[Iterable[int]], int], amounts: Sequence[Resources]) -> Resources:
     return Resources(
-        cpu=max(each.cpu for each in amounts),
-        memory=max(each.memory for each in amounts),
-        ephemeral_storage=max(each.ephemeral_storage for each in amounts),
-        gpus=max(each.gpus for each in amounts),
+        cpu=combine(each.cpu for each in amounts),
+        memory=combine(each.memory for each in amounts),
+        ephemeral_storage=combine(each.ephemeral_storage for each in amounts),
+        gpus=combine(each.gpus for each in amounts),
     )
 
 
