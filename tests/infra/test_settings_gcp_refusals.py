@@ -167,6 +167,12 @@ CLUSTERS: list[Case] = [
         "authorized_networks",
     ),
     (
+        {"clusters.dev.control_plane": {"authorized_networks": {"a": "0.0.0.0/1", "b": "128.0.0.0/1"}}},
+        "clusters.dev.control_plane.authorized_networks",
+        "whole Internet",
+        "DNS endpoint",
+    ),
+    (
         {"clusters.dev.control_plane": {"authorized_networks": {"all": "0.0.0.0/0"}}},
         "clusters.dev.control_plane.authorized_networks.all",
         "whole Internet",

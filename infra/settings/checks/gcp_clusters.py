@@ -12,7 +12,7 @@ from infra.settings.gcp import GcpCluster, Network
 from infra.settings.reading import Reading
 
 RANGES = tuple(Network.model_fields)
-EVERYWHERE = ipaddress.ip_network("0.0.0.0/0")
+EVERYWHERE = ipaddress.IPv4Network("0.0.0.0/0")
 ZONES_OF_A_REGION = 3
 """How many zones GKE gives a regional cluster that names none."""
 
@@ -42,14 +42,16 @@ def _reachable(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
             "write `dns_endpoint: true`, or name a network under `authorized_networks`",
             read=((*place, "authorized_networks"),),
         )
-    for name, block in control.authorized_networks.items():
-        if ipaddress.ip_network(block) == EVERYWHERE:
-            yield Finding(
-                (*place, "authorized_networks", name),
-                block,
-                "the whole Internet could reach the cluster's API",
-                "name the networks you come from, or use the DNS endpoint, which IAM guards",
-            )
+    networks = control.authorized_networks
+    blocks = [ipaddress.IPv4Network(block) for block in networks.values()]
+    if EVERYWHERE in ipaddress.collapse_addresses(blocks):
+        alone = next((name for name, block in networks.items() if block == str(EVERYWHERE)), None)
+        yield Finding(
+            (*place, "authorized_networks", alone) if alone else (*place, "authorized_networks"),
+            networks[alone] if alone else dict(networks),
+            "the whole Internet could reach the cluster's API",
+            "name the networks you come from, or use the DNS endpoint, which IAM guards",
+        )
 
 
 def _ranges(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
