@@ -177,7 +177,8 @@ def _private_nodes(cluster: GcpCluster) -> gcp.container.ClusterPrivateClusterCo
     with_ip = bool(cluster.control_plane.authorized_networks)
     return gcp.container.ClusterPrivateClusterConfigArgs(
         enable_private_nodes=True,
-        # Without an IP endpoint GKE says True, whatever it was told.
+        # Without an IP endpoint GKE says True whatever it was told, and anything else would be a change at every
+        # refresh (hashicorp/terraform-provider-google#27901, read on 2026-11-20).
         enable_private_endpoint=not with_ip,
         master_ipv4_cidr_block=cluster.network.control_plane_cidr if with_ip else None,
     )

@@ -66,7 +66,11 @@ class GcpPool(Model):
     zones: list[str] | None = Field(default=None, description="Zones of the pool; default: the cluster's.")
     spot: bool = Field(default=False, description="Spot VMs: cheap, may be taken back at any time.")
     preemptible: bool = Field(default=False, description="The older form of Spot, at most 24 hours.")
-    reservation: str | None = Field(default=None, description="Name of a Compute Engine reservation to consume.")
+    reservation: str | None = Field(
+        default=None,
+        description="Name of a Compute Engine reservation to consume. A reservation is in one zone: name it under "
+        "`zones`.",
+    )
     flex_start: bool = Field(default=False, description="Dynamic Workload Scheduler flex-start: queued capacity.")
     max_run_duration: Duration | None = Field(default=None, description="Nodes are deleted after this time.")
     disk_type: Literal["pd-standard", "pd-balanced", "pd-ssd", "hyperdisk-balanced"] = Field(
