@@ -186,9 +186,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m workloads.mnist.predict", description=__doc__)
     parser.add_argument("--model", type=Path, required=True, help="what train published")
     parser.add_argument("--images", type=Path, required=True, help="folder with PNG images, searched recursively")
-    parser.add_argument(
-        "--output", type=Path, required=True, help="where to publish the predictions"
-    )
+    parser.add_argument("--output", type=Path, required=True, help="where to publish the predictions")
     parser.add_argument("--batch-size", type=int, default=256, help="images per call of the model (default: 256)")
     parser.add_argument("--libraries", type=Path, help="what workloads.cuda.install published, for use on GPUs")
     options = parser.parse_args(arguments)
