@@ -65,7 +65,7 @@ class Mnist(Model):
     min_accuracy: float = Field(
         default=0.9, ge=0, le=1, description="Test accuracy below which a model is refused."
     )
-    seed: int = Field(default=1, ge=0, description="Seed of every random choice.")
+    seed: int = Field(default=1, ge=0, le=2**31 - 1, description="Seed of every random choice.")
     predict: Predict = Field(default_factory=Predict, description="What is predicted.")
     steps: MnistSteps = Field(description="Where each step runs.")
 

@@ -159,6 +159,7 @@ RUNS: list[Case] = [
     ({f"{MNIST}.predict.images": "/etc"}, f"{MNIST}.predict.images", "below this repository", "store:"),
     ({f"{MNIST}.predict.images": "store:../x"}, f"{MNIST}.predict.images", "the store's root", "relative"),
     ({f"{MNIST}.min_accuracy": 90}, f"{MNIST}.min_accuracy", "above 1", "1"),
+    ({f"{MNIST}.seed": 2**31}, f"{MNIST}.seed", "above 2147483647", "2147483647 or less"),
 ]
 
 HERE = "clusters.here.pools.cpu"
