@@ -101,9 +101,9 @@ POOLS: list[Case] = [
     ({f"{PREDICT}.local_ssd_count": 1}, f"{PREDICT}.local_ssd_count", "it has `2`", "`2`"),
     (
         {f"{TRAIN}.local_ssd_count": 8, f"{TRAIN}.local_ssd_block_count": 2},
-        f"{TRAIN}.local_ssd_count",
-        "together with `local_ssd_block_count: 2`",
-        "`24`",
+        f"{TRAIN}.local_ssd_block_count",
+        "in one way or the other",
+        "keep one",
     ),
     ({f"{TRAIN}.service_account": "me@example.com"}, f"{TRAIN}.service_account", "e-mail", "gserviceaccount"),
     ({f"{TRAIN}.reservation": "My Own"}, f"{TRAIN}.reservation", "name of a reservation", "projects/"),

@@ -230,7 +230,7 @@ def test_what_is_not_wrong_is_not_refused() -> None:
         {f"{PREDICT}.gpu_partition": "3g.40gb"},
         {f"{PREDICT}.spot": False, f"{PREDICT}.flex_start": True, f"{PREDICT}.max_run_duration": "7d"},
         {f"{TRAIN}.reservation": "projects/other/reservations/mine"},
-        {f"{TRAIN}.local_ssd_count": 1, f"{TRAIN}.local_ssd_block_count": 1},
+        {f"{TRAIN}.local_ssd_block_count": 2},
         {f"{CPU}.machine_type": "n2-custom-8-32768"},
         {
             "clusters.dev.control_plane": {

@@ -346,19 +346,24 @@ def _disks(subject: Subject) -> Iterator[Finding]:
             f"write {listed(machine.disks)}",
             read=subject.on("machine_type"),
         )
-    asked = pool.local_ssd_count + pool.local_ssd_block_count
+    if pool.local_ssd_count and pool.local_ssd_block_count:
+        # modules/compute/gke-node-pool of GoogleCloudPlatform/cluster-toolkit, read on 2026-11-20.
+        yield Finding(
+            (*at, "local_ssd_block_count"),
+            pool.local_ssd_block_count,
+            "`local_ssd_count` is set too, and GKE uses a node's local SSDs in one way or the other",
+            "keep one of them",
+            read=subject.on("local_ssd_count"),
+        )
+        return
+    asked = pool.local_ssd_count or pool.local_ssd_block_count
     key = "local_ssd_count" if pool.local_ssd_count else "local_ssd_block_count"
     if asked and asked not in machine.local_ssds:
-        both = (
-            f" (together with `local_ssd_block_count: {pool.local_ssd_block_count}`)"
-            if pool.local_ssd_count and pool.local_ssd_block_count
-            else ""
-        )
         has = f"it has {listed(machine.local_ssds)}" if machine.local_ssds else "it has none"
         yield Finding(
             (*at, key),
             getattr(pool, key),
-            f"not a number of local SSDs that `{machine.name}` can have{both}: {has}",
+            f"not a number of local SSDs that `{machine.name}` can have: {has}",
             f"write {listed(machine.local_ssds)}" if machine.local_ssds else f"remove `{key}`",
             read=subject.on("machine_type", "local_ssd_count", "local_ssd_block_count"),
         )
