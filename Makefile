@@ -38,10 +38,10 @@ rehearse: $(VENV)/.runtime ## Run a stack here, on the CPU [STACK=gcp-dev] [FRES
 	@$(BIN)/python -m stacks.rehearsal --stack $(STACK) $(if $(FRESH),--fresh)
 
 test: $(VENV)/.dev ## Run every test [TESTS=tests/…]
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(TESTS)
+	@$(BIN)/python -m pytest -n 2 $(TESTS)
 
 test-fast: $(VENV)/.dev ## Run all but the slow tests
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" $(TESTS)
+	@$(BIN)/python -m pytest -n 2 -m "not slow" $(TESTS)
 
 lint: $(VENV)/.dev ## Check style and types
 	@$(BIN)/ruff check .

@@ -15,7 +15,7 @@ import yaml
 
 from tests.rehearsal.toy import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("rehearsal")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def command(stack: str, folder: Path, *arguments: str) -> list[str]:
