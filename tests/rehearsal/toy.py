@@ -25,7 +25,8 @@ start = int(done.read_text()) if done.exists() else 0
 print("starting after", start, flush=True)
 for epoch in range(start + 1, 13):
     time.sleep(float(sys.argv[2]))
-    done.write_text(str(epoch))
+    done.with_suffix(".new").write_text(str(epoch))
+    done.with_suffix(".new").replace(done)
     print(f"Epoch {epoch}/12", flush=True)
 """
 
