@@ -29,9 +29,9 @@ PREFIX = "slipway:"
 
 @dataclass(frozen=True)
 class Cloud:
-    """A place to run: what it finds wrong beyond the settings' own checks, and the platforms that it declares."""
+    """A place to run: what a stack lacks for it beside its settings, and the platforms that it declares."""
 
-    problems: Callable[[Settings], Sequence[Problem]]
+    problems: Callable[[], Sequence[Problem]]
     platforms: Callable[[Settings], Mapping[str, Platform]]
 
 
@@ -45,7 +45,7 @@ def _gcp() -> Cloud:
 def _existing() -> Cloud:
     from infra import existing  # noqa: PLC0415
 
-    return Cloud(lambda _: (), existing.platforms)
+    return Cloud(tuple, existing.platforms)
 
 
 CLOUDS: Mapping[str, Callable[[], Cloud]] = {"gcp": _gcp, "existing": _existing}
@@ -132,15 +132,13 @@ def _checked(raw: Mapping[str, Any], root: Path) -> tuple[Settings, list[Cloud]]
     """The settings and the clouds they use; raises SettingsError with the problems of all checks together."""
     problems: list[Problem] = []
     settings = None
-    clouds: list[Cloud] = []
     try:
         settings = load(raw)
     except SettingsError as error:
         problems.extend(error.problems)
-    else:
-        clouds = [CLOUDS[name]() for name in sorted({cluster.cloud for cluster in settings.clusters.values()})]
-        for cloud in clouds:
-            problems.extend(cloud.problems(settings))
+    clouds = [CLOUDS[name]() for name in sorted(_clouds_of(raw) & CLOUDS.keys())]
+    for cloud in clouds:
+        problems.extend(cloud.problems())
     problems.extend(shipping_problems(raw, root))
     if settings is None or problems:
         raise SettingsError(problems)
@@ -152,6 +150,12 @@ def shipping_problems(raw: Mapping[str, Any], root: Path) -> list[Problem]:
     if _at(raw, "pipelines", "mnist") is None:
         return []
     return mnist.problems(_at(raw, "pipelines", "mnist", "predict", "images"), root)
+
+
+def _clouds_of(raw: Mapping[str, Any]) -> set[str]:
+    clusters: Any = raw.get("clusters")
+    names = list(cast("Mapping[str, Any]", clusters)) if isinstance(clusters, Mapping) else []
+    return {cloud for name in names if isinstance(cloud := _at(clusters, name, "cloud"), str)}
 
 
 def _at(raw: Any, *keys: str) -> Any:

@@ -17,6 +17,7 @@ from infra.existing.emulator import ExistingEmulator
 from infra.settings import SettingsError, load
 from stacks.program import ROOT, configured, declare
 from tests.support.recording import Recording, record
+from tests.support.stack_values import GCP
 
 CONFIG: dict[str, Any] = {
     "slipway:clusters": {
@@ -128,6 +129,15 @@ def test_all_that_is_wrong_is_said_at_once_and_nothing_is_declared(big: Path) ->
         "slipway:pipelines.mnist.predict.images",
     } <= keys
     assert declared == []
+
+
+def test_a_missing_google_project_is_said_with_what_else_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GOOGLE_PROJECT", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    config = {**{f"slipway:{key}": value for key, value in GCP.items()}, "slipway:namespace": "Not A Name"}
+    with pytest.raises(SettingsError) as error:
+        record(declare, config, preview=True)
+    assert {"gcp:project", "slipway:namespace"} == {problem.key for problem in error.value.problems}
 
 
 @pytest.mark.parametrize("pipelines", [None, [], "x", {"mnist": None}, {"mnist": {"predict": "x"}}])

@@ -22,9 +22,9 @@ def project() -> str:
     return found
 
 
-def problems(settings: Settings) -> list[Problem]:
-    """What would make the declaration on Google Cloud fail, beyond what the settings can say of themselves."""
-    return [_no_project()] if clusters(settings) and not gcp.config.project else []
+def problems() -> list[Problem]:
+    """What a stack with clusters on Google Cloud lacks beside its settings."""
+    return [] if gcp.config.project else [_no_project()]
 
 
 def _no_project() -> Problem:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from infra.accelerators import gke_allocatable
 from infra.gcp.bucket import StoreBucketArgs, store_bucket
-from infra.gcp.checks import clusters, problems, project
+from infra.gcp.checks import clusters, project
 from infra.gcp.cluster import GkeCluster, GkeClusterArgs
 from infra.gcp.identity import WorkloadIdentity, WorkloadIdentityArgs, node_identity, workload_identity
 from infra.gcp.names import pool_name
@@ -13,7 +13,7 @@ from infra.gcp.pools import fingerprint, max_nodes, taints
 from infra.gcp.services import enable_services
 from infra.gcp.store import gcs_store
 from infra.platform import Platform, Pool, Store
-from infra.settings import Settings, SettingsError
+from infra.settings import Settings
 from infra.settings.gcp import GcpCluster, GcsStore
 
 POOL_LABEL = "cloud.google.com/gke-nodepool"
@@ -25,9 +25,6 @@ def platforms(settings: Settings) -> Mapping[str, Platform]:
 
     Raises SettingsError where the settings cannot be declared; nothing is declared then.
     """
-    found = problems(settings)
-    if found:
-        raise SettingsError(found)
     ours = clusters(settings)
     if not ours or not isinstance(settings.store, GcsStore):
         return {}

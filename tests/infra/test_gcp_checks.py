@@ -3,14 +3,14 @@
 import pytest
 
 from infra import gcp
-from infra.settings import Problem, Settings, SettingsError, load
+from infra.settings import Problem, SettingsError, load
 from tests.support.gcp import declare, raw
 from tests.support.recording import record
 
 
-def problems(settings: Settings, project: str | None = "a-project") -> list[Problem]:
+def problems(project: str | None = "a-project") -> list[Problem]:
     config = {"gcp:project": project} if project else {}
-    return record(lambda: gcp.problems(settings), config, preview=True).result
+    return record(gcp.problems, config, preview=True).result
 
 
 @pytest.fixture(autouse=True)
@@ -20,11 +20,11 @@ def _no_project_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_good_stack_has_no_problems() -> None:
-    assert problems(load(raw())) == []
+    assert problems() == []
 
 
 def test_a_stack_without_a_project_says_how_to_name_one() -> None:
-    (problem,) = problems(load(raw()), project=None)
+    (problem,) = problems(project=None)
     assert problem.key == "gcp:project"
     assert "pulumi config set gcp:project" in problem.fix
 
