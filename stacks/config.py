@@ -63,18 +63,6 @@ def load_stack(stack: str, root: Path, file: Path | None = None) -> StackConfig:
     return StackConfig(file, plain, secrets)
 
 
-def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """``base`` with ``over`` laid over it: mappings are merged key by key, anything else is replaced."""
-    merged = dict(base)
-    for key, value in over.items():
-        below = merged.get(key)
-        if isinstance(below, Mapping) and isinstance(value, Mapping):
-            merged[key] = merge(cast("Mapping[str, Any]", below), cast("Mapping[str, Any]", value))
-        else:
-            merged[key] = value
-    return merged
-
-
 def for_engine(values: Mapping[str, Any]) -> dict[str, str]:
     """``values`` as the engine hands them to a program: text as it is, everything else as JSON."""
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}

@@ -15,8 +15,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from infra.settings import Settings, SettingsError, load
-from stacks.config import StackConfig, load_stack, merge
+from infra.settings import Settings, SettingsError, lay_over, load
+from stacks.config import StackConfig, load_stack
 from stacks.documents import document
 from stacks.emulators import emulators
 from stacks.evaluate import Evaluation, evaluate
@@ -97,7 +97,7 @@ def configure(stack: str, root: Path, file: Path | None = None) -> Configuration
     overlay = document(values.get(OVERLAY))
     remarks: list[str] = []
     if overlay:
-        values = merge(values, {f"{PREFIX}{key}": value for key, value in overlay.items()})
+        values = lay_over(values, {f"{PREFIX}{key}": value for key, value in overlay.items()})
         remarks.append(f"{OVERLAY} lays over the settings: {json.dumps(overlay)}")
     raw = {key.removeprefix(PREFIX): value for key, value in values.items() if key.startswith(PREFIX)}
     try:

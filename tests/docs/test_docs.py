@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.settings import Settings, load
-from stacks.config import merge, stack_config
+from infra.settings import Settings, lay_over, load
+from stacks.config import stack_config
 from tests.docs.fences import Block, blocks
 from tests.support.checkout import ROOT, copy_checkout
 
@@ -131,7 +131,7 @@ def test_pulumi_commands_have_the_flags_that_are_shown(block: Block, words: list
 def test_settings_that_are_shown_are_accepted(block: Block) -> None:
     stack = block.info.split()[1]
     shown: dict[str, Any] = yaml.safe_load(block.body)
-    config = merge(stack_config(stack, ROOT), shown.get("config", shown))
+    config = lay_over(stack_config(stack, ROOT), shown.get("config", shown))
     load({key.removeprefix("slipway:"): value for key, value in config.items() if key.startswith("slipway:")})
 
 

@@ -220,7 +220,7 @@ def test_an_overlay_has_no_overlay() -> None:
 
 def test_laying_over_replaces_lists_and_keeps_what_is_beside() -> None:
     base = {"a": {"b": [1, 2], "c": 3}, "d": 4}
-    assert lay_over(base, {"a": {"b": [5]}, "e": 6}) == {"a": {"b": [5], "c": 3}, "d": 4, "e": 6}
+    assert lay_over(base, {"a": {"b": [5]}, "d": {"e": 6}}) == {"a": {"b": [5], "c": 3}, "d": {"e": 6}}
     assert base == {"a": {"b": [1, 2], "c": 3}, "d": 4}
 
 

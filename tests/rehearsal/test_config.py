@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stacks.config import SECRET_PLACEHOLDER, ConfigError, for_engine, load_stack, merge, read_yaml, stack_config
+from stacks.config import SECRET_PLACEHOLDER, ConfigError, for_engine, load_stack, read_yaml, stack_config
 
 PROJECT = """
 name: slipway
@@ -108,12 +108,6 @@ def test_an_environment_that_only_the_cli_can_open_is_refused(project: Path) -> 
     write(project, "environment: [shared]\n")
     with pytest.raises(ConfigError, match="Pulumi ESC"):
         stack_config("dev", project)
-
-
-def test_merging_goes_into_mappings_and_replaces_the_rest() -> None:
-    base = {"a": {"x": 1, "y": [1, 2]}, "b": "text"}
-    assert merge(base, {"a": {"y": [3]}, "b": {"c": 1}}) == {"a": {"x": 1, "y": [3]}, "b": {"c": 1}}
-    assert base == {"a": {"x": 1, "y": [1, 2]}, "b": "text"}
 
 
 def test_the_engine_hands_over_text_as_it_is_and_the_rest_as_json() -> None:
