@@ -125,6 +125,7 @@ STORE: list[Case] = [
 ]
 
 RUNS: list[Case] = [
+    ({f"{STEPS}.train.ephemeral_storage": "1Gi"}, f"{STEPS}.train.ephemeral_storage", "CUDA libraries", "2Gi"),
     ({f"{STEPS}.train.pool": "trian"}, f"{STEPS}.train.pool", "no cluster", "`train`"),
     ({f"{STEPS}.train.pool": "gpu-west"}, f"{STEPS}.train.pool", "no cluster", "`cpu`, `predict` or `train`"),
     ({"clusters": None}, "clusters", "not a section", "key: value"),

@@ -28,6 +28,9 @@ NODE_KEYS = (
 )
 """The keys of a pool that decide what one of its nodes leaves to pods."""
 
+GPU_SCRATCH = 2048
+"""MiB of scratch space that a GPU step needs in TensorFlow's image: it copies CUDA libraries of 1.3 GiB there."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -53,6 +56,7 @@ def check(reading: Reading) -> Iterator[Finding]:
     known = {pool for _, pool in reading.names}
     for name, step in mnist.steps.items():
         at: Path = ("pipelines", "mnist", "steps", name)
+        yield from _scratch(at, step)
         if step.pool in targets:
             yield from _fits(at, step, targets[step.pool], reading.draft)
         elif step.pool not in known:
@@ -141,6 +145,17 @@ def _fits(at: Path, step: StepSettings, target: Target, draft: Draft) -> Iterato
         )
     if target.node is not None:
         yield from _amounts(at, step, target, target.node, draft)
+
+
+def _scratch(at: Path, step: StepSettings) -> Iterator[Finding]:
+    if step.gpus and step.image is None and mebibytes(step.ephemeral_storage) < GPU_SCRATCH:
+        yield Finding(
+            (*at, "ephemeral_storage"),
+            step.ephemeral_storage,
+            "the CUDA libraries that TensorFlow's image lacks take 1.3Gi of it",
+            "write `ephemeral_storage: 2Gi` or more, or an `image` that has them",
+            read=((*at, "gpus"), (*at, "image")),
+        )
 
 
 def _divided(pool: GcpPool) -> bool:
