@@ -9,6 +9,10 @@ BIN := $(VENV)/bin
 UV_VERSION := $(shell sed -n 's/^  "uv==\(.*\)",$$/\1/p' pyproject.toml)
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p && break; done)
 
+# Behind a company's proxy only the system's store knows the certificates; uv's own is for machines without one.
+CA_STORES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem
+export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
+
 .DEFAULT_GOAL := help
 .PHONY: help setup rehearse test test-fast lint format bench lock clean
 
