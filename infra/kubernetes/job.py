@@ -102,9 +102,10 @@ def declare(steps: Iterable[Step], workspaces: Mapping[str, Workspace], root: Pa
     ``workspaces`` are by platform, ``root`` is the repository whose files the steps ship. Raises ShippingError.
     """
     declared: dict[str, StepJob] = {}
+    known: dict[int, Run] = {}
 
     def declare_one(step: Step) -> StepJob:
-        run = plan(step, root)
+        run = plan(step, root, known)
         if run.name not in declared:
             before = [declare_one(each) for each in (*step.inputs.values(), *step.after)]
             unique = tuple({each.run.name: each for each in before}.values())

@@ -58,17 +58,21 @@ def bundle_of(module: str, requirements: Requirements | None, root: Path, files:
     return collect([module, INSTALLER], root, [requirements.file, *files])
 
 
-def plan(step: Step, root: Path) -> Run:
+def plan(step: Step, root: Path, known: dict[int, Run] | None = None) -> Run:
     """Finds what ``step`` ships, below the repository's ``root``, and what its result depends on.
 
-    Raises ShippingError where a file is missing or too big.
+    ``known`` are the runs found so far by the identity of their step; a step that several others read is then
+    looked at once. Raises ShippingError where a file is missing or too big.
     """
+    known = {} if known is None else known
+    if id(step) in known:
+        return known[id(step)]
     taken = RESERVED & (set(step.inputs) | set(step.folders)) | set(step.inputs) & set(step.folders)
     if taken:
         raise ValueError(
             f"{step.pipeline} {step.name}: {', '.join(sorted(taken))} would mean two things in arguments"
         )
-    inputs = {name: plan(each, root) for name, each in step.inputs.items()}
+    inputs = {name: plan(each, root, known) for name, each in step.inputs.items()}
     bundle = bundle_of(step.module, step.requirements, root, step.files)
     folders = {name: image_folder(folder) for name, folder in step.folders.items()}
     decisive = {
@@ -85,4 +89,5 @@ def plan(step: Step, root: Path) -> Run:
         "inputs": {name: each.digest for name, each in inputs.items()},
     }
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
-    return Run(step, bundle, folders, inputs, digest)
+    known[id(step)] = Run(step, bundle, folders, inputs, digest)
+    return known[id(step)]
