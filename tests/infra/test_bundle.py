@@ -6,11 +6,12 @@ import pytest
 
 from infra.kubernetes.bundle import collect
 from infra.kubernetes.files import LIMIT, ShippingError
+from tests.support.tree import write_tree
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for name, content in {
+    files = {
         "work/__init__.py": "",
         "work/digits/__init__.py": '"""Digits."""',
         "work/digits/train.py": "import json\nfrom work.digits.data import load\n",
@@ -18,11 +19,8 @@ def root(tmp_path: Path) -> Path:
         "work/digits/other.py": "",
         "work/common.py": "",
         "outside.py": "",
-    }.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, encoding="utf-8")
-    return tmp_path
+    }
+    return write_tree(tmp_path, files)
 
 
 def bundled(root: Path, train: str = "", module: str = "work.digits.train") -> set[str]:

@@ -15,6 +15,7 @@ from infra.platform import Resources, Taint
 from infra.step import Requirements, Step
 from tests.support.recording import Recorded, Recording, record
 from tests.support.stand_in import GPU_TAINT, cpu_pool, gpu_pool, platform, step
+from tests.support.tree import write_tree
 
 JOB = "kubernetes:batch/v1:Job"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
@@ -24,7 +25,7 @@ Steps = Callable[[], Sequence[Step]]
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for name, content in {
+    files = {
         "work/__init__.py": "",
         "work/prepare.py": "import work.common",
         "work/train.py": "import work.model",
@@ -36,11 +37,8 @@ def root(tmp_path: Path) -> Path:
         "workloads/packages.py": "",
         "images/3.png": "3",
         "images/labels.json": "{}",
-    }.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, encoding="utf-8")
-    return tmp_path
+    }
+    return write_tree(tmp_path, files)
 
 
 def run(steps: Steps, root: Path, preview: bool = False) -> Recording:
