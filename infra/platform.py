@@ -13,6 +13,8 @@ import pulumi_kubernetes as k8s
 
 TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
+MigStrategy = Literal["none", "single"]
+
 GPU_RESOURCE = "nvidia.com/gpu"
 """The extended resource the NVIDIA device plugin (GKE's own or NVIDIA's) advertises."""
 
@@ -50,7 +52,9 @@ class Pool:
     ``selector`` are labels that every node of the pool has and no other node; ``allocatable`` is what one node
     leaves to pods after its system reservations; ``max_nodes`` is how many nodes it can grow to.
     ``fingerprint`` changes when the pool's hardware or driver does, so that its gates run again. ``shared_gpus``
-    says that the pool slices or partitions its GPUs, of which a pod can use only one.
+    says that the pool slices or partitions its GPUs, of which a pod can use only one. ``min_nodes`` are there at
+    all times. Where the stack declares the device plugin, ``gpu_clients`` pods share each GPU by time-slicing, and
+    ``mig_strategy`` is how it advertises GPUs that are partitioned.
     """
 
     name: str
@@ -63,6 +67,9 @@ class Pool:
     fingerprint: str = ""
     resources: Sequence[pulumi.Resource] = ()
     shared_gpus: bool = False
+    min_nodes: int = 0
+    gpu_clients: int = 1
+    mig_strategy: MigStrategy = "none"
 
 
 @dataclass(frozen=True)
@@ -101,12 +108,30 @@ class Store:
 
 
 @dataclass(frozen=True)
+class DevicePlugin:
+    """NVIDIA's device plugin, for a cluster that has none of its own.
+
+    ``chart`` is where Helm finds it in place of the public repository: a folder or file of this machine, a URL, or
+    an OCI reference; ``version`` is its version there. ``openshift`` adds the security context constraints and the
+    SELinux type that OpenShift asks for.
+    """
+
+    chart: str | None = None
+    version: str | None = None
+    openshift: bool = False
+
+
+@dataclass(frozen=True)
 class Platform:
     """One cluster, ready for pipelines.
 
     ``provider`` is the Kubernetes provider that every resource on the cluster names. ``ready`` are the
     resources to wait for before the first pod (identity bindings, the device plugin). ``connect`` is the shell
     command that gives a person's kubectl access, and ``kubectl`` the prefix of commands that then reach it.
+
+    ``device_plugin`` is None where the cluster has one. ``pod_user`` is None where the cluster assigns user and
+    group of its pods. ``creates_namespace`` is False where the namespace is there already, and ``reads_nodes``
+    where the stack may not let a pod read the cluster's nodes.
     """
 
     name: str
@@ -118,6 +143,10 @@ class Platform:
     ready: Sequence[pulumi.Resource]
     connect: pulumi.Input[str]
     kubectl: pulumi.Input[str]
+    device_plugin: DevicePlugin | None = None
+    pod_user: int | None = POD_USER
+    creates_namespace: bool = True
+    reads_nodes: bool = True
 
 
 @dataclass(frozen=True)

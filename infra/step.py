@@ -30,7 +30,8 @@ class Step:
     them runs again, so does this. ``after`` are steps that only have to succeed first. ``time_limit`` is in
     seconds and includes retries and scheduling. ``fingerprint`` is whatever else decides the result (the driver
     that a gate tests): when it changes, the step runs again. ``files`` are files of the repository, beside the
-    module's own, that the step reads below its working directory.
+    module's own, that the step reads below its working directory. ``reads_nodes`` gives its pod a token that may
+    read the cluster's nodes.
     """
 
     pipeline: str
@@ -49,4 +50,5 @@ class Step:
     files: Sequence[str] = ()
     folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
     uses_store: bool = True
+    reads_nodes: bool = False
     fingerprint: str = ""
