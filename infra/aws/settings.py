@@ -1,0 +1,183 @@
+"""What a stack file says of clusters, node groups and the store on Amazon Web Services."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from infra.settings.base import Cidr, Labels, Model, TaintSettings
+
+ControlPlaneLog = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
+
+
+class Nodes(Model):
+    """How many nodes a pool has over all its zones. Either a fixed ``count``, or limits for the autoscaler."""
+
+    count: int | None = Field(default=None, ge=0, le=450, description="Fixed number of nodes.")
+    min: int | None = Field(default=None, ge=0, description="Fewest nodes.")
+    max: int | None = Field(default=None, ge=0, le=450, description="Most nodes.")
+
+
+class GpuSharing(Model):
+    """Several pods on one GPU, by time-slicing."""
+
+    strategy: Literal["TIME_SHARING"] = Field(default="TIME_SHARING", description="Take turns on the GPU.")
+    clients: int = Field(ge=2, le=48, description="Most pods that share one GPU.")
+
+
+class AwsPool(Model):
+    """A managed node group of EKS."""
+
+    instance_type: str = Field(description="EC2 instance type, for example `g4dn.xlarge`. It brings the GPUs.")
+    accelerator: str | None = Field(
+        default=None,
+        description="Accelerator type, for example `nvidia-tesla-t4`. Optional: refused where the instance type "
+        "has another.",
+    )
+    gpus: int | None = Field(
+        default=None,
+        ge=1,
+        description="GPUs per node. Optional: refused where the instance type has another number.",
+    )
+    gpu_sharing: GpuSharing | None = Field(default=None, description="Share each GPU between pods.")
+    nodes: Nodes = Field(default_factory=Nodes, description="How many nodes; default: one, fixed.")
+    zones: list[str] | None = Field(
+        default=None, description="Zones of the pool, of those of the cluster; default: all of them."
+    )
+    spot: bool = Field(default=False, description="Spot instances: cheap, may be taken back at any time.")
+    capacity_block: str | None = Field(
+        default=None,
+        description="Id (`cr-…`) of a Capacity Block for ML, bought for a time and a zone. Name its zone under "
+        "`zones`.",
+    )
+    capacity_reservation: str | None = Field(
+        default=None,
+        description="Id (`cr-…`) of an On-Demand Capacity Reservation to use. Name its zone under `zones`.",
+    )
+    efa: bool = Field(
+        default=False,
+        description="An EFA interface on every network card, for training over several nodes. One zone only.",
+    )
+    ami_type: Literal["AL2023_x86_64_STANDARD", "AL2023_x86_64_NVIDIA"] | None = Field(
+        default=None,
+        description="Node image; default: `AL2023_x86_64_NVIDIA`, which has the driver, where the instance type "
+        "has GPUs, and else `AL2023_x86_64_STANDARD`.",
+    )
+    disk_type: Literal["gp3", "gp2", "io2", "io1"] = Field(default="gp3", description="EBS type of the root disk.")
+    disk_size_gb: int = Field(default=100, ge=20, le=16384, description="Size of the root disk in GiB.")
+    labels: Labels = Field(default_factory=dict, description="Kubernetes labels of the nodes.")
+    tags: Labels = Field(default_factory=dict, description="AWS tags of the node group and its instances.")
+    taints: list[TaintSettings] = Field(
+        default_factory=list,
+        description="Taints beside `nvidia.com/gpu=present:NoSchedule`, which every GPU pool has.",
+    )
+
+
+class ControlPlane(Model):
+    """From where the cluster's API can be reached, what it logs, and the key of its secrets.
+
+    Nodes and whatever else is in the VPC always reach it through its private endpoint.
+    """
+
+    public_endpoint: bool = Field(
+        default=True,
+        description="An endpoint on the Internet, open to `authorized_networks` only. Without it `pulumi up` and "
+        "kubectl have to run in the VPC or a network joined to it.",
+    )
+    authorized_networks: dict[str, Cidr] = Field(
+        default_factory=dict, description="Name to CIDR block of each network that may reach the public endpoint."
+    )
+    logs: list[ControlPlaneLog] = Field(
+        default_factory=lambda: ["api", "audit", "authenticator"],
+        description="What the control plane logs to CloudWatch.",
+    )
+    log_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731] = Field(
+        default=30, description="Days after which CloudWatch deletes these logs."
+    )
+    secrets_key: str | None = Field(
+        default=None,
+        description="ARN of the KMS key that encrypts Kubernetes Secrets; default: one that the stack creates.",
+    )
+
+
+class Network(Model):
+    """The VPC of a cluster: a public and a private subnet in each of its zones."""
+
+    vpc_cidr: Cidr = Field(
+        default="10.0.0.0/16", description="Addresses of the VPC. Nodes and pods both take theirs from it."
+    )
+    services_cidr: Cidr = Field(default="172.20.0.0/16", description="Addresses of the Services.")
+    nat: Literal["one", "per-zone"] = Field(
+        default="one",
+        description="`one` NAT gateway for all zones, or one in each zone, so that no zone depends on another.",
+    )
+
+
+class AwsCluster(Model):
+    """An EKS cluster with a VPC of its own."""
+
+    cloud: Literal["aws"] = Field(description="`aws`: a cluster that Slipway creates on EKS.")
+    region: str = Field(description="Region of the cluster and the store: `us-east-1`.")
+    zones: list[str] = Field(
+        description="Availability zones of the VPC, two or three: EKS places the control plane in at least two."
+    )
+    kubernetes_version: str = Field(default="1.35", description="Kubernetes version of control plane and nodes.")
+    support: Literal["STANDARD", "EXTENDED"] = Field(
+        default="STANDARD",
+        description="What happens when the version's standard support ends: STANDARD has EKS upgrade the cluster, "
+        "EXTENDED keeps the version a year longer, for a higher fee by the hour.",
+    )
+    control_plane: ControlPlane = Field(default_factory=ControlPlane, description="Who reaches its API.")
+    admins: list[str] = Field(
+        default_factory=list,
+        description="ARNs of IAM roles and users that administer the cluster, beside whoever runs `pulumi up`.",
+    )
+    network: Network = Field(default_factory=Network, description="Its VPC.")
+    registry: bool = Field(
+        default=True, description="An ECR repository for images of your own: immutable tags, scanned on push."
+    )
+    tags: Labels = Field(default_factory=dict, description="AWS tags of everything that the cluster consists of.")
+    pools: dict[str, AwsPool] = Field(min_length=1, description="Node pools by name; at least one without GPUs.")
+
+
+class S3Store(Model):
+    """An S3 bucket in the cluster's region, mounted in pods with Amazon S3 Files."""
+
+    kind: Literal["s3"] = Field(description="`s3`: an S3 bucket.")
+    bucket: str | None = Field(
+        default=None, description="Bucket name; default: `slipway-<stack>-<account>-<region>`."
+    )
+    mount: Literal["s3files", "mountpoint"] = Field(
+        default="s3files",
+        description="How pods mount it. `s3files` does all that a file system does; `mountpoint` is refused, "
+        "because Mountpoint for S3 can neither rename nor append.",
+    )
+    versioning: bool = Field(
+        default=True, description="Keep overwritten and deleted objects as old versions. S3 Files needs it."
+    )
+    old_version_days: int = Field(default=30, ge=1, description="Days after which old versions are deleted.")
+    temporary_days: int = Field(default=7, ge=1, description="Days after which temporary objects are deleted.")
+    cache_days: int = Field(
+        default=30,
+        ge=1,
+        le=365,
+        description="Days after its last use when a file's copy leaves S3 Files' own storage; the object stays.",
+    )
+    kms_key: str | None = Field(
+        default=None, description="ARN of the KMS key that encrypts the bucket; default: S3's own keys."
+    )
+
+
+class EfsStore(Model):
+    """An EFS file system in the cluster's VPC: plain NFS, without a bucket behind it."""
+
+    kind: Literal["efs"] = Field(description="`efs`: an Elastic File System.")
+    throughput: Literal["elastic", "bursting"] = Field(
+        default="elastic", description="`elastic` is paid by what is read and written, `bursting` grows with size."
+    )
+    infrequent_access_days: Literal[1, 7, 14, 30, 60, 90, 180, 270, 365] | None = Field(
+        default=30, description="Days after its last use when a file moves to cheaper storage; null: never."
+    )
+    backup: bool = Field(default=False, description="Daily backups, kept for 35 days by AWS Backup.")
+    kms_key: str | None = Field(
+        default=None, description="ARN of the KMS key that encrypts it; default: AWS's own key for EFS."
+    )
