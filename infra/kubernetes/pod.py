@@ -8,7 +8,7 @@ from infra.kubernetes.files import config_map_name, volume
 from infra.kubernetes.labels import step_labels
 from infra.kubernetes.quantities import limits, mebibytes, requests
 from infra.kubernetes.run import INSTALLER, Run
-from infra.platform import POD_USER, Pool, Resources
+from infra.platform import Pool, Resources
 
 BUNDLE = "/bundle"
 STORE = "/store"
@@ -42,6 +42,8 @@ def template(run: Run, service_account: str) -> k8s.core.v1.PodTemplateSpecArgs:
     Nothing in it differs between two evaluations of the program: a changed template would replace the Job.
     """
     step = run.step
+    # Where the cluster assigns it, naming one would have the pod refused: OpenShift gives every namespace a range.
+    user = step.platform.pod_user
     annotations = {
         # Moving a training to another node to save a node costs more than it saves.
         "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
@@ -59,9 +61,9 @@ def template(run: Run, service_account: str) -> k8s.core.v1.PodTemplateSpecArgs:
             termination_grace_period_seconds=GRACE_PERIOD,
             security_context=k8s.core.v1.PodSecurityContextArgs(
                 run_as_non_root=True,
-                run_as_user=POD_USER,
-                run_as_group=POD_USER,
-                fs_group=POD_USER,
+                run_as_user=user,
+                run_as_group=user,
+                fs_group=user,
                 # A store with many files would otherwise have every owner rewritten at each start.
                 fs_group_change_policy="OnRootMismatch",
                 seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),

@@ -332,3 +332,12 @@ def test_long_names_still_fit_and_still_change_with_the_digest(root: Path) -> No
     (after,) = names(run(program_steps, root)).values()
     assert len(before) <= 63
     assert before != after
+
+
+@pytest.mark.parametrize("user", [1000, None])
+def test_user_and_groups_are_left_to_a_cluster_that_assigns_them(user: int | None, root: Path) -> None:
+    recording = run(lambda: [step(replace(platform(), pod_user=user))], root)
+    context = recording.one(JOB).inputs["spec"]["template"]["spec"]["securityContext"]
+    assert [context.get(key) for key in ("runAsUser", "runAsGroup", "fsGroup")] == [user, user, user]
+    assert context["runAsNonRoot"] is True
+    assert context["seccompProfile"] == {"type": "RuntimeDefault"}
