@@ -32,6 +32,8 @@ class WorkspaceArgs:
 class Workspace(pulumi.ComponentResource):
     """A namespace under the *restricted* Pod Security Standard, with the identity, limits and store of its pods.
 
+    A namespace that is there already keeps the labels and quotas that it has: the role ``admin`` of a namespace
+    may write neither (kubernetes.io/docs/reference/access-authn-authz/rbac, seen November 2026).
     Pods can reach out, but nothing can reach in. ``ready`` are the resources to wait for before the first pod.
     """
 
@@ -43,17 +45,8 @@ class Workspace(pulumi.ComponentResource):
         self.service_account = args.service_account
         on_cluster = pulumi.ResourceOptions(parent=self, provider=platform.provider)
 
-        namespace = k8s.core.v1.Namespace(
-            f"{name}-namespace",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=args.namespace, labels={**PART_OF, **pod_security_labels()}),
-            opts=pulumi.ResourceOptions.merge(
-                on_cluster,
-                # Deleted before the nodes of the cluster's own services: once the metrics API has no node left,
-                # the deletion of a namespace does not end.
-                pulumi.ResourceOptions(protect=_protected(args), depends_on=_service_nodes(platform)),
-            ),
-        )
-        in_namespace = pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(depends_on=[namespace]))
+        own = _own_namespace(name, args, on_cluster) if platform.creates_namespace else []
+        in_namespace = pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(depends_on=own))
         service_account = k8s.core.v1.ServiceAccount(
             f"{name}-service-account",
             metadata=k8s.meta.v1.ObjectMetaArgs(
@@ -73,17 +66,31 @@ class Workspace(pulumi.ComponentResource):
             ),
             opts=in_namespace,
         )
-        quota = k8s.core.v1.ResourceQuota(
-            f"{name}-quota",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name="pools", namespace=args.namespace, labels=PART_OF),
-            spec=k8s.core.v1.ResourceQuotaSpecArgs(hard=quota_of(platform)),
-            opts=in_namespace,
-        )
-        ready: list[pulumi.Resource] = [namespace, service_account, network_policy, quota]
+        ready: list[pulumi.Resource] = [*own, service_account, network_policy]
         if platform.store.claim:
             ready.append(_claim(name, platform.store.claim, args, in_namespace))
         self.ready: Sequence[pulumi.Resource] = (*ready, *platform.ready)
         self.register_outputs({"namespace": args.namespace, "serviceAccount": args.service_account})
+
+
+def _own_namespace(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+    namespace = k8s.core.v1.Namespace(
+        f"{name}-namespace",
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=args.namespace, labels={**PART_OF, **pod_security_labels()}),
+        opts=pulumi.ResourceOptions.merge(
+            opts,
+            # Deleted before the nodes of the cluster's own services: once the metrics API has no node left,
+            # the deletion of a namespace does not end.
+            pulumi.ResourceOptions(protect=_protected(args), depends_on=_service_nodes(args.platform)),
+        ),
+    )
+    quota = k8s.core.v1.ResourceQuota(
+        f"{name}-quota",
+        metadata=k8s.meta.v1.ObjectMetaArgs(name="pools", namespace=args.namespace, labels=PART_OF),
+        spec=k8s.core.v1.ResourceQuotaSpecArgs(hard=quota_of(args.platform)),
+        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[namespace])),
+    )
+    return [namespace, quota]
 
 
 def pod_security_labels() -> dict[str, str]:

@@ -95,3 +95,17 @@ def test_the_namespace_goes_before_the_nodes_of_the_clusters_own_services() -> N
     waits = recording.waits_for(recording.one("kubernetes:core/v1:Namespace"))
     assert recording.one("test:index:NodePool", "cpu").urn in waits
     assert recording.one("test:index:NodePool", "gpu").urn not in waits
+
+
+def test_a_namespace_that_is_there_keeps_its_labels_and_quotas() -> None:
+    """The role `admin` of a namespace may write neither."""
+    recording = workspace(make=lambda: replace(platform(), creates_namespace=False), protect=True)
+    assert recording.of("kubernetes:core/v1:Namespace") == []
+    assert recording.of("kubernetes:core/v1:ResourceQuota") == []
+    assert {each.token.rpartition(":")[2] for each in inside(recording)} == {
+        "ServiceAccount",
+        "NetworkPolicy",
+        "PersistentVolumeClaim",
+    }
+    assert {each.inputs["metadata"]["namespace"] for each in inside(recording)} == {"digits"}
+    assert recording.one(CLAIM).protect
