@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +14,7 @@ from tests.workloads.steps import ROOT, environment, only_error, run, start
 from workloads.devices import VARIABLE, virtual_request
 from workloads.exits import ACCELERATOR_REFUSED, STORE_TROUBLE, USAGE, StepError
 from workloads.gates.accelerator import same_model
+from workloads.gates.store import probe
 
 
 @pytest.mark.parametrize(
@@ -103,7 +107,7 @@ def test_a_malformed_request_for_virtual_accelerators_is_refused(
 def test_the_store_gate_leaves_nothing_behind(tmp_path: Path) -> None:
     output = run("gates.store", "--store", tmp_path, "--prefix", "mnist/run")
 
-    assert "can be written, read, listed, renamed in and deleted from" in output
+    assert "can be written, read, listed, renamed in, appended to and deleted from" in output
     assert not list((tmp_path / "mnist" / "run").iterdir())
 
 
@@ -121,6 +125,58 @@ def test_the_store_gate_gives_up_after_its_time_and_says_why(tmp_path: Path) -> 
     assert 2 <= time.monotonic() - began < 10
     assert "is the store mounted here?" in only_error(output)
     assert "Try 1 failed" in output
+
+
+@pytest.mark.parametrize(
+    ("method", "lacking", "words"),
+    [
+        ("replace", errno.ENOSYS, "cannot rename a file "),
+        ("replace", errno.EPERM, "cannot rename a file "),
+        ("open", errno.EPERM, "cannot append to a file "),
+        ("unlink", errno.EOPNOTSUPP, "cannot delete a file "),
+    ],
+)
+def test_the_store_gate_says_at_once_what_a_store_cannot_do(
+    method: str, lacking: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Mountpoint for S3 answers, which no pause makes better."""
+    real = getattr(Path, method)
+
+    def answer(path: Path, *rest: Any, **options: Any) -> Any:
+        if method != "open" or rest == ("ab",):
+            raise OSError(lacking, os.strerror(lacking), str(path))
+        return real(path, *rest, **options)
+
+    monkeypatch.setattr(Path, method, answer)
+    with pytest.raises(StepError, match=words) as caught:
+        probe(tmp_path, "gates")
+    assert caught.value.code == STORE_TROUBLE
+    assert os.strerror(lacking) in str(caught.value)
+
+
+def test_the_store_gate_names_what_was_not_permitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may become so, and is tried until the time limit."""
+
+    def refuse(path: Path, _target: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(PermissionError) as caught:
+        probe(tmp_path, "gates")
+    assert caught.value.__notes__ == ["when it was to rename a file"]
+
+
+def test_the_store_gate_refuses_a_store_that_appends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a mount that starts the file anew."""
+    real = Path.open
+    monkeypatch.setattr(
+        Path, "open", lambda path, mode="r", *rest: real(path, "wb" if mode == "ab" else mode, *rest)
+    )
+    with pytest.raises(OSError, match="what was appended is not at the file's end"):
+        probe(tmp_path, "gates")
+    assert list((tmp_path / "gates").iterdir()) == []
 
 
 def test_the_store_gate_waits_until_the_store_works(tmp_path: Path) -> None:
