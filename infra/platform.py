@@ -1,12 +1,12 @@
 """The contract between a place to run (a cloud, or a cluster you have) and the pipelines that run there.
 
-Each package that fulfils it (``infra.gcp``, ``infra.existing``) returns one `Platform` per cluster. Nothing
+Each package that fulfils it (`infra.clouds` lists them) returns one `Platform` per cluster. Nothing
 that only one cloud has crosses it, so a pipeline never asks where it runs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -16,7 +16,7 @@ TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 MigStrategy = Literal["none", "single"]
 
 GPU_RESOURCE = "nvidia.com/gpu"
-"""The extended resource the NVIDIA device plugin (GKE's own or NVIDIA's) advertises."""
+"""The extended resource the NVIDIA device plugin advertises."""
 
 POD_USER = 1000
 """User and group that every container runs as, and to whom a mounted store has to belong."""
@@ -162,28 +162,38 @@ class Node:
     accelerator: str | None = None
 
 
-class Emulator(Protocol):
+class Emulator:
     """What stands in for a cloud when the program is evaluated without one.
 
     Each package that fulfils `Platform` has one, made from the settings; the engines in ``stacks`` ask every
     emulator in turn and take the first answer that is not None.
     """
 
-    def outputs(self, token: str, name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    configuration: ClassVar[Mapping[str, str]] = {}
+    """The providers' configuration that a stack needs, with what stands in where it sets none."""
+
+    store_drivers: ClassVar[frozenset[str]] = frozenset()
+    """The CSI drivers that mount the stack's store straight into a pod."""
+
+    def outputs(self, token: str, name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:  # noqa: ARG002
         """The provider-computed outputs of a resource of type ``token``: well-formed and clearly fake."""
-        ...
+        return None
 
-    def call(self, token: str, args: Mapping[str, Any], store: "StoreFiles") -> Mapping[str, Any] | None:
+    def call(self, token: str, args: Mapping[str, Any], store: "StoreFiles") -> Mapping[str, Any] | None:  # noqa: ARG002
         """The result of a provider function; ``store`` reads files of the emulated store."""
-        ...
+        return None
 
-    def nodes(self, token: str, name: str, inputs: Mapping[str, Any]) -> Sequence[Node]:
+    def nodes(self, token: str, name: str, inputs: Mapping[str, Any]) -> Sequence[Node]:  # noqa: ARG002
         """The nodes that this resource brings once created; empty for all but node pools."""
-        ...
+        return ()
 
     def standing_nodes(self) -> Sequence[Node]:
         """The nodes that are there before the program runs."""
-        ...
+        return ()
+
+    def injected(self, annotations: Mapping[str, str]) -> Resources:  # noqa: ARG002
+        """What the cloud adds to the requests of a pod with these annotations on its way in."""
+        return Resources(cpu=0, memory=0)
 
 
 class StoreFiles(Protocol):

@@ -3,7 +3,7 @@
 import json
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -12,6 +12,7 @@ from typing import Any, cast
 import pulumi
 from pulumi.runtime.config import CONFIG
 
+from infra.clouds import CLOUDS, Declarations
 from infra.kubernetes import job
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import StepJob
@@ -19,37 +20,14 @@ from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.pipelines import mnist
 from infra.pipelines.images import CPU_IMAGE
 from infra.platform import Platform
-from infra.settings import Problem, Settings, SettingsError, load
+from infra.settings.errors import Problem, SettingsError
+from infra.settings.loading import clouds_of, load
+from infra.settings.model import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 """The repository, whose files the steps ship."""
 
 PREFIX = "slipway:"
-
-
-@dataclass(frozen=True)
-class Cloud:
-    """A place to run: what a stack lacks for it beside its settings, and the platforms that it declares."""
-
-    problems: Callable[[], Sequence[Problem]]
-    platforms: Callable[[Settings], Mapping[str, Platform]]
-
-
-# A cloud's SDK is imported only by stacks that use it: Google's alone takes longer than all the rest.
-def _gcp() -> Cloud:
-    from infra import gcp  # noqa: PLC0415
-
-    return Cloud(gcp.problems, gcp.platforms)
-
-
-def _existing() -> Cloud:
-    from infra import existing  # noqa: PLC0415
-
-    return Cloud(tuple, existing.platforms)
-
-
-CLOUDS: Mapping[str, Callable[[], Cloud]] = {"gcp": _gcp, "existing": _existing}
-"""The places to run, by the ``cloud`` of a cluster."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +106,7 @@ def _plain(value: Any) -> Any:
         return value
 
 
-def _checked(raw: Mapping[str, Any], root: Path) -> tuple[Settings, list[Cloud]]:
+def _checked(raw: Mapping[str, Any], root: Path) -> tuple[Settings, list[Declarations]]:
     """The settings and the clouds they use; raises SettingsError with the problems of all checks together."""
     problems: list[Problem] = []
     settings = None
@@ -136,7 +114,7 @@ def _checked(raw: Mapping[str, Any], root: Path) -> tuple[Settings, list[Cloud]]
         settings = load(raw)
     except SettingsError as error:
         problems.extend(error.problems)
-    clouds = [CLOUDS[name]() for name in sorted(_clouds_of(raw) & CLOUDS.keys())]
+    clouds = [CLOUDS[name].declarations() for name in clouds_of(raw)]
     for cloud in clouds:
         problems.extend(cloud.problems())
     problems.extend(shipping_problems(raw, root))
@@ -150,12 +128,6 @@ def shipping_problems(raw: Mapping[str, Any], root: Path) -> list[Problem]:
     if _at(raw, "pipelines", "mnist") is None:
         return []
     return mnist.problems(_at(raw, "pipelines", "mnist", "predict", "images"), root)
-
-
-def _clouds_of(raw: Mapping[str, Any]) -> set[str]:
-    clusters: Any = raw.get("clusters")
-    names = list(cast("Mapping[str, Any]", clusters)) if isinstance(clusters, Mapping) else []
-    return {cloud for name in names if isinstance(cloud := _at(clusters, name, "cloud"), str)}
 
 
 def _at(raw: Any, *keys: str) -> Any:

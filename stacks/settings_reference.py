@@ -15,7 +15,8 @@ from annotated_types import Ge, Le, MinLen
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from infra.settings import Settings, base
+from infra.settings import base
+from infra.settings.model import Settings
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 
@@ -26,7 +27,7 @@ refused, and so is what could not work on the cloud named; all problems of a fil
 anything is created. [Stacks](stacks.md) says how to change a stack and write a new one.
 
 Names in `<>` are yours to choose. This page is written by `python -m stacks.settings_reference` from the
-descriptions in `infra/settings`; change them there.
+settings models in `infra`; change them there.
 """
 TABLE = "| key | value | default | what it is |\n| --- | --- | --- | --- |\n"
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from infra.platform import Node, Resources
-from infra.settings import cpu_millicores, load, mebibytes
+from infra.settings.loading import load
+from infra.settings.quantity import cpu_millicores, mebibytes
 from stacks.config import stack_config
 from stacks.emulators import emulators
 from stacks.program import ROOT, declare

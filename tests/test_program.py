@@ -14,7 +14,8 @@ import pulumi
 import pytest
 
 from infra.existing.emulator import ExistingEmulator
-from infra.settings import SettingsError, load
+from infra.settings.errors import SettingsError
+from infra.settings.loading import load
 from stacks.program import ROOT, configured, declare
 from tests.support.recording import Recording, record
 from tests.support.stack_values import GCP

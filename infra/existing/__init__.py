@@ -1,5 +1,1 @@
 """A cluster that is already there, by kubeconfig and context, with a store on its volumes."""
-
-from infra.existing.cluster import platforms
-
-__all__ = ["platforms"]

@@ -7,10 +7,10 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.existing.kubeconfig import KubeconfigError, context_of
+from infra.existing.settings import ExistingCluster, ExistingPool, PvcStore
 from infra.existing.store import declare_store
-from infra.platform import Platform, Pool, Resources, Taint
-from infra.settings import Settings, cpu_millicores, mebibytes
-from infra.settings.existing import ExistingCluster, ExistingPool, PvcStore
+from infra.platform import Platform, Pool, Taint
+from infra.settings.model import Settings
 
 
 def platforms(settings: Settings) -> Mapping[str, Platform]:
@@ -35,12 +35,7 @@ def pool_of(cluster: str, name: str, pool: ExistingPool) -> Pool:
         cluster=cluster,
         selector=pool.selector,
         taints=[Taint(taint.key, taint.value, taint.effect) for taint in pool.taints],
-        allocatable=Resources(
-            cpu=cpu_millicores(pool.cpu),
-            memory=mebibytes(pool.memory),
-            ephemeral_storage=mebibytes(pool.ephemeral_storage),
-            gpus=pool.gpus,
-        ),
+        allocatable=pool.node(),
         max_nodes=pool.nodes,
         accelerator=pool.accelerator,
         fingerprint=f"{pool.gpus}x{pool.accelerator}" if pool.gpus else "",

@@ -1,31 +1,18 @@
 """What stands in for existing clusters when the program is evaluated without them."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from infra.existing.cluster import pool_of
-from infra.platform import Node, StoreFiles
-from infra.settings import Settings
-from infra.settings.existing import ExistingCluster
+from infra.existing.settings import ExistingCluster
+from infra.platform import Emulator, Node
+from infra.settings.model import Settings
 
 
-class ExistingEmulator:
-    """The nodes that the settings describe. Fulfils `infra.platform.Emulator`."""
+class ExistingEmulator(Emulator):
+    """The nodes that the settings describe: an existing cluster declares nothing that a cloud would compute."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-
-    def outputs(self, token: str, name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:  # noqa: ARG002
-        """None: an existing cluster declares nothing that a cloud would compute."""
-        return None
-
-    def call(self, token: str, args: Mapping[str, Any], store: StoreFiles) -> Mapping[str, Any] | None:  # noqa: ARG002
-        """None: no provider function is called."""
-        return None
-
-    def nodes(self, token: str, name: str, inputs: Mapping[str, Any]) -> Sequence[Node]:  # noqa: ARG002
-        """None: no resource brings nodes."""
-        return ()
 
     def standing_nodes(self) -> Sequence[Node]:
         """The nodes of every existing cluster."""

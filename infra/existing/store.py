@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
+from infra.existing.settings import PvcStore
 from infra.names import KUBERNETES_NAME_LIMIT, fit
 from infra.platform import Claim, Store
-from infra.settings.existing import PvcStore
 
 CLAIM = "store"
 """Name of the PersistentVolumeClaim, and of the volume in pods."""

@@ -7,7 +7,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from infra.gcp.names import bucket_name
-from infra.settings.gcp import GcsStore
+from infra.gcp.settings import GcsStore
 
 TEMPORARY_SUFFIX = ".slipway-partial"
 """How the names of files end that a step writes beside their target before it renames them.

@@ -12,7 +12,7 @@ from infra.gcp.kubeconfig import context_name, dns_endpoint, kubeconfig
 from infra.gcp.names import CLUSTER_LIMIT, pool_name, resource_name
 from infra.gcp.network import PODS_RANGE, SERVICES_RANGE
 from infra.gcp.pools import CLOUD_PLATFORM_SCOPE, node_pool
-from infra.settings.gcp import ControlPlane, GcpCluster
+from infra.gcp.settings import ControlPlane, GcpCluster
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,18 @@ with, not from the settings it came from, so that a mistake on the way is seen b
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from infra.accelerators import gke_allocatable
-from infra.gcp.checks import clusters
+from infra.gcp.catalogue import allocatable
 from infra.gcp.names import is_zone, region_of
 from infra.gcp.platforms import POOL_LABEL
 from infra.gcp.pools import REGION_ZONES
-from infra.platform import Node, StoreFiles, Taint, TaintEffect
-from infra.settings import Settings
-from infra.settings.gcp import GcpPool, GpuSharing
+from infra.gcp.project import clusters
+from infra.gcp.settings import GcpPool, GpuSharing
+from infra.gcp.store import DRIVER
+from infra.platform import Emulator, Node, Resources, StoreFiles, Taint, TaintEffect
+from infra.settings.model import Settings
+from infra.settings.quantity import cpu_millicores, mebibytes
 
 PROJECT_NUMBER = 999_999_999_999
 FALLBACK_PROJECT = "emulated-project"
@@ -25,6 +27,11 @@ CA_CERTIFICATE = base64.b64encode(
     f"-----BEGIN CERTIFICATE-----\n{_NOT_A_CERTIFICATE}\n-----END CERTIFICATE-----\n".encode()
 ).decode()
 """Base64 of PEM, as GKE gives it; what is in the PEM is no certificate."""
+
+SIDECAR_PREFIX = "gke-gcsfuse"
+SIDECAR_DEFAULTS = {"cpu-request": "250m", "memory-request": "256Mi", "ephemeral-storage-request": "5Gi"}
+"""Of the Cloud Storage FUSE sidecar, where annotations say nothing else
+(cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-sidecar, seen November 2026)."""
 
 NODE_POOL = "gcp:container/nodePool:NodePool"
 
@@ -37,8 +44,11 @@ _EFFECTS: Mapping[str, TaintEffect] = {
 Inputs = Mapping[str, Any]
 
 
-class GcpEmulator:
-    """Fulfils `infra.platform.Emulator` for the resources that this package declares."""
+class GcpEmulator(Emulator):
+    """Stands in for Google Cloud, for the resources that this package declares."""
+
+    configuration: ClassVar[Mapping[str, str]] = {"gcp:project": FALLBACK_PROJECT}
+    store_drivers: ClassVar[frozenset[str]] = frozenset({DRIVER})
 
     def __init__(self, settings: Settings) -> None:
         ours = clusters(settings)
@@ -62,6 +72,22 @@ class GcpEmulator:
             }
         return None
 
+    def injected(self, annotations: Mapping[str, str]) -> Resources:
+        """The requests of Cloud Storage FUSE's sidecar, which a pod's annotations ask for.
+
+        It starts before the init containers and stays, so it adds to the largest of them, too.
+        """
+        if annotations.get(f"{SIDECAR_PREFIX}/volumes") != "true":
+            return Resources(cpu=0, memory=0)
+        asked = {
+            key: annotations.get(f"{SIDECAR_PREFIX}/{key}", default) for key, default in SIDECAR_DEFAULTS.items()
+        }
+        return Resources(
+            cpu=cpu_millicores(asked["cpu-request"]),
+            memory=mebibytes(asked["memory-request"]),
+            ephemeral_storage=mebibytes(asked["ephemeral-storage-request"]),
+        )
+
     def nodes(self, token: str, name: str, inputs: Inputs) -> Sequence[Node]:
         """The nodes of a node pool at its largest."""
         if token != NODE_POOL:
@@ -78,7 +104,7 @@ class GcpEmulator:
                     Taint(taint["key"], taint["value"], _EFFECTS[taint["effect"]])
                     for taint in _list(config, "taints")
                 ],
-                allocatable=gke_allocatable(_as_settings(inputs)),
+                allocatable=allocatable(_as_settings(inputs)),
                 count=_most_nodes(inputs),
                 accelerator=accelerator["type"] if accelerator else None,
             )

@@ -7,7 +7,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from infra.gcp.names import SERVICE_ACCOUNT_LIMIT, resource_name
-from infra.settings.gcp import Impersonation
+from infra.gcp.settings import Impersonation
 
 NODE_ROLES = (
     # Logs, metrics and autoscaling signals: the least that GKE wants of a node. Source, 2026-11-20:

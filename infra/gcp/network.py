@@ -7,7 +7,7 @@ import pulumi
 import pulumi_gcp as gcp
 
 from infra.gcp.names import NETWORK_LIMIT, region_of, resource_name
-from infra.settings.gcp import GcpCluster
+from infra.gcp.settings import GcpCluster
 
 PODS_RANGE = "pods"
 SERVICES_RANGE = "services"

@@ -2,19 +2,19 @@
 
 from collections.abc import Mapping
 
-from infra.accelerators import gke_allocatable
 from infra.gcp.bucket import StoreBucketArgs, store_bucket
-from infra.gcp.checks import clusters, project
+from infra.gcp.catalogue import allocatable
 from infra.gcp.cluster import GkeCluster, GkeClusterArgs
 from infra.gcp.identity import WorkloadIdentity, WorkloadIdentityArgs, node_identity, workload_identity
 from infra.gcp.names import pool_name
 from infra.gcp.network import Network, NetworkArgs
 from infra.gcp.pools import fingerprint, max_nodes, taints
+from infra.gcp.project import clusters, project
 from infra.gcp.services import enable_services
+from infra.gcp.settings import GcpCluster, GcsStore
 from infra.gcp.store import gcs_store
 from infra.platform import Platform, Pool, Store
-from infra.settings import Settings
-from infra.settings.gcp import GcpCluster, GcsStore
+from infra.settings.model import Settings
 
 POOL_LABEL = "cloud.google.com/gke-nodepool"
 """GKE puts it on every node, with the node pool's name."""
@@ -88,7 +88,7 @@ def _platform(
                 cluster=name,
                 selector={POOL_LABEL: pool_name(pool)},
                 taints=taints(declared),
-                allocatable=gke_allocatable(declared),
+                allocatable=allocatable(declared),
                 max_nodes=max_nodes(settings, declared),
                 accelerator=declared.accelerator,
                 fingerprint=fingerprint(declared),

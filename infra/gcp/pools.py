@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.accelerators import accelerator, ephemeral_ssds, machine_type
+from infra.gcp.catalogue import ephemeral_ssds, machine_type, offers
 from infra.gcp.names import is_zone
+from infra.gcp.settings import GcpCluster, GcpPool
 from infra.platform import GPU_RESOURCE, Taint
-from infra.settings import seconds
-from infra.settings.gcp import GcpCluster, GcpPool
+from infra.settings.quantity import seconds
 
 GPU_TAINT = Taint(GPU_RESOURCE, "present", "NoSchedule")
 """What GKE adds by itself to a GPU pool, but only to one made while the cluster has a pool without GPUs.
@@ -36,7 +36,7 @@ def gpus_per_node(pool: GcpPool) -> int:
     """Physical GPUs of a node: as set, or as the machine type brings them; 0 for a CPU pool."""
     if pool.accelerator is None:
         return 0
-    machine = machine_type("gcp", pool.machine_type)
+    machine = machine_type(pool.machine_type)
     return pool.gpus or (machine.gpus if machine else 0)
 
 
@@ -55,8 +55,8 @@ def zones(cluster: GcpCluster, pool: GcpPool) -> list[str] | None:
         return pool.zones or sorted({*(cluster.zones or []), *_own_zone(cluster)})
     if is_zone(cluster.location):
         return [cluster.location]
-    known = accelerator(pool.accelerator) if pool.accelerator else None
-    offered = list(known.zones_in(cluster.location)) if known else []
+    offer = offers().get(pool.accelerator or "")
+    offered = list(offer.zones_in(cluster.location)) if offer else []
     # With limits per zone, more zones than GKE would choose would be more nodes than anyone counted on.
     return (offered if pool.nodes.total_max is not None else offered[:REGION_ZONES]) or None
 

@@ -4,8 +4,8 @@ import pulumi
 import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
 
+from infra.gcp.settings import GCS_FUSE_SIDECAR as SIDECAR
 from infra.platform import POD_USER, Store
-from infra.settings.gcp import GCS_FUSE_SIDECAR as SIDECAR
 
 DRIVER = "gcsfuse.csi.storage.gke.io"
 

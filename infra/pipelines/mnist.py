@@ -17,8 +17,9 @@ from infra.kubernetes.workspace import Workspace
 from infra.pipelines.cuda import with_libraries
 from infra.pipelines.images import tensorflow_image
 from infra.platform import Platform, Resources
-from infra.settings import Problem, cpu_millicores, mebibytes, seconds
+from infra.settings.errors import Problem
 from infra.settings.pipelines import Mnist, StepSettings
+from infra.settings.quantity import cpu_millicores, mebibytes, seconds
 from infra.step import Requirements, Step
 
 NAME = "mnist"

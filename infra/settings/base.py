@@ -2,13 +2,15 @@
 
 import ipaddress
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from infra.platform import Resources
 from infra.settings import quantity
 
 WRONG_VALUE = "slipway_wrong_value"
@@ -134,3 +136,40 @@ class TaintSettings(Model):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = Field(
         default="NoSchedule", description="What happens to pods that do not tolerate it."
     )
+
+
+class PoolSettings(Model, ABC):
+    """A node pool of any cluster, as far as the steps that ask for it are concerned."""
+
+    node_keys: ClassVar[tuple[str, ...]]
+    """Its keys that decide what one of its nodes leaves to pods."""
+
+    @abstractmethod
+    def node(self) -> Resources | None:
+        """What one node leaves to pods; None where its machine type is not known."""
+
+    @property
+    @abstractmethod
+    def has_gpus(self) -> bool:
+        """Whether its nodes have GPUs."""
+
+    @property
+    def shares_gpus(self) -> bool:
+        """Whether it slices or partitions its GPUs, of which a pod can use only one share."""
+        return False
+
+    @property
+    def most_nodes(self) -> int | None:
+        """The most nodes it can have, where one number says so; with 0, a step would wait for a node for ever."""
+        return None
+
+
+class ClusterSettings(Model):
+    """A cluster of any cloud."""
+
+
+class StoreSettings(Model):
+    """A store of any kind."""
+
+    sidecar: ClassVar[Resources] = Resources(cpu=0, memory=0)
+    """What its mount adds to a pod's requests."""

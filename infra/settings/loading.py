@@ -1,26 +1,24 @@
 """From the plain values of a stack file to `Settings`, or one error that lists everything wrong with them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from infra.settings.checks import existing, gcp_clusters, gcp_nodes, gcp_pools, names, pipelines, steps, store
-from infra.settings.checks.finding import Finding, key_of
+from infra.clouds import CLOUDS, Check
+from infra.settings.checks import names, pipelines, steps
 from infra.settings.errors import Problem, SettingsError
+from infra.settings.finding import Finding, key_of
 from infra.settings.model import Settings
-from infra.settings.reading import Reading, read
+from infra.settings.reading import read
 
-CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
+CHECKS: tuple[Check, ...] = (
     names.check,
     names.same_pool_names,
     names.same_resource_names,
-    gcp_clusters.check,
-    gcp_nodes.check,
-    gcp_pools.check,
-    existing.check,
-    store.check,
     pipelines.check,
     steps.check,
 )
+"""Those that hold on every cloud."""
+
 OVERLAY = "rehearsal"
 
 
@@ -54,9 +52,18 @@ def lay_over(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, A
     return merged
 
 
+def clouds_of(raw: Mapping[str, Any]) -> list[str]:
+    """The clouds that the clusters of ``raw``, right or wrong, name, in the order of `infra.clouds.CLOUDS`."""
+    clusters: Any = raw.get("clusters")
+    sections = cast("Mapping[str, Any]", clusters).values() if isinstance(clusters, Mapping) else ()
+    named = [cast("Mapping[str, Any]", each).get("cloud") for each in sections if isinstance(each, Mapping)]
+    return [name for name in CLOUDS if name in named]
+
+
 def _examine(raw: Mapping[str, Any]) -> tuple[Settings | None, list[Finding]]:
     reading = read(raw)
-    judged = [finding for check in CHECKS for finding in check(reading) if reading.judges(finding)]
+    checks = [*CHECKS, *(check for name in clouds_of(raw) for check in CLOUDS[name].checks())]
+    judged = [finding for check in checks for finding in check(reading) if reading.judges(finding)]
     return reading.settings, [*reading.findings, *judged]
 
 

@@ -3,25 +3,35 @@
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, cast, get_args
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError, create_model
 
+from infra.clouds import Cluster, Store
 from infra.settings import shape
-from infra.settings.base import Model
-from infra.settings.checks.finding import Finding, Path
-from infra.settings.existing import ExistingCluster, ExistingPool
-from infra.settings.gcp import GcpCluster, GcpPool
-from infra.settings.model import Settings, StoreSettings
+from infra.settings.base import ClusterSettings, Model
+from infra.settings.finding import Finding, Path
+from infra.settings.model import Settings
 from infra.settings.pipelines import Dataset, Predict, StepSettings
 
-
-class _GcpDraft(GcpCluster):
-    pools: dict[str, GcpPool] = Field(default_factory=dict)
+C = TypeVar("C", bound=ClusterSettings)
 
 
-class _ExistingDraft(ExistingCluster):
-    pools: dict[str, ExistingPool] = Field(default_factory=dict)
+def _draft(model: type[ClusterSettings]) -> type[ClusterSettings]:
+    """The cluster's model without the demand for a pool."""
+    pools: Any = model.model_fields["pools"].annotation
+    return create_model(f"{model.__name__}Draft", __base__=model, pools=(pools, Field(default_factory=dict)))
+
+
+if TYPE_CHECKING:
+    ClusterDraft = Cluster
+else:
+    ClusterDraft = Annotated[
+        Union[tuple(_draft(model) for model in get_args(get_args(Cluster)[0]))],  # noqa: UP007
+        Field(discriminator="cloud"),
+    ]
+
+STORE_KIND: Path = ("store", "kind")
 
 
 class MnistDraft(Model):
@@ -46,21 +56,13 @@ class Draft(Model):
     protect: bool = False
     namespace: str = "slipway"
     service_account: str = "runner"
-    clusters: dict[str, Annotated[_GcpDraft | _ExistingDraft, Field(discriminator="cloud")]] = Field(
-        default_factory=dict
-    )
-    store: StoreSettings | None = None
+    clusters: dict[str, ClusterDraft] = Field(default_factory=dict)
+    store: Store | None = None
     pipelines: _PipelinesDraft = Field(default_factory=_PipelinesDraft)
 
-    @property
-    def gcp(self) -> Mapping[str, GcpCluster]:
-        """The clusters on Google Cloud."""
-        return {name: cluster for name, cluster in self.clusters.items() if isinstance(cluster, GcpCluster)}
-
-    @property
-    def existing(self) -> Mapping[str, ExistingCluster]:
-        """The clusters that are already there."""
-        return {name: cluster for name, cluster in self.clusters.items() if isinstance(cluster, ExistingCluster)}
+    def of(self, kind: type[C]) -> Mapping[str, C]:
+        """The clusters of one cloud."""
+        return {name: cluster for name, cluster in self.clusters.items() if isinstance(cluster, kind)}
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,11 @@ class Reading:
     names: tuple[tuple[str, str], ...]
     findings: tuple[Finding, ...]
     unreadable: frozenset[Path]
+
+    @property
+    def clouds(self) -> tuple[Path, ...]:
+        """Where the clouds of the clusters stand."""
+        return tuple(("clusters", name, "cloud") for name in self.draft.clusters)
 
     def whole(self, section: Path) -> bool:
         """Whether nothing in that section was left out."""

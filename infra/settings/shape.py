@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from infra.clouds import Cluster, Store
 from infra.settings.base import WRONG_VALUE
-from infra.settings.checks.finding import Finding, Path, did_you_mean, listed, nearest
+from infra.settings.finding import Finding, Path, did_you_mean, listed, nearest
 from infra.settings.model import Settings
 
 KINDS = {
@@ -106,7 +107,7 @@ def _description(loc: Sequence[str | int]) -> str:
 
 
 def _tags(loc: Sequence[str | int]) -> str:
-    return "`gcp` or `existing`" if loc[:1] == ("clusters",) else "`gcs` or `pvc`"
+    return listed(_tag_values(Cluster if loc[:1] == ("clusters",) else Store))
 
 
 def _model_at(loc: Iterable[str | int]) -> type[BaseModel] | None:
@@ -149,3 +150,8 @@ def _literals(model: type[BaseModel]) -> set[Any]:
         if name in fields and get_origin(fields[name].annotation) is Literal
         for value in get_args(fields[name].annotation)
     }
+
+
+def _tag_values(union: Any) -> list[Any]:
+    """What tells the members of a union apart, in their order."""
+    return [value for member in _options(union) for value in _literals(member)]

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from infra.settings import SettingsError
+from infra.settings.errors import SettingsError
 from stacks.config import ConfigError
 from stacks.monitor import EvaluationError
 from stacks.program import ROOT, declare

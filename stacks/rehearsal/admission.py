@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from infra.platform import GPU_RESOURCE, Resources
-from infra.settings import cpu_millicores, mebibytes
+from infra.settings.quantity import cpu_millicores, mebibytes
 from stacks.documents import Document, document, documents, texts
 from stacks.rehearsal.objects import Namespace, RefusedError
 from stacks.rehearsal.pods import Container, PodSpec

@@ -20,7 +20,6 @@ from stacks.rehearsal.pods import UnsupportedError
 from stacks.rehearsal.processes import Reaper, Stop
 from stacks.rehearsal.records import JobRecord, Phase
 from stacks.rehearsal.scheduler import Placement, PodRequest, Scheduler, UnschedulableError
-from stacks.rehearsal.sidecars import injected
 from stacks.rehearsal.state import Place, State
 from stacks.resources import Resource
 
@@ -178,7 +177,8 @@ class Engine(Observer):
 
     def _pods(self, job: JobSpec, record: JobRecord, log: IO[bytes]) -> "_Pods":
         namespace = Namespace(self.objects, job.cluster, job.namespace)
-        request = PodRequest.of(job.cluster, job.pod, injected(job.pod))
+        injected = (each.injected(job.pod.annotations) for each in self.emulators)
+        request = PodRequest.of(job.cluster, job.pod, *injected)
         admit(namespace, job.template, job.pod, request.resources)
         record.job_name, record.namespace = job.name, job.namespace
         record.requested, record.memory_limit = request.resources, job.pod.container.memory_limit
@@ -245,7 +245,8 @@ class _Pods:
                     stop.request("evicted", self.job.pod.grace_period)
                     engine.note(record, f"pod evicted after epoch {record.epochs[0]} (DisruptionTarget)")
 
-        kubelet = Kubelet(engine.reaper, engine.place.pods, engine.place.store)
+        drivers = frozenset[str]().union(*(each.store_drivers for each in engine.emulators))
+        kubelet = Kubelet(engine.reaper, engine.place.pods, engine.place.store, drivers)
         try:
             result = kubelet.run(Pod(name, self.namespace, self.job.pod, placement, stop, write))
         finally:

@@ -5,7 +5,7 @@ import re
 import sys
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -70,18 +70,19 @@ class Pod:
 
 @dataclass(frozen=True)
 class Kubelet:
-    """Runs pods below ``folder``, with the store that they share at ``store``."""
+    """Runs pods below ``folder``, with the store that they share, which CSI ``drivers`` mount, at ``store``."""
 
     reaper: Reaper
     folder: Path
     store: Path
+    drivers: Collection[str] = ()
 
     def run(self, pod: Pod) -> PodResult:
         """Runs ``pod`` to its end. Raises RefusedError and UnsupportedError where it cannot be started."""
         folder = self.folder / pod.name
         volumes.remove(folder)
         try:
-            mounted = volumes.prepare(pod.spec, pod.namespace, folder, self.store)
+            mounted = volumes.prepare(pod.spec, pod.namespace, folder, self.store, self.drivers)
             peak = 0
             for container in pod.spec.init_containers:
                 result = self._run_container(pod, container, mounted, folder)

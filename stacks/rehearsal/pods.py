@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.platform import GPU_RESOURCE, Resources
-from infra.settings import cpu_millicores, mebibytes
+from infra.settings.quantity import cpu_millicores, mebibytes
 from stacks.documents import Document, document, documents, strings, texts
 
 POD_KEYS = frozenset(

@@ -11,6 +11,7 @@ from typing import Any
 
 import jinja2
 
+from infra.clouds import CLOUDS
 from infra.platform import Resources
 from stacks.rehearsal import charts, graph
 from stacks.rehearsal.artifacts import Artifacts
@@ -19,7 +20,8 @@ from stacks.rehearsal.session import Outcome
 from stacks.rehearsal.state import Place
 from stacks.rehearsal.summary import LOG_LINES, last_lines, without_predictions
 
-PACKAGES = ("pulumi", "pulumi-gcp", "pulumi-kubernetes", "tensorflow", "tensorflow-cpu", "keras")
+SDKS = tuple(cloud.sdk for cloud in CLOUDS.values() if cloud.sdk)
+PACKAGES = ("pulumi", *SDKS, "pulumi-kubernetes", "tensorflow", "tensorflow-cpu", "keras")
 
 NAMES = {"cpu": "CPU", "memory": "Memory", "ephemeral_storage": "Scratch", "gpus": "GPUs"}
 

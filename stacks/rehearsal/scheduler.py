@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 from infra.platform import GPU_RESOURCE, Node, Resources, Taint
 from stacks.rehearsal.pods import PodSpec, Toleration, add
@@ -35,9 +36,9 @@ class PodRequest:
     resources: Resources
 
     @classmethod
-    def of(cls, cluster: str, pod: PodSpec, injected: Resources) -> "PodRequest":
+    def of(cls, cluster: str, pod: PodSpec, *injected: Resources) -> "PodRequest":
         """The request of ``pod`` with what a cloud injects into it."""
-        return cls(cluster, pod.selector, pod.tolerations, add(pod.requests, injected))
+        return cls(cluster, pod.selector, pod.tolerations, reduce(add, injected, pod.requests))
 
 
 @dataclass(frozen=True)

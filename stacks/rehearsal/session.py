@@ -15,7 +15,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from infra.settings import Settings, SettingsError, lay_over, load
+from infra.settings.errors import SettingsError
+from infra.settings.loading import lay_over, load
+from infra.settings.model import Settings
 from stacks.config import StackConfig, load_stack
 from stacks.documents import document
 from stacks.emulators import emulators
@@ -34,9 +36,6 @@ from stacks.rehearsal.terminal import LiveDisplay, PlainDisplay
 PROJECT = "slipway"
 PREFIX = "slipway:"
 OVERLAY = f"{PREFIX}rehearsal"
-
-FAKE_PROJECT = "rehearsal-project"
-"""The Google Cloud project of a stack that names none: well-formed, and nobody's."""
 
 OK, FAILED, WRONG_SETTINGS, INTERRUPTED = 0, 1, 2, 130
 
@@ -104,9 +103,10 @@ def configure(stack: str, root: Path, file: Path | None = None) -> Configuration
         settings = load(raw)
     except SettingsError as error:
         raise SettingsError([*error.problems, *shipping_problems(raw, root)]) from None
-    if not values.get("gcp:project") and any(each.cloud == "gcp" for each in settings.clusters.values()):
-        values["gcp:project"] = FAKE_PROJECT
-        remarks.append(f"gcp:project is not set; {FAKE_PROJECT!r} stands in")
+    for key, stand_in in (item for each in emulators(settings) for item in each.configuration.items()):
+        if not values.get(key):
+            values[key] = stand_in
+            remarks.append(f"{key} is not set; {stand_in!r} stands in")
     if config.secrets:
         remarks.append(f"secrets that only their passphrase opens have a placeholder: {', '.join(config.secrets)}")
     return Configuration(config, values, settings, overlay, tuple(remarks))

@@ -12,6 +12,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from infra.clouds import CLOUDS
 from stacks.rehearsal.records import JobRecord, Phase
 from stacks.resources import Resource
 
@@ -38,7 +39,8 @@ def group_of(resource: Resource) -> str:
     if len(chain) > 1:
         return chain[0].rpartition(":")[2]
     package = resource.token.partition(":")[0]
-    return {"gcp": "Google Cloud", "kubernetes": "Kubernetes", "pulumi": "Providers"}.get(package, package)
+    cloud = CLOUDS.get(package)
+    return cloud.title if cloud else {"kubernetes": "Kubernetes", "pulumi": "Providers"}.get(package, package)
 
 
 @dataclass

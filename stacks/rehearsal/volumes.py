@@ -3,16 +3,13 @@
 import os
 import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from stacks.documents import Document, document, documents
 from stacks.rehearsal.objects import Namespace, RefusedError, contents
 from stacks.rehearsal.pods import Container, PodSpec, UnsupportedError
-
-STORE_DRIVERS = frozenset({"gcsfuse.csi.storage.gke.io"})
-"""CSI drivers that mount the stack's store."""
 
 PROJECTED = {"configMap": ("ConfigMap", "name"), "secret": ("Secret", "secretName")}
 """Volume sources whose files come from an object: its kind, and the field that names it."""
@@ -49,8 +46,8 @@ class Volumes:
                 change_mode(folder, writable=True)
 
 
-def prepare(pod: PodSpec, namespace: Namespace, folder: Path, store: Path) -> Volumes:
-    """Makes the pod's volumes below ``folder``; the store is at ``store``.
+def prepare(pod: PodSpec, namespace: Namespace, folder: Path, store: Path, drivers: Collection[str]) -> Volumes:
+    """Makes the pod's volumes below ``folder``; the store, which the CSI ``drivers`` mount, is at ``store``.
 
     Raises RefusedError where an object that a volume names is missing, as the kubelet would say it, and
     UnsupportedError for a kind of volume that a rehearsal cannot stand in for.
@@ -61,7 +58,7 @@ def prepare(pod: PodSpec, namespace: Namespace, folder: Path, store: Path) -> Vo
         kind = next((key for key in volume if key != "name"), "emptyDir")
         source = document(volume.get(kind))
         if kind in {"persistentVolumeClaim", "csi"}:
-            _check_shared(kind, source, namespace)
+            _check_shared(kind, source, namespace, drivers)
             folders[name] = store
             shared.add(name)
             continue
@@ -90,10 +87,10 @@ def change_mode(folder: Path, *, writable: bool) -> None:
                 each.chmod(mode | stat.S_IWUSR if writable else mode & ~WRITE)
 
 
-def _check_shared(kind: str, source: Document, namespace: Namespace) -> None:
-    if kind == "csi" and source.get("driver") not in STORE_DRIVERS:
+def _check_shared(kind: str, source: Document, namespace: Namespace, drivers: Collection[str]) -> None:
+    if kind == "csi" and source.get("driver") not in drivers:
         raise UnsupportedError(
-            f"CSI driver {source.get('driver')!r}: a rehearsal knows {', '.join(STORE_DRIVERS)}"
+            f"CSI driver {source.get('driver')!r}: a rehearsal knows {', '.join(drivers) or 'none'}"
         )
     claim = str(source.get("claimName"))
     if kind == "persistentVolumeClaim" and not namespace.find("PersistentVolumeClaim", claim):

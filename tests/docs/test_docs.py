@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.settings import Settings, lay_over, load
+from infra.settings.loading import lay_over, load
+from infra.settings.model import Settings
 from stacks.config import stack_config
 from tests.docs.fences import Block, blocks
 from tests.support.checkout import ROOT, copy_checkout

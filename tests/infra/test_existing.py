@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.existing import platforms
+from infra.existing.cluster import platforms
 from infra.existing.emulator import ExistingEmulator
 from infra.platform import Resources, Taint
-from infra.settings import Settings, load
+from infra.settings.loading import load
+from infra.settings.model import Settings
 from tests.support.recording import Recording, record
 
 KUBECONFIG = {

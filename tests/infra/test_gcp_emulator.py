@@ -7,7 +7,8 @@ import pytest
 
 from infra.gcp.emulator import CA_CERTIFICATE, GcpEmulator
 from infra.platform import Node
-from infra.settings import Settings, load
+from infra.settings.loading import load
+from infra.settings.model import Settings
 from tests.support.gcp import NODE_POOL, declare, raw, with_pool
 from tests.support.recording import Recording
 

@@ -10,7 +10,8 @@ import pytest
 from infra.gcp.bucket import TEMPORARY_SUFFIX
 from infra.gcp.store import MOUNT_OPTIONS
 from infra.platform import POD_USER, Platform
-from infra.settings import Settings, load
+from infra.settings.loading import load
+from infra.settings.model import Settings
 from tests.support.gcp import BUCKET, CLUSTER, declare, raw
 from tests.support.recording import Recording, is_unknown
 from workloads import store as workload_store

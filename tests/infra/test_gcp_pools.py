@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from infra.settings import load
-from infra.settings.gcp import GcpPool
+from infra.gcp.settings import GcpPool
+from infra.settings.loading import load
 from tests.support.gcp import NODE_POOL, declare, raw, with_pool
 from tests.support.recording import Recording
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from infra.settings import Settings
+from infra.settings.model import Settings
 from tests.support.gcp import BUCKET, CLUSTER, NODE_POOL, declare, stack_settings
 from tests.support.recording import Recorded
 

@@ -11,7 +11,7 @@ T4_FIELDS = {"machine_type": "n1-standard-4", "accelerator": "nvidia-tesla-t4", 
 
 POOLS: list[Case] = [
     ({f"{TRAIN}.machine_type": "n1-standart-4"}, f"{TRAIN}.machine_type", "catalogue", "`n1-standard-4`"),
-    ({f"{TRAIN}.machine_type": "zz"}, f"{TRAIN}.machine_type", "catalogue", "infra/data"),
+    ({f"{TRAIN}.machine_type": "zz"}, f"{TRAIN}.machine_type", "catalogue", "infra/gcp/data"),
     ({f"{CPU}.machine_type": "t2a-standard-4"}, f"{CPU}.machine_type", "Arm", "x86-64"),
     ({f"{TRAIN}.accelerator": "nvidia-tesla-t5"}, f"{TRAIN}.accelerator", "catalogue", "`nvidia-tesla-t4`"),
     ({f"{TRAIN}.gpus": 3}, f"{TRAIN}.gpus", "numbers of `1`, `2` or `4`", "`1`"),
@@ -126,7 +126,7 @@ NODES: list[Case] = [
     ),
     ({f"{TRAIN}.nodes": {"min": 1}}, f"{TRAIN}.nodes.min", "needs `max`", "`count: 1`"),
     ({f"{TRAIN}.nodes": {"total_max": 0}}, f"{TRAIN}.nodes.total_max", "never have a node", "`total_max: 1`"),
-    ({f"{TRAIN}.nodes": {"count": 0}}, f"{STEPS}.train.pool", "`count: 0`", "a node"),
+    ({f"{TRAIN}.nodes": {"count": 0}}, f"{STEPS}.train.pool", "can have no node", "a node"),
     (
         {f"{TRAIN}.nodes": {"count": 1, "location_policy": "ANY"}},
         f"{TRAIN}.nodes.location_policy",

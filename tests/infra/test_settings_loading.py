@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from infra.accelerators import gke_allocatable
-from infra.settings import SettingsError, lay_over, load
-from infra.settings.existing import ExistingCluster, PvcStore
-from infra.settings.gcp import GcpCluster, GcpPool, GcsStore
+from infra.existing.settings import ExistingCluster, PvcStore
+from infra.gcp.catalogue import allocatable
+from infra.gcp.settings import GcpCluster, GcpPool, GcsStore
+from infra.settings.errors import SettingsError
+from infra.settings.loading import lay_over, load
 from stacks import settings_reference
 from stacks.config import stack_config
 from tests.support.refusals import CPU, PREDICT, STEPS, TRAIN, problems, the_problem
@@ -251,7 +252,7 @@ def test_steps_may_use_all_that_a_node_leaves_beside_the_stores_mount() -> None:
     settings = load(GCP)
     cluster = settings.clusters["dev"]
     assert isinstance(cluster, GcpCluster)
-    node = gke_allocatable(cluster.pools["train"])
+    node = allocatable(cluster.pools["train"])
     most = {f"{STEPS}.train.memory": f"{node.memory - 512}Mi", f"{STEPS}.train.cpu": f"{node.cpu - 250}m"}
     load(changed(GCP, most))
     problem = the_problem(changed(GCP, {f"{STEPS}.train.memory": f"{node.memory - 511}Mi"}))

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from infra.accelerators import gke_allocatable, machine_type, machine_types
-from infra.settings import SettingsError, cpu_millicores, lay_over, load, mebibytes, seconds
-from infra.settings.gcp import GcpPool, GpuSharing
+from infra.gcp.catalogue import allocatable, machine_type, machine_types
+from infra.gcp.settings import GcpPool, GpuSharing
+from infra.settings.errors import SettingsError
+from infra.settings.loading import lay_over, load
 from infra.settings.model import Settings
+from infra.settings.quantity import cpu_millicores, mebibytes, seconds
 from tests.support.stack_values import EXISTING, GCP, GONE, changed
 
 QUICK = settings(max_examples=150, deadline=None)
@@ -108,7 +110,7 @@ def test_loading_what_was_loaded_gives_the_same(base: dict[str, Any]) -> None:
 @st.composite
 def pools(draw: st.DrawFn) -> GcpPool:
     """Pools of any machine type, with what it can have."""
-    types = [machine for machine in machine_types("gcp").values() if machine.memory >= 4096]
+    types = [machine for machine in machine_types().values() if machine.memory >= 4096]
     machine = draw(st.sampled_from(sorted(types, key=lambda machine: machine.name)))
     clients = draw(st.none() | st.integers(2, 48)) if machine.gpus else None
     return GcpPool(
@@ -124,9 +126,9 @@ def pools(draw: st.DrawFn) -> GcpPool:
 @QUICK
 @given(pools())
 def test_a_node_leaves_something_to_pods_and_less_than_it_has(pool: GcpPool) -> None:
-    machine = machine_type("gcp", pool.machine_type)
+    machine = machine_type(pool.machine_type)
     assert machine is not None
-    node = gke_allocatable(pool)
+    node = allocatable(pool)
     assert 0 <= node.cpu < machine.vcpus * 1000
     assert 0 < node.memory < machine.memory
     assert 0 < node.ephemeral_storage < max(pool.disk_size_gb, 375 * 32) * 1024

@@ -57,8 +57,8 @@ def test_an_unknown_stack_is_answered_with_the_stacks_there_are(tmp_path: Path) 
 @pytest.mark.parametrize("stack", ["gcp-dev", "gcp-prod"])
 def test_a_google_project_that_is_nobodys_stands_in_and_is_announced(stack: str) -> None:
     configuration = configure(stack, ROOT)
-    assert configuration.values["gcp:project"] == "rehearsal-project"
-    assert any("rehearsal-project" in remark for remark in configuration.remarks)
+    assert configuration.values["gcp:project"] == "emulated-project"
+    assert any("emulated-project" in remark for remark in configuration.remarks)
 
 
 def test_the_overlay_is_laid_over_the_settings_and_announced(tmp_path: Path) -> None:

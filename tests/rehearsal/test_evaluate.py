@@ -8,7 +8,7 @@ import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
 import pytest
 
-from infra.platform import StoreFiles
+from infra.platform import Emulator, StoreFiles
 from stacks.evaluate import evaluate
 from stacks.monitor import Evaluation, EvaluationError
 
@@ -17,20 +17,14 @@ def evaluation(program: Callable[[], object], preview: bool = False, **config: A
     return evaluate(program, project="p", stack="s", config=config, emulators=[Emulated()], preview=preview)
 
 
-class Emulated:
+class Emulated(Emulator):
     """A cloud that knows one output and reads the store."""
 
-    def outputs(self, token: str, _name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    def outputs(self, token: str, name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:  # noqa: ARG002
         return {"url": f"gs://{inputs['name']}"} if token == "gcp:storage/bucket:Bucket" else None
 
-    def call(self, _token: str, args: Mapping[str, Any], store: StoreFiles) -> Mapping[str, Any] | None:
+    def call(self, token: str, args: Mapping[str, Any], store: StoreFiles) -> Mapping[str, Any] | None:  # noqa: ARG002
         return {"content": store.read_text(args["name"])}
-
-    def nodes(self, *_: object) -> list[Any]:
-        return []
-
-    def standing_nodes(self) -> list[Any]:
-        return []
 
 
 def test_resources_are_recorded_with_all_that_a_preview_needs() -> None:

@@ -69,7 +69,7 @@ class Machine:
             self.stop,
             lambda line: self.lines.append(line.decode().rstrip()),
         )
-        return Kubelet(self.reaper, self.pods, self.store).run(placed)
+        return Kubelet(self.reaper, self.pods, self.store, DRIVERS).run(placed)
 
 
 @pytest.fixture
@@ -85,7 +85,8 @@ def mount(name: str, path: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "mountPath": path, **more}
 
 
-STORE = volume("store", csi={"driver": "gcsfuse.csi.storage.gke.io"})
+DRIVERS = {"buckets.example.com"}
+STORE = volume("store", csi={"driver": "buckets.example.com"})
 
 
 @pytest.mark.parametrize("code", [0, 1, 3, 137])

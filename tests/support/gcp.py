@@ -8,10 +8,11 @@ from typing import Any
 import pulumi
 import yaml
 
-from infra import gcp
 from infra.gcp.emulator import GcpEmulator
+from infra.gcp.platforms import platforms
 from infra.platform import Platform
-from infra.settings import Settings, load
+from infra.settings.loading import load
+from infra.settings.model import Settings
 from tests.support.recording import Recording, record
 
 PROJECT = "a-project"
@@ -93,14 +94,14 @@ def _declared(
     preview, stack, project = how
 
     def program() -> Mapping[str, Platform]:
-        platforms = gcp.platforms(settings)
-        for name, platform in platforms.items():
+        found = platforms(settings)
+        for name, platform in found.items():
             pulumi.export(f"{name}-kubeconfig", platform.kubeconfig)
             pulumi.export(f"{name}-connect", platform.connect)
             pulumi.export(f"{name}-kubectl", platform.kubectl)
             pulumi.export(f"{name}-annotations", dict(platform.service_account_annotations))
-        then(platforms)
-        return platforms
+        then(found)
+        return found
 
     return record(
         program,

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.settings import Problem, SettingsError, load
+from infra.settings.errors import Problem, SettingsError
+from infra.settings.loading import load
 
 Case = tuple[dict[str, Any], str, str, str]
 """Changes to a valid stack, the key of the one problem they make, and words of its reason and its fix."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from infra.settings.checks.finding import Finding, Path
+from infra.settings.finding import Finding, Path
 from infra.settings.reading import MnistDraft, Reading
 
 

@@ -1,32 +1,14 @@
 """Steps of pipelines against the pools they ask for."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from infra.accelerators import gke_allocatable, machine_type
 from infra.platform import Resources
-from infra.settings.checks.finding import Finding, Path, did_you_mean, listed
-from infra.settings.existing import ExistingPool
-from infra.settings.gcp import GCS_FUSE_SIDECAR, GcpPool, GcsStore
+from infra.settings.base import PoolSettings
+from infra.settings.finding import Finding, Path, did_you_mean, listed
 from infra.settings.pipelines import StepSettings
 from infra.settings.quantity import cpu_millicores, mebibytes
 from infra.settings.reading import Draft, Reading
-
-NODE_KEYS = (
-    "machine_type",
-    "accelerator",
-    "gpus",
-    "gpu_sharing",
-    "gpu_partition",
-    "disk_size_gb",
-    "local_ssd_count",
-    "local_ssd_block_count",
-    "max_pods_per_node",
-    "cpu",
-    "memory",
-    "ephemeral_storage",
-)
-"""The keys of a pool that decide what one of its nodes leaves to pods."""
 
 GPU_SCRATCH = 2048
 """MiB of scratch space that a GPU step needs in TensorFlow's image: it copies CUDA libraries of 1.3 GiB there."""
@@ -38,13 +20,13 @@ class Target:
 
     at: Path
     name: str
-    pool: GcpPool | ExistingPool
+    pool: PoolSettings
     node: Resources | None
 
     @property
-    def has_gpus(self) -> bool:
-        """Whether its nodes have GPUs."""
-        return self.pool.accelerator is not None or bool(self.pool.gpus)
+    def node_keys(self) -> tuple[Path, ...]:
+        """Where the pool's keys stand that decide what one of its nodes leaves to pods."""
+        return tuple((*self.at, key) for key in self.pool.node_keys)
 
 
 def check(reading: Reading) -> Iterator[Finding]:
@@ -77,31 +59,14 @@ def _targets(draft: Draft) -> dict[str, Target]:
     targets: dict[str, Target] = {}
     for cluster, content in draft.clusters.items():
         for name, pool in content.pools.items():
-            targets.setdefault(name, Target(("clusters", cluster, "pools", name), name, pool, _node(pool)))
+            targets.setdefault(name, Target(("clusters", cluster, "pools", name), name, pool, pool.node()))
     return targets
 
 
-def _node(pool: GcpPool | ExistingPool) -> Resources | None:
-    if isinstance(pool, ExistingPool):
-        return Resources(
-            cpu=cpu_millicores(pool.cpu),
-            memory=mebibytes(pool.memory),
-            ephemeral_storage=mebibytes(pool.ephemeral_storage),
-            gpus=pool.gpus,
-        )
-    if machine_type("gcp", pool.machine_type) is None:
-        return None
-    try:
-        return gke_allocatable(pool)
-    except ValueError:
-        # A partition that the catalogue does not have: reported on the pool, and the rest is still right.
-        return replace(gke_allocatable(pool.model_copy(update={"gpu_partition": None})), gpus=0)
-
-
 def _fits(at: Path, step: StepSettings, target: Target, draft: Draft) -> Iterator[Finding]:
-    read = tuple((*target.at, key) for key in NODE_KEYS)
-    if step.gpus and not target.has_gpus:
-        with_gpus = [name for name, other in _targets(draft).items() if other.has_gpus]
+    read = target.node_keys
+    if step.gpus and not target.pool.has_gpus:
+        with_gpus = [name for name, other in _targets(draft).items() if other.pool.has_gpus]
         yield Finding(
             (*at, "gpus"),
             step.gpus,
@@ -109,8 +74,8 @@ def _fits(at: Path, step: StepSettings, target: Target, draft: Draft) -> Iterato
             f"take a pool with GPUs ({listed(with_gpus)}), or write `gpus: 0`" if with_gpus else "write `gpus: 0`",
             read=((*at, "pool"), *read),
         )
-    elif not step.gpus and target.has_gpus:
-        without = [name for name, other in _targets(draft).items() if not other.has_gpus]
+    elif not step.gpus and target.pool.has_gpus:
+        without = [name for name, other in _targets(draft).items() if not other.pool.has_gpus]
         yield Finding(
             (*at, "gpus"),
             step.gpus,
@@ -119,7 +84,7 @@ def _fits(at: Path, step: StepSettings, target: Target, draft: Draft) -> Iterato
             f"{f': {listed(without)}' if without else ''}",
             read=((*at, "pool"), *read),
         )
-    elif step.gpus > 1 and isinstance(target.pool, GcpPool) and _divided(target.pool):
+    elif step.gpus > 1 and target.pool.shares_gpus:
         yield Finding(
             (*at, "gpus"),
             step.gpus,
@@ -135,11 +100,11 @@ def _fits(at: Path, step: StepSettings, target: Target, draft: Draft) -> Iterato
             f"write `gpus: {target.node.gpus}` or less, or take a pool with more",
             read=((*at, "pool"), *read),
         )
-    if isinstance(target.pool, GcpPool) and target.pool.nodes.count == 0:
+    if target.pool.most_nodes == 0:
         yield Finding(
             (*at, "pool"),
             step.pool,
-            "the pool has `count: 0`, so the step would wait for a node for ever",
+            "the pool can have no node, so the step would wait for a node for ever",
             f"give pool `{target.name}` a node, or limits for the autoscaler",
             read=((*target.at, "nodes"),),
         )
@@ -158,12 +123,8 @@ def _scratch(at: Path, step: StepSettings) -> Iterator[Finding]:
         )
 
 
-def _divided(pool: GcpPool) -> bool:
-    return pool.gpu_sharing is not None or pool.gpu_partition is not None
-
-
 def _amounts(at: Path, step: StepSettings, target: Target, node: Resources, draft: Draft) -> Iterator[Finding]:
-    sidecar = GCS_FUSE_SIDECAR if isinstance(draft.store, GcsStore) else Resources(cpu=0, memory=0)
+    sidecar = draft.store.sidecar if draft.store else Resources(cpu=0, memory=0)
     asked = {
         "cpu": (cpu_millicores(step.cpu), sidecar.cpu, node.cpu, "m", "CPU"),
         "memory": (mebibytes(step.memory), sidecar.memory, node.memory, "Mi", "memory"),
@@ -175,7 +136,7 @@ def _amounts(at: Path, step: StepSettings, target: Target, node: Resources, draf
             "ephemeral storage",
         ),
     }
-    read = ((*at, "pool"), ("store", "kind"), *((*target.at, key) for key in NODE_KEYS))
+    read = ((*at, "pool"), ("store", "kind"), *target.node_keys)
     for key, (amount, beside, there, unit, words) in asked.items():
         if amount + beside <= there:
             continue

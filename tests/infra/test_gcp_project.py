@@ -2,15 +2,16 @@
 
 import pytest
 
-from infra import gcp
-from infra.settings import Problem, SettingsError, load
+from infra.gcp import project as checked
+from infra.settings.errors import Problem, SettingsError
+from infra.settings.loading import load
 from tests.support.gcp import declare, raw
 from tests.support.recording import record
 
 
 def problems(project: str | None = "a-project") -> list[Problem]:
     config = {"gcp:project": project} if project else {}
-    return record(gcp.problems, config, preview=True).result
+    return record(checked.problems, config, preview=True).result
 
 
 @pytest.fixture(autouse=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import combinations
 
-from infra.settings.checks.finding import Finding, Path
-from infra.settings.checks.gcp_nodes import is_zone
-from infra.settings.gcp import GcpCluster, Network
+from infra.gcp.rules.nodes import is_zone
+from infra.gcp.settings import GcpCluster, Network
+from infra.settings.finding import Finding, Path
 from infra.settings.reading import Reading
 
 RANGES = tuple(Network.model_fields)
@@ -19,7 +19,7 @@ ZONES_OF_A_REGION = 3
 
 def check(reading: Reading) -> Iterator[Finding]:
     """Findings about each cluster on Google Cloud, and about their networks together."""
-    clusters = reading.draft.gcp
+    clusters = reading.draft.of(GcpCluster)
     for name, cluster in clusters.items():
         at: Path = ("clusters", name)
         yield from _reachable(at, cluster)

@@ -1,14 +1,18 @@
 """What a stack file says of a cluster that is already there, and of a store on its volumes."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from infra.settings.base import Cpu, Labels, Model, Size, TaintSettings
+from infra.platform import Resources
+from infra.settings.base import ClusterSettings, Cpu, Labels, PoolSettings, Size, StoreSettings, TaintSettings
+from infra.settings.quantity import cpu_millicores, mebibytes
 
 
-class ExistingPool(Model):
+class ExistingPool(PoolSettings):
     """Nodes of the cluster that a label selects, described as they are."""
+
+    node_keys: ClassVar[tuple[str, ...]] = ("accelerator", "gpus", "cpu", "memory", "ephemeral_storage")
 
     selector: Labels = Field(description="Labels that the nodes have and no other node has.", min_length=1)
     taints: list[TaintSettings] = Field(default_factory=list, description="Taints that the nodes have.")
@@ -19,8 +23,22 @@ class ExistingPool(Model):
     gpus: int = Field(default=0, ge=0, description="`nvidia.com/gpu` that one node can allocate.")
     nodes: int = Field(default=1, ge=1, description="How many such nodes there are.")
 
+    def node(self) -> Resources:
+        """What one node leaves to pods, as the file describes it."""
+        return Resources(
+            cpu=cpu_millicores(self.cpu),
+            memory=mebibytes(self.memory),
+            ephemeral_storage=mebibytes(self.ephemeral_storage),
+            gpus=self.gpus,
+        )
 
-class ExistingCluster(Model):
+    @property
+    def has_gpus(self) -> bool:
+        """Whether its nodes have GPUs."""
+        return self.accelerator is not None or bool(self.gpus)
+
+
+class ExistingCluster(ClusterSettings):
     """A cluster by kubeconfig and context. Nothing of the cluster itself is created or changed."""
 
     cloud: Literal["existing"] = Field(description="`existing`: any cluster that a kubeconfig reaches.")
@@ -29,7 +47,7 @@ class ExistingCluster(Model):
     pools: dict[str, ExistingPool] = Field(min_length=1, description="Pools by name.")
 
 
-class PvcStore(Model):
+class PvcStore(StoreSettings):
     """A PersistentVolumeClaim in the one cluster of the stack."""
 
     kind: Literal["pvc"] = Field(description="`pvc`: a PersistentVolumeClaim.")

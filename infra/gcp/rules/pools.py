@@ -1,23 +1,16 @@
 """GKE node pools against the catalogue: machine types, GPUs, disks, and how Google sells them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from infra.accelerators import (
-    Accelerator,
-    MachineType,
-    accelerator,
-    accelerators,
-    is_arm,
-    machine_type,
-    machine_types,
-)
-from infra.settings.checks.finding import Finding, Path, did_you_mean, listed
-from infra.settings.gcp import GcpPool
+from infra.accelerators import Accelerator, accelerator, accelerators
+from infra.gcp.catalogue import AttachLimit, MachineType, Offer, is_arm, machine_type, machine_types, offers
+from infra.gcp.settings import GcpCluster, GcpPool
+from infra.settings.finding import Finding, Path, did_you_mean, listed
 from infra.settings.quantity import seconds
 from infra.settings.reading import Reading
 
-CATALOGUE = "infra/data"
+CATALOGUE = "infra/gcp/data"
 DAY = 86_400
 FLEX_START_LIMIT = 7 * DAY
 """https://cloud.google.com/kubernetes-engine/docs/concepts/dws, as documented in 2025."""
@@ -34,6 +27,11 @@ class Subject:
     machine: MachineType | None
     gpu: Accelerator | None
 
+    @property
+    def offer(self) -> Offer:
+        """How Google offers its accelerator."""
+        return offers().get(self.pool.accelerator or "", Offer())
+
     def on(self, *keys: str) -> tuple[Path, ...]:
         """The places of these keys of the pool."""
         return tuple((*self.at, key) for key in keys)
@@ -41,12 +39,12 @@ class Subject:
 
 def check(reading: Reading) -> Iterator[Finding]:
     """Findings about each pool on Google Cloud, by itself."""
-    for cluster, content in reading.draft.gcp.items():
+    for cluster, content in reading.draft.of(GcpCluster).items():
         for name, pool in content.pools.items():
             subject = Subject(
                 at=("clusters", cluster, "pools", name),
                 pool=pool,
-                machine=machine_type("gcp", pool.machine_type),
+                machine=machine_type(pool.machine_type),
                 gpu=accelerator(pool.accelerator) if pool.accelerator else None,
             )
             yield from _machine(subject)
@@ -73,7 +71,7 @@ def _machine(subject: Subject) -> Iterator[Finding]:
             "not in the catalogue of machine types",
             did_you_mean(
                 name,
-                machine_types("gcp"),
+                machine_types(),
                 f"see https://cloud.google.com/compute/docs/machine-resource; a new type is added in {CATALOGUE}",
             ),
         )
@@ -124,7 +122,7 @@ def _accelerator(subject: Subject) -> Iterator[Finding]:
         )
     elif machine.accelerator:
         yield from _built_in_count(subject, machine)
-    elif not gpu.attach or machine.family != "n1":
+    elif not subject.offer.attach or machine.family != "n1":
         yield Finding(
             place,
             gpu.name,
@@ -133,14 +131,14 @@ def _accelerator(subject: Subject) -> Iterator[Finding]:
             read=subject.on("machine_type"),
         )
     else:
-        yield from _attached_count(subject, machine, gpu)
+        yield from _attached_count(subject, machine, subject.offer.attach)
 
 
 def _built_in_count(subject: Subject, machine: MachineType) -> Iterator[Finding]:
     if subject.pool.gpus not in {None, machine.gpus}:
         series = [
             other
-            for other in machine_types("gcp").values()
+            for other in machine_types().values()
             if other.accelerator == machine.accelerator and other.gpus == subject.pool.gpus
         ]
         instead = f", or `machine_type: {series[0].name}`" if series else ""
@@ -153,9 +151,11 @@ def _built_in_count(subject: Subject, machine: MachineType) -> Iterator[Finding]
         )
 
 
-def _attached_count(subject: Subject, machine: MachineType, gpu: Accelerator) -> Iterator[Finding]:
-    count = subject.pool.gpus
-    fitting = [n for n, most in gpu.attach.items() if machine.vcpus <= most.vcpus]
+def _attached_count(
+    subject: Subject, machine: MachineType, attach: Mapping[int, AttachLimit]
+) -> Iterator[Finding]:
+    count, gpu = subject.pool.gpus, subject.pool.accelerator
+    fitting = [n for n, most in attach.items() if machine.vcpus <= most.vcpus]
     choice = f"write {listed(fitting)}" if fitting else "take a machine type with fewer vCPUs"
     read = subject.on("machine_type", "accelerator")
     if count is None:
@@ -167,12 +167,12 @@ def _attached_count(subject: Subject, machine: MachineType, gpu: Accelerator) ->
             read=read,
         )
         return
-    limit = gpu.attach.get(count)
+    limit = attach.get(count)
     if limit is None:
         yield Finding(
             (*subject.at, "gpus"),
             count,
-            f"`{gpu.name}` is attached in numbers of {listed(gpu.attach)}",
+            f"`{gpu}` is attached in numbers of {listed(attach)}",
             choice,
             read=read,
         )
@@ -180,7 +180,7 @@ def _attached_count(subject: Subject, machine: MachineType, gpu: Accelerator) ->
         yield Finding(
             (*subject.at, "gpus"),
             count,
-            f"a node with {count} `{gpu.name}` has at most {limit.vcpus} vCPUs and {limit.gib} GiB, and "
+            f"a node with {count} `{gpu}` has at most {limit.vcpus} vCPUs and {limit.gib} GiB, and "
             f"`{machine.name}` has {machine.vcpus} and {machine.memory / 1024:g}",
             f"{choice}, or take a smaller machine type",
             read=read,
@@ -189,9 +189,9 @@ def _attached_count(subject: Subject, machine: MachineType, gpu: Accelerator) ->
 
 def _carriers(gpu: Accelerator) -> str:
     """The machine types that can have it, in words."""
-    if gpu.attach:
+    if offers().get(gpu.name, Offer()).attach:
         return "the N1 types, such as `n1-standard-4`"
-    return listed(name for name, machine in machine_types("gcp").items() if machine.accelerator == gpu.name)
+    return listed(name for name, machine in machine_types().items() if machine.accelerator == gpu.name)
 
 
 def _sharing(subject: Subject) -> Iterator[Finding]:

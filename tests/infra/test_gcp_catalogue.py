@@ -2,17 +2,10 @@
 
 import pytest
 
-from infra.accelerators import (
-    EVERY_WAY,
-    accelerator,
-    accelerators,
-    gke_allocatable,
-    is_arm,
-    machine_type,
-    machine_types,
-)
+from infra.accelerators import accelerator, accelerators
+from infra.gcp.catalogue import EVERY_WAY, allocatable, is_arm, machine_type, machine_types, offers
+from infra.gcp.settings import GcpPool, GpuSharing
 from infra.platform import Resources
-from infra.settings.gcp import GcpPool, GpuSharing
 
 # What GKE's own DaemonSets take, which a node's `allocatable` still holds.
 SYSTEM_CPU, SYSTEM_MEMORY = 600, 1024
@@ -20,7 +13,7 @@ SYSTEM_CPU, SYSTEM_MEMORY = 600, 1024
 
 def shown(machine: str, disk: int = 100, ssds: int = 0) -> Resources:
     """Allocatable as `kubectl describe node` shows it."""
-    node = gke_allocatable(GcpPool(machine_type=machine, disk_size_gb=disk, local_ssd_count=ssds))
+    node = allocatable(GcpPool(machine_type=machine, disk_size_gb=disk, local_ssd_count=ssds))
     return Resources(node.cpu + SYSTEM_CPU, node.memory + SYSTEM_MEMORY, node.ephemeral_storage)
 
 
@@ -54,7 +47,7 @@ def test_local_ssds_are_the_ephemeral_storage_where_they_are_used_for_it() -> No
 
 
 def test_more_than_110_pods_cost_a_node_cpu() -> None:
-    few, many = (gke_allocatable(GcpPool(machine_type="e2-standard-4", max_pods_per_node=n)) for n in (110, 111))
+    few, many = (allocatable(GcpPool(machine_type="e2-standard-4", max_pods_per_node=n)) for n in (110, 111))
     assert few.cpu - many.cpu == 400
 
 
@@ -66,23 +59,21 @@ def test_pods_see_shares_and_partitions_of_gpus() -> None:
     t4 = {"machine_type": "n1-standard-4", "accelerator": "nvidia-tesla-t4", "gpus": 2}
     h100 = {"machine_type": "a3-highgpu-2g", "accelerator": "nvidia-h100-80gb"}
     sharing = GpuSharing(clients=3)
-    assert gke_allocatable(GcpPool(**t4)).gpus == 2
-    assert gke_allocatable(GcpPool(**t4, gpu_sharing=sharing)).gpus == 6
-    assert gke_allocatable(GcpPool(**h100)).gpus == 2
-    assert gke_allocatable(GcpPool(**h100, gpu_partition="1g.10gb")).gpus == 14
-    assert gke_allocatable(GcpPool(**h100, gpu_partition="3g.40gb", gpu_sharing=sharing)).gpus == 12
+    assert allocatable(GcpPool(**t4)).gpus == 2
+    assert allocatable(GcpPool(**t4, gpu_sharing=sharing)).gpus == 6
+    assert allocatable(GcpPool(**h100)).gpus == 2
+    assert allocatable(GcpPool(**h100, gpu_partition="1g.10gb")).gpus == 14
+    assert allocatable(GcpPool(**h100, gpu_partition="3g.40gb", gpu_sharing=sharing)).gpus == 12
 
 
 def test_what_the_catalogue_does_not_know_is_said() -> None:
     assert accelerator("nvidia-tesla-t5") is None
-    assert machine_type("gcp", "n1-standard-5") is None
-    assert machine_type("aws", "g5.xlarge") is None
+    assert machine_type("n1-standard-5") is None
+    assert machine_type("g5.xlarge") is None
     with pytest.raises(ValueError, match="n1-standard-5"):
-        gke_allocatable(GcpPool(machine_type="n1-standard-5"))
+        allocatable(GcpPool(machine_type="n1-standard-5"))
     with pytest.raises(ValueError, match=r"7g\.5gb"):
-        gke_allocatable(
-            GcpPool(machine_type="a3-highgpu-1g", accelerator="nvidia-h100-80gb", gpu_partition="7g.5gb")
-        )
+        allocatable(GcpPool(machine_type="a3-highgpu-1g", accelerator="nvidia-h100-80gb", gpu_partition="7g.5gb"))
 
 
 @pytest.mark.parametrize(
@@ -106,24 +97,24 @@ def test_what_the_catalogue_does_not_know_is_said() -> None:
 def test_machine_types_are_as_google_lists_them(
     name: str, vcpus: int, gib: float, gpu: str | None, gpus: int
 ) -> None:
-    machine = machine_type("gcp", name)
+    machine = machine_type(name)
     assert machine is not None
     assert (machine.vcpus, machine.memory, machine.accelerator, machine.gpus) == (vcpus, gib * 1024, gpu, gpus)
 
 
 def test_custom_types_are_read_from_their_names() -> None:
-    machine = machine_type("gcp", "n2-custom-8-32768")
+    machine = machine_type("n2-custom-8-32768")
     assert machine is not None
     assert (machine.family, machine.vcpus, machine.memory) == ("n2", 8, 32768)
-    short = machine_type("gcp", "custom-4-8192")
+    short = machine_type("custom-4-8192")
     assert short is not None
     assert (short.family, short.vcpus, short.memory) == ("n1", 4, 8192)
     for wrong in ("n2-custom-7-32768", "n2-custom-8-1000", "c2-custom-8-32768", "t9-custom-2-2048"):
-        assert machine_type("gcp", wrong) is None
+        assert machine_type(wrong) is None
 
 
 def test_every_machine_type_can_boot_and_carries_a_known_gpu() -> None:
-    for machine in machine_types("gcp").values():
+    for machine in machine_types().values():
         assert machine.disks
         assert machine.sold <= EVERY_WAY
         assert machine.accelerator is None or machine.accelerator in accelerators()
@@ -133,18 +124,16 @@ def test_every_machine_type_can_boot_and_carries_a_known_gpu() -> None:
 
 def test_small_h100_machines_are_spot_or_flex_start() -> None:
     for gpus in (1, 2, 4):
-        machine = machine_type("gcp", f"a3-highgpu-{gpus}g")
+        machine = machine_type(f"a3-highgpu-{gpus}g")
         assert machine is not None
         assert machine.sold == {"spot", "flex_start"}
-    whole = machine_type("gcp", "a3-highgpu-8g")
+    whole = machine_type("a3-highgpu-8g")
     assert whole is not None
     assert whole.sold == EVERY_WAY
 
 
 def test_gpus_are_offered_where_the_stacks_ask_for_them() -> None:
-    t4, h100 = accelerator("nvidia-tesla-t4"), accelerator("nvidia-h100-80gb")
-    assert t4 is not None
-    assert h100 is not None
+    t4, h100 = offers()["nvidia-tesla-t4"], offers()["nvidia-h100-80gb"]
     assert t4.zones_in("us-central1") == ("us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f")
     assert h100.zones_in("us-central1") == ("us-central1-a", "us-central1-b", "us-central1-c")
     assert h100.zones_in("us-west4") == ("us-west4-a",)
@@ -152,7 +141,9 @@ def test_gpus_are_offered_where_the_stacks_ask_for_them() -> None:
 
 
 def test_every_gpu_can_be_had_one_way() -> None:
-    built_in = {machine.accelerator for machine in machine_types("gcp").values()}
+    built_in = {machine.accelerator for machine in machine_types().values()}
     for name, gpu in accelerators().items():
-        assert (name in built_in) != bool(gpu.attach), f"{name} is either built into machine types or attached"
+        assert (name in built_in) != bool(offers()[name].attach), (
+            f"{name} is either built into machine types or attached"
+        )
         assert all(count <= 7 for count in gpu.partitions.values())

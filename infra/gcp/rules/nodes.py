@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from infra.accelerators import Accelerator, accelerator
-from infra.settings.checks.finding import Finding, Path, listed
-from infra.settings.gcp import GcpCluster, GcpPool, Nodes
+from infra.gcp.catalogue import offers
+from infra.gcp.settings import GcpCluster, GcpPool, Nodes
+from infra.settings.finding import Finding, Path, listed
 from infra.settings.reading import Reading
 
 REGION = re.compile(r"[a-z]+-[a-z]+[0-9]+")
@@ -25,7 +25,7 @@ def is_zone(location: str) -> bool:
 
 def check(reading: Reading) -> Iterator[Finding]:
     """Findings about locations, zones and node counts."""
-    for name, cluster in reading.draft.gcp.items():
+    for name, cluster in reading.draft.of(GcpCluster).items():
         at: Path = ("clusters", name)
         located = REGION.fullmatch(cluster.location) is not None or is_zone(cluster.location)
         if located:
@@ -40,11 +40,9 @@ def check(reading: Reading) -> Iterator[Finding]:
         for key, pool in cluster.pools.items():
             place = (*at, "pools", key)
             yield from _counts((*place, "nodes"), pool.nodes)
-            gpu = accelerator(pool.accelerator) if pool.accelerator else None
             if located:
                 yield from _zones((*place, "zones"), pool.zones, (*at, "location"), cluster.location)
-            if located and gpu is not None and gpu.zones:
-                yield from _offered(at, cluster, key, pool, gpu)
+                yield from _offered(at, cluster, key, pool)
 
 
 def _zones(place: Path, zones: Sequence[str] | None, location_place: Path, location: str) -> Iterator[Finding]:
@@ -121,31 +119,34 @@ def _counts(place: Path, nodes: Nodes) -> Iterator[Finding]:
         )
 
 
-def _offered(at: Path, cluster: GcpCluster, key: str, pool: GcpPool, gpu: Accelerator) -> Iterator[Finding]:
+def _offered(at: Path, cluster: GcpCluster, key: str, pool: GcpPool) -> Iterator[Finding]:
     """The zones that the pool would have, against where the accelerator is offered."""
+    offer = offers().get(pool.accelerator or "")
+    if offer is None or not offer.zones:
+        return
     place = (*at, "pools", key)
     region = region_of(cluster.location)
-    offered = gpu.zones_in(region)
+    offered = offer.zones_in(region)
     # Zones that are not of the region are reported as that.
     wanted = [zone for zone in pool.zones or cluster.zones or () if is_zone(zone) and region_of(zone) == region]
     where: dict[Path, str] = {}
     if pool.zones:
-        where = {(*place, "zones", pool.zones.index(zone)): zone for zone in wanted if zone not in gpu.zones}
+        where = {(*place, "zones", pool.zones.index(zone)): zone for zone in wanted if zone not in offer.zones}
     elif wanted:
         # The cluster's zones may be right for its other pools, so the pool is the one to change.
-        where = {(*place, "accelerator"): zone for zone in wanted if zone not in gpu.zones}
-    elif is_zone(cluster.location) and cluster.location not in gpu.zones:
+        where = {(*place, "accelerator"): zone for zone in wanted if zone not in offer.zones}
+    elif is_zone(cluster.location) and cluster.location not in offer.zones:
         where = {(*place, "accelerator"): cluster.location}
     elif not offered:
         where = {(*place, "accelerator"): region}
-    regions = sorted({region_of(zone) for zone in gpu.zones})
+    regions = sorted({region_of(zone) for zone in offer.zones})
     instead = f"take {listed(offered)}" if offered else f"use a cluster in another region: {', '.join(regions)}"
     for spot, zone in where.items():
         yield Finding(
             spot,
-            gpu.name if spot[-1] == "accelerator" else zone,
-            f"`{gpu.name}` is not offered in `{zone}`, as of the catalogue",
+            pool.accelerator if spot[-1] == "accelerator" else zone,
+            f"`{pool.accelerator}` is not offered in `{zone}`, as of the catalogue",
             f"{instead}. Where `gcloud compute accelerator-types list` shows it there by now, add the zone to "
-            "infra/data/accelerators.toml",
+            "infra/gcp/data/gpus.toml",
             read=((*place, "accelerator"), (*place, "zones"), (*at, "zones"), (*at, "location")),
         )

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.settings import Problem, Settings, SettingsError
-from infra.settings.gcp import GcpCluster
+from infra.gcp.settings import GcpCluster
+from infra.settings.errors import Problem, SettingsError
+from infra.settings.model import Settings
 
 
 def clusters(settings: Settings) -> Mapping[str, GcpCluster]:

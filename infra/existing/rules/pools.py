@@ -3,15 +3,19 @@
 from collections.abc import Iterator
 
 from infra.accelerators import accelerator, accelerators
-from infra.settings.checks.finding import Finding, did_you_mean, listed
+from infra.existing.settings import ExistingCluster
+from infra.settings.finding import Finding, did_you_mean, listed
 from infra.settings.reading import Reading
+from infra.settings.spelling import label_findings, taint_findings
 
 
 def check(reading: Reading) -> Iterator[Finding]:
     """Findings about what the file says of existing nodes."""
-    for name, cluster in reading.draft.existing.items():
+    for name, cluster in reading.draft.of(ExistingCluster).items():
         for key, pool in cluster.pools.items():
             at = ("clusters", name, "pools", key)
+            yield from label_findings((*at, "selector"), pool.selector)
+            yield from taint_findings((*at, "taints"), pool.taints)
             if pool.accelerator is not None and accelerator(pool.accelerator) is None:
                 yield Finding(
                     (*at, "accelerator"),

@@ -1,11 +1,23 @@
 """What a stack file says of clusters, node pools and the bucket on Google Cloud."""
 
-from typing import Literal
+from dataclasses import replace
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from infra.gcp.catalogue import allocatable, machine_type
 from infra.platform import Resources
-from infra.settings.base import Cidr, Duration, Labels, Model, TaintSettings, UtcTime
+from infra.settings.base import (
+    Cidr,
+    ClusterSettings,
+    Duration,
+    Labels,
+    Model,
+    PoolSettings,
+    StoreSettings,
+    TaintSettings,
+    UtcTime,
+)
 
 GCS_FUSE_SIDECAR = Resources(cpu=250, memory=512, ephemeral_storage=5 * 1024)
 """What the Cloud Storage FUSE sidecar asks for beside a pod's own containers.
@@ -44,8 +56,20 @@ class GpuSharing(Model):
     clients: int = Field(ge=2, le=48, description="Most pods that share one GPU.")
 
 
-class GcpPool(Model):
+class GcpPool(PoolSettings):
     """A GKE node pool."""
+
+    node_keys: ClassVar[tuple[str, ...]] = (
+        "machine_type",
+        "accelerator",
+        "gpus",
+        "gpu_sharing",
+        "gpu_partition",
+        "disk_size_gb",
+        "local_ssd_count",
+        "local_ssd_block_count",
+        "max_pods_per_node",
+    )
 
     machine_type: str = Field(description="Compute Engine machine type, for example `n1-standard-4`.")
     accelerator: str | None = Field(
@@ -113,6 +137,31 @@ class GcpPool(Model):
         default=None, description="E-mail of the nodes' own service account; default: the stack's."
     )
 
+    def node(self) -> Resources | None:
+        """What one node leaves to pods; None where the catalogue does not have its machine type."""
+        if machine_type(self.machine_type) is None:
+            return None
+        try:
+            return allocatable(self)
+        except ValueError:
+            # A partition that the catalogue does not have: reported on the pool, and the rest is still right.
+            return replace(allocatable(self.model_copy(update={"gpu_partition": None})), gpus=0)
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether its nodes have GPUs."""
+        return self.accelerator is not None or bool(self.gpus)
+
+    @property
+    def shares_gpus(self) -> bool:
+        """Whether it slices or partitions its GPUs."""
+        return self.gpu_sharing is not None or self.gpu_partition is not None
+
+    @property
+    def most_nodes(self) -> int | None:
+        """The fixed number of nodes per zone, where it has one."""
+        return self.nodes.count
+
 
 class ControlPlane(Model):
     """From where the cluster's API can be reached."""
@@ -142,7 +191,7 @@ class Maintenance(Model):
     recurrence: str = Field(default="FREQ=WEEKLY;BYDAY=SA,SU", description="When it comes again.")
 
 
-class GcpCluster(Model):
+class GcpCluster(ClusterSettings):
     """A GKE Standard cluster with a network of its own."""
 
     cloud: Literal["gcp"] = Field(description="`gcp`: a cluster that Slipway creates on GKE.")
@@ -170,8 +219,10 @@ class Impersonation(Model):
     )
 
 
-class GcsStore(Model):
+class GcsStore(StoreSettings):
     """A Cloud Storage bucket, mounted in pods with Cloud Storage FUSE."""
+
+    sidecar: ClassVar[Resources] = GCS_FUSE_SIDECAR
 
     kind: Literal["gcs"] = Field(description="`gcs`: a Cloud Storage bucket.")
     bucket: str | None = Field(default=None, description="Bucket name; default: `<project>-slipway-<stack>`.")

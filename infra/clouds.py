@@ -1,0 +1,82 @@
+"""The places to run: the one list that names them.
+
+A cloud is a package with ``settings`` (what a stack file says of it), ``rules`` (what it may not say),
+``platforms`` (what is declared) and ``emulator`` (what stands in for it). Its rules and its SDK are imported only
+by stacks that use it: a cloud's SDK alone takes longer than all the rest.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from infra.existing.settings import ExistingCluster, PvcStore
+from infra.gcp.settings import GcpCluster, GcsStore
+from infra.platform import Emulator, Platform
+
+if TYPE_CHECKING:
+    # All of these rest on the unions below: importing them here would be a cycle.
+    from infra.settings.errors import Problem
+    from infra.settings.finding import Finding
+    from infra.settings.model import Settings
+    from infra.settings.reading import Reading
+
+Cluster = Annotated[GcpCluster | ExistingCluster, Field(discriminator="cloud")]
+Store = Annotated[GcsStore | PvcStore, Field(discriminator="kind")]
+
+Check = Callable[["Reading"], Iterable["Finding"]]
+
+
+@dataclass(frozen=True)
+class Declarations:
+    """What a cloud declares: what a stack lacks for it beside its settings, its platforms, and its stand-in."""
+
+    problems: Callable[[], "Sequence[Problem]"]
+    platforms: "Callable[[Settings], Mapping[str, Platform]]"
+    emulator: "Callable[[Settings], Emulator]"
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """A place to run.
+
+    ``title`` is its name for people and ``sdk`` the distribution that declares its resources, where there is one.
+    ``checks`` and ``declarations`` import its package.
+    """
+
+    title: str
+    sdk: str | None
+    checks: "Callable[[], Sequence[Check]]"
+    declarations: Callable[[], Declarations]
+
+
+def _gcp_checks() -> "Sequence[Check]":
+    from infra.gcp.rules import CHECKS  # noqa: PLC0415
+
+    return CHECKS
+
+
+def _gcp() -> Declarations:
+    from infra.gcp import emulator, platforms, project  # noqa: PLC0415
+
+    return Declarations(project.problems, platforms.platforms, emulator.GcpEmulator)
+
+
+def _existing_checks() -> "Sequence[Check]":
+    from infra.existing.rules import CHECKS  # noqa: PLC0415
+
+    return CHECKS
+
+
+def _existing() -> Declarations:
+    from infra.existing import cluster, emulator  # noqa: PLC0415
+
+    return Declarations(tuple, cluster.platforms, emulator.ExistingEmulator)
+
+
+CLOUDS: Mapping[str, Cloud] = {
+    "gcp": Cloud("Google Cloud", "pulumi-gcp", _gcp_checks, _gcp),
+    "existing": Cloud("Existing cluster", None, _existing_checks, _existing),
+}
+"""By the ``cloud`` of a cluster, which is also the Pulumi package of a cloud's resources."""

@@ -1,0 +1,5 @@
+"""What a stack file may not say of Google Cloud."""
+
+from infra.gcp.rules import clusters, names, nodes, pools, store
+
+CHECKS = (names.check, clusters.check, nodes.check, pools.check, store.check)
