@@ -1,0 +1,86 @@
+"""One training step of Keras' ResNet-50 on every replica: forward, backward, SGD with momentum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from workloads.benchmark.optimizer import FusedSGD
+
+POLICIES = {"fp32": "float32", "fp16": "mixed_float16", "bf16": "mixed_bfloat16"}
+"""Keras' policy for each precision. In the mixed ones variables, batch statistics and loss stay float32."""
+CLASSES = 1000
+LEARNING_RATE = 0.001
+"""Low enough that no precision diverges within a benchmark; the speed does not depend on it."""
+MOMENTUM = 0.9
+LOSS_SCALE = 128.0
+"""For fp16, whose smallest numbers gradients would fall below; what tf_cnn_benchmarks takes for ResNet
+(scripts/tf_cnn_benchmarks/models/model.py, read 2026-11-20). A step whose gradients overflow halves it."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """`step` runs one training step on a batch of images and labels and returns the mean loss, a scalar tensor.
+
+    Its work may go on after it returned: `finish` waits until all devices are idle.
+    """
+
+    strategy: tf.distribute.Strategy
+    step: Callable[[Any, Any], tf.Tensor]
+    optimizer: keras.Optimizer
+
+    @staticmethod
+    def finish() -> None:
+        """Wait until every device has done what it was given."""
+        tf.test.experimental.sync_devices()
+
+    @property
+    def updates(self) -> int:
+        """Steps so far that changed the weights; one whose fp16 gradients overflowed did not."""
+        return int(self.optimizer.iterations.numpy())
+
+
+def build(strategy: tf.distribute.Strategy, precision: str, image_size: int, *, xla: bool) -> Training:
+    """The network and its compiled training step on all replicas of `strategy`.
+
+    With `xla`, XLA compiles forward and backward pass of each replica. Adding up gradients and updating weights
+    stay outside, on one GPU as on many, so that their figures differ by nothing else.
+    """
+    keras.mixed_precision.set_global_policy(POLICIES[precision])
+    with strategy.scope():
+        model = keras.applications.ResNet50(
+            weights=None, input_shape=(image_size, image_size, 3), classes=CLASSES, classifier_activation=None
+        )
+        optimizer: keras.Optimizer = FusedSGD(LEARNING_RATE, momentum=MOMENTUM)
+        if precision == "fp16":
+            optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=LOSS_SCALE)
+        optimizer.build(model.trainable_variables)
+
+    @tf.function(autograph=False, jit_compile=xla)
+    def gradients(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            logits = tf.cast(model(_scaled(images), training=True), tf.float32)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+            scaled = optimizer.scale_loss(loss)
+        return loss, tape.gradient(scaled, model.trainable_variables)
+
+    def on_replica(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        loss, found = gradients(images, labels)
+        optimizer.apply_gradients(zip(found, model.trainable_variables, strict=True))
+        return loss
+
+    @tf.function(autograph=False)
+    def step(images: Any, labels: Any) -> tf.Tensor:
+        losses = strategy.run(on_replica, args=(images, labels))
+        return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)
+
+    return Training(strategy, step, optimizer)
+
+
+def _scaled(images: tf.Tensor) -> tf.Tensor:
+    """Stored images travel as bytes and are scaled to -1..1 on the device; synthetic ones are numbers already."""
+    return tf.cast(images, tf.float32) / 127.5 - 1 if images.dtype == tf.uint8 else images
