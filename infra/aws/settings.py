@@ -4,8 +4,19 @@ from typing import Literal
 
 from pydantic import Field
 
-from infra.settings.base import Cidr, Labels, Model, TaintSettings
+from infra.aws.catalogue import allocatable, instance_type
+from infra.platform import Resources
+from infra.settings.base import (
+    Cidr,
+    ClusterSettings,
+    Labels,
+    Model,
+    PoolSettings,
+    StoreSettings,
+    TaintSettings,
+)
 
+AmiType = Literal["AL2023_x86_64_STANDARD", "AL2023_x86_64_NVIDIA"]
 ControlPlaneLog = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
 
 
@@ -24,7 +35,7 @@ class GpuSharing(Model):
     clients: int = Field(ge=2, le=48, description="Most pods that share one GPU.")
 
 
-class AwsPool(Model):
+class AwsPool(PoolSettings):
     """A managed node group of EKS."""
 
     instance_type: str = Field(description="EC2 instance type, for example `g4dn.xlarge`. It brings the GPUs.")
@@ -57,7 +68,7 @@ class AwsPool(Model):
         default=False,
         description="An EFA interface on every network card, for training over several nodes. One zone only.",
     )
-    ami_type: Literal["AL2023_x86_64_STANDARD", "AL2023_x86_64_NVIDIA"] | None = Field(
+    ami_type: AmiType | None = Field(
         default=None,
         description="Node image; default: `AL2023_x86_64_NVIDIA`, which has the driver, where the instance type "
         "has GPUs, and else `AL2023_x86_64_STANDARD`.",
@@ -70,6 +81,36 @@ class AwsPool(Model):
         default_factory=list,
         description="Taints beside `nvidia.com/gpu=present:NoSchedule`, which every GPU pool has.",
     )
+
+    def node(self) -> Resources | None:
+        """What one node leaves to pods; None where the catalogue does not have its instance type."""
+        return allocatable(self) if instance_type(self.instance_type) else None
+
+    @property
+    def gpu_type(self) -> str | None:
+        """The accelerator that its instance type comes with, or that it names where the type is not known."""
+        machine = instance_type(self.instance_type)
+        return machine.accelerator if machine else self.accelerator
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether its nodes have GPUs."""
+        return self.gpu_type is not None
+
+    @property
+    def shares_gpus(self) -> bool:
+        """Whether it slices its GPUs."""
+        return self.gpu_sharing is not None
+
+    @property
+    def most_nodes(self) -> int:
+        """The most nodes it can have, over all its zones."""
+        return next((number for number in (self.nodes.max, self.nodes.count) if number is not None), 1)
+
+    @property
+    def image(self) -> AmiType:
+        """The type of its nodes' image, as chosen or as its instance type needs it."""
+        return self.ami_type or ("AL2023_x86_64_NVIDIA" if self.has_gpus else "AL2023_x86_64_STANDARD")
 
 
 class ControlPlane(Model):
@@ -112,15 +153,16 @@ class Network(Model):
     )
 
 
-class AwsCluster(Model):
+class AwsCluster(ClusterSettings):
     """An EKS cluster with a VPC of its own."""
 
     cloud: Literal["aws"] = Field(description="`aws`: a cluster that Slipway creates on EKS.")
     region: str = Field(description="Region of the cluster and the store: `us-east-1`.")
     zones: list[str] = Field(
-        description="Availability zones of the VPC, two or three: EKS places the control plane in at least two."
+        description="Availability zones of the VPC, two or three: EKS places the control plane in at least two. "
+        "By their ids (`use1-az1`), which are the same in every account, or by their names (`us-east-1a`)."
     )
-    kubernetes_version: str = Field(default="1.35", description="Kubernetes version of control plane and nodes.")
+    kubernetes_version: str = Field(default="1.36", description="Kubernetes version of control plane and nodes.")
     support: Literal["STANDARD", "EXTENDED"] = Field(
         default="STANDARD",
         description="What happens when the version's standard support ends: STANDARD has EKS upgrade the cluster, "
@@ -139,7 +181,7 @@ class AwsCluster(Model):
     pools: dict[str, AwsPool] = Field(min_length=1, description="Node pools by name; at least one without GPUs.")
 
 
-class S3Store(Model):
+class S3Store(StoreSettings):
     """An S3 bucket in the cluster's region, mounted in pods with Amazon S3 Files."""
 
     kind: Literal["s3"] = Field(description="`s3`: an S3 bucket.")
@@ -167,7 +209,7 @@ class S3Store(Model):
     )
 
 
-class EfsStore(Model):
+class EfsStore(StoreSettings):
     """An EFS file system in the cluster's VPC: plain NFS, without a bucket behind it."""
 
     kind: Literal["efs"] = Field(description="`efs`: an Elastic File System.")
