@@ -8,18 +8,27 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-CLOUDS = ("infra.gcp", "infra.existing")
+CLOUDS = ("infra.gcp", "infra.aws", "infra.existing")
+SDKS = ("pulumi_kubernetes", "pulumi_gcp", "pulumi_aws")
 
 FORBIDDEN = [
     ("infra", ("workloads", "stacks", "tests")),
     ("stacks", ("workloads", "tests")),
-    ("workloads", ("tests", "infra", "stacks", "pulumi", "pulumi_kubernetes", "pulumi_gcp")),
+    ("workloads", ("tests", "infra", "stacks", "pulumi", *SDKS)),
     ("infra/kubernetes", (*CLOUDS, "infra.pipelines")),
     ("infra/pipelines", CLOUDS),
-    ("infra/settings", (*CLOUDS, "infra.kubernetes", "infra.pipelines", "pulumi_gcp", "pulumi_kubernetes")),
-    ("infra/gcp", ("infra.existing", "infra.pipelines", "infra.kubernetes")),
-    ("infra/existing", ("infra.gcp", "infra.pipelines", "infra.kubernetes", "pulumi_gcp")),
+    ("infra/settings", (*CLOUDS, "infra.kubernetes", "infra.pipelines", *SDKS)),
+    ("infra/gcp", ("infra.aws", "infra.existing", "infra.pipelines", "infra.kubernetes", "pulumi_aws")),
+    ("infra/aws", ("infra.gcp", "infra.existing", "infra.pipelines", "infra.kubernetes", "pulumi_gcp")),
+    (
+        "infra/existing",
+        ("infra.gcp", "infra.aws", "infra.pipelines", "infra.kubernetes", "pulumi_gcp", "pulumi_aws"),
+    ),
 ]
+
+
+ALLOWED = {"gcp-dev"}
+"""The stack that commands without one take."""
 
 
 def imports(path: Path) -> set[str]:
@@ -71,6 +80,19 @@ def test_nobody_asks_whether_it_is_a_rehearsal() -> None:
         if re.search(r"dry_run|rehears|mock", word, re.IGNORECASE)
     ]
     assert asking == []
+
+
+def test_nobody_but_its_package_and_the_registry_names_a_cloud() -> None:
+    naming = [
+        f"{path.relative_to(ROOT)}: {word}"
+        for room in ("infra", "stacks", "workloads")
+        for path in sorted((ROOT / room).rglob("*.py"))
+        if path != ROOT / "infra" / "clouds.py" and not {"gcp", "aws"} & set(path.relative_to(ROOT).parts)
+        for word in words(path)
+        if re.search(r"(?<![a-z])(gcp|gke|gcs|google|aws|eks|amazon)(?![a-z])", word, re.IGNORECASE)
+        and word not in ALLOWED
+    ]
+    assert naming == []
 
 
 def test_modules_stay_small() -> None:
