@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workloads.steps import only_error, run
+from workloads.benchmark.resnet50 import REMARK, RESULT, STEP
+from workloads.benchmark.results import collect, newest
+from workloads.exits import BAD_INPUT
+from workloads.store import MANIFEST, check, publish
+
+DEFAULTS = {
+    "device": "Tesla T4",
+    "gpus": 1,
+    "virtual_devices": False,
+    "reduced": False,
+    "precision": "fp32",
+    "tensor_float_32": False,
+    "xla": False,
+    "data": "synthetic",
+    "image_size": 224,
+    "batch_size_per_gpu": 64,
+    "images_per_second": 130.0,
+    "images_per_second_per_gpu": 130.0,
+    "uncertainty": 0.5,
+    "jitter": 1.5,
+    "compile_seconds": 20.0,
+    "peak_gpu_memory_bytes": 8 * 2**30,
+    "finished": "2026-11-20T12:00:00Z",
+}
+SIZE_OF_PNG = slice(16, 24)
+"""Where a PNG has its width and height, four bytes each."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store" / "benchmark"
+
+
+def write(store: Path, run_name: str, digest: str = "0123456789", **changes: Any) -> Path:
+    content = {**DEFAULTS, **changes}
+    staged = store.parent / "staged"
+    staged.mkdir(parents=True, exist_ok=True)
+    (staged / RESULT).write_text(json.dumps(content))
+    folder = store / run_name / digest
+    publish(staged, folder, step=STEP, inputs={}, settings={"run": run_name, **changes}, summary={})
+    return folder
+
+
+def test_runs_are_found_with_their_names_and_all_else_is_left_alone(store: Path) -> None:
+    write(store, "t4-fp32")
+    write(store, "t4-fp16", precision="fp16", finished="2026-11-20T13:00:00Z")
+    publish(store.parent / "staged", store / "chart" / "ab", step="other", inputs={}, settings={}, summary={})
+    (store / "t4-fp32" / "unfinished").mkdir()
+    assert [each.run for each in collect([store])] == ["t4-fp32", "t4-fp16"]
+
+
+def test_a_run_named_twice_counts_once(store: Path) -> None:
+    folder = write(store, "t4-fp32")
+    assert len(collect([store, store / "t4-fp32", folder])) == 1
+
+
+def test_of_one_configuration_the_last_measurement_counts(store: Path) -> None:
+    write(store, "before", images_per_second=100.0)
+    write(store, "after", images_per_second=140.0, finished="2026-11-21T12:00:00Z")
+    write(store, "larger", batch_size_per_gpu=128)
+    found = newest(collect([store]))
+    assert [(each.run, each["batch_size_per_gpu"]) for each in found] == [("after", 64), ("larger", 128)]
+
+
+def test_a_damaged_result_is_left_out_and_named(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(store, "good")
+    damaged = write(store, "damaged", precision="fp16")
+    (damaged / RESULT).write_text("{}")
+    incomplete = write(store, "incomplete", precision="bf16")
+    entry = json.loads((incomplete / MANIFEST).read_text())
+    (incomplete / RESULT).write_text("{}")
+    staged = store.parent / "empty"
+    staged.mkdir()
+    (staged / RESULT).write_text("{}")
+    publish(staged, incomplete, step=STEP, inputs={}, settings=entry["settings"], summary={})
+
+    assert [each.run for each in collect([store])] == ["good"]
+    said = capsys.readouterr().out
+    assert str(damaged) in said
+    assert str(incomplete) in said
+
+
+def test_the_chart_has_every_configuration_and_its_tables_agree(store: Path, tmp_path: Path) -> None:
+    write(store, "t4-fp32")
+    write(store, "t4-fp16", precision="fp16", xla=True, images_per_second=390.0)
+    write(store, "h100", device="NVIDIA H100 80GB HBM3", gpus=8, tensor_float_32=True, images_per_second=9000.0)
+    write(store, "old", images_per_second=1.0, finished="2020-01-01T00:00:00Z")
+
+    output = run("benchmark.chart", "--results", store, "--output", tmp_path / "chart")
+
+    assert "3 of 4 run(s)" in output
+    assert REMARK not in output
+    files = check(tmp_path / "chart").files
+    assert set(files) == {"throughput.png", "results.json", "results.csv", "results.md"}
+    content = json.loads((tmp_path / "chart" / "results.json").read_text())
+    assert {each["run"] for each in content["results"]} == {"t4-fp32", "t4-fp16", "h100"}
+    assert [each["run"] for each in content["earlier"]] == ["old"]
+    with (tmp_path / "chart" / "results.csv").open(newline="") as stream:
+        rows = {each["run"]: float(each["images_per_second"]) for each in csv.DictReader(stream)}
+    assert rows == {"t4-fp32": 130.0, "t4-fp16": 390.0, "h100": 9000.0}
+    table = (tmp_path / "chart" / "results.md").read_text()
+    assert "| fp32 (TF32) |" in table
+    assert table.strip() in output
+    png = (tmp_path / "chart" / "throughput.png").read_bytes()
+    width, height = (int.from_bytes(png[SIZE_OF_PNG][at : at + 4]) for at in (0, 4))
+    assert width > height > 400
+
+
+def test_figures_of_a_cpu_are_marked(store: Path, tmp_path: Path) -> None:
+    write(store, "rehearsed", device="nvidia-tesla-t4", reduced=True, virtual_devices=True, images_per_second=40.0)
+    output = run("benchmark.chart", "--results", store, "--output", tmp_path / "chart")
+    assert "nvidia-tesla-t4 *" in output
+    assert f"* {REMARK}" in output
+    assert REMARK in (tmp_path / "chart" / "results.md").read_text()
+
+
+def test_a_chart_is_drawn_again_only_for_other_results(store: Path, tmp_path: Path) -> None:
+    write(store, "t4-fp32")
+    first = run("benchmark.chart", "--results", store, "--output", tmp_path / "chart")
+    assert "Drew" in first
+    assert "Nothing to do" in run("benchmark.chart", "--results", store, "--output", tmp_path / "chart")
+    write(store, "t4-fp16", precision="fp16")
+    assert "2 of 2" in run("benchmark.chart", "--results", store, "--output", tmp_path / "chart")
+
+
+def test_no_result_at_all_is_refused(tmp_path: Path) -> None:
+    output = run("benchmark.chart", "--results", tmp_path, "--output", tmp_path / "chart", code=BAD_INPUT)
+    assert "no result of benchmark.resnet50" in only_error(output)
+    missing = run("benchmark.chart", "--results", tmp_path / "no", "--output", tmp_path / "chart", code=BAD_INPUT)
+    assert "there is no such folder" in only_error(missing)

@@ -1,0 +1,133 @@
+"""The results of benchmark runs, wherever in the store they lie. Standard library only."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workloads.benchmark.resnet50 import RESULT
+from workloads.benchmark.resnet50 import STEP as MEASURES
+from workloads.exits import BAD_INPUT, StepError
+from workloads.store import MANIFEST, NotWholeError, check, load_manifest, store_errors
+
+DEEPEST = 2
+"""A run is a folder given, or one this many levels below: `benchmark/<run>/<digest>`."""
+COLUMNS = (
+    *(
+        "run",
+        "device",
+        "gpus",
+        "precision",
+        "xla",
+        "data",
+        "image_size",
+        "batch_size_per_gpu",
+        "images_per_second",
+    ),
+    *("uncertainty", "jitter", "images_per_second_per_gpu", "compile_seconds", "peak_gpu_memory_bytes"),
+    *("reduced", "finished"),
+)
+"""Keys of a row in results.csv."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One finished run: the name its folder has, the digest of its manifest, and what result.json says."""
+
+    run: str
+    digest: str
+    content: dict[str, Any]
+
+    def __getitem__(self, key: str) -> Any:
+        return self.content[key]
+
+    @property
+    def configuration(self) -> tuple[Any, ...]:
+        """What has to be equal for two results to be two measurements of one thing."""
+        keys = ("device", "gpus", "precision", "xla", "data", "image_size", "batch_size_per_gpu", "reduced")
+        return tuple(self.content[key] for key in keys)
+
+    @property
+    def precision(self) -> str:
+        """The precision; fp32 with the word for what newer GPUs make of it in convolutions."""
+        return f"{self['precision']} (TF32)" if self["tensor_float_32"] else str(self["precision"])
+
+    @property
+    def group(self) -> tuple[str, int]:
+        """Device and how many of it."""
+        return str(self["device"]), int(self["gpus"])
+
+    def row(self) -> dict[str, Any]:
+        """The values of COLUMNS."""
+        return {"run": self.run, **{name: self.content[name] for name in COLUMNS if name != "run"}}
+
+
+def collect(folders: Iterable[Path]) -> list[Result]:
+    """Every whole result in `folders` and below, oldest first. Says which ones are left out and why.
+
+    Raises:
+        StepError: with BAD_INPUT where a folder is missing or there is no result at all; StoreError.
+    """
+    found: dict[Path, Result] = {}
+    asked = list(folders)
+    for folder in asked:
+        with store_errors(folder):
+            if not folder.is_dir():
+                raise StepError(BAD_INPUT, f"--results {folder}: there is no such folder")
+            for place in _places(folder):
+                try:
+                    manifest = load_manifest(place)
+                    if manifest.step != MEASURES:
+                        continue
+                    check(place)
+                    content = json.loads((place / RESULT).read_text(encoding="utf-8"))
+                    result = Result(_name(place), manifest.digest, content)
+                    _ = result.row(), result.configuration, result.precision
+                except (NotWholeError, ValueError, KeyError, TypeError) as error:
+                    print(f"Left out: {place}: {error!r}" if isinstance(error, KeyError) else f"Left out: {error}")
+                    continue
+                found[place.resolve()] = result
+    if not found:
+        raise StepError(BAD_INPUT, f"no result of {MEASURES} in {', '.join(map(str, asked))} or below")
+    return sorted(found.values(), key=lambda each: (each["finished"], each.run))
+
+
+def newest(results: Iterable[Result]) -> list[Result]:
+    """The last measurement of each configuration, sorted by device, count and precision."""
+    last = {each.configuration: each for each in results}
+    order = {"fp32": 0, "bf16": 1, "fp16": 2}
+    return sorted(
+        last.values(),
+        key=lambda each: (
+            each["reduced"],
+            *each.group,
+            order.get(each["precision"], 3),
+            each["xla"],
+            each["data"],
+            each["batch_size_per_gpu"],
+        ),
+    )
+
+
+def _places(folder: Path) -> Iterator[Path]:
+    """Folders with a manifest; what steps keep below those is none of our business."""
+    level = [folder]
+    for _ in range(DEEPEST + 1):
+        yield from (place for place in level if (place / MANIFEST).is_file())
+        level = [
+            inner
+            for place in level
+            if not (place / MANIFEST).is_file()
+            for inner in sorted(place.iterdir())
+            if inner.is_dir() and not inner.name.startswith(".")
+        ]
+
+
+def _name(place: Path) -> str:
+    """The run's name: a pipeline's folders are called after the digest, and the one above after the run."""
+    resolved = place.resolve()
+    return resolved.parent.name if re.fullmatch(r"[0-9a-f]{8,64}", resolved.name) else resolved.name
