@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from infra.existing.settings import ExistingCluster, PvcStore
+from infra.existing.settings import ExistingCluster, NfsStore, PvcStore, S3CompatibleStore
 from infra.gcp.settings import GcpCluster, GcsStore
 from infra.platform import Emulator, Platform
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from infra.settings.reading import Reading
 
 Cluster = Annotated[GcpCluster | ExistingCluster, Field(discriminator="cloud")]
-Store = Annotated[GcsStore | PvcStore, Field(discriminator="kind")]
+Store = Annotated[GcsStore | PvcStore | NfsStore | S3CompatibleStore, Field(discriminator="kind")]
 
 Check = Callable[["Reading"], Iterable["Finding"]]
 

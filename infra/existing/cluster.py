@@ -1,15 +1,16 @@
 """Platforms on clusters that are already there."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.existing.kubeconfig import KubeconfigError, context_of
-from infra.existing.settings import ExistingCluster, ExistingPool, PvcStore
-from infra.existing.store import declare_store
-from infra.platform import Platform, Pool, Taint
+from infra.existing.nodes import mark_nodes
+from infra.existing.settings import ExistingCluster, ExistingPool
+from infra.existing.store import MountedStore, declare_store
+from infra.platform import POD_USER, DevicePlugin, Platform, Pool, Taint
 from infra.settings.model import Settings
 
 
@@ -21,25 +22,36 @@ def platforms(settings: Settings) -> Mapping[str, Platform]:
     found: dict[str, Platform] = {}
     for name, cluster in settings.clusters.items():
         if isinstance(cluster, ExistingCluster):
-            if not isinstance(settings.store, PvcStore):
+            if not isinstance(settings.store, MountedStore):
                 raise ValueError(f"cluster {name} cannot mount a store of kind {settings.store.kind}")
             args = ClusterArgs(cluster, settings.store, settings.namespace, settings.protect)
             found[name] = Cluster(name, args).platform
     return found
 
 
-def pool_of(cluster: str, name: str, pool: ExistingPool) -> Pool:
-    """The pool as pods see it."""
+def pool_of(cluster: str, name: str, pool: ExistingPool, resources: Sequence[pulumi.Resource] = ()) -> Pool:
+    """The pool as pods see it; its nodes are as described once ``resources`` are there."""
     return Pool(
         name=name,
         cluster=cluster,
         selector=pool.selector,
         taints=[Taint(taint.key, taint.value, taint.effect) for taint in pool.taints],
         allocatable=pool.node(),
-        max_nodes=pool.nodes,
+        max_nodes=pool.most_nodes,
+        min_nodes=pool.most_nodes,
         accelerator=pool.accelerator,
         fingerprint=f"{pool.gpus}x{pool.accelerator}" if pool.gpus else "",
+        resources=resources,
+        shared_gpus=pool.shares_gpus,
+        gpu_clients=pool.gpu_clients,
+        mig_strategy=pool.mig_strategy,
     )
+
+
+def device_plugin_of(cluster: ExistingCluster) -> DevicePlugin | None:
+    """The device plugin that the stack declares; None where the cluster has one."""
+    plugin = cluster.device_plugin
+    return DevicePlugin(plugin.chart, plugin.version, cluster.openshift) if plugin.declare else None
 
 
 @dataclass(frozen=True)
@@ -47,13 +59,13 @@ class ClusterArgs:
     """``namespace`` is where the store is claimed; ``protect`` keeps Pulumi from deleting the store's volume."""
 
     cluster: ExistingCluster
-    store: PvcStore
+    store: MountedStore
     namespace: str
     protect: bool
 
 
 class Cluster(pulumi.ComponentResource):
-    """A cluster by kubeconfig and context. Nothing of the cluster itself is created or changed."""
+    """A cluster by kubeconfig and context. Nothing of it is changed but the nodes that its pools name."""
 
     def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slipway:existing:Cluster", name, {}, opts)
@@ -70,23 +82,32 @@ class Cluster(pulumi.ComponentResource):
             upsert_existing_objects=True,
             opts=pulumi.ResourceOptions(parent=self),
         )
+        on_cluster = pulumi.ResourceOptions(parent=self, provider=provider)
         store, ready = declare_store(
             f"{name}-store-volume",
             args.store,
             args.namespace,
-            pulumi.ResourceOptions(parent=self, provider=provider, protect=args.protect),
+            pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(protect=args.protect)),
         )
+        pools = {
+            key: pool_of(name, key, pool, mark_nodes(f"{name}-{key}", pool, on_cluster))
+            for key, pool in cluster.pools.items()
+        }
         kubectl = f"kubectl --kubeconfig {cluster.kubeconfig}" + (f" --context {context}" if context else "")
         self.platform = Platform(
             name=name,
             provider=provider,
             kubeconfig=pulumi.Output.secret(cluster.kubeconfig),
-            pools={key: pool_of(name, key, pool) for key, pool in cluster.pools.items()},
+            pools=pools,
             store=store,
             service_account_annotations={},
             ready=ready,
             connect=f"{kubectl} cluster-info",
             kubectl=kubectl,
+            device_plugin=device_plugin_of(cluster),
+            pod_user=None if cluster.openshift else POD_USER,
+            creates_namespace=cluster.access == "cluster",
+            reads_nodes=cluster.access == "cluster",
         )
         self.register_outputs({"kubectl": kubectl})
 

@@ -23,7 +23,7 @@ class ExistingEmulator(Emulator):
                 labels=pool.selector,
                 taints=pool.taints,
                 allocatable=pool.allocatable,
-                count=settings.nodes,
+                count=pool.max_nodes,
                 accelerator=pool.accelerator,
             )
             for cluster_name, cluster in self._settings.clusters.items()

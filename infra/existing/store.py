@@ -1,34 +1,58 @@
-"""The store on a cluster's own volumes."""
+"""The store as a volume that the cluster's pods claim."""
 
+import hashlib
 from collections.abc import Sequence
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.existing.settings import PvcStore
-from infra.names import KUBERNETES_NAME_LIMIT, fit
+from infra.existing.settings import NfsStore, PvcStore, S3CompatibleStore
+from infra.names import KUBERNETES_NAME_LIMIT, fit, short_digest
 from infra.platform import Claim, Store
 
 CLAIM = "store"
 """Name of the PersistentVolumeClaim, and of the volume in pods."""
 
+MountedStore = PvcStore | NfsStore | S3CompatibleStore
+"""The stores that a cluster which is already there can mount."""
+
+GROUP_ANNOTATION = "pv.beta.kubernetes.io/gid"
+"""Of a PersistentVolume: the group that the kubelet adds to every pod that mounts it (kubernetes.io/docs/tasks/
+configure-pod-container/configure-persistent-volume-storage, "Access control", seen November 2026)."""
+
+GEESEFS_OPTIONS = (
+    "--memory-limit 1000",
+    # Pods run as another user than the mount, which knows neither owners nor modes.
+    "--dir-mode 0777",
+    "--file-mode 0666",
+    # A closed file is in the bucket, and other nodes see it within a second, not a minute.
+    "--fsync-on-close",
+    "--stat-cache-ttl 1s",
+)
+"""Of GeeseFS, which the driver starts (github.com/yandex-cloud/geesefs, core/cfg/flags.go, June 2026)."""
+
 
 def declare_store(
-    name: str, store: PvcStore, namespace: str, opts: pulumi.ResourceOptions
+    name: str, store: MountedStore, namespace: str, opts: pulumi.ResourceOptions
 ) -> tuple[Store, Sequence[pulumi.Resource]]:
-    """The store that ``namespace`` claims, and what else it needs, declared as ``name`` with ``opts``."""
+    """The store that ``namespace`` claims, and the volume that it needs, declared as ``name`` with ``opts``."""
     resources: list[pulumi.Resource] = []
-    storage_class, volume_name = store.storage_class, None
-    if store.host_path is not None:
+    storage_class, volume_name = None, None
+    if isinstance(store, PvcStore):
+        storage_class = store.storage_class
+    spec = _volume(store, namespace)
+    if spec is not None:
         # An empty class, unlike none, keeps the cluster's default class from making a volume of its own.
         storage_class = ""
-        volume_name = fit(f"{pulumi.get_project()}-{pulumi.get_stack()}-{CLAIM}", KUBERNETES_NAME_LIMIT)
-        spec = _host_path_volume(store, store.host_path, namespace)
-        metadata = k8s.meta.v1.ObjectMetaArgs(name=volume_name)
+        volume_name = _volume_name(store, namespace)
+        group = store.group if isinstance(store, NfsStore) else None
+        metadata = k8s.meta.v1.ObjectMetaArgs(
+            name=volume_name, annotations={GROUP_ANNOTATION: str(group)} if group is not None else None
+        )
         resources.append(k8s.core.v1.PersistentVolume(name, metadata=metadata, spec=spec, opts=opts))
     return (
         Store(
-            url=f"pvc://{namespace}/{CLAIM}",
+            url=_url(store, namespace),
             volume=k8s.core.v1.VolumeArgs(
                 name=CLAIM,
                 persistent_volume_claim=k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name=CLAIM),
@@ -36,7 +60,7 @@ def declare_store(
             claim=Claim(
                 name=CLAIM,
                 size=store.size,
-                access_mode=store.access_mode,
+                access_mode=_access_mode(store),
                 storage_class=storage_class,
                 volume_name=volume_name,
             ),
@@ -45,20 +69,77 @@ def declare_store(
     )
 
 
-def _host_path_volume(store: PvcStore, path: str, namespace: str) -> k8s.core.v1.PersistentVolumeSpecArgs:
-    """A folder of the node as a volume; its files stay when the stack goes.
+def _access_mode(store: MountedStore) -> str:
+    return store.access_mode if isinstance(store, PvcStore) else "ReadWriteMany"
 
-    The kubelet creates a missing folder as root's and changes no owner on host paths, while pods run as
-    `infra.platform.POD_USER`. So the folder has to be theirs before (``chown 1000:1000``); the store gate says so
-    where it is not.
+
+def _url(store: MountedStore, namespace: str) -> str:
+    if isinstance(store, NfsStore):
+        return f"nfs://{store.server}{store.path}"
+    if isinstance(store, S3CompatibleStore):
+        return f"s3://{_folder(store)}"
+    return f"pvc://{namespace}/{CLAIM}"
+
+
+def _volume_name(store: MountedStore, namespace: str) -> str:
+    """Another name for every other volume.
+
+    A volume that is replaced under its own name would wait to be deleted for its claim, which waits for it.
     """
+    digest = short_digest(hashlib.sha256(f"{namespace} {store.model_dump_json()}".encode()).hexdigest())
+    stem = fit(f"{pulumi.get_project()}-{pulumi.get_stack()}-{CLAIM}", KUBERNETES_NAME_LIMIT - len(digest) - 1)
+    return f"{stem}-{digest}"
+
+
+def _volume(store: MountedStore, namespace: str) -> k8s.core.v1.PersistentVolumeSpecArgs | None:
+    """The volume that is there before the claim; None where the cluster makes one. Its files outlive the stack."""
+    host_path, nfs, csi = None, None, None
+    options: list[str] = []
+    if isinstance(store, NfsStore):
+        # In a volume of its own: the *restricted* Pod Security Standard lets no pod name an NFS server.
+        nfs = k8s.core.v1.NFSVolumeSourceArgs(server=store.server, path=store.path)
+        options = store.mount_options
+    elif isinstance(store, S3CompatibleStore):
+        csi = _bucket(store)
+    elif store.host_path is not None:
+        # The kubelet creates a missing folder as root's and changes no owner on host paths, while pods run as
+        # `infra.platform.POD_USER`. So the folder has to be theirs before (``chown 1000:1000``); the store gate
+        # says so where it is not.
+        host_path = k8s.core.v1.HostPathVolumeSourceArgs(path=store.host_path, type="DirectoryOrCreate")
+    else:
+        return None
     return k8s.core.v1.PersistentVolumeSpecArgs(
         capacity={"storage": store.size},
-        access_modes=[store.access_mode],
+        access_modes=[_access_mode(store)],
         persistent_volume_reclaim_policy="Retain",
         storage_class_name="",
         claim_ref=k8s.core.v1.ObjectReferenceArgs(
             api_version="v1", kind="PersistentVolumeClaim", namespace=namespace, name=CLAIM
         ),
-        host_path=k8s.core.v1.HostPathVolumeSourceArgs(path=path, type="DirectoryOrCreate"),
+        mount_options=options or None,
+        host_path=host_path,
+        nfs=nfs,
+        csi=csi,
     )
+
+
+def _bucket(store: S3CompatibleStore) -> k8s.core.v1.CSIPersistentVolumeSourceArgs:
+    """As in the driver's example of a volume that is there before (deploy/kubernetes/examples/pvc-manual.yaml)."""
+    secret = k8s.core.v1.SecretReferenceArgs(name=store.secret, namespace=store.secret_namespace)
+    return k8s.core.v1.CSIPersistentVolumeSourceArgs(
+        driver=store.driver,
+        volume_handle=_folder(store),
+        volume_attributes={
+            "capacity": store.size,
+            "mounter": "geesefs",
+            # After the endpoint that the Secret names, so that this one counts.
+            "options": " ".join([*GEESEFS_OPTIONS, f"--endpoint {store.endpoint}"]),
+        },
+        controller_publish_secret_ref=secret,
+        node_stage_secret_ref=secret,
+        node_publish_secret_ref=secret,
+    )
+
+
+def _folder(store: S3CompatibleStore) -> str:
+    return f"{store.bucket}/{store.prefix}" if store.prefix else store.bucket

@@ -1,4 +1,4 @@
-"""Clusters that are already there: nothing of them is created, no token is copied, and rehearsals need none."""
+"""Clusters that are already there: what is declared on them, no token is copied, and rehearsals need none."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import yaml
 
 from infra.existing.cluster import platforms
 from infra.existing.emulator import ExistingEmulator
-from infra.platform import Resources, Taint
+from infra.platform import DevicePlugin, Platform, Resources, Taint
 from infra.settings.loading import load
 from infra.settings.model import Settings
 from tests.support.recording import Recording, record
@@ -18,6 +18,13 @@ KUBECONFIG = {
     "contexts": [{"name": "kind", "context": {}}, {"name": "lab", "context": {}}],
     "users": [{"name": "me", "user": {"token": "very-secret"}}],
 }
+
+
+SHARED = {"kind": "pvc", "access_mode": "ReadWriteMany"}
+NFS = {"kind": "nfs", "server": "filer.example.com", "path": "/exports/digits"}
+S3 = {"kind": "s3_compatible", "endpoint": "https://s3.example.com", "bucket": "digits", "prefix": "team/a"}
+NODE_PATCH = "kubernetes:core/v1:NodePatch"
+VOLUME = "kubernetes:core/v1:PersistentVolume"
 
 
 def settings(tmp_path: Path, store: dict[str, Any] | None = None, **cluster: Any) -> Settings:
@@ -35,7 +42,13 @@ def settings(tmp_path: Path, store: dict[str, Any] | None = None, **cluster: Any
         },
     }
     here = {"cloud": "existing", "kubeconfig": str(tmp_path / "kubeconfig"), "pools": pools, **cluster}
-    return load({"clusters": {"here": here}, "store": store or {"kind": "pvc"}})
+    return load({"clusters": {"here": here}, "store": store or SHARED})
+
+
+def platform(given: Settings) -> Platform:
+    seen: list[Platform] = []
+    record(lambda: seen.append(platforms(given)["here"]), {}, preview=False)
+    return seen[0]
 
 
 def declared(given: Settings, preview: bool = False) -> Recording:
@@ -99,10 +112,11 @@ def test_by_default_nothing_but_the_provider_is_declared(tmp_path: Path) -> None
 
 
 def test_a_host_path_becomes_a_volume_for_the_one_claim(tmp_path: Path) -> None:
-    given = settings(tmp_path, {"kind": "pvc", "host_path": "/data", "size": "5Gi"})
+    one = {"cpu": {"selector": {"role": "cpu"}, "cpu": "4", "memory": "8Gi"}}
+    given = settings(tmp_path, {"kind": "pvc", "host_path": "/data", "size": "5Gi"}, pools=one)
     seen: list[Any] = []
     recording = record(lambda: seen.append(platforms(given)["here"].store.claim), {}, preview=False)
-    volume = recording.one("kubernetes:core/v1:PersistentVolume")
+    volume = recording.one(VOLUME)
     assert volume.inputs["spec"]["hostPath"]["path"] == "/data"
     assert volume.inputs["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
     assert volume.inputs["spec"]["claimRef"]["namespace"] == given.namespace
@@ -113,7 +127,7 @@ def test_a_host_path_becomes_a_volume_for_the_one_claim(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("wanted", "asked"), [(None, None), ("fast", "fast")])
 def test_a_storage_class_is_passed_on(tmp_path: Path, wanted: str | None, asked: str | None) -> None:
-    given = settings(tmp_path, {"kind": "pvc", "storage_class": wanted})
+    given = settings(tmp_path, {**SHARED, "storage_class": wanted})
     seen: list[Any] = []
     record(lambda: seen.append(platforms(given)["here"].store.claim), {}, preview=False)
     assert seen[0].storage_class == asked
@@ -138,3 +152,129 @@ def test_the_emulator_has_the_nodes_that_the_settings_describe(tmp_path: Path) -
     assert nodes["gpu"].allocatable == Resources(cpu=4000, memory=8192, ephemeral_storage=30 * 1024, gpus=1)
     assert nodes["gpu"].taints == [Taint("nvidia.com/gpu", "present", "NoSchedule")]
     assert nodes["gpu"].accelerator == "nvidia-tesla-t4"
+
+
+@pytest.mark.parametrize(
+    ("store", "source", "value", "url"),
+    [
+        (
+            NFS,
+            "nfs",
+            {"server": "filer.example.com", "path": "/exports/digits"},
+            "nfs://filer.example.com/exports/digits",
+        ),
+        (S3, "csi", None, "s3://digits/team/a"),
+    ],
+)
+def test_a_shared_store_is_one_volume_for_the_one_claim(
+    tmp_path: Path, store: dict[str, Any], source: str, value: dict[str, str] | None, url: str
+) -> None:
+    given = settings(tmp_path, store)
+    volume = declared(given).one(VOLUME).inputs
+    made = platform(given).store
+    assert volume["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+    assert volume["spec"]["claimRef"] == {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": given.namespace,
+        "name": "store",
+    }
+    if value:
+        assert volume["spec"][source] == value
+    assert made.claim is not None
+    assert (made.claim.storage_class, made.claim.access_mode) == ("", "ReadWriteMany")
+    assert made.claim.volume_name == volume["metadata"]["name"]
+    assert made.url == url
+
+
+def test_another_server_is_another_volume(tmp_path: Path) -> None:
+    """A volume that is replaced under its own name waits for its claim, which waits for it."""
+    names = {
+        declared(settings(tmp_path, {**NFS, "server": server})).one(VOLUME).inputs["metadata"]["name"]
+        for server in ("a.example.com", "b.example.com")
+    }
+    assert len(names) == 2
+
+
+def test_every_pod_joins_the_group_of_an_nfs_folder(tmp_path: Path) -> None:
+    volume = declared(settings(tmp_path, {**NFS, "group": 5555, "mount_options": ["nfsvers=4.1"]})).one(VOLUME)
+    assert volume.inputs["metadata"]["annotations"] == {"pv.beta.kubernetes.io/gid": "5555"}
+    assert volume.inputs["spec"]["mountOptions"] == ["nfsvers=4.1"]
+
+
+def test_a_bucket_is_mounted_by_the_driver_with_the_endpoint_of_the_stack_file(tmp_path: Path) -> None:
+    csi = declared(settings(tmp_path, S3)).one(VOLUME).inputs["spec"]["csi"]
+    assert (csi["driver"], csi["volumeHandle"]) == ("ru.yandex.s3.csi", "digits/team/a")
+    assert csi["volumeAttributes"]["options"].endswith("--endpoint https://s3.example.com")
+    secret = {"name": "csi-s3-secret", "namespace": "kube-system"}
+    assert [csi[key] for key in ("nodeStageSecretRef", "nodePublishSecretRef")] == [secret, secret]
+
+
+def gpu(**changes: Any) -> dict[str, Any]:
+    return {
+        "gpu": {
+            "selector": {"slipway/pool": "gpu"},
+            "taints": [{"key": "nvidia.com/gpu", "value": "present"}],
+            "accelerator": "nvidia-tesla-t4",
+            "gpus": 2,
+            "cpu": "4",
+            "memory": "8Gi",
+            **changes,
+        }
+    }
+
+
+def test_named_nodes_get_the_labels_and_no_taint_unless_it_is_asked_for(tmp_path: Path) -> None:
+    recording = declared(settings(tmp_path, pools=gpu(label_nodes=["gpu-1", "gpu-2"])))
+    patches = {each.inputs["metadata"]["name"]: each for each in recording.of(NODE_PATCH)}
+    assert patches.keys() == {"gpu-1", "gpu-2"}
+    for patch in patches.values():
+        assert patch.inputs["metadata"]["labels"] == {"slipway/pool": "gpu"}
+        assert "spec" not in patch.inputs
+        assert patch.provider.startswith(recording.one("pulumi:providers:kubernetes").urn)
+
+
+def test_labels_and_taints_are_patches_of_their_own_and_force_nothing(tmp_path: Path) -> None:
+    """A conflict over the taints, which have one owner, then leaves the labels."""
+    recording = declared(settings(tmp_path, pools=gpu(label_nodes=["gpu-1"], taint_nodes=True)))
+    labels, taints = (recording.one(NODE_PATCH, f"here-gpu-gpu-1-{what}").inputs for what in ("labels", "taints"))
+    assert labels["metadata"] == {"name": "gpu-1", "labels": {"slipway/pool": "gpu"}}
+    assert taints == {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "gpu-1"},
+        "spec": {"taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]},
+    }
+
+
+def test_pods_wait_for_the_labels_of_their_nodes(tmp_path: Path) -> None:
+    pool = platform(settings(tmp_path, pools=gpu(label_nodes=["gpu-1", "gpu-2"], taint_nodes=True))).pools["gpu"]
+    assert len(pool.resources) == 4
+    assert (pool.min_nodes, pool.max_nodes) == (2, 2)
+
+
+def test_shares_of_gpus_are_what_a_node_allocates(tmp_path: Path) -> None:
+    given = settings(tmp_path, pools=gpu(gpu_sharing={"clients": 4}), device_plugin={"declare": True})
+    pool = platform(given).pools["gpu"]
+    assert (pool.allocatable.gpus, pool.gpu_clients, pool.shared_gpus) == (8, 4, True)
+    assert ExistingEmulator(given).standing_nodes()[0].allocatable.gpus == 8
+
+
+def test_a_plain_cluster_has_its_own_device_plugin_and_our_user(tmp_path: Path) -> None:
+    made = platform(settings(tmp_path))
+    assert (made.device_plugin, made.pod_user) == (None, 1000)
+    assert (made.creates_namespace, made.reads_nodes) == (True, True)
+
+
+def test_openshift_assigns_the_user_and_the_plugin_is_told(tmp_path: Path) -> None:
+    made = platform(settings(tmp_path, openshift=True, device_plugin={"declare": True, "chart": "oci://x/y"}))
+    assert made.pod_user is None
+    assert made.device_plugin == DevicePlugin(chart="oci://x/y", openshift=True)
+
+
+def test_an_admin_of_a_namespace_declares_nothing_beside_it(tmp_path: Path) -> None:
+    given = settings(tmp_path, openshift=True, access="namespace")
+    assert [each.token for each in declared(given).resources if each.custom] == ["pulumi:providers:kubernetes"]
+    made = platform(given)
+    assert (made.creates_namespace, made.reads_nodes) == (False, False)

@@ -28,7 +28,7 @@ SHAPES: list[Case] = [
     ({f"{TRAIN}.gpu_driver": 7}, f"{TRAIN}.gpu_driver", "not one of", "`DEFAULT`"),
     ({"clusters.dev.cloud": "gpc"}, "clusters.dev.cloud", "not one of", "`gcp`"),
     ({"clusters.dev.cloud": GONE}, "clusters.dev.cloud", "required", "`existing`"),
-    ({"store.kind": "s3"}, "store.kind", "not one of", "`gcs` or `pvc`"),
+    ({"store.kind": "hdfs"}, "store.kind", "not one of", "`gcs`"),
     ({f"{STEPS}.train.memory": "8GB"}, f"{STEPS}.train.memory", "not a size", "`4Gi`"),
     ({f"{STEPS}.train.cpu": "two"}, f"{STEPS}.train.cpu", "not an amount of CPU", "`500m`"),
     ({f"{STEPS}.train.cpu": 0}, f"{STEPS}.train.cpu", "above zero", "`500m`"),

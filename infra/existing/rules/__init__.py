@@ -1,5 +1,5 @@
 """What a stack file may not say of a cluster that is already there."""
 
-from infra.existing.rules import pools, store
+from infra.existing.rules import clusters, nodes, pools, store
 
-CHECKS = (pools.check, store.check)
+CHECKS = (clusters.check, pools.check, nodes.check, store.check)

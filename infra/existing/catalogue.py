@@ -1,0 +1,36 @@
+"""What is known of the storage that clusters come with. The facts are data, in ``infra/existing/data``."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+DATA = Path(__file__).parent / "data"
+
+
+@dataclass(frozen=True)
+class S3Driver:
+    """A CSI driver that mounts buckets: what it mounts them with, and what files of such a mount can do."""
+
+    mount: str
+    renames: bool
+    appends: bool
+
+
+@cache
+def single_node_classes() -> Mapping[str, str]:
+    """The StorageClasses whose file systems only one node can mount, each with the reason."""
+    return {name: entry["why"] for entry in _load("storage_classes")["single_node"] for name in entry["classes"]}
+
+
+@cache
+def s3_drivers() -> Mapping[str, S3Driver]:
+    """CSI drivers for buckets, by name."""
+    return {name: S3Driver(**entry) for name, entry in _load("s3_drivers").items()}
+
+
+def _load(name: str) -> dict[str, Any]:
+    with (DATA / f"{name}.toml").open("rb") as file:
+        return tomllib.load(file)

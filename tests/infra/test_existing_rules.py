@@ -1,0 +1,163 @@
+"""What a stack file may not say of a cluster that is already there: each refused once, with the way out."""
+
+from typing import Any
+
+import pytest
+
+from infra.settings.loading import load
+from tests.support.refusals import Case, named, the_problem
+from tests.support.stack_values import GONE, changed
+
+STACK: dict[str, Any] = {
+    "clusters": {
+        "here": {
+            "cloud": "existing",
+            "device_plugin": {"declare": True},
+            "pools": {
+                "cpu": {"selector": {"role": "cpu"}, "cpu": "4", "memory": "12Gi"},
+                "gpu": {
+                    "selector": {"slipway/pool": "gpu"},
+                    "label_nodes": ["gpu-1", "gpu-2.example.com"],
+                    "taint_nodes": True,
+                    "taints": [{"key": "nvidia.com/gpu", "value": "present"}],
+                    "accelerator": "nvidia-tesla-v100",
+                    "gpus": 1,
+                    "cpu": "8",
+                    "memory": "48Gi",
+                },
+            },
+        }
+    },
+    "store": {"kind": "pvc", "access_mode": "ReadWriteMany", "storage_class": "ocs-storagecluster-cephfs"},
+}
+HERE = "clusters.here"
+GPU = f"{HERE}.pools.gpu"
+NFS = {"kind": "nfs", "server": "filer.example.com", "path": "/exports/digits"}
+S3 = {"kind": "s3_compatible", "endpoint": "https://s3.example.com:9000", "bucket": "digits"}
+NOTHING_ELSE = {
+    f"{HERE}.access": "namespace",
+    f"{HERE}.device_plugin": GONE,
+    f"{GPU}.label_nodes": GONE,
+    f"{GPU}.taint_nodes": GONE,
+}
+ONE_NODE = {f"{GPU}.label_nodes": ["gpu-1"], f"{HERE}.pools.cpu": GONE}
+
+STORES: list[Case] = [
+    ({"store.access_mode": GONE}, "store.access_mode", "have 3 nodes", "kind: nfs"),
+    ({"store.storage_class": "ocs-storagecluster-ceph-rbd"}, "store.storage_class", "no files", "cephfs"),
+    ({"store.storage_class": "local-path"}, "store.storage_class", "one node", "kind: nfs"),
+    ({"store": {"kind": "pvc", "host_path": "/data"}}, "store.host_path", "have 3", "kind: nfs"),
+    (
+        {**ONE_NODE, "store": {"kind": "pvc", "host_path": "data"}},
+        "store.host_path",
+        "not the absolute",
+        "/var/lib",
+    ),
+    (
+        {**ONE_NODE, "store": {"kind": "pvc", "host_path": "/data"}, f"{HERE}.openshift": True},
+        "store.host_path",
+        "SELinux",
+        "StorageClass",
+    ),
+    ({"store": {**NFS, "path": "exports"}}, "store.path", "absolute", "/exports"),
+    ({"store": {**NFS, "server": "filer:/exports"}}, "store.server", "neither", "filer.example.com"),
+    ({"store": {**NFS, "mount_options": ["a,b"]}}, "store.mount_options[0]", "not one option", "list"),
+    ({"store": {**S3, "endpoint": "s3.example.com"}}, "store.endpoint", "not the URL", "https://"),
+    ({"store": {**S3, "endpoint": "https://a --cache /etc"}}, "store.endpoint", "not the URL", "https://"),
+    ({"store": {**S3, "bucket": "s3://digits"}}, "store.bucket", "not a bucket name", "prefix"),
+    ({"store": {**S3, "prefix": "/a"}}, "store.prefix", "not a folder", "teams/digits"),
+    (
+        {"store": {**S3, "driver": "s3.csi.aws.com"}},
+        "store.driver",
+        "cannot rename or append",
+        "`ru.yandex.s3.csi`",
+    ),
+    ({"store": {**S3, "driver": "csi.example.com"}}, "store.driver", "not a driver", "`ru.yandex.s3.csi`"),
+    ({"store": {"kind": "gcs", "location": "us-central1"}}, "store.kind", "`here` was there before", "`nfs`"),
+    ({**NOTHING_ELSE, "store": NFS}, "store.kind", "`access: namespace`", "storage_class"),
+]
+CLUSTERS: list[Case] = [
+    (
+        {f"{HERE}.device_plugin": {"chart": "oci://x/y"}},
+        f"{HERE}.device_plugin.chart",
+        "no chart is used",
+        "declare",
+    ),
+    ({f"{HERE}.pools.gpu": GONE}, f"{HERE}.device_plugin.declare", "no pool of the cluster has GPUs", "remove it"),
+    (
+        {f"{HERE}.device_plugin": GONE, f"{GPU}.gpu_sharing": {"clients": 4}},
+        f"{GPU}.gpu_sharing",
+        "does not declare",
+        "declare: true",
+    ),
+    (
+        {f"{HERE}.device_plugin": GONE, f"{GPU}.mig_strategy": "single"},
+        f"{GPU}.mig_strategy",
+        "does not declare",
+        "count the shares",
+    ),
+    (
+        {**NOTHING_ELSE, f"{HERE}.device_plugin": {"declare": True}},
+        f"{HERE}.device_plugin.declare",
+        "nothing outside its namespace",
+        "GPU Operator",
+    ),
+    (
+        {**NOTHING_ELSE, f"{GPU}.label_nodes": ["gpu-1"]},
+        f"{GPU}.label_nodes",
+        "nothing outside its namespace",
+        "administrator",
+    ),
+]
+NODES: list[Case] = [
+    ({f"{GPU}.label_nodes": ["GPU 1"]}, f"{GPU}.label_nodes[0]", "not the name of a node", "kubectl get nodes"),
+    ({f"{GPU}.nodes": 3}, f"{GPU}.nodes", "names 2", "remove `nodes`"),
+    ({f"{GPU}.label_nodes": GONE}, f"{GPU}.taint_nodes", "no `label_nodes`", "add"),
+    ({f"{GPU}.taints": GONE}, f"{GPU}.taint_nodes", "no `taints`", "add"),
+    (
+        {f"{GPU}.taints": [{"key": "a", "effect": "NoExecute"}]},
+        f"{GPU}.taints[0].effect",
+        "would be evicted",
+        "NoSchedule",
+    ),
+    (
+        {f"{GPU}.selector": {"node.kubernetes.io/pool": "gpu"}},
+        f'{GPU}.selector["node.kubernetes.io/pool"]',
+        "reserved",
+        "prefix of your own",
+    ),
+]
+
+
+def test_the_stack_itself_is_right() -> None:
+    load(STACK)
+
+
+@pytest.mark.parametrize("store", [NFS, S3, {**S3, "prefix": "team/a"}, {**NFS, "server": "10.0.0.2"}])
+def test_stores_that_several_nodes_share_are_right(store: dict[str, Any]) -> None:
+    load(changed(STACK, {"store": store}))
+
+
+def test_an_admin_of_a_namespace_can_run_on_a_class() -> None:
+    load(changed(STACK, NOTHING_ELSE))
+
+
+def test_pools_on_one_node_need_no_shared_volume() -> None:
+    same = {f"{HERE}.pools.cpu.selector": {"slipway/pool": "gpu"}, f"{GPU}.label_nodes": ["gpu-1"]}
+    load(changed(STACK, {**same, "store.access_mode": GONE, "store.storage_class": "local-path"}))
+
+
+@pytest.mark.parametrize(("changes", "key", "reason", "fix"), named([*STORES, *CLUSTERS, *NODES]))
+def test_is_refused_once_with_its_key_reason_and_fix(
+    changes: dict[str, Any], key: str, reason: str, fix: str
+) -> None:
+    problem = the_problem(changed(STACK, changes))
+    assert problem.key == f"slipway:{key}"
+    assert reason in problem.reason
+    assert fix in problem.fix
+
+
+def test_a_node_is_named_in_one_pool() -> None:
+    twice = {f"{HERE}.pools.cpu.label_nodes": ["gpu-1"]}
+    with pytest.raises(Exception, match="the node is named 2 times"):
+        load(changed(STACK, twice))
