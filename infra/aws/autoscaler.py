@@ -1,0 +1,173 @@
+"""The Cluster Autoscaler: adds nodes to a cluster's groups when pods wait, and takes idle ones away.
+
+Chosen over Karpenter because it scales the node groups that are declared here, so that what a preview shows is
+what there can be. Karpenter would add a queue for interruptions with its rules, and two custom resources per pool,
+and would still need a node group to run on.
+"""
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_kubernetes as k8s
+
+from infra.aws.addons import SYSTEM
+from infra.aws.cluster import EksCluster
+from infra.aws.names import node_group_name
+from infra.aws.policies import Statement, allow
+from infra.aws.pools import POOL_LABEL, labels, scales, taints
+from infra.aws.roles import PodIdentityArgs, pod_identity
+from infra.aws.settings import AwsCluster, AwsPool
+from infra.platform import GPU_RESOURCE
+
+CHARTS = Path(__file__).parents[1] / "data" / "charts.toml"
+
+SERVICE_ACCOUNT = "cluster-autoscaler"
+
+TAG = "k8s.io/cluster-autoscaler"
+"""What the autoscaler's tags begin with. EKS itself marks a managed group as ``enabled`` and as the cluster's."""
+
+TEMPLATE = f"{TAG}/node-template"
+"""Tags that tell the autoscaler what a node of an empty group will be like.
+
+It asks EKS for labels and taints too, but no more once the group has had a node. Source of both:
+cluster-autoscaler/cloudprovider/aws/README.md of kubernetes/autoscaler, 2026-08-22.
+"""
+
+
+@dataclass(frozen=True)
+class AutoscalerArgs:
+    """The cluster with its settings; ``account`` is the account's id."""
+
+    settings: AwsCluster
+    cluster: EksCluster
+    account: pulumi.Output[str]
+
+
+def autoscaler(name: str, args: AutoscalerArgs) -> list[pulumi.Resource]:
+    """Declares it with its identity and the groups' tags; nothing where no pool scales.
+
+    Returns what to wait for before the first pod that needs a new node.
+    """
+    scaled = {key: pool for key, pool in args.settings.pools.items() if scales(pool)}
+    if not scaled:
+        return []
+    cluster, region = args.cluster, args.settings.region
+    below = pulumi.ResourceOptions(parent=cluster)
+    tags: list[pulumi.Resource] = [
+        aws.autoscaling.Tag(
+            f"{name}-{key}-{tag.removeprefix(TEMPLATE + '/')}",
+            region=region,
+            autoscaling_group_name=cluster.pools[key].resources[0].autoscaling_groups[0].name,
+            tag=aws.autoscaling.TagTagArgs(key=tag, value=value, propagate_at_launch=False),
+            opts=below,
+        )
+        for key, pool in scaled.items()
+        for tag, value in template_tags(key, pool).items()
+    ]
+    identity = pod_identity(
+        f"{name}-autoscaler",
+        PodIdentityArgs(
+            cluster=cluster.cluster,
+            cluster_name=cluster.eks_name,
+            region=region,
+            namespace=SYSTEM,
+            service_account=SERVICE_ACCOUNT,
+            tags=args.settings.tags,
+            statements=_statements(args),
+        ),
+        below,
+    )
+    return [_release(name, args, [*tags, *identity.ready, *cluster.ready])]
+
+
+def template_tags(name: str, pool: AwsPool) -> dict[str, str]:
+    """What the autoscaler has to be told of the pool's nodes while there is none."""
+    told = {f"{TEMPLATE}/label/{key}": value for key, value in labels(pool).items()}
+    told[f"{TEMPLATE}/label/{POOL_LABEL}"] = node_group_name(name)
+    for taint in taints(pool):
+        told[f"{TEMPLATE}/taint/{taint.key}"] = f"{taint.value}:{taint.effect}"
+    node = pool.node()
+    if node is not None:
+        # It knows a type's CPU, memory and GPUs, but not the disk, nor how many pods may share a GPU.
+        told[f"{TEMPLATE}/resources/ephemeral-storage"] = f"{node.ephemeral_storage}Mi"
+        if node.gpus:
+            told[f"{TEMPLATE}/resources/{GPU_RESOURCE}"] = str(node.gpus)
+    return told
+
+
+def _statements(args: AutoscalerArgs) -> list[Statement]:
+    """Look at everything, change the size of this cluster's groups. Source: the README named at `TEMPLATE`."""
+    region, name = args.settings.region, args.cluster.eks_name
+    return [
+        allow(
+            [
+                "autoscaling:DescribeAutoScalingGroups",
+                "autoscaling:DescribeAutoScalingInstances",
+                "autoscaling:DescribeLaunchConfigurations",
+                "autoscaling:DescribeScalingActivities",
+                "ec2:DescribeImages",
+                "ec2:DescribeInstanceTypes",
+                "ec2:DescribeLaunchTemplateVersions",
+                "ec2:GetInstanceTypesFromInstanceRequirements",
+            ],
+            # These have no resources to be limited to.
+            ["*"],
+        ),
+        allow(
+            ["eks:DescribeNodegroup"],
+            [pulumi.Output.concat(f"arn:aws:eks:{region}:", args.account, f":nodegroup/{name}/*")],
+        ),
+        allow(
+            ["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"],
+            [pulumi.Output.concat(f"arn:aws:autoscaling:{region}:", args.account, ":autoScalingGroup:*")],
+            {"StringEquals": {f"aws:ResourceTag/{TAG}/{name}": "owned"}},
+        ),
+    ]
+
+
+def _release(name: str, args: AutoscalerArgs, after: Sequence[pulumi.Resource]) -> k8s.helm.v3.Release:
+    pinned = tomllib.loads(CHARTS.read_text(encoding="utf-8"))["cluster-autoscaler"]
+    # The autoscaler runs the scheduler's own code, so its minor version is to be the cluster's.
+    image: str = pinned["images"].get(args.settings.kubernetes_version, pinned["image"])
+    repository, _, tag = image.partition(":")
+    values: dict[str, Any] = {
+        "fullnameOverride": SERVICE_ACCOUNT,
+        "awsRegion": args.settings.region,
+        "autoDiscovery": {"clusterName": args.cluster.eks_name},
+        "image": {"repository": repository, "tag": tag},
+        "rbac": {"serviceAccount": {"name": SERVICE_ACCOUNT}},
+        "service": {"create": False},
+        "resources": {"requests": {"cpu": "100m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}},
+        "containerSecurityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65534,
+            "fsGroup": 65534,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "extraArgs": {
+            # Steps keep their packages and scratch files in emptyDir, and are done before a node is idle.
+            "skip-nodes-with-local-storage": False,
+            # The smallest group that fits: a pod that only needs CPU starts no GPU.
+            "expander": "least-waste",
+        },
+    }
+    return k8s.helm.v3.Release(
+        f"{name}-autoscaler",
+        name="cluster-autoscaler",
+        chart="cluster-autoscaler",
+        version=pinned["version"],
+        repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=pinned["repository"]),
+        namespace=SYSTEM,
+        values=values,
+        opts=pulumi.ResourceOptions(parent=args.cluster, provider=args.cluster.provider, depends_on=after),
+    )
