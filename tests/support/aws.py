@@ -1,0 +1,143 @@
+"""Stacks on AWS for tests: settings to vary, and what they declare."""
+
+import copy
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import yaml
+
+from infra.aws.emulator import AwsEmulator
+from infra.aws.platforms import platforms
+from infra.platform import Platform
+from infra.settings.loading import load
+from infra.settings.model import Settings
+from tests.support.recording import Recording, record
+
+ACCOUNT = "000000000000"
+REGION = "us-east-1"
+
+CLUSTER = "aws:eks/cluster:Cluster"
+NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
+LAUNCH_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+ADDON = "aws:eks/addon:Addon"
+ASSOCIATION = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
+ROLE = "aws:iam/role:Role"
+ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
+ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
+BUCKET = "aws:s3/bucket:Bucket"
+FILES = "aws:s3/filesFileSystem:FilesFileSystem"
+EFS = "aws:efs/fileSystem:FileSystem"
+KEY = "aws:kms/key:Key"
+REPOSITORY = "aws:ecr/repository:Repository"
+VOLUME = "kubernetes:core/v1:PersistentVolume"
+RELEASE = "kubernetes:helm.sh/v3:Release"
+GROUP_TAG = "aws:autoscaling/tag:Tag"
+
+CPU_POOL = {"instance_type": "m6i.xlarge", "nodes": {"min": 1, "max": 2}}
+T4_POOL = {"instance_type": "g4dn.xlarge", "spot": True, "nodes": {"min": 0, "max": 1}}
+H100_BLOCK = {
+    "instance_type": "p5.48xlarge",
+    "capacity_block": "cr-0123456789abcdef0",
+    "zones": ["us-east-1a"],
+    "nodes": {"count": 1},
+}
+
+BASE: dict[str, Any] = {
+    "clusters": {
+        "dev": {
+            "cloud": "aws",
+            "region": REGION,
+            "zones": ["us-east-1a", "us-east-1b"],
+            "control_plane": {"authorized_networks": {"office": "198.51.100.0/24"}},
+            "pools": {"cpu": CPU_POOL, "train": T4_POOL},
+        }
+    },
+    "store": {"kind": "s3"},
+}
+
+
+def raw(change: Callable[[dict[str, Any]], object] = lambda _: None) -> dict[str, Any]:
+    """The plain values of a small stack, changed in place by ``change``."""
+    values = copy.deepcopy(BASE)
+    change(values)
+    return values
+
+
+def changed(**cluster: Any) -> Settings:
+    """A small stack with these keys in its cluster."""
+    return load(raw(lambda values: values["clusters"]["dev"].update(cluster)))
+
+
+def with_store(**store: Any) -> Settings:
+    """A small stack with this store."""
+    return load(raw(lambda values: values.update(store=store)))
+
+
+def with_pool(pool: Mapping[str, Any], **cluster: Any) -> Settings:
+    """A small stack with one more pool, named ``extra``, in a cluster with these keys."""
+
+    def change(values: dict[str, Any]) -> None:
+        values["clusters"]["dev"].update(cluster)
+        values["clusters"]["dev"]["pools"]["extra"] = dict(pool)
+
+    return load(raw(change))
+
+
+def stack_settings(stack: str) -> Settings:
+    """The settings of one of the repository's stack files."""
+    path = Path(__file__).parents[2] / "stacks" / f"Pulumi.{stack}.yaml"
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))["config"]
+    return load({key.removeprefix("slipway:"): config[key] for key in config if key.startswith("slipway:")})
+
+
+_DECLARED: dict[tuple[object, ...], Recording] = {}
+
+
+def declare(
+    settings: Settings,
+    *,
+    preview: bool = False,
+    stack: str = "test",
+    then: Callable[[Mapping[str, Platform]], object] | None = None,
+    config: Mapping[str, str] | None = None,
+) -> Recording:
+    """Declares a stack on AWS; ``then`` runs in the program with its platforms.
+
+    The same stack is declared once in a test run: recordings are to be read only.
+    """
+    key = (settings.model_dump_json(), preview, stack, tuple((config or {}).items()))
+    if then is not None or key not in _DECLARED:
+        recording = _declared(settings, then or (lambda _: None), (preview, stack), config or {})
+        if then is not None:
+            return recording
+        _DECLARED[key] = recording
+    return _DECLARED[key]
+
+
+def _declared(
+    settings: Settings,
+    then: Callable[[Mapping[str, Platform]], object],
+    how: tuple[bool, str],
+    config: Mapping[str, str],
+) -> Recording:
+    preview, stack = how
+
+    def program() -> Mapping[str, Platform]:
+        found = platforms(settings)
+        for name, platform in found.items():
+            pulumi.export(f"{name}-kubeconfig", platform.kubeconfig)
+            pulumi.export(f"{name}-connect", platform.connect)
+            pulumi.export(f"{name}-kubectl", platform.kubectl)
+            pulumi.export(f"{name}-store", platform.store.url)
+        then(found)
+        return found
+
+    return record(
+        program,
+        {"aws:region": REGION, **config},
+        preview=preview,
+        emulators=[AwsEmulator(settings)],
+        stack_name=stack,
+    )
