@@ -191,6 +191,10 @@ class Emulator:
         """The nodes that are there before the program runs."""
         return ()
 
+    def standing_namespaces(self) -> Sequence[tuple[str, str]]:
+        """Cluster and name of the namespaces that are there before the program runs."""
+        return ()
+
     def injected(self, annotations: Mapping[str, str]) -> Resources:  # noqa: ARG002
         """What the cloud adds to the requests of a pod with these annotations on its way in."""
         return Resources(cpu=0, memory=0)

@@ -11,7 +11,16 @@ EPOCH = "2026-01-01T00:00:00Z"
 """Creation time of every emulated object: the same in every evaluation, so that nothing seems to have changed."""
 
 CLUSTER_SCOPED = frozenset(
-    {"Namespace", "Node", "PersistentVolume", "StorageClass", "ClusterRole", "ClusterRoleBinding", "PriorityClass"}
+    {
+        "Namespace",
+        "Node",
+        "NodePatch",
+        "PersistentVolume",
+        "StorageClass",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "PriorityClass",
+    }
 )
 """Kinds that live in no namespace, of those that a stack may declare."""
 

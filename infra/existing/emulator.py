@@ -31,3 +31,11 @@ class ExistingEmulator(Emulator):
             for pool_name, settings in cluster.pools.items()
             for pool in [pool_of(cluster_name, pool_name, settings)]
         ]
+
+    def standing_namespaces(self) -> Sequence[tuple[str, str]]:
+        """The namespace, in clusters where the stack may not create it."""
+        return [
+            (name, self._settings.namespace)
+            for name, cluster in self._settings.clusters.items()
+            if isinstance(cluster, ExistingCluster) and cluster.access == "namespace"
+        ]

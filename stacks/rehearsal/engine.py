@@ -79,6 +79,8 @@ class Engine(Observer):
     def __post_init__(self) -> None:
         for emulator in self.emulators:
             self.scheduler.add(emulator.standing_nodes())
+            for cluster, namespace in emulator.standing_namespaces():
+                self.objects.stands(cluster, namespace)
 
     def interrupt(self, grace: float = PATIENCE) -> None:
         """Ends what runs and starts nothing more. Fit for a signal handler; a second call can cut the grace."""

@@ -32,7 +32,12 @@ class Objects:
     _there: dict[tuple[str, str, str, str], Resource] = field(
         default_factory=dict[tuple[str, str, str, str], Resource]
     )
+    _namespaces: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def stands(self, cluster: str, namespace: str) -> None:
+        """Notes a namespace that was there before."""
+        self._namespaces.add((cluster, namespace))
 
     def add(self, resource: Resource) -> None:
         """Notes a Kubernetes object; any other resource is left alone."""
@@ -62,12 +67,16 @@ class Objects:
             raise RefusedError(
                 f"metadata.name: Invalid value: {name!r}: must be a DNS label of at most 63 characters"
             )
-        if namespace not in {"", "default"} and not self.find(cluster_of(resource), "Namespace", "", namespace):
+        if namespace and not self._has_namespace(cluster_of(resource), namespace):
             raise RefusedError(f'namespaces "{namespace}" not found')
         if kind == "ConfigMap" and (size := sum(map(len, contents(resource).values()))) > CONFIG_MAP_LIMIT:
             raise RefusedError(
                 f"ConfigMap {name!r} is invalid: {size} bytes, must have at most {CONFIG_MAP_LIMIT}"
             )
+
+    def _has_namespace(self, cluster: str, name: str) -> bool:
+        standing = name == "default" or (cluster, name) in self._namespaces
+        return standing or self.find(cluster, "Namespace", "", name) is not None
 
 
 @dataclass(frozen=True)

@@ -278,3 +278,10 @@ def test_an_admin_of_a_namespace_declares_nothing_beside_it(tmp_path: Path) -> N
     assert [each.token for each in declared(given).resources if each.custom] == ["pulumi:providers:kubernetes"]
     made = platform(given)
     assert (made.creates_namespace, made.reads_nodes) == (False, False)
+
+
+@pytest.mark.parametrize(("access", "there"), [("cluster", []), ("namespace", [("here", "slipway")])])
+def test_a_rehearsal_finds_the_namespace_that_the_stack_may_not_create(
+    tmp_path: Path, access: str, there: list[tuple[str, str]]
+) -> None:
+    assert ExistingEmulator(settings(tmp_path, access=access)).standing_namespaces() == there

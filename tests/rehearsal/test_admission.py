@@ -10,7 +10,9 @@ import pytest
 
 from infra.platform import Resources
 from stacks.rehearsal.admission import quota_violations, violations
+from stacks.rehearsal.objects import Objects, RefusedError
 from stacks.rehearsal.pods import pod_spec
+from stacks.resources import Resource
 from tests.rehearsal.toy import NAMESPACE, Toys, rehearse
 
 GOOD: dict[str, Any] = {
@@ -108,3 +110,16 @@ def test_a_quota_of_the_namespace_counts(tmp_path: Path) -> None:
 
     _, printed = rehearse(program, tmp_path)
     assert "quota small: exceeded, requested: requests.cpu=100m, limited: requests.cpu=50m" in printed
+
+
+def test_a_namespace_that_was_there_before_takes_objects_and_no_other_cluster_has_it() -> None:
+    def config_map(cluster: str) -> Resource:
+        inputs = {"metadata": {"name": "x", "namespace": "digits"}}
+        token = "kubernetes:core/v1:ConfigMap"
+        return Resource("urn:x", token, "x", True, inputs, inputs, provider=f"urn::{cluster}")
+
+    objects = Objects()
+    objects.stands("here", "digits")
+    objects.admit(config_map("here"))
+    with pytest.raises(RefusedError, match='namespaces "digits" not found'):
+        objects.admit(config_map("there"))
