@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
+from infra.aws.settings import AwsCluster, EfsStore, S3Store
 from infra.existing.settings import ExistingCluster, NfsStore, PvcStore, S3CompatibleStore
 from infra.gcp.settings import GcpCluster, GcsStore
 from infra.platform import Emulator, Platform
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from infra.settings.model import Settings
     from infra.settings.reading import Reading
 
-Cluster = Annotated[GcpCluster | ExistingCluster, Field(discriminator="cloud")]
-Store = Annotated[GcsStore | PvcStore | NfsStore | S3CompatibleStore, Field(discriminator="kind")]
+Cluster = Annotated[GcpCluster | AwsCluster | ExistingCluster, Field(discriminator="cloud")]
+Store = Annotated[
+    GcsStore | S3Store | EfsStore | PvcStore | NfsStore | S3CompatibleStore, Field(discriminator="kind")
+]
 
 Check = Callable[["Reading"], Iterable["Finding"]]
 
@@ -63,6 +66,18 @@ def _gcp() -> Declarations:
     return Declarations(project.problems, platforms.platforms, emulator.GcpEmulator)
 
 
+def _aws_checks() -> "Sequence[Check]":
+    from infra.aws.rules import CHECKS  # noqa: PLC0415
+
+    return CHECKS
+
+
+def _aws() -> Declarations:
+    from infra.aws import account, emulator, platforms  # noqa: PLC0415
+
+    return Declarations(account.problems, platforms.platforms, emulator.AwsEmulator)
+
+
 def _existing_checks() -> "Sequence[Check]":
     from infra.existing.rules import CHECKS  # noqa: PLC0415
 
@@ -77,6 +92,7 @@ def _existing() -> Declarations:
 
 CLOUDS: Mapping[str, Cloud] = {
     "gcp": Cloud("Google Cloud", "pulumi-gcp", _gcp_checks, _gcp),
+    "aws": Cloud("AWS", "pulumi-aws", _aws_checks, _aws),
     "existing": Cloud("Existing cluster", None, _existing_checks, _existing),
 }
 """By the ``cloud`` of a cluster, which is also the Pulumi package of a cloud's resources."""

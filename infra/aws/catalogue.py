@@ -81,9 +81,14 @@ def regions_of(zones: Iterable[str]) -> list[str]:
 
 
 @cache
+def _instance_types() -> dict[str, Any]:
+    return _toml("instance_types.toml")
+
+
+@cache
 def instance_types() -> Mapping[str, InstanceType]:
     """Every instance type by name."""
-    data = _toml("instance_types.toml")
+    data = _instance_types()
     found: dict[str, InstanceType] = {}
     for family, facts in data["families"].items():
         sizes = facts.get("types") or {
@@ -111,6 +116,11 @@ def instance_types() -> Mapping[str, InstanceType]:
                 open_regions=frozenset(offered.get("open", ())),
             )
     return MappingProxyType(found)
+
+
+def records(region: str) -> bool:
+    """Whether it is recorded which instance types the region's zones offer."""
+    return region in _instance_types()["recorded"]
 
 
 def instance_type(name: str) -> InstanceType | None:

@@ -1,10 +1,10 @@
 """What a stack file says of clusters, node groups and the store on Amazon Web Services."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from infra.aws.catalogue import allocatable, instance_type
+from infra.aws.catalogue import InstanceType, allocatable, instance_type, instance_types
 from infra.platform import Resources
 from infra.settings.base import (
     Cidr,
@@ -15,6 +15,7 @@ from infra.settings.base import (
     StoreSettings,
     TaintSettings,
 )
+from infra.settings.finding import nearest
 
 AmiType = Literal["AL2023_x86_64_STANDARD", "AL2023_x86_64_NVIDIA"]
 ControlPlaneLog = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
@@ -37,6 +38,8 @@ class GpuSharing(Model):
 
 class AwsPool(PoolSettings):
     """A managed node group of EKS."""
+
+    node_keys: ClassVar[tuple[str, ...]] = ("instance_type", "accelerator", "gpu_sharing", "disk_size_gb")
 
     instance_type: str = Field(description="EC2 instance type, for example `g4dn.xlarge`. It brings the GPUs.")
     accelerator: str | None = Field(
@@ -73,7 +76,7 @@ class AwsPool(PoolSettings):
         description="Node image; default: `AL2023_x86_64_NVIDIA`, which has the driver, where the instance type "
         "has GPUs, and else `AL2023_x86_64_STANDARD`.",
     )
-    disk_type: Literal["gp3", "gp2", "io2", "io1"] = Field(default="gp3", description="EBS type of the root disk.")
+    disk_type: Literal["gp3", "gp2"] = Field(default="gp3", description="EBS type of the root disk.")
     disk_size_gb: int = Field(default=100, ge=20, le=16384, description="Size of the root disk in GiB.")
     labels: Labels = Field(default_factory=dict, description="Kubernetes labels of the nodes.")
     tags: Labels = Field(default_factory=dict, description="AWS tags of the node group and its instances.")
@@ -84,13 +87,18 @@ class AwsPool(PoolSettings):
 
     def node(self) -> Resources | None:
         """What one node leaves to pods; None where the catalogue does not have its instance type."""
-        return allocatable(self) if instance_type(self.instance_type) else None
+        return allocatable(self) if self.machine else None
+
+    @property
+    def machine(self) -> InstanceType | None:
+        """What the catalogue knows of its instance type; None where it has none of that name."""
+        return instance_type(self.instance_type)
 
     @property
     def gpu_type(self) -> str | None:
-        """The accelerator that its instance type comes with, or that it names where the type is not known."""
-        machine = instance_type(self.instance_type)
-        return machine.accelerator if machine else self.accelerator
+        """The accelerator that its instance type comes with, or the type that a misspelt one most likely means."""
+        near = self.machine or instance_type(nearest(self.instance_type, instance_types()) or "")
+        return near.accelerator if near else self.accelerator
 
     @property
     def has_gpus(self) -> bool:
@@ -106,6 +114,13 @@ class AwsPool(PoolSettings):
     def most_nodes(self) -> int:
         """The most nodes it can have, over all its zones."""
         return next((number for number in (self.nodes.max, self.nodes.count) if number is not None), 1)
+
+    @property
+    def least_nodes(self) -> int:
+        """The nodes it has at all times, over all its zones."""
+        if self.nodes.max is not None:
+            return self.nodes.min or 0
+        return 1 if self.nodes.count is None else self.nodes.count
 
     @property
     def image(self) -> AmiType:
