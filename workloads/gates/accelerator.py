@@ -7,6 +7,7 @@ Run as `python -m workloads.gates.accelerator --model nvidia-tesla-t4 --count 1`
 from __future__ import annotations
 
 import argparse
+import ctypes
 import re
 from pathlib import Path
 
@@ -17,6 +18,11 @@ HINT = (
     "Is the GPU driver installed on the node, does the device plugin offer nvidia.com/gpu and does the pod ask "
     "for it, and is the image one that ends in -gpu?"
 )
+
+OTHER_MODEL = "The pool's nodes have another GPU than the stack file says; correct one of the two."
+
+DRIVER_FILE = Path("/proc/driver/nvidia/version")
+"""What the node's driver says of itself."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -30,11 +36,13 @@ def main(arguments: list[str] | None = None) -> int:
     stop_on_sigterm("the check was not finished")
     before_import(keras=False, libraries=options.libraries)
     found = accelerators()
-    if len(found) != options.count or any(not same_model(options.model, one.model) for one in found):
-        raise StepError(
-            ACCELERATOR_REFUSED,
-            f"asked: {options.count} x {options.model}, found: {describe(found) if found else 'no GPU'}. {HINT}",
-        )
+    others = [one.model for one in found if not same_model(options.model, one.model)]
+    if others:
+        models = ", ".join(dict.fromkeys(others))
+        raise StepError(ACCELERATOR_REFUSED, f"asked: {options.model}, found: {models}. {OTHER_MODEL}")
+    if len(found) != options.count:
+        there = describe(found) if found else "no GPU"
+        raise StepError(ACCELERATOR_REFUSED, f"asked: {options.count} x {options.model}, found: {there}. {HINT}")
     for accelerator in found:
         _print_details(accelerator)
         _add(accelerator, options.elements)
@@ -95,20 +103,45 @@ def _print_details(accelerator: Accelerator) -> None:
     import tensorflow as tf
 
     details = [f"{accelerator.device}: {accelerator.model}"]
-    capability = accelerator.details.get("compute_capability")
-    if capability:
-        details.append("compute capability " + ".".join(str(part) for part in capability))
-    build = tf.sysconfig.get_build_info()
-    if not accelerator.virtual and build.get("cuda_version"):
-        details.append(
-            f"TensorFlow built for CUDA {build['cuda_version']}, cuDNN {build.get('cudnn_version', '?')}"
-        )
-    try:
-        with open("/proc/driver/nvidia/version", encoding="utf-8") as stream:  # noqa: PTH123
-            details.append(stream.readline().strip())
-    except OSError:
-        pass  # Only the node's driver makes this file.
+    if not accelerator.virtual:
+        details.append(f"driver {driver_version() or 'unknown'}")
+        capability = accelerator.details.get("compute_capability")
+        if capability:
+            details.append("compute capability " + ".".join(str(part) for part in capability))
+        build = tf.sysconfig.get_build_info()
+        if build.get("cuda_version"):
+            details.append(
+                f"TensorFlow built for CUDA {build['cuda_version']}, cuDNN {build.get('cudnn_version', '?')}"
+            )
     print("; ".join(details), flush=True)
+
+
+def driver_version(file: Path = DRIVER_FILE) -> str | None:
+    """The version of NVIDIA's driver, such as `580.95.05`; None where nothing says it.
+
+    From the driver itself, else from its management library, which every GPU container is given.
+    """
+    try:
+        stated = re.search(r"Kernel Module\b.*?\s(\d+(?:\.\d+)+)\s", file.read_text(encoding="utf-8"))
+    except OSError:
+        stated = None
+    return stated[1] if stated else _nvml_driver_version()
+
+
+def _nvml_driver_version() -> str | None:
+    """What NVML says (docs.nvidia.com/deploy/nvml-api, nvmlSystemGetDriverVersion; its answer has 80 bytes)."""
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return None
+    answer = ctypes.create_string_buffer(80)
+    if nvml.nvmlInit_v2() != 0:
+        return None
+    try:
+        failed = nvml.nvmlSystemGetDriverVersion(answer, ctypes.c_uint(len(answer)))
+    finally:
+        nvml.nvmlShutdown()
+    return None if failed else answer.value.decode()
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
