@@ -24,6 +24,9 @@ CLUSTER_SCOPED = frozenset(
 )
 """Kinds that live in no namespace, of those that a stack may declare."""
 
+RELEASE = "Release"
+"""A Helm release, which is no Kubernetes object but lives in a namespace like one."""
+
 
 def kind_of(token: str) -> str | None:
     """The Kubernetes kind of a resource type (``kubernetes:batch/v1:Job`` → ``Job``), None for other resources."""
@@ -31,17 +34,20 @@ def kind_of(token: str) -> str | None:
     return rest.rpartition(":")[2] if package == "kubernetes" else None
 
 
+def _named(resource: Resource) -> Mapping[str, Any]:
+    """What holds name and namespace: a Helm release has no metadata."""
+    return resource.inputs if kind_of(resource.token) == RELEASE else resource.metadata
+
+
 def object_name(resource: Resource) -> str:
     """The name of a Kubernetes object: its own, or one that Pulumi makes from the logical name."""
-    name = resource.metadata.get("name")
+    name = _named(resource).get("name")
     return str(name) if name else f"{resource.name}-{hashlib.sha256(resource.urn.encode()).hexdigest()[:8]}"
 
 
 def namespace_of(resource: Resource) -> str:
     """The namespace of a Kubernetes object; empty for kinds that have none."""
-    return (
-        "" if kind_of(resource.token) in CLUSTER_SCOPED else str(resource.metadata.get("namespace") or "default")
-    )
+    return "" if kind_of(resource.token) in CLUSTER_SCOPED else str(_named(resource).get("namespace") or "default")
 
 
 def computed_outputs(resource: Resource) -> dict[str, Any]:
@@ -49,6 +55,10 @@ def computed_outputs(resource: Resource) -> dict[str, Any]:
     kind = kind_of(resource.token)
     if kind is None:
         return {}
+    if kind == RELEASE:
+        return {
+            "status": {"name": object_name(resource), "namespace": namespace_of(resource), "status": "deployed"}
+        }
     metadata: dict[str, Any] = {
         **resource.metadata,
         "name": object_name(resource),

@@ -13,6 +13,8 @@ from stacks.documents import strings
 from stacks.monitor import JOB, NotCreatedError, Observer
 from stacks.rehearsal import jobs
 from stacks.rehearsal.admission import admit
+from stacks.rehearsal.api_server import ApiServer
+from stacks.rehearsal.device_plugins import DevicePlugins
 from stacks.rehearsal.jobs import JobSpec
 from stacks.rehearsal.kubelet import Kubelet, Pod, PodResult
 from stacks.rehearsal.objects import Namespace, Objects, RefusedError, cluster_of
@@ -20,6 +22,7 @@ from stacks.rehearsal.pods import UnsupportedError
 from stacks.rehearsal.processes import Reaper, Stop
 from stacks.rehearsal.records import JobRecord, Phase
 from stacks.rehearsal.scheduler import Placement, PodRequest, Scheduler, UnschedulableError
+from stacks.rehearsal.service_accounts import mounts_token
 from stacks.rehearsal.state import Place, State
 from stacks.resources import Resource
 
@@ -65,6 +68,7 @@ class Engine(Observer):
     backoff: float = jobs.BACKOFF
     scheduler: Scheduler = field(default_factory=Scheduler)
     objects: Objects = field(default_factory=Objects)
+    plugins: DevicePlugins = field(default_factory=DevicePlugins)
     records: dict[str, JobRecord] = field(default_factory=dict[str, JobRecord])
     executed: set[str] = field(default_factory=set[str])
     """URNs of the Jobs that ran this time."""
@@ -77,6 +81,7 @@ class Engine(Observer):
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
+        self.scheduler.no_devices = self.plugins.obstacle
         for emulator in self.emulators:
             self.scheduler.add(emulator.standing_nodes())
             for cluster, namespace in emulator.standing_namespaces():
@@ -99,6 +104,7 @@ class Engine(Observer):
 
     def created(self, resource: Resource) -> None:
         self.objects.add(resource)
+        self.plugins.add(resource)
         for emulator in self.emulators:
             if nodes := emulator.nodes(resource.token, resource.name, resource.inputs):
                 self.scheduler.add(nodes)
@@ -182,9 +188,20 @@ class Engine(Observer):
         injected = (each.injected(job.pod.annotations) for each in self.emulators)
         request = PodRequest.of(job.cluster, job.pod, *injected)
         admit(namespace, job.template, job.pod, request.resources)
+        if mounts_token(job.pod, namespace):
+            self._require_devices(job.cluster)
         record.job_name, record.namespace = job.name, job.namespace
         record.requested, record.memory_limit = request.resources, job.pod.container.memory_limit
         return _Pods(self, job, namespace, request, record, log)
+
+    def _require_devices(self, cluster: str) -> None:
+        """Raises RefusedError where GPUs of the cluster's nodes can never be given to pods.
+
+        All that could change that is there by now, and a pod that reads the nodes would wait until its deadline.
+        """
+        reasons = [self.plugins.obstacle(node) for node in self.scheduler.nodes if node.cluster == cluster]
+        if any(reasons):
+            raise RefusedError("; ".join(filter(None, reasons)))
 
     def disrupts(self, record: JobRecord) -> bool:
         """Whether the Job's first pod is to be evicted."""
@@ -248,7 +265,8 @@ class _Pods:
                     engine.note(record, f"pod evicted after epoch {record.epochs[0]} (DisruptionTarget)")
 
         drivers = frozenset[str]().union(*(each.store_drivers for each in engine.emulators))
-        kubelet = Kubelet(engine.reaper, engine.place.pods, engine.place.store, drivers)
+        api = ApiServer(engine.scheduler, self.namespace)
+        kubelet = Kubelet(engine.reaper, engine.place.pods, engine.place.store, drivers, api)
         try:
             result = kubelet.run(Pod(name, self.namespace, self.job.pod, placement, stop, write))
         finally:

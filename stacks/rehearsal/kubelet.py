@@ -11,7 +11,8 @@ from pathlib import Path
 
 from infra.platform import GPU_RESOURCE
 from stacks.documents import Document
-from stacks.rehearsal import processes, volumes
+from stacks.rehearsal import processes, service_accounts, volumes
+from stacks.rehearsal.api_server import ApiServer
 from stacks.rehearsal.expansion import expand, localize
 from stacks.rehearsal.objects import Namespace, RefusedError, contents
 from stacks.rehearsal.pods import Container, PodSpec, UnsupportedError
@@ -70,12 +71,16 @@ class Pod:
 
 @dataclass(frozen=True)
 class Kubelet:
-    """Runs pods below ``folder``, with the store that they share, which CSI ``drivers`` mount, at ``store``."""
+    """Runs pods below ``folder``, with the store that they share, which CSI ``drivers`` mount, at ``store``.
+
+    ``api`` answers pods that have a service account's token.
+    """
 
     reaper: Reaper
     folder: Path
     store: Path
     drivers: Collection[str] = ()
+    api: ApiServer | None = None
 
     def run(self, pod: Pod) -> PodResult:
         """Runs ``pod`` to its end. Raises RefusedError and UnsupportedError where it cannot be started."""
@@ -83,20 +88,34 @@ class Kubelet:
         volumes.remove(folder)
         try:
             mounted = volumes.prepare(pod.spec, pod.namespace, folder, self.store, self.drivers)
-            peak = 0
-            for container in pod.spec.init_containers:
-                result = self._run_container(pod, container, mounted, folder)
-                peak = max(peak, result.peak_memory)
-                if not result.succeeded:
-                    return result
-            result = self._run_container(pod, pod.spec.container, mounted, folder)
-            return replace(result, peak_memory=max(peak, result.peak_memory))
+            if self.api is None or not service_accounts.mounts_token(pod.spec, pod.namespace):
+                return self._run_containers(pod, mounted, folder, None)
+            token = service_accounts.mount(pod.spec, pod.namespace, folder)
+            with self.api.serving(token) as url:
+                return self._run_containers(pod, mounted, folder, url)
         finally:
             volumes.remove(folder)
 
-    def _run_container(self, pod: Pod, container: Container, mounted: Volumes, folder: Path) -> PodResult:
+    def _run_containers(self, pod: Pod, mounted: Volumes, folder: Path, api: str | None) -> PodResult:
+        peak = 0
+        for container in pod.spec.init_containers:
+            result = self._run_container(pod, container, mounted, folder, api)
+            peak = max(peak, result.peak_memory)
+            if not result.succeeded:
+                return result
+        result = self._run_container(pod, pod.spec.container, mounted, folder, api)
+        return replace(result, peak_memory=max(peak, result.peak_memory))
+
+    def _run_container(
+        self, pod: Pod, container: Container, mounted: Volumes, folder: Path, api: str | None
+    ) -> PodResult:
         mounts = mounted.mounts(container)
+        if api is not None:
+            mounts[service_accounts.FOLDER] = service_accounts.folder_of(folder)
         launch = self._launch(pod, container, mounts, folder)
+        if api is not None:
+            command = [word.replace(service_accounts.API, api) for word in launch.command]
+            launch = replace(launch, command=command)
         mounted.protect(container)
         tail = deque[bytes](maxlen=MESSAGE_LINES)
 

@@ -88,11 +88,15 @@ class Container:
 
 @dataclass(frozen=True)
 class PodSpec:
-    """A pod of one container, before which its init containers run, one after the other."""
+    """A pod of one container, before which its init containers run, one after the other.
+
+    ``automounts_token`` None leaves it to the service account whether the pod gets its token.
+    """
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     service_account: str
+    automounts_token: bool | None
     selector: Mapping[str, str]
     tolerations: Sequence[Toleration]
     init_containers: Sequence[Container]
@@ -120,20 +124,26 @@ def pod_spec(template: Document) -> PodSpec:
         annotations=strings(metadata.get("annotations")),
         service_account=str(spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"),
         selector=strings(spec.get("nodeSelector")),
-        tolerations=[
-            Toleration(
-                key=str(each.get("key", "")),
-                operator=str(each.get("operator", "Equal")),
-                value=str(each.get("value", "")),
-                effect=str(each.get("effect", "")),
-            )
-            for each in documents(spec.get("tolerations"))
-        ],
+        automounts_token=spec.get("automountServiceAccountToken"),
+        tolerations=tolerations(spec.get("tolerations")),
         init_containers=[_container(each) for each in documents(spec.get("initContainers"))],
         container=containers[0],
         volumes={str(each["name"]): each for each in documents(spec.get("volumes"))},
         grace_period=int(spec.get("terminationGracePeriodSeconds", GRACE_PERIOD)),
     )
+
+
+def tolerations(value: object) -> list[Toleration]:
+    """The tolerations of a pod spec."""
+    return [
+        Toleration(
+            key=str(each.get("key", "")),
+            operator=str(each.get("operator", "Equal")),
+            value=str(each.get("value", "")),
+            effect=str(each.get("effect", "")),
+        )
+        for each in documents(value)
+    ]
 
 
 def add(*amounts: Resources) -> Resources:

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from infra.platform import GPU_RESOURCE, Node, Resources, Taint
@@ -51,8 +51,13 @@ class Placement:
 
     @property
     def node_name(self) -> str:
-        """A name for the node, as clouds make them: of cluster, pool and number."""
-        return f"{self.node.cluster}-{self.node.pool}-{self.number}"
+        """The name of the node."""
+        return node_name(self.node, self.number)
+
+
+def node_name(node: Node, number: int) -> str:
+    """A name for one of the nodes that are like ``node``, as clouds make them: of cluster, pool and number."""
+    return f"{node.cluster}-{node.pool}-{number}"
 
 
 class UnschedulableError(Exception):
@@ -75,6 +80,8 @@ class Scheduler:
     settle: float = SETTLE
     poll: float = 0.1
     """Seconds between two looks at whether a pod was given up."""
+    no_devices: Callable[[Node], str] = lambda _: ""
+    """Why a node's GPUs cannot be given to pods; empty where they can."""
     _nodes: list[Node] = field(default_factory=list[Node])
     _taken: list[Placement] = field(default_factory=list[Placement])
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -93,6 +100,10 @@ class Scheduler:
         with self._changed:
             return list(self._nodes)
 
+    def registered(self, node: Node) -> Node:
+        """``node`` as it is registered with the API server: without GPUs where they cannot be given to pods."""
+        return replace(node, allocatable=replace(node.allocatable, gpus=0)) if self.no_devices(node) else node
+
     def place(
         self, pod: PodRequest, cancelled: Callable[[], bool], pending: Callable[[str], None] = lambda _: None
     ) -> Placement:
@@ -104,13 +115,13 @@ class Scheduler:
         with self._changed:
             self._newest = max(self._newest, time.monotonic())
             while not cancelled():
-                suitable = [node for node in self._nodes if obstacle(pod, node) is None]
+                suitable = [node for node in self._nodes if obstacle(pod, self.registered(node)) is None]
                 placement = next(filter(None, (self._free(node, pod.resources) for node in suitable)), None)
                 if placement is not None:
                     self._taken.append(placement)
                     return placement
                 if not suitable and time.monotonic() - self._newest >= self.settle:
-                    raise UnschedulableError(obstacles(pod, self._nodes))
+                    raise UnschedulableError(self._obstacles(pod))
                 if suitable and (reason := self._shortage(suitable, pod.resources)) != told:
                     told = reason
                     pending(reason)
@@ -123,6 +134,13 @@ class Scheduler:
             self._taken.remove(placement)
             self._changed.notify_all()
 
+    def _obstacles(self, pod: PodRequest) -> dict[str, str]:
+        reasons = obstacles(pod, [self.registered(node) for node in self._nodes])
+        for node in self._nodes:
+            if node.pool in reasons and node.cluster == pod.cluster and pod.resources.gpus:
+                reasons[node.pool] = ": ".join(filter(None, (reasons[node.pool], self.no_devices(node))))
+        return reasons
+
     def _free(self, node: Node, wanted: Resources) -> Placement | None:
         for number in range(node.count):
             if not lacking(wanted, self._rest(node, number)):
@@ -131,7 +149,7 @@ class Scheduler:
 
     def _rest(self, node: Node, number: int) -> Resources:
         held = [each.resources for each in self._taken if each.node is node and each.number == number]
-        return subtract(node.allocatable, add(*held))
+        return subtract(self.registered(node).allocatable, add(*held))
 
     def _shortage(self, suitable: Sequence[Node], wanted: Resources) -> str:
         parts: list[str] = []
@@ -165,13 +183,20 @@ def obstacle(pod: PodRequest, node: Node) -> str | None:
         return "in another cluster"
     if node.count == 0:
         return "it has no nodes and cannot grow"
-    for taint in node.taints:
-        if taint.effect in HARD_EFFECTS and not any(tolerates(each, taint) for each in pod.tolerations):
-            return f"{count} had untolerated taint {{{taint.key}: {taint.value}}}"
+    if taint := untolerated(pod.tolerations, node.taints):
+        return f"{count} had untolerated taint {{{taint.key}: {taint.value}}}"
     if any(node.labels.get(key) != value for key, value in pod.selector.items()):
         return f"{count} didn't match Pod's node affinity/selector"
     if short := lacking(pod.resources, node.allocatable):
         return ", ".join(f"{node.count} Insufficient {name} ({detail})" for name, detail in short.items())
+    return None
+
+
+def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
+    """The first of a node's taints that keeps off a pod with these tolerations; None if none does."""
+    for taint in taints:
+        if taint.effect in HARD_EFFECTS and not any(tolerates(each, taint) for each in tolerations):
+            return taint
     return None
 
 
