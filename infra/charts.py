@@ -1,0 +1,67 @@
+"""The Helm charts that stacks declare, each pinned to one version."""
+
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+DATA = Path(__file__).parent / "data" / "charts.toml"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart of a public repository. ``digest`` is the SHA-256 of its archive; ``image`` has tag and digest."""
+
+    name: str
+    repository: str
+    version: str
+    digest: str
+    image: str
+
+
+@cache
+def charts() -> Mapping[str, Chart]:
+    """Every pinned chart by its name."""
+    with DATA.open("rb") as file:
+        data = tomllib.load(file)
+    return MappingProxyType(
+        {
+            name: Chart(
+                name=name,
+                repository=facts["repository"],
+                version=facts["version"],
+                digest=facts["digest"],
+                image=facts["image"],
+            )
+            for name, facts in data.items()
+        }
+    )
+
+
+def copy_problem(name: str, place: str, version: str | None) -> str | None:
+    """Why the copy at ``place`` cannot stand in for the pinned chart ``name``; None where it can.
+
+    Only a path of this machine is looked at: an absolute one, or one that begins with a dot. An archive of the
+    pinned version has to have the pinned digest. An unpacked chart, or another ``version``, is the user's own.
+    """
+    if not is_path(place):
+        return None
+    path = Path(place).expanduser()
+    if path.is_dir():
+        return None if (path / "Chart.yaml").is_file() else "it is a folder without a Chart.yaml"
+    try:
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
+    chart = charts()[name]
+    if version in (None, chart.version) and found != chart.digest:
+        return f"its SHA-256 is {found}, and that of {name} {chart.version} is {chart.digest}"
+    return None
+
+
+def is_path(place: str) -> bool:
+    """Whether a chart's place is a path of this machine, not a URL or an OCI reference."""
+    return place.startswith(("/", ".", "~"))

@@ -1,0 +1,206 @@
+"""NVIDIA's device plugin, which makes a node's GPUs allocatable, on clusters that have none of their own."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from infra.charts import Chart, charts, is_path
+from infra.kubernetes.labels import PART_OF
+from infra.names import KUBERNETES_NAME_LIMIT, fit
+from infra.platform import GPU_RESOURCE, DevicePlugin, Platform, Pool
+
+CHART = "nvidia-device-plugin"
+
+RELEASE_NAME_LIMIT = 53
+"""Longest name of a Helm release (helm.sh/helm/v3, pkg/chartutil/validate_name.go, 3.20)."""
+
+OPERATED = "nvidia.com/gpu.deploy.device-plugin"
+"""The label that NVIDIA's GPU Operator gives nodes on which it runs a device plugin itself
+(github.com/NVIDIA/gpu-operator v26.7.0, controllers/state_manager.go)."""
+
+SELINUX_TYPE = "container_device_plugin_t"
+"""The SELinux type for device plugins: it may use device nodes and the kubelet's socket, which container_t may not
+(github.com/containers/container-selinux, container.te, since 2.186 of 2022; read 2026-11-20)."""
+
+PRIVILEGED_SCC = "system:openshift:scc:privileged"
+"""OpenShift's cluster role for the use of the SCC ``privileged``. Of the built-in SCCs that allow host paths, the
+others prescribe the SELinux type (docs.openshift.com, "Managing security context constraints"). The GPU Operator's
+device plugin uses this one too (v26.7.0, assets/state-device-plugin/0200_role.yaml)."""
+
+
+@dataclass(frozen=True)
+class NvidiaDevicePluginArgs:
+    """``namespace`` is for the plugin alone; ``after`` are resources that it needs to be there."""
+
+    plugin: DevicePlugin
+    platform: Platform
+    namespace: str
+    after: tuple[pulumi.Resource, ...] = ()
+
+
+class NvidiaDevicePlugin(pulumi.ComponentResource):
+    """One Helm release of the device plugin per GPU pool of a cluster.
+
+    A release per pool, because a pool has its own labels, taints and way to share its GPUs. One release for all
+    would take them from the label ``nvidia.com/device-plugin.config``, and a cluster's nodes need not be ours to
+    label. ``releases`` are by pool.
+    """
+
+    def __init__(
+        self, name: str, args: NvidiaDevicePluginArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("slipway:kubernetes:NvidiaDevicePlugin", name, {}, opts)
+        on_cluster = pulumi.ResourceOptions(parent=self, provider=args.platform.provider)
+        namespace = k8s.core.v1.Namespace(
+            f"{name}-namespace",
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=args.namespace,
+                labels={
+                    **PART_OF,
+                    # The plugin mounts the kubelet's folder for sockets, and only this standard allows host paths.
+                    "pod-security.kubernetes.io/enforce": "privileged",
+                    **(
+                        {"security.openshift.io/scc.podSecurityLabelSync": "false"}
+                        if args.plugin.openshift
+                        else {}
+                    ),
+                },
+            ),
+            opts=pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(depends_on=list(args.after))),
+        )
+        self.releases: Mapping[str, k8s.helm.v3.Release] = {
+            pool.name: self._release(name, pool, args, namespace, on_cluster) for pool in gpu_pools(args.platform)
+        }
+        self.register_outputs({"namespace": args.namespace})
+
+    def _release(
+        self,
+        name: str,
+        pool: Pool,
+        args: NvidiaDevicePluginArgs,
+        namespace: k8s.core.v1.Namespace,
+        opts: pulumi.ResourceOptions,
+    ) -> k8s.helm.v3.Release:
+        chart = charts()[CHART]
+        release = release_name(pool)
+        after: list[pulumi.Resource] = [namespace]
+        if args.plugin.openshift:
+            after.append(_privileged(f"{name}-{pool.name}-scc", release, args.namespace, namespace, opts))
+        return k8s.helm.v3.Release(
+            f"{name}-{pool.name}",
+            name=release,
+            namespace=args.namespace,
+            chart=_place(args.plugin, chart),
+            version=args.plugin.version or chart.version,
+            repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=chart.repository)
+            if not args.plugin.chart
+            else None,
+            values=values(pool, args.plugin),
+            # Helm takes a DaemonSet for ready while one node still lacks it (3.20, pkg/kube/ready.go), and its
+            # time-out names no node. The devices gate waits for every GPU instead, where it may read nodes.
+            skip_await=args.platform.reads_nodes,
+            opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=after)),
+        )
+
+
+def gpu_pools(platform: Platform) -> list[Pool]:
+    """The platform's pools whose nodes have GPUs."""
+    return [pool for pool in platform.pools.values() if pool.accelerator]
+
+
+def fingerprint(platform: Platform) -> str:
+    """Changes whenever the device plugin of the cluster does; empty where the cluster has its own."""
+    plugin = platform.device_plugin
+    if plugin is None:
+        return ""
+    version = plugin.version or charts()[CHART].version
+    return json.dumps([version, *(values(pool, plugin) for pool in gpu_pools(platform))], sort_keys=True)
+
+
+def release_name(pool: Pool) -> str:
+    """Name of the Helm release for a pool, which is also the DaemonSet's and what its other names begin with."""
+    return fit(f"{CHART}-{pool.name}", RELEASE_NAME_LIMIT)
+
+
+def values(pool: Pool, plugin: DevicePlugin) -> dict[str, Any]:
+    """The chart's values for one pool (deployments/helm/nvidia-device-plugin/values.yaml of v0.20.0)."""
+    chart = charts()[CHART]
+    found: dict[str, Any] = {
+        "nodeSelector": dict(pool.selector),
+        # In place of the chart's, which asks for labels of node feature discovery or of GKE's kind.
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [{"key": OPERATED, "operator": "DoesNotExist"}]}]
+                }
+            }
+        },
+        "tolerations": [
+            {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
+            for taint in pool.taints
+        ],
+        "migStrategy": pool.mig_strategy,
+        # The default, spelt out: without it the chart adds the capability SYS_ADMIN where there is a config.
+        "deviceListStrategy": "envvar",
+    }
+    if plugin.version in (None, chart.version):
+        repository, _, tag = chart.image.partition(":")
+        found["image"] = {"repository": repository, "tag": tag}
+    if pool.gpu_clients > 1:
+        found["config"] = {"map": {"default": json.dumps(_sharing(pool))}}
+    if plugin.openshift:
+        found["podSecurityContext"] = {"seLinuxOptions": {"type": SELINUX_TYPE}}
+    return found
+
+
+def _sharing(pool: Pool) -> dict[str, Any]:
+    """The plugin's configuration for time-slicing, which is YAML and so may be JSON."""
+    return {
+        "version": "v1",
+        "sharing": {
+            "timeSlicing": {
+                # Two shares may be of one GPU, and twice the shares are not twice the time.
+                "failRequestsGreaterThanOne": True,
+                "resources": [{"name": GPU_RESOURCE, "replicas": pool.gpu_clients}],
+            }
+        },
+    }
+
+
+def _place(plugin: DevicePlugin, chart: Chart) -> str:
+    if plugin.chart is None:
+        return chart.name
+    return str(Path(plugin.chart).expanduser()) if is_path(plugin.chart) else plugin.chart
+
+
+def _privileged(
+    name: str,
+    release: str,
+    namespace_name: str,
+    namespace: k8s.core.v1.Namespace,
+    opts: pulumi.ResourceOptions,
+) -> k8s.rbac.v1.RoleBinding:
+    """Lets the service account of one release, in its namespace alone, use the SCC that its pods need."""
+    return k8s.rbac.v1.RoleBinding(
+        name,
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            name=fit(f"{release}-scc", KUBERNETES_NAME_LIMIT), namespace=namespace_name, labels=PART_OF
+        ),
+        role_ref=k8s.rbac.v1.RoleRefArgs(
+            api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=PRIVILEGED_SCC
+        ),
+        subjects=[
+            k8s.rbac.v1.SubjectArgs(
+                # The chart's name for it (templates/service-account.yml).
+                kind="ServiceAccount",
+                name=f"{release}-service-account",
+                namespace=namespace_name,
+            )
+        ],
+        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[namespace])),
+    )
