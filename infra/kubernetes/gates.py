@@ -1,12 +1,14 @@
 """Gates: short Jobs that find out, before a step costs anything, whether what it relies on works."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from infra.platform import Platform, Pool, Resources
+from infra.kubernetes.device_plugin import fingerprint, gpu_pools
+from infra.platform import GPU_RESOURCE, Platform, Pool, Resources
 from infra.step import LIBRARIES, Step
 
 STORE_GATE = "store-gate"
+DEVICES_GATE = "devices-gate"
 ACCELERATOR_GATE = "accelerator-gate"
 """What stands in front of the cluster's or the pool's name in the names of gates."""
 
@@ -16,6 +18,18 @@ minutes or longer" to reach every server (cloud.google.com/iam/docs/access-chang
 
 STORE_TIME_LIMIT = 1800
 """Seconds for the store gate, the start of a CPU node included."""
+
+DEVICES_PATIENCE = 1200
+"""Seconds that the devices gate waits for nodes that are there to boot, install their driver and run the device
+plugin."""
+
+DEVICES_TIME_LIMIT = DEVICES_PATIENCE + 600
+"""Seconds for the devices gate, the start of a CPU node included."""
+
+KUBERNETES_API = "https://kubernetes.default.svc"
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Where a pod finds the API server, and the folder with its token
+(kubernetes.io/docs/tasks/run-application/access-api-from-pod, November 2026)."""
 
 HOST_MEMORY = 4096
 """MiB that TensorFlow needs beside the first GPU, and `HOST_MEMORY_PER_GPU` for each."""
@@ -30,10 +44,11 @@ SCRATCH = 3072
 class Gates:
     """The gates of a stack. Each is there once, however many steps it guards.
 
-    A store gate runs per cluster, on a CPU node, before anything else there. An accelerator gate runs per pool and
-    image; it waits for all that its step waits for, so that a GPU node starts only when the step is about to need
-    it, and the step then runs on the node that was just tested. It is no input of the step: a gate that runs again
-    does not make finished work run again.
+    A store gate runs per cluster, on a CPU node, before anything else there. So does a devices gate, which waits
+    until the GPUs of all nodes that are there can be given to pods; only GPU steps wait for it. An accelerator
+    gate runs per pool and image; it waits for all that its step waits for, so that a GPU node starts only when the
+    step is about to need it, and the step then runs on the node that was just tested. Gates are no inputs of the
+    step: a gate that runs again does not make finished work run again.
     """
 
     store_image: str
@@ -45,7 +60,8 @@ class Gates:
         if step.uses_store:
             gates.append(self._store_gate(step.platform))
         if step.resources.gpus:
-            gates.append(self._accelerator_gate(step))
+            devices = [self._devices_gate(step.platform)] if step.platform.reads_nodes else []
+            gates += [*devices, self._accelerator_gate(step, devices)]
         return replace(step, after=(*step.after, *gates))
 
     def _store_gate(self, platform: Platform) -> Step:
@@ -64,7 +80,31 @@ class Gates:
             )
         return self._made[key]
 
-    def _accelerator_gate(self, step: Step) -> Step:
+    def _devices_gate(self, platform: Platform) -> Step:
+        key = ("devices", platform.name)
+        if key not in self._made:
+            pools = gpu_pools(platform)
+            self._made[key] = Step(
+                pipeline=DEVICES_GATE,
+                name=platform.name,
+                module="workloads.gates.devices",
+                arguments=[
+                    *("--api", KUBERNETES_API, "--service-account", SERVICE_ACCOUNT),
+                    *("--resource", GPU_RESOURCE, "--timeout", str(DEVICES_PATIENCE)),
+                    *(argument for pool in pools for argument in ("--pool", *_expected(pool))),
+                ],
+                image=self.store_image,
+                platform=platform,
+                pool=_cheapest(platform),
+                resources=Resources(cpu=100, memory=256, ephemeral_storage=256),
+                time_limit=DEVICES_TIME_LIMIT,
+                uses_store=False,
+                reads_nodes=True,
+                fingerprint=" ".join([*(pool.fingerprint for pool in pools), fingerprint(platform)]),
+            )
+        return self._made[key]
+
+    def _accelerator_gate(self, step: Step, after: Sequence[Step]) -> Step:
         pool = step.pool
         key = ("accelerator", pool.name, step.image)
         if key not in self._made:
@@ -88,11 +128,17 @@ class Gates:
                 # The gate is the first that waits for the node, so it has the step's patience.
                 time_limit=step.time_limit,
                 inputs=libraries,
-                after=(*step.inputs.values(), *step.after),
+                after=(*step.inputs.values(), *step.after, *after),
                 uses_store=bool(libraries),
                 fingerprint=pool.fingerprint,
             )
         return self._made[key]
+
+
+def _expected(pool: Pool) -> tuple[str, str, str, str]:
+    """What the devices gate is told of a pool: name, GPUs per node, nodes that have to be there, and labels."""
+    labels = ",".join(f"{key}={value}" for key, value in pool.selector.items())
+    return pool.name, str(pool.allocatable.gpus), str(pool.min_nodes), labels
 
 
 def _libraries(inputs: Mapping[str, Step]) -> list[str]:

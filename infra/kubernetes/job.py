@@ -9,6 +9,7 @@ import pulumi_kubernetes as k8s
 
 from infra.kubernetes.files import config_map
 from infra.kubernetes.labels import step_labels
+from infra.kubernetes.nodes import NAME as NODE_READER
 from infra.kubernetes.pod import bundle_map, folder_map, template
 from infra.kubernetes.run import Run, plan
 from infra.kubernetes.workspace import Workspace
@@ -75,7 +76,7 @@ class StepJob(pulumi.ComponentResource):
                 # A pod that is still being evicted holds the GPU that its successor needs.
                 pod_replacement_policy="Failed",
                 active_deadline_seconds=step.time_limit,
-                template=template(run, workspace.service_account),
+                template=template(run, NODE_READER if step.reads_nodes else workspace.service_account),
             ),
             opts=pulumi.ResourceOptions(
                 parent=self,
@@ -83,6 +84,7 @@ class StepJob(pulumi.ComponentResource):
                 depends_on=[
                     *workspace.ready,
                     *step.pool.resources,
+                    *_devices(step, workspace),
                     *maps,
                     *(each.job for each in args.after),
                 ],
@@ -94,6 +96,16 @@ class StepJob(pulumi.ComponentResource):
             ),
         )
         self.register_outputs({"job": run.job_name, "path": run.path})
+
+
+def _devices(step: Step, workspace: Workspace) -> list[pulumi.Resource]:
+    """What makes GPUs allocatable where ``step`` uses them; of the whole cluster where it looks at its nodes."""
+    if step.reads_nodes:
+        nodes = [each for pool in step.platform.pools.values() for each in pool.resources]
+        return [*nodes, *workspace.devices.values()]
+    if step.resources.gpus and step.pool.name in workspace.devices:
+        return [workspace.devices[step.pool.name]]
+    return []
 
 
 def declare(steps: Iterable[Step], workspaces: Mapping[str, Workspace], root: Path) -> dict[str, StepJob]:

@@ -54,9 +54,10 @@ def template(run: Run, service_account: str) -> k8s.core.v1.PodTemplateSpecArgs:
         spec=k8s.core.v1.PodSpecArgs(
             restart_policy="Never",
             service_account_name=service_account,
-            # No step talks to the Kubernetes API. Cloud Storage FUSE gets its identity from the node's metadata
-            # server, not from this token (github.com/GoogleCloudPlatform/gcs-fuse-csi-driver, pull request 460).
-            automount_service_account_token=False,
+            # Only a step that reads nodes talks to the Kubernetes API. Cloud Storage FUSE gets its identity from
+            # the node's metadata server, not from this token (github.com/GoogleCloudPlatform/gcs-fuse-csi-driver,
+            # pull request 460).
+            automount_service_account_token=step.reads_nodes,
             enable_service_links=False,
             termination_grace_period_seconds=GRACE_PERIOD,
             security_context=k8s.core.v1.PodSecurityContextArgs(

@@ -1,13 +1,16 @@
 """The workspace: the namespace that steps run in, and what guards it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
 
+from infra.kubernetes.device_plugin import NvidiaDevicePlugin, NvidiaDevicePluginArgs, gpu_pools
 from infra.kubernetes.labels import PART_OF
+from infra.kubernetes.nodes import NodeReader, NodeReaderArgs
 from infra.kubernetes.quantities import mebibytes
+from infra.names import KUBERNETES_NAME_LIMIT, fit
 from infra.platform import GPU_RESOURCE, Claim, Platform
 
 POD_SECURITY_VERSION = "v1.34"
@@ -34,7 +37,8 @@ class Workspace(pulumi.ComponentResource):
 
     A namespace that is there already keeps the labels and quotas that it has: the role ``admin`` of a namespace
     may write neither (kubernetes.io/docs/reference/access-authn-authz/rbac, seen November 2026).
-    Pods can reach out, but nothing can reach in. ``ready`` are the resources to wait for before the first pod.
+    Pods can reach out, but nothing can reach in. ``ready`` are the resources to wait for before the first pod, and
+    ``devices``, by pool, those to wait for before a pod that uses the pool's GPUs.
     """
 
     def __init__(self, name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -43,6 +47,7 @@ class Workspace(pulumi.ComponentResource):
         self.platform = platform
         self.namespace = args.namespace
         self.service_account = args.service_account
+        child = pulumi.ResourceOptions(parent=self)
         on_cluster = pulumi.ResourceOptions(parent=self, provider=platform.provider)
 
         own = _own_namespace(name, args, on_cluster) if platform.creates_namespace else []
@@ -69,7 +74,12 @@ class Workspace(pulumi.ComponentResource):
         ready: list[pulumi.Resource] = [*own, service_account, network_policy]
         if platform.store.claim:
             ready.append(_claim(name, platform.store.claim, args, in_namespace))
+        if reads_nodes(platform):
+            ready.extend(
+                NodeReader(f"{name}-nodes", NodeReaderArgs(platform, args.namespace, tuple(own)), child).ready
+            )
         self.ready: Sequence[pulumi.Resource] = (*ready, *platform.ready)
+        self.devices: Mapping[str, pulumi.Resource] = _devices(name, args, child)
         self.register_outputs({"namespace": args.namespace, "serviceAccount": args.service_account})
 
 
@@ -120,6 +130,24 @@ def quota_of(platform: Platform) -> dict[str, str]:
         # Nothing here serves: a load balancer would be billed and open a way in.
         "count/services": "0",
     }
+
+
+def reads_nodes(platform: Platform) -> bool:
+    """Whether a pod of the workspace may read the cluster's nodes, of which those with GPUs are of interest."""
+    return platform.reads_nodes and bool(gpu_pools(platform))
+
+
+def _devices(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions) -> Mapping[str, pulumi.Resource]:
+    platform = args.platform
+    if platform.device_plugin is None or not gpu_pools(platform):
+        return {}
+    plugin = NvidiaDevicePluginArgs(
+        platform.device_plugin,
+        platform,
+        fit(f"{args.namespace}-device-plugin", KUBERNETES_NAME_LIMIT),
+        after=tuple(_service_nodes(platform)),
+    )
+    return NvidiaDevicePlugin(f"{name}-device-plugin", plugin, opts).releases
 
 
 def _service_nodes(platform: Platform) -> list[pulumi.Resource]:

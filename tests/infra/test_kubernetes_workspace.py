@@ -40,7 +40,7 @@ def test_nothing_may_connect_to_any_pod() -> None:
 
 
 def test_the_service_account_has_the_identity_and_hands_out_no_token() -> None:
-    account = workspace().one("kubernetes:core/v1:ServiceAccount").inputs
+    account = workspace().one("kubernetes:core/v1:ServiceAccount", "here-service-account").inputs
     assert account["automountServiceAccountToken"] is False
     assert account["metadata"]["name"] == "runner"
     assert account["metadata"]["annotations"] == {"identity.example/account": "runner@example"}

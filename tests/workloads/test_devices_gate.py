@@ -1,0 +1,186 @@
+"""The devices gate against a Kubernetes API that answers as the test wants it to."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workloads.steps import only_error, run, start
+from workloads.exits import ACCELERATOR_REFUSED, USAGE
+from workloads.gates.devices import Pool, missing
+
+GPU = "nvidia.com/gpu"
+POOL = Pool("train", 1, 0, {"pool": "train"})
+
+Answer = tuple[int, dict[str, Any]]
+
+
+def node(name: str = "node-1", gpus: int = 1, *, pool: str = "train", **changes: Any) -> dict[str, Any]:
+    amounts = {"cpu": "4", **({GPU: str(gpus)} if gpus else {})}
+    return {
+        "metadata": {"name": name, "labels": {"pool": pool}, **changes.pop("metadata", {})},
+        "spec": changes.pop("spec", {}),
+        "status": {
+            "allocatable": amounts,
+            "capacity": amounts,
+            "conditions": [{"type": "Ready", "status": "True"}],
+            **changes,
+        },
+    }
+
+
+class Api:
+    """Answers GET with the next of ``answers``, and with the last one from then on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.answers: list[Answer] = []
+        self.asked: list[tuple[str, str]] = []
+        self.folder = folder
+        (folder / "token").write_text("secret\n", encoding="utf-8")
+        api = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                api.asked.append((self.path, self.headers["Authorization"]))
+                status, body = api.answers.pop(0) if len(api.answers) > 1 else api.answers[0]
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(json.dumps(body).encode())
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def arguments(self, *pools: tuple[str, int, int, str], timeout: float = 0) -> list[str]:
+        url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        found = ["--api", url, "--service-account", str(self.folder), "--timeout", str(timeout)]
+        for pool in pools:
+            found += ["--pool", *map(str, pool)]
+        return found
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Api]:
+    made = Api(tmp_path)
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def nodes(*there: dict[str, Any], more: str = "") -> Answer:
+    return 200, {"kind": "NodeList", "metadata": {"continue": more}, "items": list(there)}
+
+
+def test_gpus_that_are_all_there_pass(api: Api) -> None:
+    api.answers = [nodes(node(gpus=8), node("other", 0, pool="cpu"))]
+
+    output = run("gates.devices", *api.arguments(("train", 8, 1, "pool=train"), ("predict", 1, 0, "pool=predict")))
+
+    assert "Pool train: 8 GPU(s) allocatable on each of node-1" in output
+    assert "Pool predict: no node yet" in output
+    assert {token for _, token in api.asked} == {"Bearer secret"}
+
+
+def test_it_waits_until_the_device_plugin_is_there(api: Api) -> None:
+    api.answers = [nodes(node(gpus=0))]
+    process = start("gates.devices", *api.arguments(("train", 1, 0, "pool=train"), timeout=60))
+    assert process.stdout is not None
+    assert "Waiting: pool train: node node-1 has 0 of 1" in process.stdout.readline()
+
+    api.answers = [nodes(node(gpus=1))]
+
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 0, output
+
+
+def test_a_node_without_its_gpus_is_named_when_time_is_up(api: Api) -> None:
+    taint = {"key": "dedicated", "value": "lab", "effect": "NoSchedule"}
+    api.answers = [nodes(node(), node("node-2", 0, spec={"taints": [taint]}))]
+
+    output = run("gates.devices", *api.arguments(("train", 1, 0, "pool=train")), code=ACCELERATOR_REFUSED)
+
+    error = only_error(output)
+    assert "pool train: node node-2 has 0 of 1 nvidia.com/gpu allocatable" in error
+    assert "node-1" not in error
+    assert "driver" in error
+    assert "does the plugin tolerate dedicated=lab:NoSchedule" in error
+
+
+def test_a_pool_that_always_has_nodes_is_waited_for(api: Api) -> None:
+    api.answers = [nodes(node())]
+
+    output = run("gates.devices", *api.arguments(("train", 1, 2, "pool=train")), code=ACCELERATOR_REFUSED)
+
+    assert "pool train: 1 of at least 2 nodes are there" in only_error(output)
+
+
+def test_the_nodes_come_in_pages(api: Api) -> None:
+    api.answers = [nodes(node(), more="a/b="), nodes(node("node-2", 0))]
+
+    output = run("gates.devices", *api.arguments(("train", 1, 0, "pool=train")), code=ACCELERATOR_REFUSED)
+
+    assert "node-2" in only_error(output)
+    assert [path.partition("&")[2] for path, _ in api.asked[:2]] == ["", "continue=a/b%3D"]
+
+
+def test_what_the_api_refuses_is_said_in_its_words(api: Api) -> None:
+    api.answers = [(403, {"kind": "Status", "message": "nodes is forbidden: User cannot list"})]
+
+    output = run("gates.devices", *api.arguments(("train", 1, 0, "pool=train")), code=ACCELERATOR_REFUSED)
+
+    assert "nodes could not be read: the Kubernetes API answered 403: nodes is forbidden" in only_error(output)
+
+
+def test_an_api_that_stumbles_is_asked_again(api: Api) -> None:
+    api.answers = [(503, {"message": "etcd is away"}), nodes(node())]
+    process = start("gates.devices", *api.arguments(("train", 1, 0, "pool=train"), timeout=60))
+
+    output, _ = process.communicate(timeout=30)
+
+    assert process.returncode == 0, output
+    assert "503: etcd is away" in output
+
+
+def test_without_a_token_it_says_so(tmp_path: Path) -> None:
+    output = run("gates.devices", "--service-account", tmp_path, "--pool", "train", 1, 0, "a=b", code=USAGE)
+    assert "no token" in only_error(output)
+
+
+@pytest.mark.parametrize("change", [{"spec": {"unschedulable": True}}, {"metadata": {"deletionTimestamp": "now"}}])
+def test_a_node_that_takes_no_pods_is_left_out(change: dict[str, Any]) -> None:
+    going = node("going", 0)
+    for key, value in change.items():
+        going[key] = {**going[key], **value}
+    assert missing(POOL, [going], GPU) == []
+
+
+@pytest.mark.parametrize(
+    ("there", "reason"),
+    [
+        (
+            node(gpus=0, conditions=[{"type": "Ready", "status": "False", "message": "no CNI"}]),
+            "not Ready: no CNI",
+        ),
+        (node(gpus=0, capacity={GPU: "1"}), "unhealthy"),
+        (node(gpus=0, metadata={"labels": {"pool": "train", "nvidia.com/gpu.deploy.driver": "true"}}), "Operator"),
+        (node(gpus=0), "driver"),
+    ],
+    ids=["not-ready", "unhealthy", "operator", "nothing"],
+)
+def test_the_likely_reason_is_what_the_node_says(there: dict[str, Any], reason: str) -> None:
+    (line,) = missing(POOL, [there], GPU)
+    assert reason in line
+
+
+def test_fewer_gpus_than_expected_are_another_machine_or_shared_otherwise() -> None:
+    (line,) = missing(Pool("train", 8, 0, {"pool": "train"}), [node(gpus=1)], GPU)
+    assert "has 1 of 8" in line
+    assert "another machine" in line
