@@ -10,8 +10,8 @@ from infra.existing.settings import NfsStore, PvcStore, S3CompatibleStore
 from infra.names import KUBERNETES_NAME_LIMIT, fit, short_digest
 from infra.platform import Claim, Store
 
-CLAIM = "store"
-"""Name of the PersistentVolumeClaim, and of the volume in pods."""
+VOLUME = "store"
+"""Name of the volume in pods, and the beginning of the names of its PersistentVolume and its claim."""
 
 MountedStore = PvcStore | NfsStore | S3CompatibleStore
 """The stores that a cluster which is already there can mount."""
@@ -37,14 +37,16 @@ def declare_store(
 ) -> tuple[Store, Sequence[pulumi.Resource]]:
     """The store that ``namespace`` claims, and the volume that it needs, declared as ``name`` with ``opts``."""
     resources: list[pulumi.Resource] = []
+    claim = f"{VOLUME}-{_digest(store)}"
     storage_class, volume_name = None, None
     if isinstance(store, PvcStore):
         storage_class = store.storage_class
-    spec = _volume(store, namespace)
+    spec = _volume(store, namespace, claim)
     if spec is not None:
         # An empty class, unlike none, keeps the cluster's default class from making a volume of its own.
         storage_class = ""
-        volume_name = _volume_name(store, namespace)
+        stem = f"{pulumi.get_project()}-{pulumi.get_stack()}"
+        volume_name = f"{fit(stem, KUBERNETES_NAME_LIMIT - len(claim) - 1)}-{claim}"
         group = store.group if isinstance(store, NfsStore) else None
         metadata = k8s.meta.v1.ObjectMetaArgs(
             name=volume_name, annotations={GROUP_ANNOTATION: str(group)} if group is not None else None
@@ -52,13 +54,13 @@ def declare_store(
         resources.append(k8s.core.v1.PersistentVolume(name, metadata=metadata, spec=spec, opts=opts))
     return (
         Store(
-            url=_url(store, namespace),
+            url=_url(store, namespace, claim),
             volume=k8s.core.v1.VolumeArgs(
-                name=CLAIM,
-                persistent_volume_claim=k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name=CLAIM),
+                name=VOLUME,
+                persistent_volume_claim=k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name=claim),
             ),
             claim=Claim(
-                name=CLAIM,
+                name=claim,
                 size=store.size,
                 access_mode=_access_mode(store),
                 storage_class=storage_class,
@@ -73,25 +75,26 @@ def _access_mode(store: MountedStore) -> str:
     return store.access_mode if isinstance(store, PvcStore) else "ReadWriteMany"
 
 
-def _url(store: MountedStore, namespace: str) -> str:
+def _url(store: MountedStore, namespace: str, claim: str) -> str:
     if isinstance(store, NfsStore):
         return f"nfs://{store.server}{store.path}"
     if isinstance(store, S3CompatibleStore):
         return f"s3://{_folder(store)}"
-    return f"pvc://{namespace}/{CLAIM}"
+    return f"pvc://{namespace}/{claim}"
 
 
-def _volume_name(store: MountedStore, namespace: str) -> str:
-    """Another name for every other volume.
+def _digest(store: MountedStore) -> str:
+    """Names the store: another server, folder or class is another claim, in which every step runs again.
 
-    A volume that is replaced under its own name would wait to be deleted for its claim, which waits for it.
+    A claim's source cannot change, and one that is replaced under its own name makes Pulumi's preview fail, and
+    waits for its volume, which waits for it. A claim that the cluster fills may grow.
     """
-    digest = short_digest(hashlib.sha256(f"{namespace} {store.model_dump_json()}".encode()).hexdigest())
-    stem = fit(f"{pulumi.get_project()}-{pulumi.get_stack()}-{CLAIM}", KUBERNETES_NAME_LIMIT - len(digest) - 1)
-    return f"{stem}-{digest}"
+    grows = isinstance(store, PvcStore) and store.host_path is None
+    text = store.model_dump_json(exclude={"size"} if grows else None)
+    return short_digest(hashlib.sha256(text.encode()).hexdigest())
 
 
-def _volume(store: MountedStore, namespace: str) -> k8s.core.v1.PersistentVolumeSpecArgs | None:
+def _volume(store: MountedStore, namespace: str, claim: str) -> k8s.core.v1.PersistentVolumeSpecArgs | None:
     """The volume that is there before the claim; None where the cluster makes one. Its files outlive the stack."""
     host_path, nfs, csi = None, None, None
     options: list[str] = []
@@ -114,7 +117,7 @@ def _volume(store: MountedStore, namespace: str) -> k8s.core.v1.PersistentVolume
         persistent_volume_reclaim_policy="Retain",
         storage_class_name="",
         claim_ref=k8s.core.v1.ObjectReferenceArgs(
-            api_version="v1", kind="PersistentVolumeClaim", namespace=namespace, name=CLAIM
+            api_version="v1", kind="PersistentVolumeClaim", namespace=namespace, name=claim
         ),
         mount_options=options or None,
         host_path=host_path,

@@ -172,29 +172,40 @@ def test_a_shared_store_is_one_volume_for_the_one_claim(
     given = settings(tmp_path, store)
     volume = declared(given).one(VOLUME).inputs
     made = platform(given).store
+    assert made.claim is not None
     assert volume["spec"]["accessModes"] == ["ReadWriteMany"]
     assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
     assert volume["spec"]["claimRef"] == {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "namespace": given.namespace,
-        "name": "store",
+        "name": made.claim.name,
     }
     if value:
         assert volume["spec"][source] == value
-    assert made.claim is not None
     assert (made.claim.storage_class, made.claim.access_mode) == ("", "ReadWriteMany")
     assert made.claim.volume_name == volume["metadata"]["name"]
     assert made.url == url
 
 
-def test_another_server_is_another_volume(tmp_path: Path) -> None:
-    """A volume that is replaced under its own name waits for its claim, which waits for it."""
-    names = {
-        declared(settings(tmp_path, {**NFS, "server": server})).one(VOLUME).inputs["metadata"]["name"]
-        for server in ("a.example.com", "b.example.com")
-    }
-    assert len(names) == 2
+def test_another_server_is_another_volume_and_claim(tmp_path: Path) -> None:
+    """Under its own name a claim cannot be replaced, and steps would not find their results behind it."""
+    claims = [
+        platform(settings(tmp_path, {**NFS, "server": server})).store.claim
+        for server in ("a.example", "b.example")
+    ]
+    assert len({each.name for each in claims if each}) == 2
+    assert len({each.volume_name for each in claims if each}) == 2
+
+
+@pytest.mark.parametrize(("change", "same"), [({"size": "20Gi"}, True), ({"storage_class": "fast"}, False)])
+def test_a_claim_grows_in_place_and_changes_its_class_as_another(
+    tmp_path: Path, change: dict[str, str], same: bool
+) -> None:
+    before, after = (platform(settings(tmp_path, store)).store.claim for store in (SHARED, {**SHARED, **change}))
+    assert before is not None
+    assert after is not None
+    assert (before.name == after.name) is same
 
 
 def test_every_pod_joins_the_group_of_an_nfs_folder(tmp_path: Path) -> None:
