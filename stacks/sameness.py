@@ -48,12 +48,13 @@ ABSENT = "not there"
 PRESENT = "there"
 
 CATEGORIES: Mapping[str, re.Pattern[str]] = {
+    "Device plugin": re.compile(r"\S+ <cluster>-device-plugin.*"),
     "Selectors and tolerations": re.compile(r".* spec\.template\.spec\.(nodeSelector|tolerations)"),
     "Volumes": re.compile(r".* spec\.template\.spec\.volumes\.store|PersistentVolumeClaim .*"),
     "Annotations": re.compile(r".* (spec\.template\.)?metadata\.annotations"),
     "Identity": re.compile(r".* spec\.template\.spec\.(serviceAccountName|securityContext\..*)"),
     "GPUs": re.compile(
-        r"(Job|ConfigMap) (accelerator-gate|cuda-libraries|devices-gate).*|ClusterRole.*|ServiceAccount devices.*"
+        r"(Job|ConfigMap) (accelerator-gate|cuda-libraries|devices-gate).*|ClusterRole.*|ServiceAccount .*-nodes-account.*"
         rf"|.*({re.escape(GPU_RESOURCE)}|\.image|args\.libraries|volumes\.shared-memory)"
     ),
     "Capacity": re.compile(r"ResourceQuota .*|.*\.resources\.(requests|limits)\.(cpu|memory)"),
@@ -210,6 +211,8 @@ def _renaming(
 ) -> Callable[[str], str]:
     """What takes the names of clusters and pools, and digests, out of the texts of the object of that name."""
     patterns = [(rf"^{re.escape(cluster)}(?=-)", "<cluster>") for cluster in clusters]
+    for pool, stands_for in names["accelerator"].items():
+        patterns.append((rf"(?<=device-plugin-){re.escape(pool)}(?=$|-)", stands_for))
     kind, gate, guarded = name.partition("-gate-")
     for word, stands_for in names.get(kind, {}).items() if gate else ():
         if guarded == word or guarded.startswith(f"{word}-"):
@@ -286,7 +289,7 @@ def _having(having: Sequence[str], stacks: Sequence[str]) -> str:
     return ", ".join(having)
 
 
-def _short(value: str, limit: int = 160) -> str:
+def _short(value: str, limit: int = 200) -> str:
     return value if len(value) <= limit else f"{value[: limit - 1]}…"
 
 
