@@ -212,7 +212,9 @@ class S3Store(StoreSettings):
         default=True, description="Keep overwritten and deleted objects as old versions. S3 Files needs it."
     )
     old_version_days: int = Field(default=30, ge=1, description="Days after which old versions are deleted.")
-    temporary_days: int = Field(default=7, ge=1, description="Days after which temporary objects are deleted.")
+    temporary_days: int = Field(
+        default=7, ge=1, description="Days after which the parts of an unfinished upload are deleted."
+    )
     cache_days: int = Field(
         default=30,
         ge=1,
