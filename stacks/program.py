@@ -3,8 +3,9 @@
 import json
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
@@ -17,12 +18,14 @@ from infra.kubernetes import job
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.pipelines import mnist
+from infra.pipelines import benchmark, mnist
 from infra.pipelines.images import CPU_IMAGE
 from infra.platform import Platform
 from infra.settings.errors import Problem, SettingsError
 from infra.settings.loading import clouds_of, load
 from infra.settings.model import Settings
+from infra.settings.pipelines import Benchmark, Mnist
+from infra.step import Step
 
 ROOT = Path(__file__).resolve().parents[1]
 """The repository, whose files the steps ship."""
@@ -38,6 +41,49 @@ class Declared:
     platforms: Mapping[str, Platform]
     workspaces: Mapping[str, Workspace]
     jobs: Mapping[str, StepJob]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A pipeline's steps, and what the stack shows of them once their Jobs are declared."""
+
+    steps: Sequence[Step]
+    outputs: Callable[[Mapping[str, StepJob], Mapping[str, Workspace]], Mapping[str, pulumi.Input[Any]]]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A pipeline by its key in the settings.
+
+    ``problems`` is given its section, which may have any shape, and the repository. ``plan`` is given its
+    settings, the platforms, the gates, the repository, and the steps of the pipelines before it.
+    """
+
+    problems: Callable[[Any, Path], Sequence[Problem]]
+    plan: Callable[[Any, Mapping[str, Platform], Gates, Path, Sequence[Step]], Planned]
+
+
+def _plan_mnist(
+    settings: Mnist, platforms: Mapping[str, Platform], gates: Gates, root: Path, _: Sequence[Step]
+) -> Planned:
+    made = mnist.steps(settings, platforms, gates, root)
+    return Planned([made.prepare, made.train, made.predict], partial(mnist.outputs, made))
+
+
+def _plan_benchmark(
+    settings: Benchmark, platforms: Mapping[str, Platform], gates: Gates, _: Path, others: Sequence[Step]
+) -> Planned:
+    made = benchmark.steps(settings, platforms, gates, others)
+    return Planned([*made.runs, made.chart], partial(benchmark.outputs, made))
+
+
+PIPELINES: Mapping[str, Pipeline] = {
+    mnist.NAME: Pipeline(
+        lambda section, root: mnist.problems(_at(section, "predict", "images"), root), _plan_mnist
+    ),
+    benchmark.NAME: Pipeline(lambda _, root: benchmark.problems(root), _plan_benchmark),
+}
+"""In the order in which they may use a pool."""
 
 
 def run() -> None:
@@ -75,11 +121,15 @@ def declare(root: Path = ROOT) -> Declared:
         )
         for name, platform in platforms.items()
     }
-    jobs: dict[str, StepJob] = {}
-    if settings.pipelines.mnist is not None:
-        steps = mnist.steps(settings.pipelines.mnist, platforms, Gates(CPU_IMAGE), root)
-        jobs.update(job.declare([steps.predict], workspaces, root))
-        for name, value in mnist.outputs(steps, jobs, workspaces).items():
+    gates = Gates(CPU_IMAGE)
+    planned: list[Planned] = []
+    for name, pipeline in PIPELINES.items():
+        if (section := getattr(settings.pipelines, name)) is not None:
+            earlier = [step for each in planned for step in each.steps]
+            planned.append(pipeline.plan(section, platforms, gates, root, earlier))
+    jobs = job.declare([step for each in planned for step in each.steps], workspaces, root)
+    for each in planned:
+        for name, value in each.outputs(jobs, workspaces).items():
             pulumi.export(name, value)
     pulumi.export("connect", {name: platform.connect for name, platform in platforms.items()})
     pulumi.export(
@@ -125,9 +175,12 @@ def _checked(raw: Mapping[str, Any], root: Path) -> tuple[Settings, list[Declara
 
 def shipping_problems(raw: Mapping[str, Any], root: Path) -> list[Problem]:
     """What the pipelines of the settings ``raw``, right or wrong, cannot ship from the repository at ``root``."""
-    if _at(raw, "pipelines", "mnist") is None:
-        return []
-    return mnist.problems(_at(raw, "pipelines", "mnist", "predict", "images"), root)
+    return [
+        problem
+        for name, pipeline in PIPELINES.items()
+        if (section := _at(raw, "pipelines", name)) is not None
+        for problem in pipeline.problems(section, root)
+    ]
 
 
 def _at(raw: Any, *keys: str) -> Any:

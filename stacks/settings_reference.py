@@ -172,6 +172,8 @@ def _default(field: FieldInfo) -> str:
     if isinstance(value, dict):
         items = cast("dict[object, object]", value).items()
         return f"`{{{', '.join(f'{key}: {item}' for key, item in items)}}}`"
+    if isinstance(value, list):
+        return f"`[{', '.join(map(str, cast('list[object]', value)))}]`"
     return f"`{value}`"
 
 

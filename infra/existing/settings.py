@@ -74,6 +74,11 @@ class ExistingPool(PoolSettings):
         )
 
     @property
+    def gpu_type(self) -> str | None:
+        """The accelerator that it names."""
+        return self.accelerator
+
+    @property
     def has_gpus(self) -> bool:
         """Whether its nodes have GPUs."""
         return self.accelerator is not None or bool(self.gpus)

@@ -148,6 +148,11 @@ class GcpPool(PoolSettings):
             return replace(allocatable(self.model_copy(update={"gpu_partition": None})), gpus=0)
 
     @property
+    def gpu_type(self) -> str | None:
+        """The accelerator that it names."""
+        return self.accelerator
+
+    @property
     def has_gpus(self) -> bool:
         """Whether its nodes have GPUs."""
         return self.accelerator is not None or bool(self.gpus)

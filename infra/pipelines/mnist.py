@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,13 @@ from infra.kubernetes import commands
 from infra.kubernetes.files import ShippingError, image_folder
 from infra.kubernetes.gates import STORE_GATE, Gates
 from infra.kubernetes.job import StepJob
-from infra.kubernetes.run import bundle_of
 from infra.kubernetes.workspace import Workspace
 from infra.pipelines.cuda import with_libraries
-from infra.pipelines.images import tensorflow_image
-from infra.platform import Platform, Resources
+from infra.pipelines.placement import place, stored
+from infra.pipelines.shipping import bundle_problems
+from infra.platform import Platform
 from infra.settings.errors import Problem
-from infra.settings.pipelines import Mnist, StepSettings
-from infra.settings.quantity import cpu_millicores, mebibytes, seconds
+from infra.settings.pipelines import STORED, Mnist, StepSettings
 from infra.step import Requirements, Step
 
 NAME = "mnist"
@@ -30,9 +29,6 @@ MODULES = {name: f"workloads.mnist.{name}" for name in ("prepare", "train", "pre
 
 REQUIREMENTS = {"prepare": Requirements("workloads/mnist/requirements.txt")}
 """What a step needs that TensorFlow's image lacks. It is installed on the step's node: only CPU steps have any."""
-
-IN_STORE = "store:"
-"""What ``predict.images`` begins with where it names a folder of the store."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +46,9 @@ def problems(images: object, root: Path) -> list[Problem]:
     ``images`` is the value of ``predict.images``; anything but text is left to the settings' own checks.
     ``root`` is the repository.
     """
-    found: list[Problem] = []
-    for name, module in MODULES.items():
-        try:
-            bundle_of(module, REQUIREMENTS.get(name), root)
-        except ShippingError as error:
-            found.append(Problem(f"{KEY}.steps.{name}", error.value, error.reason, error.fix))
+    found = bundle_problems(
+        {f"{KEY}.steps.{name}": (module, REQUIREMENTS.get(name)) for name, module in MODULES.items()}, root
+    )
     if isinstance(images, str):
         found.extend(_image_problems(images, root))
     return found
@@ -63,8 +56,8 @@ def problems(images: object, root: Path) -> list[Problem]:
 
 def _image_problems(images: str, root: Path) -> list[Problem]:
     key = f"{KEY}.predict.images"
-    if images.startswith(IN_STORE):
-        path = images.removeprefix(IN_STORE)
+    if images.startswith(STORED):
+        path = images.removeprefix(STORED)
         if path and not path.startswith("/") and ".." not in path.split("/"):
             return []
         fix = "write `store:<path>` with a path below the store's root"
@@ -85,7 +78,7 @@ def steps(settings: Mnist, platforms: Mapping[str, Platform], gates: Gates, root
     """The steps that ``settings`` describe, each on the platform that has its pool and behind its gates."""
     dataset = ["--dataset", settings.dataset.name]
     if settings.dataset.source is not None:
-        dataset += ["--source", f"{{store}}/{_literal(settings.dataset.source)}"]
+        dataset += ["--source", stored(settings.dataset.source)]
     seed = ["--seed", str(settings.seed)]
     prepare = gates.guard(
         _step("prepare", settings.steps.prepare, platforms, [*dataset, "--output", "{output}", *seed])
@@ -177,38 +170,23 @@ def _step(
     inputs: Mapping[str, Step] | None = None,
     folders: Mapping[str, Path] | None = None,
 ) -> Step:
-    platform = next(platform for platform in platforms.values() if settings.pool in platform.pools)
-    pool = platform.pools[settings.pool]
-    return Step(
-        pipeline=NAME,
-        name=name,
-        module=MODULES[name],
+    step = place(
+        NAME,
+        name,
+        MODULES[name],
         arguments=arguments,
-        image=settings.image or tensorflow_image(pool),
-        platform=platform,
-        pool=pool,
-        resources=Resources(
-            cpu=cpu_millicores(settings.cpu),
-            memory=mebibytes(settings.memory),
-            ephemeral_storage=mebibytes(settings.ephemeral_storage),
-            gpus=settings.gpus,
-        ),
-        time_limit=seconds(settings.time_limit),
-        inputs=inputs or {},
+        settings=settings,
+        platforms=platforms,
+        inputs=inputs,
         requirements=REQUIREMENTS.get(name),
-        folders=folders or {},
     )
+    return replace(step, folders=folders or {})
 
 
 def _images(images: str | None, prepare: Step, root: Path) -> tuple[str, dict[str, Step], dict[str, Path]]:
     """Where predict finds its images, and the step or the shipped folder that they come from."""
     if images is None:
         return "{prepare}/images", {"prepare": prepare}, {}
-    if images.startswith(IN_STORE):
-        return f"{{store}}/{_literal(images.removeprefix(IN_STORE))}", {}, {}
+    if images.startswith(STORED):
+        return stored(images), {}, {}
     return "{images}", {}, {"images": local_folder(images, root)}
-
-
-def _literal(text: str) -> str:
-    """``text`` as it has to stand in a step's arguments, where braces mean something."""
-    return text.replace("{", "{{").replace("}", "}}")

@@ -154,6 +154,11 @@ class PoolSettings(Model, ABC):
         """Whether its nodes have GPUs."""
 
     @property
+    def gpu_type(self) -> str | None:
+        """The accelerator of its nodes, where it is known."""
+        return None
+
+    @property
     def shares_gpus(self) -> bool:
         """Whether it slices or partitions its GPUs, of which a pod can use only one share."""
         return False

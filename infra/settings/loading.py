@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from infra.clouds import CLOUDS, Check
-from infra.settings.checks import names, pipelines, steps
+from infra.settings.checks import benchmark, names, pipelines, steps
 from infra.settings.errors import Problem, SettingsError
 from infra.settings.finding import Finding, key_of
 from infra.settings.model import Settings
@@ -15,6 +15,7 @@ CHECKS: tuple[Check, ...] = (
     names.same_pool_names,
     names.same_resource_names,
     pipelines.check,
+    benchmark.check,
     steps.check,
 )
 """Those that hold on every cloud."""

@@ -6,6 +6,12 @@ from pydantic import Field
 
 from infra.settings.base import Cpu, Duration, Image, Model, Size, StorePath
 
+Precision = Literal["fp32", "fp16", "bf16"]
+"""What a training computes in."""
+
+STORED = "store:"
+"""What a setting begins with that names a folder of the store."""
+
 
 class StepSettings(Model):
     """Where a step runs and what it may use."""
@@ -70,7 +76,51 @@ class Mnist(Model):
     steps: MnistSteps = Field(description="Where each step runs.")
 
 
+class BenchmarkRun(StepSettings):
+    """One GPU pool, and what is measured on it: ResNet-50 trained in each precision, one step after the other."""
+
+    precisions: list[Precision] = Field(
+        default=["fp32", "fp16"],
+        min_length=1,
+        description="One step for each. `fp32` computes convolutions in TF32 on GPUs that have it; `fp16` scales "
+        "the loss; `bf16` takes an A100, an L4 or newer.",
+    )
+    batch_size: int = Field(default=64, ge=1, description="Images per step on each GPU.")
+    batches: int = Field(default=100, ge=1, le=1_000_000, description="Timed steps.")
+    warm_up: int = Field(default=10, ge=1, le=100_000, description="Steps before; the first of them compiles.")
+    xla: bool = Field(default=False, description="Whether XLA compiles the forward and the backward pass.")
+    data: str = Field(
+        default="synthetic",
+        description="`synthetic` trains on numbers that lie on the GPU; `generated` reads the JPEGs that the "
+        "benchmark's `images` step writes to the store; `store:<path>` reads a folder of TFRecords as they are "
+        "made of ImageNet.",
+    )
+
+
+class BenchmarkImages(StepSettings):
+    """The step that writes JPEG images to the store, for runs with `data: generated`."""
+
+    count: int = Field(default=1024, ge=1, le=1_000_000, description="How many, of 110 kB each.")
+
+
+class Benchmark(Model):
+    """Measure how fast GPUs train ResNet-50, and draw all runs side by side.
+
+    GPUs wait for the steps of other pipelines on the same pool, so that a node is asked for once.
+    """
+
+    runs: dict[str, BenchmarkRun] = Field(min_length=1, description="What is measured, by a name for it.")
+    seed: int = Field(default=1, ge=0, le=2**31 - 1, description="Seed of every random choice.")
+    images: BenchmarkImages | None = Field(
+        default=None, description="Writes the images of runs with `data: generated`."
+    )
+    chart: StepSettings = Field(description="Draws the results of all runs in the store; needs no GPU.")
+
+
 class Pipelines(Model):
     """The pipelines that the stack runs; each is left out where its key is missing."""
 
     mnist: Mnist | None = Field(default=None, description="Train a digit classifier, then predict digits with it.")
+    benchmark: Benchmark | None = Field(
+        default=None, description="Measure how fast GPUs train ResNet-50, and draw all runs side by side."
+    )

@@ -12,7 +12,7 @@ from infra.settings import shape
 from infra.settings.base import ClusterSettings, Model
 from infra.settings.finding import Finding, Path
 from infra.settings.model import Settings
-from infra.settings.pipelines import Dataset, Predict, StepSettings
+from infra.settings.pipelines import BenchmarkImages, BenchmarkRun, Dataset, Predict, StepSettings
 
 C = TypeVar("C", bound=ClusterSettings)
 
@@ -44,9 +44,31 @@ class MnistDraft(Model):
     steps: dict[str, StepSettings] = Field(default_factory=dict)
 
 
+class BenchmarkDraft(Model):
+    """What can be read of the benchmark."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    runs: dict[str, BenchmarkRun] = Field(default_factory=dict)
+    images: BenchmarkImages | None = None
+    chart: StepSettings | None = None
+
+
 class _PipelinesDraft(Model):
     model_config = ConfigDict(extra="ignore", frozen=True)
     mnist: MnistDraft | None = None
+    benchmark: BenchmarkDraft | None = None
+
+    def steps(self) -> Iterator[tuple[Path, StepSettings]]:
+        """Every step that can be read, with where it stands."""
+        if self.mnist is not None:
+            for name, step in self.mnist.steps.items():
+                yield ("pipelines", "mnist", "steps", name), step
+        if self.benchmark is not None:
+            for name, run in self.benchmark.runs.items():
+                yield ("pipelines", "benchmark", "runs", name), run
+            for name, single in (("images", self.benchmark.images), ("chart", self.benchmark.chart)):
+                if single is not None:
+                    yield ("pipelines", "benchmark", name), single
 
 
 class Draft(Model):

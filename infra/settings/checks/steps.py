@@ -31,13 +31,9 @@ class Target:
 
 def check(reading: Reading) -> Iterator[Finding]:
     """Findings about the pool and the resources of each step."""
-    mnist = reading.draft.pipelines.mnist
-    if mnist is None:
-        return
     targets = _targets(reading.draft)
     known = {pool for _, pool in reading.names}
-    for name, step in mnist.steps.items():
-        at: Path = ("pipelines", "mnist", "steps", name)
+    for at, step in reading.draft.pipelines.steps():
         yield from _scratch(at, step)
         if step.pool in targets:
             yield from _fits(at, step, targets[step.pool], reading.draft)
