@@ -13,13 +13,17 @@ DATA = Path(__file__).parent / "data" / "charts.toml"
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart of a public repository. ``digest`` is the SHA-256 of its archive; ``image`` has tag and digest."""
+    """A chart of a public repository. ``digest`` is the SHA-256 of its archive; ``image`` has tag and digest.
+
+    ``images`` are the images for clusters of a Kubernetes version, where the chart's has to match it.
+    """
 
     name: str
     repository: str
     version: str
     digest: str
     image: str
+    images: Mapping[str, str]
 
 
 @cache
@@ -35,6 +39,7 @@ def charts() -> Mapping[str, Chart]:
                 version=facts["version"],
                 digest=facts["digest"],
                 image=facts["image"],
+                images=facts.get("images", {}),
             )
             for name, facts in data.items()
         }

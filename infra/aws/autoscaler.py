@@ -5,10 +5,8 @@ what there can be. Karpenter would add a queue for interruptions with its rules,
 and would still need a node group to run on.
 """
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -22,11 +20,11 @@ from infra.aws.policies import Statement, allow
 from infra.aws.pools import POOL_LABEL, labels, scales, taints
 from infra.aws.roles import PodIdentityArgs, pod_identity
 from infra.aws.settings import AwsCluster, AwsPool
+from infra.charts import charts
 from infra.platform import GPU_RESOURCE
 
-CHARTS = Path(__file__).parents[1] / "data" / "charts.toml"
-
 SERVICE_ACCOUNT = "cluster-autoscaler"
+"""Of its pods; its other objects have the same name."""
 
 TAG = "k8s.io/cluster-autoscaler"
 """What the autoscaler's tags begin with. EKS itself marks a managed group as ``enabled`` and as the cluster's."""
@@ -131,10 +129,9 @@ def _statements(args: AutoscalerArgs) -> list[Statement]:
 
 
 def _release(name: str, args: AutoscalerArgs, after: Sequence[pulumi.Resource]) -> k8s.helm.v3.Release:
-    pinned = tomllib.loads(CHARTS.read_text(encoding="utf-8"))["cluster-autoscaler"]
+    chart = charts()["cluster-autoscaler"]
     # The autoscaler runs the scheduler's own code, so its minor version is to be the cluster's.
-    image: str = pinned["images"].get(args.settings.kubernetes_version, pinned["image"])
-    repository, _, tag = image.partition(":")
+    repository, _, tag = chart.images.get(args.settings.kubernetes_version, chart.image).partition(":")
     values: dict[str, Any] = {
         "fullnameOverride": SERVICE_ACCOUNT,
         "awsRegion": args.settings.region,
@@ -163,10 +160,10 @@ def _release(name: str, args: AutoscalerArgs, after: Sequence[pulumi.Resource]) 
     }
     return k8s.helm.v3.Release(
         f"{name}-autoscaler",
-        name="cluster-autoscaler",
-        chart="cluster-autoscaler",
-        version=pinned["version"],
-        repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=pinned["repository"]),
+        name=SERVICE_ACCOUNT,
+        chart=chart.name,
+        version=chart.version,
+        repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=chart.repository),
         namespace=SYSTEM,
         values=values,
         opts=pulumi.ResourceOptions(parent=args.cluster, provider=args.cluster.provider, depends_on=after),

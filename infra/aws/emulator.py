@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from infra.aws.account import clusters
+from infra.aws.addons import SYSTEM
 from infra.aws.catalogue import allocatable, instance_type, is_zone_id
 from infra.aws.pools import POOL_LABEL
 from infra.aws.settings import AwsPool, GpuSharing
@@ -92,6 +93,10 @@ class AwsEmulator(Emulator):
                 accelerator=machine.accelerator if machine else None,
             )
         ]
+
+    def standing_namespaces(self) -> Sequence[tuple[str, str]]:
+        """Where the cluster's own services are."""
+        return [(cluster, SYSTEM) for cluster in sorted({cluster for cluster, _ in self._pools.values()})]
 
 
 def _as_settings(template: Inputs, sharing: GpuSharing | None) -> AwsPool:
