@@ -164,7 +164,14 @@ def _claim(
 ) -> k8s.core.v1.PersistentVolumeClaim:
     return k8s.core.v1.PersistentVolumeClaim(
         f"{name}-store",
-        metadata=k8s.meta.v1.ObjectMetaArgs(name=claim.name, namespace=args.namespace, labels=PART_OF),
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            name=claim.name,
+            namespace=args.namespace,
+            labels=PART_OF,
+            # Pulumi waits for a claim unless its class says that it binds with its first pod. Who administers one
+            # namespace may not read classes: `pulumi up` then waited five minutes, and failed.
+            annotations=None if args.platform.creates_namespace else {"pulumi.com/skipAwait": "true"},
+        ),
         spec=k8s.core.v1.PersistentVolumeClaimSpecArgs(
             access_modes=[claim.access_mode],
             storage_class_name=claim.storage_class,

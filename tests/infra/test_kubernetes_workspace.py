@@ -109,3 +109,11 @@ def test_a_namespace_that_is_there_keeps_its_labels_and_quotas() -> None:
     }
     assert {each.inputs["metadata"]["namespace"] for each in inside(recording)} == {"digits"}
     assert recording.one(CLAIM).protect
+
+
+@pytest.mark.parametrize(("creates", "annotations"), [(True, None), (False, {"pulumi.com/skipAwait": "true"})])
+def test_a_claim_is_not_awaited_by_whoever_may_not_read_its_class(
+    creates: bool, annotations: dict[str, str] | None
+) -> None:
+    recording = workspace(make=lambda: replace(platform(), creates_namespace=creates))
+    assert recording.one(CLAIM).inputs["metadata"].get("annotations") == annotations
