@@ -13,6 +13,9 @@ from stacks.resources import Resource
 CONFIG_MAP_LIMIT = 1024 * 1024
 """Most bytes in the values of a ConfigMap (kubernetes.io/docs/concepts/configuration/configmap, November 2026)."""
 
+STANDING_NAMESPACES = frozenset({"default", "kube-node-lease", "kube-public", "kube-system"})
+"""Those that every cluster has (kubernetes.io/docs/concepts/overview/working-with-objects/namespaces, 2026)."""
+
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
@@ -75,7 +78,7 @@ class Objects:
             )
 
     def _has_namespace(self, cluster: str, name: str) -> bool:
-        standing = name == "default" or (cluster, name) in self._namespaces
+        standing = name in STANDING_NAMESPACES or (cluster, name) in self._namespaces
         return standing or self.find(cluster, "Namespace", "", name) is not None
 
 

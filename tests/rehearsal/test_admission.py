@@ -113,8 +113,8 @@ def test_a_quota_of_the_namespace_counts(tmp_path: Path) -> None:
 
 
 def test_a_namespace_that_was_there_before_takes_objects_and_no_other_cluster_has_it() -> None:
-    def config_map(cluster: str) -> Resource:
-        inputs = {"metadata": {"name": "x", "namespace": "digits"}}
+    def config_map(cluster: str, namespace: str = "digits") -> Resource:
+        inputs = {"metadata": {"name": "x", "namespace": namespace}}
         token = "kubernetes:core/v1:ConfigMap"
         return Resource("urn:x", token, "x", True, inputs, inputs, provider=f"urn::{cluster}")
 
@@ -123,3 +123,5 @@ def test_a_namespace_that_was_there_before_takes_objects_and_no_other_cluster_ha
     objects.admit(config_map("here"))
     with pytest.raises(RefusedError, match='namespaces "digits" not found'):
         objects.admit(config_map("there"))
+    # Every cluster has this one.
+    objects.admit(config_map("there", "kube-system"))
