@@ -1,0 +1,77 @@
+"""What a stack declares on AWS, taken by an API that checks it as AWS does."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from infra.settings.model import Settings
+from tests.support.aws import ATTACHMENT, REPOSITORY, ROLE, ROLE_POLICY, declare, with_store
+from tests.support.recording import Recording
+
+moto = pytest.importorskip("moto")
+boto3 = pytest.importorskip("boto3")
+
+pytestmark = pytest.mark.slow
+
+KEY = "arn:aws:kms:us-east-1:123456789012:key/11111111-2222-3333-4444-555555555555"
+
+STORES: dict[str, Settings] = {"s3": with_store(kind="s3", kms_key=KEY), "efs": with_store(kind="efs")}
+
+
+@pytest.fixture(scope="module")
+def _aws() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as environment:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            environment.setenv(name, "none")
+        environment.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        with moto.mock_aws(config={"iam": {"load_aws_managed_policies": True}}):
+            yield
+
+
+def made(recording: Recording, iam: Any) -> set[str]:
+    """The names of the recording's roles, once they are there with their policies."""
+    roles = {each.inputs["name"] for each in recording.of(ROLE)}
+    for each in recording.of(ROLE):
+        document = each.inputs["assumeRolePolicy"]
+        iam.create_role(RoleName=each.inputs["name"], AssumeRolePolicyDocument=document)
+    for each in recording.of(ROLE_POLICY):
+        name, policy = each.inputs["name"], each.inputs["policy"]
+        iam.put_role_policy(RoleName=each.inputs["role"], PolicyName=name, PolicyDocument=policy)
+    for each in recording.of(ATTACHMENT):
+        iam.attach_role_policy(RoleName=each.inputs["role"], PolicyArn=each.inputs["policyArn"])
+    return roles
+
+
+@pytest.mark.usefixtures("_aws")
+@pytest.mark.parametrize("kind", STORES)
+def test_iam_takes_every_role_and_policy_and_has_those_of_its_own_that_are_named(kind: str) -> None:
+    iam = boto3.client("iam")
+    roles = made(declare(STORES[kind], stack=kind), iam)
+    listed = {each["RoleName"] for page in iam.get_paginator("list_roles").paginate() for each in page["Roles"]}
+    assert roles <= listed
+
+
+@pytest.mark.usefixtures("_aws")
+def test_iam_refuses_what_is_wrong() -> None:
+    """So that the test above can fail."""
+    iam = boto3.client("iam")
+    declared = declare(STORES["s3"])
+    trust = declared.of(ROLE)[0].inputs["assumeRolePolicy"]
+    iam.create_role(RoleName="wrong", AssumeRolePolicyDocument=trust)
+    policy = declared.one(ROLE_POLICY, "run").inputs["policy"].replace("arn:aws:s3", "aws:s3")
+    with pytest.raises(iam.exceptions.MalformedPolicyDocumentException):
+        iam.put_role_policy(RoleName="wrong", PolicyName="wrong", PolicyDocument=policy)
+    with pytest.raises(iam.exceptions.NoSuchEntityException):
+        iam.attach_role_policy(RoleName="wrong", PolicyArn="arn:aws:iam::aws:policy/AmazonEKSWorkerPolicy")
+
+
+@pytest.mark.usefixtures("_aws")
+def test_ecr_takes_the_repository_and_what_it_deletes() -> None:
+    recording = declare(STORES["s3"])
+    repository = recording.one(REPOSITORY).inputs
+    ecr = boto3.client("ecr")
+    ecr.create_repository(repositoryName=repository["name"], imageTagMutability=repository["imageTagMutability"])
+    policy = recording.one("aws:ecr/lifecyclePolicy:LifecyclePolicy").inputs["policy"]
+    ecr.put_lifecycle_policy(repositoryName=repository["name"], lifecyclePolicyText=policy)
+    assert ecr.get_lifecycle_policy(repositoryName=repository["name"])["lifecyclePolicyText"] == policy
