@@ -171,7 +171,7 @@ def _reason(node: dict[str, Any], allocatable: int, resource: str) -> str:
         return f"it is not Ready: {said} (`kubectl cordon` leaves a node out)"
     capacity = int(node["status"].get("capacity", {}).get(resource, "0"))
     if capacity > allocatable:
-        return "the device plugin reports the others as unhealthy: see its log and the node's for Xid errors"
+        return "the device plugin reports the rest as unhealthy: see its log and the node's for Xid errors"
     if allocatable:
         return "fewer GPUs than the pool's settings say: is it another machine, or are they partitioned or shared?"
     labels = node["metadata"].get("labels", {})
