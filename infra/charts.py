@@ -52,7 +52,7 @@ def copy_problem(name: str, place: str, version: str | None) -> str | None:
     Only a path of this machine is looked at: an absolute one, or one that begins with a dot. An archive of the
     pinned version has to have the pinned digest. An unpacked chart, or another ``version``, is the user's own.
     """
-    if not is_path(place):
+    if not place.startswith(("/", ".", "~")):
         return None
     path = Path(place).expanduser()
     if path.is_dir():
@@ -65,8 +65,3 @@ def copy_problem(name: str, place: str, version: str | None) -> str | None:
     if version in (None, chart.version) and found != chart.digest:
         return f"its SHA-256 is {found}, and that of {name} {chart.version} is {chart.digest}"
     return None
-
-
-def is_path(place: str) -> bool:
-    """Whether a chart's place is a path of this machine, not a URL or an OCI reference."""
-    return place.startswith(("/", ".", "~"))

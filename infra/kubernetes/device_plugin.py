@@ -9,7 +9,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.charts import Chart, charts, is_path
+from infra.charts import Chart, charts
 from infra.kubernetes.labels import PART_OF
 from infra.names import KUBERNETES_NAME_LIMIT, fit
 from infra.platform import GPU_RESOURCE, DevicePlugin, Platform, Pool
@@ -175,7 +175,8 @@ def _sharing(pool: Pool) -> dict[str, Any]:
 def _place(plugin: DevicePlugin, chart: Chart) -> str:
     if plugin.chart is None:
         return chart.name
-    return str(Path(plugin.chart).expanduser()) if is_path(plugin.chart) else plugin.chart
+    # Helm does not expand it.
+    return str(Path(plugin.chart).expanduser()) if plugin.chart.startswith("~") else plugin.chart
 
 
 def _privileged(

@@ -84,6 +84,7 @@ def test_the_chart_is_pinned_with_its_image() -> None:
     "chart",
     [
         "/charts/nvidia-device-plugin-0.20.0.tgz",
+        "./nvidia-device-plugin-0.20.0.tgz",
         "oci://registry.example/charts/nvidia-device-plugin",
         "https://charts.example/nvidia-device-plugin-0.20.0.tgz",
     ],
@@ -92,6 +93,12 @@ def test_a_chart_of_ones_own_comes_from_where_it_is(chart: str) -> None:
     release = workspace(lambda: cluster(plugin=DevicePlugin(chart=chart))).one(RELEASE).inputs
     assert release["chart"] == chart
     assert "repositoryOpts" not in release
+
+
+def test_a_chart_in_ones_home_folder_is_found_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    release = workspace(lambda: cluster(plugin=DevicePlugin(chart="~/plugin.tgz"))).one(RELEASE).inputs
+    assert release["chart"] == "/home/me/plugin.tgz"
 
 
 def test_another_version_brings_its_own_image() -> None:
