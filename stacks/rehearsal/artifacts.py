@@ -1,4 +1,4 @@
-"""The results that the Jobs left in the store: predictions, training metrics, the contact sheet."""
+"""The results that the Jobs left in the store: predictions, training metrics, throughput, and their pictures."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -13,6 +13,8 @@ from stacks.resources import Resource
 PREDICTIONS = "predictions.json"
 METRICS = "metrics.json"
 CONTACT_SHEET = "contact_sheet.png"
+THROUGHPUT = "results.json"
+THROUGHPUT_CHART = "throughput.png"
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,24 @@ class Prediction:
 
 
 @dataclass(frozen=True)
+class Throughput:
+    """One measurement of the benchmark: how many images per second, give or take ``uncertainty``, by ``run``.
+
+    ``reduced`` says that a CPU measured it with small steps.
+    """
+
+    run: str
+    device: str
+    gpus: int
+    precision: str
+    xla: bool
+    data: str
+    images_per_second: float
+    uncertainty: float
+    reduced: bool
+
+
+@dataclass(frozen=True)
 class Artifacts:
     """What was found. Each is None or empty where no Job wrote it."""
 
@@ -40,6 +60,8 @@ class Artifacts:
     unreadable: tuple[tuple[str, str], ...] = ()
     """Images that could not be read, with the reason."""
     metrics: Mapping[str, Any] | None = None
+    throughput: tuple[Throughput, ...] = ()
+    throughput_chart: Path | None = None
 
     @property
     def history(self) -> list[Mapping[str, float]]:
@@ -58,7 +80,7 @@ def collect(jobs: Iterable[Resource], store: Path) -> Artifacts:
     found: dict[str, Path] = {}
     for job in jobs:
         for directory in store_directories(job, store):
-            for name in (PREDICTIONS, METRICS, CONTACT_SHEET):
+            for name in (PREDICTIONS, METRICS, CONTACT_SHEET, THROUGHPUT, THROUGHPUT_CHART):
                 if (directory / name).is_file():
                     found[name] = directory / name
     predictions: tuple[Prediction, ...] = ()
@@ -71,6 +93,8 @@ def collect(jobs: Iterable[Resource], store: Path) -> Artifacts:
         predictions=predictions,
         unreadable=unreadable,
         metrics=document(_load(found[METRICS])) if METRICS in found else None,
+        throughput=read_throughput(found[THROUGHPUT]) if THROUGHPUT in found else (),
+        throughput_chart=found.get(THROUGHPUT_CHART),
     )
 
 
@@ -106,6 +130,24 @@ def read_predictions(file: Path) -> tuple[tuple[Prediction, ...], tuple[tuple[st
         (Path(str(each.get("path"))).name, str(each.get("reason"))) for each in documents(content.get("errors"))
     ]
     return tuple(sorted(predictions, key=lambda each: each.image)), tuple(sorted(unreadable))
+
+
+def read_throughput(file: Path) -> tuple[Throughput, ...]:
+    """The measurements of ``file``, in its order."""
+    return tuple(
+        Throughput(
+            run=str(each.get("run")),
+            device=str(each.get("device")),
+            gpus=int(each.get("gpus", 0)),
+            precision=str(each.get("precision")),
+            xla=bool(each.get("xla")),
+            data=str(each.get("data")),
+            images_per_second=float(each.get("images_per_second", 0)),
+            uncertainty=float(each.get("uncertainty", 0)),
+            reduced=bool(each.get("reduced")),
+        )
+        for each in documents(document(_load(file)).get("results"))
+    )
 
 
 def _store_mounts(pod: PodSpec, container: Container) -> list[str]:

@@ -14,11 +14,10 @@ import jinja2
 from infra.clouds import CLOUDS
 from infra.platform import Resources
 from stacks.rehearsal import charts, graph
-from stacks.rehearsal.artifacts import Artifacts
 from stacks.rehearsal.records import JobRecord, Phase
 from stacks.rehearsal.session import Outcome
 from stacks.rehearsal.state import Place
-from stacks.rehearsal.summary import LOG_LINES, last_lines, without_predictions
+from stacks.rehearsal.summary import LOG_LINES, ON_A_CPU, last_lines, without_predictions
 
 SDKS = tuple(cloud.sdk for cloud in CLOUDS.values() if cloud.sdk)
 PACKAGES = ("pulumi", *SDKS, "pulumi-kubernetes", "tensorflow", "tensorflow-cpu", "keras")
@@ -26,7 +25,7 @@ PACKAGES = ("pulumi", *SDKS, "pulumi-kubernetes", "tensorflow", "tensorflow-cpu"
 NAMES = {"cpu": "CPU", "memory": "Memory", "ephemeral_storage": "Scratch", "gpus": "GPUs"}
 
 IMAGE_LIMIT = 2 * 1024 * 1024
-"""Bytes of a contact sheet beyond which the report only says where it lies."""
+"""Bytes of a picture beyond which the report only says where it lies."""
 
 
 def write_report(place: Place, outcome: Outcome) -> Path:
@@ -82,7 +81,10 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         "charts": charts.curves(artifacts.history),
         "predictions": artifacts.predictions,
         "unreadable": artifacts.unreadable,
-        "sheet": _data_uri(artifacts),
+        "sheet": _data_uri(artifacts.contact_sheet),
+        "throughput": artifacts.throughput,
+        "throughput_chart": _data_uri(artifacts.throughput_chart),
+        "on_a_cpu": ON_A_CPU if any(each.reduced for each in artifacts.throughput) else "",
         "shares": {each.urn: shares(each) for each in outcome.records},
         "amounts": NAMES,
         "remarks": outcome.configuration.remarks,
@@ -152,8 +154,7 @@ def _count_phases(records: list[JobRecord]) -> str:
     return ", ".join(f"{count} {phase}" for phase, count in counts.items())
 
 
-def _data_uri(artifacts: Artifacts) -> str:
-    file = artifacts.contact_sheet
+def _data_uri(file: Path | None) -> str:
     if file is None or file.stat().st_size > IMAGE_LIMIT:
         return ""
     return "data:image/png;base64," + base64.b64encode(file.read_bytes()).decode()

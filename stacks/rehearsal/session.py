@@ -25,7 +25,7 @@ from stacks.evaluate import Evaluation, evaluate
 from stacks.monitor import JOB
 from stacks.program import shipping_problems
 from stacks.rehearsal import summary
-from stacks.rehearsal.artifacts import CONTACT_SHEET, PREDICTIONS, Artifacts, collect
+from stacks.rehearsal.artifacts import CONTACT_SHEET, PREDICTIONS, THROUGHPUT_CHART, Artifacts, collect
 from stacks.rehearsal.engine import Engine
 from stacks.rehearsal.processes import Reaper
 from stacks.rehearsal.records import JobRecord, Phase
@@ -192,6 +192,7 @@ def _keep_results(place: Place, outcome: Outcome) -> None:
     for source, name in (
         (outcome.artifacts.predictions_file, PREDICTIONS),
         (outcome.artifacts.contact_sheet, CONTACT_SHEET),
+        (outcome.artifacts.throughput_chart, THROUGHPUT_CHART),
     ):
         if source is not None:
             copy(source, place.folder / name)

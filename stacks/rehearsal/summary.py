@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stacks.documents import document
-from stacks.rehearsal.artifacts import Artifacts, Prediction
+from stacks.rehearsal.artifacts import Artifacts, Prediction, Throughput
 from stacks.rehearsal.records import JobRecord, Phase
 from stacks.resources import StackOutput
 
@@ -79,11 +79,25 @@ def predictions_table(predictions: Sequence[Prediction]) -> Table:
     return table
 
 
+def throughput_table(throughput: Sequence[Throughput]) -> Table:
+    """Device, count, precision, images per second, and the run that measured it."""
+    table = Table(title="ResNet-50 training throughput", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for column in ("GPU", "GPUs", "Precision", "Images/s", "±", "Run"):
+        table.add_column(column, justify="right" if column in {"GPUs", "Images/s", "±"} else "left")
+    for each in throughput:
+        kind = f"{each.precision}{', XLA' if each.xla else ''}{', stored data' if each.data == 'stored' else ''}"
+        speed, sure = f"{each.images_per_second:,.1f}", f"{each.uncertainty:.1f}"
+        table.add_row(each.device, str(each.gpus), kind, speed, sure, each.run)
+    return table
+
+
+ON_A_CPU = "Measured on this CPU with small steps: these figures say nothing about the GPUs."
+
 SHOWN_PREDICTIONS = 20
 
 
 def results(console: Console, records: Sequence[JobRecord], artifacts: Artifacts) -> None:
-    """The tables of Jobs and of predictions."""
+    """The tables of Jobs, of predictions and of throughput."""
     console.print()
     console.print(jobs_table(records))
     if artifacts.predictions:
@@ -93,6 +107,11 @@ def results(console: Console, records: Sequence[JobRecord], artifacts: Artifacts
             console.print(Text(f"… and {more} more in predictions.json", "dim"))
     for image, reason in artifacts.unreadable:
         console.print(Text(f"{image} could not be read: {reason}", "yellow"), soft_wrap=True)
+    if artifacts.throughput:
+        console.print()
+        console.print(throughput_table(artifacts.throughput))
+        if any(each.reduced for each in artifacts.throughput):
+            console.print(Text(ON_A_CPU, "yellow"), soft_wrap=True)
 
 
 def stack_outputs(console: Console, outputs: Mapping[str, StackOutput]) -> None:

@@ -68,6 +68,19 @@ def test_ten_digits_are_predicted(rehearsed: tuple[Path, str]) -> None:
     assert "Training finished. Model saved" in (folder / "logs" / "mnist-train.log").read_text(encoding="utf-8")
 
 
+def test_throughput_is_measured_on_every_gpu_after_the_predictions(rehearsed: tuple[Path, str]) -> None:
+    folder, output = rehearsed
+    outputs = json.loads((folder / "outputs.json").read_text(encoding="utf-8"))
+    measured = {f"{gpu}-{precision}" for gpu in ("t4", "h100") for precision in ("fp32", "fp16")}
+    assert set(outputs["images_per_second"]) == measured
+    assert all(speed > 0 for speed in outputs["images_per_second"].values())
+    shown = output.split("ResNet-50 training throughput", 1)[1]
+    assert re.search(r"nvidia-h100-80gb +1 +fp16 +[\d.]+ +[\d.]+ +h100-fp16", shown)
+    assert "these figures say nothing about the GPUs" in shown
+    assert output.index("mnist-predict: succeeded") < output.index("benchmark-h100-fp32: running")
+    assert (folder / "throughput.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_the_gpu_steps_ran_on_their_pools(rehearsed: tuple[Path, str]) -> None:
     folder, output = rehearsed
     assert re.search(r"mnist-train +train \(nvidia-tesla-t4\)", output)

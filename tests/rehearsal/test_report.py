@@ -33,6 +33,10 @@ epoch = {"accuracy": 0.5, "val_accuracy": 0.6, "loss": 1.2, "val_loss": 1.1, "le
 history = [epoch, {**epoch, "accuracy": 0.9, "learning_rate": 0.0001}]
 (folder / "metrics.json").write_text(json.dumps({"history": history, "test": {"accuracy": 0.93}}))
 (folder / "contact_sheet.png").write_bytes(base64.b64decode(sys.argv[2]))
+measured = {"run": "eight-<b>", "device": "Tesla T4", "gpus": 8, "precision": "bf16"}
+figures = {"xla": True, "data": "stored", "images_per_second": 12345.67, "uncertainty": 8.9, "reduced": True}
+(folder / "results.json").write_text(json.dumps({"results": [{**measured, **figures}]}))
+(folder / "throughput.png").write_bytes(base64.b64decode(sys.argv[2]))
 """
 
 
@@ -97,9 +101,17 @@ def test_it_shows_results_failures_and_places(report: tuple[Path, str]) -> None:
         assert shown in text, shown
 
 
+def test_it_shows_throughput_and_that_a_cpu_measured_it(report: tuple[Path, str]) -> None:
+    text = " ".join(Page(report[1]).text.split())
+    assert "Tesla T4 8 bf16, XLA, stored data 12,345.7 ± 8.9 eight-<b>" in text
+    assert "say nothing about the GPUs" in text
+    assert len([each for each in Page(report[1]).fetches if each.startswith("data:image/png")]) == 2
+
+
 def test_artifacts_lie_beside_it(report: tuple[Path, str]) -> None:
     folder, _ = report
     assert (folder / "contact_sheet.png").read_bytes() == PNG
+    assert (folder / "throughput.png").read_bytes() == PNG
     stored = (folder / "store" / "results" / "predictions.json").read_bytes()
     assert (folder / "predictions.json").read_bytes() == stored
     assert json.loads(stored)["images"][0]["label"] == 4
