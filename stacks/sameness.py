@@ -54,7 +54,8 @@ CATEGORIES: Mapping[str, re.Pattern[str]] = {
     "Annotations": re.compile(r".* (spec\.template\.)?metadata\.annotations"),
     "Identity": re.compile(r".* spec\.template\.spec\.(serviceAccountName|securityContext\..*)"),
     "GPUs": re.compile(
-        r"(Job|ConfigMap) (accelerator-gate|cuda-libraries|devices-gate).*|ClusterRole.*|ServiceAccount .*-nodes-account.*"
+        r"(Job|ConfigMap) (accelerator-gate|cuda-libraries|devices-gate).*"
+        r"|ClusterRole.*|ServiceAccount .*-nodes-account.*"
         rf"|.*({re.escape(GPU_RESOURCE)}|\.image|args\.libraries|volumes\.shared-memory)"
     ),
     "Capacity": re.compile(r"ResourceQuota .*|.*\.resources\.(requests|limits)\.(cpu|memory)"),
