@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+from infra.clouds import CLOUDS
 from infra.settings.loading import lay_over, load
 from infra.settings.model import Settings
 from stacks.config import stack_config
@@ -107,7 +108,7 @@ def test_configuration_keys_that_are_named_exist() -> None:
         if words[1:3] == ["config", "set"]
         for key in [next(word for word in words[3:] if ":" in word)]
         if not (
-            key.startswith("gcp:")
+            key.partition(":")[0] in CLOUDS
             or (key.startswith("slipway:") and key[8:].split(".")[0] in Settings.model_fields)
         )
     ]
