@@ -152,8 +152,6 @@ def _release(name: str, args: AutoscalerArgs, after: Sequence[pulumi.Resource]) 
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "extraArgs": {
-            # Steps keep their packages and scratch files in emptyDir, and are done before a node is idle.
-            "skip-nodes-with-local-storage": False,
             # The smallest group that fits: a pod that only needs CPU starts no GPU.
             "expander": "least-waste",
         },

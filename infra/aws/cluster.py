@@ -104,7 +104,6 @@ class EksCluster(pulumi.ComponentResource):
                 pool,
                 NodeGroupArgs(
                     cluster=args.cluster,
-                    cluster_name=self.eks_name,
                     pool=pools[pool],
                     eks=self.cluster,
                     subnets=args.network.private,

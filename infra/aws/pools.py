@@ -40,13 +40,12 @@ _EFFECTS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE
 
 @dataclass(frozen=True)
 class NodeGroupArgs:
-    """``subnets`` are the cluster's private ones by zone, ``cluster_name`` its name in EKS.
+    """``subnets`` are the cluster's private ones by zone, ``role`` is the nodes'.
 
-    ``role`` is the nodes'; ``after`` is what has to be there first.
+    ``after`` is what has to be there first.
     """
 
     cluster: AwsCluster
-    cluster_name: str
     pool: AwsPool
     eks: aws.eks.Cluster
     subnets: Mapping[str, aws.ec2.Subnet]
@@ -168,7 +167,7 @@ def launch_template(name: str, args: NodeGroupArgs, parent: pulumi.Resource) -> 
         placement=_placement(name, args, parent),
         tag_specifications=[
             aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=tags)
-            for kind in ("instance", "volume", "network-interface")
+            for kind in ("instance", "network-interface", "volume")
         ],
         tags=tags,
         opts=pulumi.ResourceOptions(parent=parent, delete_before_replace=True),

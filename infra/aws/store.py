@@ -10,10 +10,11 @@ import pulumi_kubernetes as k8s
 from infra.aws.bucket import StoreBucketArgs, store_bucket
 from infra.aws.efs import elastic_file_system
 from infra.aws.mounts import ROOT, Mountable, MountArgs
+from infra.aws.names import resource_name
 from infra.aws.policies import Statement, allow
 from infra.aws.s3files import kms_statements, s3_files
 from infra.aws.settings import EfsStore, S3Store
-from infra.names import KUBERNETES_NAME_LIMIT, fit
+from infra.names import KUBERNETES_NAME_LIMIT
 from infra.platform import Claim, Store
 
 DRIVER = "efs.csi.aws.com"
@@ -92,9 +93,7 @@ def _volume(name: str, namespace: str, mountable: Mountable, args: MountArgs) ->
     """Goes before anything that it is mounted through, which the driver still needs to unmount it."""
     return k8s.core.v1.PersistentVolume(
         name,
-        metadata=k8s.meta.v1.ObjectMetaArgs(
-            name=fit(f"{pulumi.get_project()}-{pulumi.get_stack()}-{name}".lower(), KUBERNETES_NAME_LIMIT)
-        ),
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=resource_name(KUBERNETES_NAME_LIMIT, name)),
         spec=k8s.core.v1.PersistentVolumeSpecArgs(
             capacity={"storage": SIZE},
             access_modes=["ReadWriteMany"],
