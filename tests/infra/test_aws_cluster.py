@@ -23,6 +23,7 @@ from tests.support.aws import (
     REPOSITORY,
     ROLE,
     ROLE_POLICY,
+    VOLUME,
     changed,
     declare,
     raw,
@@ -324,7 +325,7 @@ def test_names_fit_awss_limits_and_stay_apart() -> None:
         REPOSITORY: ("name", 256),
         "aws:ec2/securityGroup:SecurityGroup": ("name", 255),
         "aws:ec2/placementGroup:PlacementGroup": ("name", 255),
-        "kubernetes:core/v1:PersistentVolume": ("metadata", 63),
+        VOLUME: ("metadata", 63),
     }
     for token, (key, limit) in limits.items():
         found = [[resource.inputs[key] for resource in recording.of(token)] for recording in recordings]
@@ -338,6 +339,7 @@ def test_a_stack_name_may_have_characters_that_aws_has_not() -> None:
     recording = declare(changed(), stack="My_Stack.1")
     assert recording.one(CLUSTER).inputs["name"] == "slipway-my-stack-1-dev"
     assert recording.one(BUCKET).inputs["bucket"] == "slipway-my-stack-1-000000000000-us-east-1"
+    assert recording.one(VOLUME).inputs["metadata"]["name"] == "slipway-my-stack-1-store"
 
 
 def test_declaring_twice_declares_the_same() -> None:

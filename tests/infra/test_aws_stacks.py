@@ -1,0 +1,70 @@
+"""The repository's own stacks on AWS."""
+
+from typing import Any
+
+import pytest
+
+from infra.settings.model import Settings
+from tests.support.aws import ADDON, BUCKET, CLUSTER, LAUNCH_TEMPLATE, NODE_GROUP, declare, stack_settings
+from tests.support.recording import Recording
+
+STACKS = ["aws-dev", "aws-prod"]
+
+
+@pytest.fixture(scope="module", params=STACKS)
+def settings(request: pytest.FixtureRequest) -> Settings:
+    return stack_settings(request.param)
+
+
+def gpu_pools(recording: Recording) -> dict[str, dict[str, Any]]:
+    """Node groups with GPUs, by instance type."""
+    return {
+        recording.one(LAUNCH_TEMPLATE, group.name).inputs["instanceType"]: dict(group.inputs)
+        for group in recording.of(NODE_GROUP)
+        if group.inputs["amiType"].endswith("NVIDIA")
+    }
+
+
+def test_dev_starts_with_no_gpu_and_can_be_destroyed_whole() -> None:
+    recording = declare(stack_settings("aws-dev"))
+    pools = gpu_pools(recording)
+    assert set(pools) == {"g4dn.xlarge", "p5.4xlarge"}
+    for pool in pools.values():
+        assert pool["capacityType"] == "SPOT"
+        assert pool["scalingConfig"] == {"minSize": 0, "maxSize": 1, "desiredSize": 0}
+    assert not any(resource.protect for resource in recording.resources)
+    assert recording.one(BUCKET).inputs["forceDestroy"] is True
+
+
+def test_prod_is_protected_keeps_its_nodes_and_no_zone_depends_on_another() -> None:
+    recording = declare(stack_settings("aws-prod"))
+    pools = gpu_pools(recording)
+    assert set(pools) == {"g4dn.xlarge", "p5.48xlarge"}
+    for pool in pools.values():
+        assert pool["scalingConfig"] == {"minSize": 1, "maxSize": 1, "desiredSize": 1}
+    protected = (recording.one(CLUSTER), recording.one(BUCKET), *recording.of(NODE_GROUP))
+    assert all(resource.protect for resource in protected)
+    assert len(recording.of("aws:ec2/natGateway:NatGateway")) == len(recording.of(CLUSTER)) * 3
+
+
+def test_the_storage_driver_and_core_dns_find_a_node(settings: Settings) -> None:
+    recording = declare(settings)
+    ordinary = [each for each in recording.of(NODE_GROUP) if not each.inputs["amiType"].endswith("NVIDIA")]
+    assert sum(each.inputs["scalingConfig"]["desiredSize"] for each in ordinary) >= 1
+    assert all(not each.inputs.get("taints") for each in ordinary)
+    for addon in recording.of(ADDON):
+        if addon.inputs["addonName"] in {"coredns", "aws-efs-csi-driver"}:
+            assert {each.urn for each in ordinary} <= recording.waits_for(addon)
+
+
+def test_nobody_reaches_the_control_plane_until_a_network_is_named(settings: Settings) -> None:
+    """203.0.113.0/24 is set aside for examples (RFC 5737): nobody comes from there."""
+    access = declare(settings).one(CLUSTER).inputs["vpcConfig"]
+    assert access["publicAccessCidrs"] == ["203.0.113.0/24"]
+
+
+@pytest.mark.parametrize("preview", [True, False], ids=["preview", "up"])
+def test_they_can_be_declared(settings: Settings, preview: bool) -> None:
+    recording = declare(settings, preview=preview)
+    assert set(recording.result) == set(settings.clusters)
+    assert len(recording.of(NODE_GROUP)) == sum(len(cluster.pools) for cluster in settings.clusters.values())
