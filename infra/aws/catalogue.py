@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DATA = Path(__file__).parent / "data"
 COMMON_WAYS = ("on_demand", "spot", "reservation")
-ZONE_ID = re.compile(r"([a-z]+[0-9]+)-az[0-9]+")
+ZONE_ID = re.compile(r"[a-z]+[0-9]+-az[0-9]+")
 ZONE_NAME = re.compile(r"([a-z]+(?:-[a-z]+)+-[0-9]+)[a-z]")
 # A letter g after the generation is AWS's Graviton: m7g, c7gn, g5g. a1 was the first of them.
 ARM = re.compile(r"(a1|[a-z]+[0-9]+g[a-z]*)\..+")
@@ -57,9 +57,9 @@ def _toml(name: str) -> dict[str, Any]:
 
 
 @cache
-def regions() -> Mapping[str, str]:
-    """Every region with EKS, and what the ids of its zones begin with: ``us-east-1`` and ``use1``."""
-    return MappingProxyType(_toml("regions.toml"))
+def regions() -> Mapping[str, tuple[str, ...]]:
+    """Every region with EKS, and the ids of its zones."""
+    return MappingProxyType({region: tuple(zones) for region, zones in _toml("regions.toml").items()})
 
 
 def is_zone_id(zone: str) -> bool:
@@ -69,8 +69,8 @@ def is_zone_id(zone: str) -> bool:
 
 def region_of(zone: str) -> str | None:
     """The region of a zone, by its id or its name; None where it is neither, or in no region of the catalogue."""
-    if match := ZONE_ID.fullmatch(zone):
-        return next((region for region, prefix in regions().items() if prefix == match[1]), None)
+    if is_zone_id(zone):
+        return next((region for region, zones in regions().items() if zone in zones), None)
     match = ZONE_NAME.fullmatch(zone)
     return match[1] if match and match[1] in regions() else None
 

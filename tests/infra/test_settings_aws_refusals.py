@@ -172,6 +172,12 @@ CLUSTERS: list[Case] = [
     ({f"{CLUSTER}.zones": ["aps1-az1", "aps1-az2", "aps1-az1"]}, f"{CLUSTER}.zones[2]", "twice", "remove"),
     ({f"{CLUSTER}.zones": ["aps1-az1", "aps1-az2", "use1-az1"]}, f"{CLUSTER}.zones[2]", "not a zone", "aps1-az1"),
     ({f"{CLUSTER}.zones": ["aps1-az1", "aps1-az2", "mars"]}, f"{CLUSTER}.zones[2]", "not a zone", "ap-south-1a"),
+    (
+        {f"{CLUSTER}.zones": ["aps1-az1", "aps1-az2", "aps1-az9"]},
+        f"{CLUSTER}.zones[2]",
+        "not a zone",
+        "did you mean",
+    ),
     ({f"{CLUSTER}.zones": ["aps1-az1", "ap-south-1b"]}, f"{CLUSTER}.zones", "mixed", "as ids"),
     (
         {f"{CLUSTER}.region": "us-east-1", f"{CLUSTER}.zones": ["use1-az1", "use1-az2", "use1-az3"]}

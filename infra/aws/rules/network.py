@@ -35,7 +35,7 @@ def check(reading: Reading) -> Iterator[Finding]:
 
 def _zones(at: Path, cluster: AwsCluster) -> Iterator[Finding]:
     place, zones = (*at, "zones"), cluster.zones
-    prefix = regions()[cluster.region]
+    known = regions()[cluster.region]
     if not 2 <= len(set(zones)) <= MOST_ZONES:
         yield Finding(
             place,
@@ -51,7 +51,7 @@ def _zones(at: Path, cluster: AwsCluster) -> Iterator[Finding]:
                 (*place, index),
                 zone,
                 f"not a zone of `{cluster.region}`",
-                f"write an id such as `{prefix}-az1`, or a name such as `{cluster.region}a`",
+                did_you_mean(zone, known, f"write {listed(known)}, or a name such as `{cluster.region}a`"),
                 read=((*at, "region"),),
             )
         elif zone in zones[:index]:
