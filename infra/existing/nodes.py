@@ -18,11 +18,14 @@ def mark_nodes(name: str, pool: ExistingPool, opts: pulumi.ResourceOptions) -> l
     """The patches that give the nodes of ``pool`` its labels and, where it says so, its taints."""
     patches: list[pulumi.Resource] = []
     for node in pool.label_nodes:
+        # A patch of a node that is not there would create it.
+        there = k8s.core.v1.Node.get(f"{name}-{node}", node, opts)
+        on_node = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[there]))
         patches.append(
             k8s.core.v1.NodePatch(
                 f"{name}-{node}-labels",
                 metadata=k8s.meta.v1.ObjectMetaPatchArgs(name=node, labels=pool.selector),
-                opts=opts,
+                opts=on_node,
             )
         )
         if pool.taint_nodes:
@@ -36,7 +39,7 @@ def mark_nodes(name: str, pool: ExistingPool, opts: pulumi.ResourceOptions) -> l
                             for taint in pool.taints
                         ]
                     ),
-                    opts=opts,
+                    opts=on_node,
                 )
             )
     return patches

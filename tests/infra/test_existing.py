@@ -259,6 +259,13 @@ def test_labels_and_taints_are_patches_of_their_own_and_force_nothing(tmp_path: 
     }
 
 
+def test_a_node_is_read_before_it_is_patched(tmp_path: Path) -> None:
+    """A patch of a node that is not there would create it, and leave it when the stack goes."""
+    recording = declared(settings(tmp_path, pools=gpu(label_nodes=["gpu-1"], taint_nodes=True)))
+    for patch in recording.of(NODE_PATCH):
+        assert [urn for urn in patch.dependencies if urn.endswith("$kubernetes:core/v1:Node::here-gpu-gpu-1")]
+
+
 def test_pods_wait_for_the_labels_of_their_nodes(tmp_path: Path) -> None:
     pool = platform(settings(tmp_path, pools=gpu(label_nodes=["gpu-1", "gpu-2"], taint_nodes=True))).pools["gpu"]
     assert len(pool.resources) == 4
