@@ -107,7 +107,7 @@ def _types_like(machine: InstanceType) -> list[str]:
 def _unsold(subject: Subject, machine: InstanceType) -> Finding | None:
     """What is wrong where AWS does not sell the instance type in the way that the pool asks for it."""
     pool, region = subject.pool, subject.cluster.region
-    asked = {"spot": pool.spot, "capacity_block": pool.capacity_block, "reservation": pool.capacity_reservation}
+    asked = {"capacity_block": pool.capacity_block, "reservation": pool.capacity_reservation, "spot": pool.spot}
     way = next((key for key, value in asked.items() if value), "on_demand")
     read = (*subject.on("spot", *RESERVATIONS), (*subject.cluster_at, "region"))
     if way not in machine.sold:
@@ -143,7 +143,7 @@ def _offered(subject: Subject, machine: InstanceType) -> Iterator[Finding]:
         return
     usable = [zone for zone in wanted if zone in machine.zones or not is_zone_id(zone)]
     if subject.pool.spot and usable and not any(_in(zone, machine.spot_zones, region) for zone in usable):
-        elsewhere = _places(machine.spot_zones, region)
+        elsewhere = _places(subject, machine.spot_zones)
         yield Finding(
             (*subject.at, "spot"),
             True,
@@ -156,7 +156,7 @@ def _offered(subject: Subject, machine: InstanceType) -> Iterator[Finding]:
 def _absent(subject: Subject, machine: InstanceType, wanted: Sequence[str]) -> Iterator[Finding]:
     region, pool = subject.cluster.region, subject.pool
     missing = [zone for zone in wanted if not _in(zone, machine.zones, region)]
-    fix = f"{_places(machine.zones, region)}. {_add('`aws ec2 describe-instance-type-offerings` shows it there')}"
+    fix = f"{_places(subject, machine.zones)}. {_add('`aws ec2 describe-instance-type-offerings` shows it there')}"
     if region not in regions_of(machine.zones):
         where = [((*subject.at, "instance_type"), region)]
     elif pool.zones is not None:
@@ -179,11 +179,13 @@ def _in(zone: str, zones: frozenset[str], region: str) -> bool:
     return zone in zones if is_zone_id(zone) else region in regions_of(zones)
 
 
-def _places(zones: frozenset[str], region: str) -> str:
-    """Where it is, in words: zones of the region itself, or other regions."""
-    here = sorted(zone for zone in zones if region_of(zone) == region)
+def _places(subject: Subject, zones: frozenset[str]) -> str:
+    """Where it is, in words: zones of the cluster, else of the region, or other regions."""
+    here = sorted(zone for zone in zones if region_of(zone) == subject.cluster.region)
     if here:
-        return f"give the pool `zones` of its own: {listed(here)}"
+        return (
+            f"give the pool `zones` of its own: {listed([z for z in here if z in subject.cluster.zones] or here)}"
+        )
     return f"use a cluster in another region: {', '.join(regions_of(zones))}"
 
 
