@@ -149,7 +149,7 @@ OFFERED: list[Case] = [
         },
         f"{TRAIN}.instance_type",
         "in `cac1-az4`",
-        "`cac1-az1` or `cac1-az2`",
+        "of its own: `cac1-az1`. Where",
     ),
 ]
 

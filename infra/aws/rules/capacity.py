@@ -183,9 +183,8 @@ def _places(subject: Subject, zones: frozenset[str]) -> str:
     """Where it is, in words: zones of the cluster, else of the region, or other regions."""
     here = sorted(zone for zone in zones if region_of(zone) == subject.cluster.region)
     if here:
-        return (
-            f"give the pool `zones` of its own: {listed([z for z in here if z in subject.cluster.zones] or here)}"
-        )
+        nearest = [zone for zone in here if zone in subject.cluster.zones] or here
+        return f"give the pool `zones` of its own: {listed(nearest)}"
     return f"use a cluster in another region: {', '.join(regions_of(zones))}"
 
 
