@@ -131,7 +131,7 @@ def test_there_are_stacks_to_check() -> None:
 
 def test_every_pod_selects_a_pool_of_its_cluster_tolerates_it_and_fits_on_its_nodes(stack: str) -> None:
     result = once(stack, False)
-    values = config(stack)
+    values = stack_config(stack, ROOT)
     settings = load({key.removeprefix("slipway:"): value for key, value in values.items() if "slipway:" in key})
     all_nodes = nodes(result, emulators(settings))
     sidecars = {name: each.store.sidecar for name, each in result.result.platforms.items()}

@@ -241,6 +241,11 @@ class _Monitor(mocks.MockMonitor):
             answered.MergeFrom(sync_await._sync_await(rpc.serialize_properties(added, {})))
         return resource_pb2.RegisterResourceResponse(urn=urn, id=id_, object=answered)
 
+    def ReadResource(self, request):  # noqa: N802  # The name is that of the gRPC method.
+        # What is only read belongs to somebody else: it is not among the resources of the stack.
+        urn = self.make_urn(request.parent, request.type, request.name)
+        return resource_pb2.ReadResourceResponse(urn=urn, properties=request.properties)
+
     def RegisterResourceOutputs(self, request):  # noqa: N802  # The name is that of the gRPC method.
         if request.urn.split("::")[2] == STACK_TOKEN:
             self._recording.exports = _opened(request.outputs)
