@@ -105,10 +105,10 @@ def asked(job: Recorded) -> Resources:
     return Resources(need("cpu"), need("memory"), need("ephemeral-storage"), need(GPU))
 
 
-def nodes(recording: Recording, stack_emulators: list[Any]) -> list[Node]:
-    found = [node for each in stack_emulators for node in each.standing_nodes()]
+def nodes(recording: Recording) -> list[Node]:
+    found = [node for each in recording.emulators for node in each.standing_nodes()]
     for resource in recording.resources:
-        for each in stack_emulators:
+        for each in recording.emulators:
             found.extend(each.nodes(resource.token, resource.name, resource.inputs))
     return found
 
@@ -131,9 +131,7 @@ def test_there_are_stacks_to_check() -> None:
 
 def test_every_pod_selects_a_pool_of_its_cluster_tolerates_it_and_fits_on_its_nodes(stack: str) -> None:
     result = once(stack, False)
-    values = stack_config(stack, ROOT)
-    settings = load({key.removeprefix("slipway:"): value for key, value in values.items() if "slipway:" in key})
-    all_nodes = nodes(result, emulators(settings))
+    all_nodes = nodes(result)
     sidecars = {name: each.store.sidecar for name, each in result.result.platforms.items()}
     for job in result.of(JOB):
         here = [node for node in all_nodes if node.cluster == provider_of(job)]

@@ -83,6 +83,12 @@ CLUSTERS: list[Case] = [
         "no chart is used",
         "declare",
     ),
+    (
+        {f"{HERE}.device_plugin": {"declare": True, "chart": "./not-there.tgz"}},
+        f"{HERE}.device_plugin.chart",
+        "cannot be read",
+        "fetch it again",
+    ),
     ({f"{HERE}.pools.gpu": GONE}, f"{HERE}.device_plugin.declare", "no pool of the cluster has GPUs", "remove it"),
     (
         {f"{HERE}.device_plugin": GONE, f"{GPU}.gpu_sharing": {"clients": 4}},

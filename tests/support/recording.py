@@ -65,7 +65,8 @@ class Recording:
     """Everything that a program registered, in the order of registration.
 
     ``exports`` are the stack outputs, secrets opened and unknowns as `pulumi.output.Unknown`; ``secret_exports``
-    are the names of those that hold a secret. ``result`` is what the program returned.
+    are the names of those that hold a secret. ``result`` is what the program returned, ``emulators`` what stood in
+    for the clouds.
     """
 
     resources: list[Recorded] = field(default_factory=list)
@@ -73,6 +74,7 @@ class Recording:
     exports: dict[str, Any] = field(default_factory=dict)
     secret_exports: frozenset[str] = frozenset()
     result: Any = None
+    emulators: Sequence[Emulator] = ()
 
     def of(self, token: str) -> list[Recorded]:
         """All resources of a type."""
@@ -117,7 +119,7 @@ def record(
     computed outputs, as before the first `pulumi up`; without it ``emulators`` say what the clouds computed, and
     ``store`` has the text of files that provider functions read. Whatever the program raises is raised.
     """
-    recording = Recording()
+    recording = Recording(emulators=emulators)
 
     def run() -> None:
         loop = asyncio.new_event_loop()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from infra.charts import copy_problem
 from infra.existing.settings import ExistingCluster
 from infra.settings.finding import Finding, Path
 from infra.settings.reading import Reading
@@ -28,6 +29,12 @@ def _device_plugin(place: Path, cluster: ExistingCluster, at: Path) -> Iterator[
                 "remove it, or write `declare: true`",
                 read=read,
             )
+    if (
+        plugin.declare
+        and plugin.chart
+        and (why := copy_problem("nvidia-device-plugin", plugin.chart, plugin.version))
+    ):
+        yield Finding((*place, "chart"), plugin.chart, why, "fetch it again, or name its `version`", read=read)
     if plugin.declare and cluster.pools and not any(pool.has_gpus for pool in cluster.pools.values()):
         yield Finding(
             (*place, "declare"),
