@@ -117,7 +117,7 @@ def compare(stacks: Sequence[str], root: Path = ROOT) -> Comparison:
     rows: dict[tuple[str | None, str, tuple[tuple[str, tuple[str, ...]], ...]], list[str]] = {}
     for thing in every:
         having = {stack: found[thing] for stack, found in objects.items() if thing in found}
-        known = {field: None for found in having.values() for field in found}
+        known = sorted({field for found in having.values() for field in found})
         values = {field: {stack: found.get(field) for stack, found in having.items()} for field in known}
         values[""] = {stack: PRESENT if stack in having else None for stack in stacks}
         for field, by_stack in values.items():
