@@ -8,6 +8,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.aws.catalogue import addon_version
+from infra.aws.names import named
 from infra.aws.roles import PodIdentityArgs, pod_identity
 from infra.aws.settings import AwsCluster
 
@@ -109,6 +110,6 @@ def _addon(
         # What the add-on brings is what is declared here; nobody's edits in the cluster stand against it.
         resolve_conflicts_on_create="OVERWRITE",
         resolve_conflicts_on_update="OVERWRITE",
-        tags=dict(args.cluster.tags),
+        tags=named(args.cluster.tags, f"{name}-{addon}"),
         opts=pulumi.ResourceOptions(parent=parent, depends_on=after),
     )

@@ -135,7 +135,7 @@ class EksCluster(pulumi.ComponentResource):
                 region=self._region,
                 cluster_name=self.cluster.name,
                 principal_arn=principal,
-                tags=dict(cluster.tags),
+                tags=named(cluster.tags, name),
                 opts=pulumi.ResourceOptions(parent=self),
             )
             aws.eks.AccessPolicyAssociation(
@@ -158,7 +158,7 @@ class EksCluster(pulumi.ComponentResource):
             # The name that EKS writes to. Made here, so that it has a retention and goes with the cluster.
             name=f"/aws/eks/{self.eks_name}/cluster",
             retention_in_days=cluster.control_plane.log_days,
-            tags=dict(cluster.tags),
+            tags=named(cluster.tags, self.eks_name),
             opts=pulumi.ResourceOptions(parent=self),
         )
         return aws.eks.Cluster(

@@ -44,7 +44,10 @@ def bucket_name(chosen: str | None, account: pulumi.Input[str], region: str) -> 
 
 
 def named(tags: Mapping[str, str], name: str) -> dict[str, str]:
-    """``tags`` and the one that the console shows as a resource's name."""
+    """``tags`` and the one that the console shows as a resource's name.
+
+    So a resource always has one: a refresh would find that AWS knows of no empty set of tags.
+    """
     return {**tags, "Name": name}
 
 

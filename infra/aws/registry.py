@@ -5,7 +5,7 @@ import json
 import pulumi
 import pulumi_aws as aws
 
-from infra.aws.names import REPOSITORY_LIMIT, resource_name
+from infra.aws.names import REPOSITORY_LIMIT, named, resource_name
 from infra.aws.settings import AwsCluster
 
 UNTAGGED_DAYS = 14
@@ -22,7 +22,7 @@ def image_repository(name: str, cluster: AwsCluster, protect: bool) -> aws.ecr.R
         image_scanning_configuration=aws.ecr.RepositoryImageScanningConfigurationArgs(scan_on_push=True),
         encryption_configurations=[aws.ecr.RepositoryEncryptionConfigurationArgs(encryption_type="AES256")],
         force_delete=not protect,
-        tags=dict(cluster.tags),
+        tags=named(cluster.tags, resource_name(REPOSITORY_LIMIT)),
         opts=pulumi.ResourceOptions(protect=protect, delete_before_replace=True),
     )
     aws.ecr.LifecyclePolicy(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_aws as aws
 
-from infra.aws.names import ROLE_LIMIT, resource_name
+from infra.aws.names import ROLE_LIMIT, named, resource_name
 from infra.aws.policies import Statement, document, trust
 
 POD_IDENTITY_SERVICE = "pods.eks.amazonaws.com"
@@ -58,12 +58,13 @@ class PodIdentity:
 
 def role(name: str, args: RoleArgs, opts: pulumi.ResourceOptions | None = None) -> Granted:
     """Declares a role with its policies, named after the stack and ``name``."""
+    full_name = resource_name(ROLE_LIMIT, name)
     made = aws.iam.Role(
         name,
-        name=resource_name(ROLE_LIMIT, name),
+        name=full_name,
         description=args.description,
         assume_role_policy=document(args.trust),
-        tags=dict(args.tags),
+        tags=named(args.tags, full_name),
         opts=opts,
     )
     below = pulumi.ResourceOptions(parent=made)
@@ -117,7 +118,7 @@ def pod_identity(name: str, args: PodIdentityArgs, opts: pulumi.ResourceOptions 
         namespace=args.namespace,
         service_account=args.service_account,
         role_arn=granted.role.arn,
-        tags=dict(args.tags),
+        tags=named(args.tags, name),
         opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=granted.grants)),
     )
     return PodIdentity(granted.role, [association, *granted.grants])
