@@ -85,9 +85,9 @@ def _existing_checks() -> "Sequence[Check]":
 
 
 def _existing() -> Declarations:
-    from infra.existing import cluster, emulator  # noqa: PLC0415
+    from infra.existing import emulator, platforms  # noqa: PLC0415
 
-    return Declarations(tuple, cluster.platforms, emulator.ExistingEmulator)
+    return Declarations(tuple, platforms.platforms, emulator.ExistingEmulator)
 
 
 CLOUDS: Mapping[str, Cloud] = {

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from infra.existing.cluster import pool_of
+from infra.existing.platforms import pool_of
 from infra.existing.settings import ExistingCluster
 from infra.platform import Emulator, Node
 from infra.settings.model import Settings

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.existing.cluster import platforms
 from infra.existing.emulator import ExistingEmulator
+from infra.existing.platforms import platforms
 from infra.platform import DevicePlugin, Platform, Resources, Taint
 from infra.settings.loading import load
 from infra.settings.model import Settings
