@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from infra.aws.catalogue import addon_version
+from infra.aws.settings import ControlPlane
 from infra.settings.loading import load
 from infra.settings.model import Settings
 from tests.support.aws import (
@@ -79,6 +80,14 @@ def test_without_a_public_endpoint_only_the_vpc_reaches_it() -> None:
     assert inputs["endpointPrivateAccess"] is True
     assert inputs["endpointPublicAccess"] is False
     assert "publicAccessCidrs" not in inputs
+
+
+def test_no_network_is_not_the_whole_internet() -> None:
+    """EKS takes an empty list for that. A stack file that says so is refused; this is what stands behind it."""
+    settings = changed()
+    cluster = settings.clusters["dev"].model_copy(update={"control_plane": ControlPlane()})
+    inputs = declare(settings.model_copy(update={"clusters": {"dev": cluster}})).one(CLUSTER).inputs
+    assert inputs["vpcConfig"]["endpointPublicAccess"] is False
 
 
 def test_nodes_and_the_control_plane_are_in_private_subnets_only() -> None:
