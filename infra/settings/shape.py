@@ -91,8 +91,13 @@ def _finding(error: ErrorDetails) -> Finding:
 
 def _choice(value: object, expected: str) -> tuple[str, str]:
     """Reason and fix for a value that is none of pydantic's ``'a', 'b' or 'c'``."""
-    words = [word.strip().strip("'") for word in expected.replace(" or ", ", ").split(",")]
-    return "not one of the values it can have", did_you_mean(value, words, f"write {listed(words)}")
+    written = [word.strip() for word in expected.replace(" or ", ", ").split(",")]
+    words = [word.strip("'") for word in written]
+    # A number is no misspelling of another one that has some of its digits.
+    texts = [word for word, quoted in zip(words, written, strict=True) if quoted != word]
+    if value in words and value not in texts:
+        return "text, and it has to be a number", f"write it without quotes: `{value}`"
+    return "not one of the values it can have", did_you_mean(value, texts, f"write {listed(words)}")
 
 
 def _keys_beside(loc: Sequence[str | int]) -> list[str]:

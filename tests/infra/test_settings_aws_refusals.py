@@ -217,6 +217,8 @@ CLUSTERS: list[Case] = [
         "join",
     ),
     ({f"{CONTROL}.logs": ["audits"]}, f"{CONTROL}.logs[0]", "not one of", "`audit`"),
+    ({f"{CONTROL}.log_days": 31}, f"{CONTROL}.log_days", "not one of", "write `1`, `3`, `5`, `7`, `14`, `30`"),
+    ({f"{CONTROL}.log_days": "30"}, f"{CONTROL}.log_days", "has to be a number", "without quotes: `30`"),
     ({f"{CONTROL}.secrets_key": "alias/mine"}, f"{CONTROL}.secrets_key", "not the ARN", "describe-key"),
     (
         {f"{CONTROL}.secrets_key": f"arn:aws:kms:us-east-1:111122223333:{KEY}"},
