@@ -1,5 +1,6 @@
 """What has to be right before anything is declared on AWS, beyond the shape of the settings."""
 
+import ipaddress
 from collections.abc import Mapping
 
 import pulumi
@@ -8,6 +9,9 @@ import pulumi_aws as aws
 from infra.aws.settings import AwsCluster
 from infra.settings.errors import Problem
 from infra.settings.model import Settings
+
+EXAMPLES = [ipaddress.IPv4Network(block) for block in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")]
+"""Networks that documentation may name and nobody comes from: RFC 5737, January 2010."""
 
 
 def clusters(settings: Settings) -> Mapping[str, AwsCluster]:
@@ -35,3 +39,15 @@ def problems() -> list[Problem]:
             f"pulumi config set aws:region <the cluster's region> -s {pulumi.get_stack()}",
         )
     ]
+
+
+def warn_of_example_networks(name: str, cluster: AwsCluster) -> None:
+    """Says so where nobody can reach the API of the cluster ``name``. Rehearsals and previews need nobody to."""
+    networks = cluster.control_plane.authorized_networks.values()
+    blocks = [ipaddress.IPv4Network(network) for network in networks]
+    if blocks and all(any(block.subnet_of(example) for example in EXAMPLES) for block in blocks):
+        pulumi.log.warn(
+            f"slipway:clusters.{name}.control_plane.authorized_networks: {', '.join(sorted(set(networks)))} is "
+            "set aside for examples, so nobody reaches the cluster's API, and `pulumi up` fails once the cluster is "
+            "there. Put your own network in its place: https://checkip.amazonaws.com shows your address."
+        )

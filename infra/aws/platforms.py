@@ -7,7 +7,7 @@ the accounts that are allowed.
 
 from collections.abc import Mapping
 
-from infra.aws.account import account_id, clusters
+from infra.aws.account import account_id, clusters, warn_of_example_networks
 from infra.aws.autoscaler import AutoscalerArgs, autoscaler
 from infra.aws.cluster import EksCluster, EksClusterArgs
 from infra.aws.kubeconfig import profile_option
@@ -32,6 +32,7 @@ def platforms(settings: Settings) -> Mapping[str, Platform]:
     if not ours or not isinstance(settings.store, S3Store | EfsStore):
         return {}
     ((name, declared),) = ours.items()
+    warn_of_example_networks(name, declared)
     account = account_id()
     eks_name = resource_name(CLUSTER_LIMIT, name)
     network = Network(name, NetworkArgs(declared, eks_name))

@@ -4,6 +4,7 @@ import pytest
 
 from infra.aws import account
 from infra.settings.errors import Problem
+from tests.support.aws import CLUSTER, changed, declare
 from tests.support.recording import record
 
 
@@ -30,3 +31,24 @@ def test_a_stack_without_a_region_says_how_to_name_one() -> None:
     (problem,) = problems({})
     assert problem.key == "aws:region"
     assert "pulumi config set aws:region" in problem.fix
+
+
+@pytest.mark.parametrize(
+    ("networks", "warned"),
+    [
+        ({"here": "203.0.113.0/24"}, True),
+        ({"here": "198.51.100.7/32", "there": "192.0.2.0/25"}, True),
+        ({"here": "203.0.113.0/24", "office": "18.4.0.0/16"}, False),
+        ({"here": "203.0.112.0/23"}, False),
+    ],
+)
+def test_a_cluster_that_nobody_reaches_is_said_but_stops_no_preview(
+    networks: dict[str, str], warned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("pulumi.log.warn", said.append)
+    recording = declare(changed(control_plane={"authorized_networks": networks}))
+    assert recording.one(CLUSTER)
+    assert len(said) == warned
+    assert all("slipway:clusters.dev.control_plane.authorized_networks" in each for each in said)
+    assert all(block in each for each in said for block in networks.values())
