@@ -48,6 +48,6 @@ def warn_of_example_networks(name: str, cluster: AwsCluster) -> None:
     if blocks and all(any(block.subnet_of(example) for example in EXAMPLES) for block in blocks):
         pulumi.log.warn(
             f"slipway:clusters.{name}.control_plane.authorized_networks: {', '.join(sorted(set(networks)))} is "
-            "set aside for examples, so nobody reaches the cluster's API, and `pulumi up` fails once the cluster is "
-            "there. Put your own network in its place: https://checkip.amazonaws.com shows your address."
+            "set aside for examples, so nobody reaches the cluster's API, and `pulumi up` fails once there is a "
+            "cluster. Put your own network in its place: https://checkip.amazonaws.com shows your address."
         )
