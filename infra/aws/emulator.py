@@ -14,8 +14,9 @@ from infra.aws.account import clusters
 from infra.aws.addons import SYSTEM
 from infra.aws.catalogue import allocatable, instance_type, is_zone_id
 from infra.aws.pools import POOL_LABEL
-from infra.aws.settings import AwsPool, GpuSharing
+from infra.aws.settings import AwsPool
 from infra.platform import Emulator, Node, StoreFiles, Taint, TaintEffect
+from infra.settings.base import TimeSlicing
 from infra.settings.model import Settings
 
 ACCOUNT = "000000000000"
@@ -99,7 +100,7 @@ class AwsEmulator(Emulator):
         return [(cluster, SYSTEM) for cluster in sorted({cluster for cluster, _ in self._pools.values()})]
 
 
-def _as_settings(template: Inputs, sharing: GpuSharing | None) -> AwsPool:
+def _as_settings(template: Inputs, sharing: TimeSlicing | None) -> AwsPool:
     """What decides the allocatable resources of a node, read back from its declaration.
 
     Sharing is not EKS's to declare: the device plugin does it.

@@ -14,6 +14,7 @@ from infra.settings.base import (
     PoolSettings,
     StoreSettings,
     TaintSettings,
+    TimeSlicing,
 )
 from infra.settings.finding import nearest
 
@@ -27,13 +28,6 @@ class Nodes(Model):
     count: int | None = Field(default=None, ge=0, le=450, description="Fixed number of nodes.")
     min: int | None = Field(default=None, ge=0, description="Fewest nodes.")
     max: int | None = Field(default=None, ge=0, le=450, description="Most nodes.")
-
-
-class GpuSharing(Model):
-    """Several pods on one GPU, by time-slicing."""
-
-    strategy: Literal["TIME_SHARING"] = Field(default="TIME_SHARING", description="Take turns on the GPU.")
-    clients: int = Field(ge=2, le=48, description="Most pods that share one GPU.")
 
 
 class AwsPool(PoolSettings):
@@ -52,7 +46,7 @@ class AwsPool(PoolSettings):
         ge=1,
         description="GPUs per node. Optional: refused where the instance type has another number.",
     )
-    gpu_sharing: GpuSharing | None = Field(default=None, description="Share each GPU between pods.")
+    gpu_sharing: TimeSlicing | None = Field(default=None, description="Share each GPU between pods.")
     nodes: Nodes = Field(default_factory=Nodes, description="How many nodes; default: one, fixed.")
     zones: list[str] | None = Field(
         default=None, description="Zones of the pool, of those of the cluster; default: all of them."

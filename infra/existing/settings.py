@@ -14,14 +14,9 @@ from infra.settings.base import (
     Size,
     StoreSettings,
     TaintSettings,
+    TimeSlicing,
 )
 from infra.settings.quantity import cpu_millicores, mebibytes
-
-
-class GpuSharing(Model):
-    """Several pods on one GPU, by time-slicing."""
-
-    clients: int = Field(ge=2, le=48, description="Most pods that share one GPU.")
 
 
 class ExistingPool(PoolSettings):
@@ -55,7 +50,7 @@ class ExistingPool(PoolSettings):
         description="Gives the nodes in `label_nodes` the pool's `taints`, too. Refused by the cluster where "
         "someone else has tainted them: all taints of a node have one owner.",
     )
-    gpu_sharing: GpuSharing | None = Field(
+    gpu_sharing: TimeSlicing | None = Field(
         default=None, description="Share each GPU between pods; only with the stack's own device plugin."
     )
     mig_strategy: MigStrategy = Field(

@@ -138,6 +138,13 @@ class TaintSettings(Model):
     )
 
 
+class TimeSlicing(Model):
+    """Several pods on one GPU, by time-slicing."""
+
+    strategy: Literal["TIME_SHARING"] = Field(default="TIME_SHARING", description="Take turns on the GPU.")
+    clients: int = Field(ge=2, le=48, description="Most pods that share one GPU.")
+
+
 class PoolSettings(Model, ABC):
     """A node pool of any cluster, as far as the steps that ask for it are concerned."""
 

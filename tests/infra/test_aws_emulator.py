@@ -7,9 +7,8 @@ import pytest
 
 from infra.aws.emulator import CA_CERTIFICATE, AwsEmulator
 from infra.platform import Node
-from infra.settings.model import Settings
 from tests.support.aws import LAUNCH_TEMPLATE, NODE_GROUP, changed, declare, with_pool, with_store
-from tests.support.recording import Recording
+from tests.support.emulation import assert_nodes_are_as_promised, nodes_of
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "cpu": {"instance_type": "m6i.2xlarge", "nodes": {"count": 2}, "labels": {"role": "cpu"}},
@@ -26,38 +25,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def nodes_of(recording: Recording, settings: Settings) -> dict[str, Node]:
-    """The nodes of everything declared, in its order, as an engine would ask for them."""
-    emulator = AwsEmulator(settings)
-    found: list[Node] = []
-    for resource in recording.resources:
-        emulator.outputs(resource.token, resource.name, resource.inputs)
-        found.extend(emulator.nodes(resource.token, resource.name, resource.inputs))
-    return {node.pool: node for node in found}
-
-
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=list(VARIANTS))
 def test_nodes_are_what_the_platform_promises_of_its_pools(variant: dict[str, Any]) -> None:
-    settings = with_pool(variant)
-    recording = declare(settings)
-    nodes = nodes_of(recording, settings)
-    pools = recording.result["dev"].pools
-    assert nodes.keys() == pools.keys()
-    for name, pool in pools.items():
-        node = nodes[name]
-        assert node.cluster == pool.cluster == "dev"
-        assert pool.selector.items() <= node.labels.items()
-        assert list(node.taints) == list(pool.taints)
-        assert node.allocatable == pool.allocatable
-        assert node.count == pool.max_nodes
-        assert node.accelerator == pool.accelerator
-        others = [nodes[other] for other in nodes if other != name]
-        assert not any(pool.selector.items() <= other.labels.items() for other in others)
+    assert_nodes_are_as_promised(declare(with_pool(variant)), "dev")
 
 
 def test_nodes_have_the_labels_that_eks_adds() -> None:
     settings = with_pool({**VARIANTS["t4"], "spot": True})
-    labels = nodes_of(declare(settings), settings)["extra"].labels
+    labels = nodes_of(declare(settings))["extra"].labels
     expected = {
         "eks.amazonaws.com/nodegroup": "extra",
         "eks.amazonaws.com/capacityType": "SPOT",

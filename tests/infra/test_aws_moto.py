@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
+import boto3
+import moto
 import pytest
 
 from infra.settings.model import Settings
 from tests.support.aws import ATTACHMENT, REPOSITORY, ROLE, ROLE_POLICY, declare, with_store
 from tests.support.recording import Recording
-
-moto = pytest.importorskip("moto")
-boto3 = pytest.importorskip("boto3")
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from infra.settings.model import Settings
-from tests.support.aws import ADDON, BUCKET, CLUSTER, LAUNCH_TEMPLATE, NODE_GROUP, declare, stack_settings
+from tests.support.aws import ADDON, BUCKET, CLUSTER, LAUNCH_TEMPLATE, NODE_GROUP, declare
 from tests.support.recording import Recording
+from tests.support.stack_values import stack_settings
 
 STACKS = ["aws-dev", "aws-prod"]
 

@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 
 from infra.gcp.emulator import CA_CERTIFICATE, GcpEmulator
-from infra.platform import Node
 from infra.settings.loading import load
-from infra.settings.model import Settings
+from tests.support.emulation import assert_nodes_are_as_promised, nodes_of
 from tests.support.gcp import NODE_POOL, declare, raw, with_pool
-from tests.support.recording import Recording
 
 H100 = {
     "machine_type": "a3-highgpu-8g",
@@ -39,38 +37,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def nodes_of(recording: Recording, settings: Settings) -> dict[str, Node]:
-    emulator = GcpEmulator(settings)
-    found = [
-        node
-        for resource in recording.resources
-        for node in emulator.nodes(resource.token, resource.name, resource.inputs)
-    ]
-    return {node.pool: node for node in found}
-
-
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=list(VARIANTS))
 def test_nodes_are_what_the_platform_promises_of_its_pools(variant: dict[str, Any]) -> None:
-    settings = with_pool(variant)
-    recording = declare(settings)
-    nodes = nodes_of(recording, settings)
-    pools = recording.result["dev"].pools
-    assert nodes.keys() == pools.keys()
-    for name, pool in pools.items():
-        node = nodes[name]
-        assert node.cluster == pool.cluster == "dev"
-        assert pool.selector.items() <= node.labels.items()
-        assert list(node.taints) == list(pool.taints)
-        assert node.allocatable == pool.allocatable
-        assert node.count == pool.max_nodes
-        assert node.accelerator == pool.accelerator
-        others = [nodes[other] for other in nodes if other != name]
-        assert not any(pool.selector.items() <= other.labels.items() for other in others)
+    assert_nodes_are_as_promised(declare(with_pool(variant)), "dev")
 
 
 def test_nodes_have_the_labels_that_gke_adds() -> None:
     settings = with_pool(VARIANTS["shared"])
-    labels = nodes_of(declare(settings), settings)["extra"].labels
+    labels = nodes_of(declare(settings))["extra"].labels
     expected = {
         "cloud.google.com/gke-nodepool": "extra",
         "cloud.google.com/gke-accelerator": "nvidia-tesla-t4",
@@ -87,7 +61,7 @@ def test_shared_and_partitioned_gpus_count_as_pods_see_them() -> None:
     for variant, gpus in (("shared", 6), ("partitioned", 56), ("h100", 8)):
         settings = with_pool(VARIANTS[variant])
         recording = declare(settings)
-        assert nodes_of(recording, settings)["extra"].allocatable.gpus == gpus
+        assert nodes_of(recording)["extra"].allocatable.gpus == gpus
         assert recording.result["dev"].pools["extra"].shared_gpus is (variant != "h100")
 
 

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from infra.settings.model import Settings
-from tests.support.gcp import BUCKET, CLUSTER, NODE_POOL, declare, stack_settings
+from tests.support.gcp import BUCKET, CLUSTER, NODE_POOL, declare
 from tests.support.recording import Recorded
+from tests.support.stack_values import stack_settings
 
 STACKS = ["gcp-dev", "gcp-prod"]
 

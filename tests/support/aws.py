@@ -2,11 +2,9 @@
 
 import copy
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pulumi
-import yaml
 
 from infra.aws.emulator import AwsEmulator
 from infra.aws.platforms import platforms
@@ -83,13 +81,6 @@ def with_pool(pool: Mapping[str, Any], **cluster: Any) -> Settings:
         values["clusters"]["dev"]["pools"]["extra"] = dict(pool)
 
     return load(raw(change))
-
-
-def stack_settings(stack: str) -> Settings:
-    """The settings of one of the repository's stack files."""
-    path = Path(__file__).parents[2] / "stacks" / f"Pulumi.{stack}.yaml"
-    config = yaml.safe_load(path.read_text(encoding="utf-8"))["config"]
-    return load({key.removeprefix("slipway:"): config[key] for key in config if key.startswith("slipway:")})
 
 
 _DECLARED: dict[tuple[object, ...], Recording] = {}

@@ -4,6 +4,11 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from infra.settings.loading import load
+from infra.settings.model import Settings
+from stacks.config import stack_config
+from tests.support.checkout import ROOT
+
 GCP: Mapping[str, Any] = {
     "clusters": {
         "dev": {
@@ -68,3 +73,9 @@ def changed(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
         else:
             section[last] = value
     return values
+
+
+def stack_settings(stack: str) -> Settings:
+    """The settings of one of the repository's stack files."""
+    values = stack_config(stack, ROOT)
+    return load({key.removeprefix("slipway:"): each for key, each in values.items() if key.startswith("slipway:")})
