@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from tests.workloads.steps import only_error, run
+from workloads.benchmark.drawing import _panel
 from workloads.benchmark.resnet50 import REMARK, RESULT, STEP
-from workloads.benchmark.results import collect, newest
+from workloads.benchmark.results import Result, collect, newest
 from workloads.exits import BAD_INPUT
 from workloads.store import MANIFEST, check, publish
 
@@ -114,6 +116,14 @@ def test_the_chart_has_every_configuration_and_its_tables_agree(store: Path, tmp
     png = (tmp_path / "chart" / "throughput.png").read_bytes()
     width, height = (int.from_bytes(png[SIZE_OF_PNG][at : at + 4]) for at in (0, 4))
     assert width > height > 400
+
+
+@pytest.mark.parametrize("speed", [1.9, 19.2, 390.0, 9000.0])
+def test_the_axis_says_what_its_lines_are(speed: float) -> None:
+    axes = Figure().subplots()
+    _panel(axes, [Result("t4", "0" * 10, {**DEFAULTS, "images_per_second": speed})])
+    shown = {float(label.get_text().replace(",", "")) for label in axes.get_yticklabels()}
+    assert shown == {round(float(tick), 6) for tick in axes.get_yticks()}
 
 
 def test_figures_of_a_cpu_are_marked(store: Path, tmp_path: Path) -> None:

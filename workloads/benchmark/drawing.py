@@ -8,13 +8,14 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from workloads.benchmark.resnet50 import REMARK
 from workloads.benchmark.results import Result
 
 COLOURS = {"fp32": "#4477aa", "fp32 (TF32)": "#66ccee", "bf16": "#228833", "fp16": "#ee8833"}
 """Paul Tol's palette, which most colour-blind people can tell apart."""
-XLA_HATCH, REDUCED_HATCH = "//", "xx"
+XLA_HATCH, STORED_HATCH, REDUCED_HATCH = "//", "oo", "xx"
 WIDTH_OF_BAR, GAP = 0.9, 1.0
 """In inches: a bar, and what is between two groups."""
 HEIGHT = 4.6
@@ -51,7 +52,8 @@ def _panel(axes: Axes, results: Sequence[Result]) -> None:
         bars = groups[group]
         for number, each in enumerate(bars):
             label = labels[each.configuration]
-            hatch = (XLA_HATCH if each["xla"] else "") + (REDUCED_HATCH if reduced else "")
+            hatch = (XLA_HATCH if each["xla"] else "") + (STORED_HATCH if each["data"] != "synthetic" else "")
+            hatch += REDUCED_HATCH if reduced else ""
             colour = COLOURS[each.precision]
             axes.bar(
                 place + number,
@@ -82,7 +84,8 @@ def _panel(axes: Axes, results: Sequence[Result]) -> None:
     axes.tick_params(axis="x", length=0)
     axes.set_xlim(-1, place - GAP)
     axes.set_ylim(0, 1.15 * max(each["images_per_second"] + each["uncertainty"] for each in results))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.yaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.set_ylabel("images per second")
     axes.grid(axis="y", color="#dddddd", linewidth=0.8)
     axes.set_axisbelow(True)
