@@ -118,7 +118,7 @@ def _context(name: str, cluster: ExistingCluster) -> str | None:
     except KubeconfigError as error:
         # No error: a preview needs no cluster. `pulumi up` fails on the first resource.
         pulumi.log.warn(
-            f"slipway:clusters.{name}: {error}. `pulumi up` needs it: start the cluster (for example with "
-            "`kind create cluster`), or name another kubeconfig or context."
+            f"slipway:clusters.{name}: {error}. `pulumi up` needs it: sign in to the cluster or start one "
+            "(`oc login`, `kind create cluster`), or name another kubeconfig or context."
         )
         return cluster.context
