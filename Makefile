@@ -60,7 +60,7 @@ bench: $(VENV)/.dev ## Time the tutorial's training loop and ours side by side
 	@$(BIN)/python -m benchmarks.training
 
 lock: $(BIN)/uv ## Compile the requirements files from pyproject.toml
-	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command "make lock" pyproject.toml -o requirements.txt
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command "make lock" pyproject.toml -c constraints.txt -o requirements.txt
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command "make lock" --group dev pyproject.toml -c requirements.txt -o requirements-dev.txt
 
 clean: ## Delete what rehearsals and tests left; keeps .venv
