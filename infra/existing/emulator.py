@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from infra.existing.platforms import pool_of
 from infra.existing.settings import ExistingCluster
-from infra.platform import Emulator, Node
+from infra.platform import Emulator, Node, Pool, Resources
 from infra.settings.model import Settings
 
 
@@ -15,22 +15,16 @@ class ExistingEmulator(Emulator):
         self._settings = settings
 
     def standing_nodes(self) -> Sequence[Node]:
-        """The nodes of every existing cluster."""
-        return [
-            Node(
-                cluster=cluster_name,
-                pool=pool_name,
-                labels=pool.selector,
-                taints=pool.taints,
-                allocatable=pool.allocatable,
-                count=pool.max_nodes,
-                accelerator=pool.accelerator,
-            )
-            for cluster_name, cluster in self._settings.clusters.items()
-            if isinstance(cluster, ExistingCluster)
-            for pool_name, settings in cluster.pools.items()
-            for pool in [pool_of(cluster_name, pool_name, settings)]
-        ]
+        """The nodes of every existing cluster: those that two pools select are there once."""
+        nodes: list[Node] = []
+        for name, cluster in self._settings.clusters.items():
+            if isinstance(cluster, ExistingCluster):
+                pools = [pool_of(name, key, pool) for key, pool in cluster.pools.items()]
+                same: dict[frozenset[tuple[str, str]], list[Pool]] = {}
+                for pool in pools:
+                    same.setdefault(frozenset(pool.selector.items()), []).append(pool)
+                nodes += [_nodes(each) for each in same.values()]
+        return nodes
 
     def standing_namespaces(self) -> Sequence[tuple[str, str]]:
         """The namespace, in clusters where the stack may not create it."""
@@ -39,3 +33,23 @@ class ExistingEmulator(Emulator):
             for name, cluster in self._settings.clusters.items()
             if isinstance(cluster, ExistingCluster) and cluster.access == "namespace"
         ]
+
+
+def _nodes(pools: Sequence[Pool]) -> Node:
+    """The nodes that all ``pools`` describe, each as far as its pods need: they have the most that one says."""
+    most = max(pools, key=lambda pool: pool.allocatable.gpus)
+    sizes = [pool.allocatable for pool in pools]
+    return Node(
+        cluster=most.cluster,
+        pool=most.name,
+        labels=most.selector,
+        taints=most.taints,
+        allocatable=Resources(
+            cpu=max(size.cpu for size in sizes),
+            memory=max(size.memory for size in sizes),
+            ephemeral_storage=max(size.ephemeral_storage for size in sizes),
+            gpus=most.allocatable.gpus,
+        ),
+        count=most.max_nodes,
+        accelerator=most.accelerator,
+    )

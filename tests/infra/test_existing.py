@@ -154,6 +154,14 @@ def test_the_emulator_has_the_nodes_that_the_settings_describe(tmp_path: Path) -
     assert nodes["gpu"].accelerator == "nvidia-tesla-t4"
 
 
+def test_nodes_that_two_pools_select_are_there_once_with_their_gpus(tmp_path: Path) -> None:
+    same: dict[str, Any] = {key: gpu()["gpu"][key] for key in ("selector", "taints")}
+    pools = {"cpu": {**same, "cpu": "6", "memory": "4Gi"}, **gpu()}
+    (node,) = ExistingEmulator(settings(tmp_path, pools=pools)).standing_nodes()
+    assert node.allocatable == Resources(cpu=6000, memory=8192, ephemeral_storage=20 * 1024, gpus=2)
+    assert (node.pool, node.count, node.accelerator) == ("gpu", 1, "nvidia-tesla-t4")
+
+
 @pytest.mark.parametrize(
     ("store", "source", "value", "url"),
     [

@@ -134,6 +134,19 @@ NODES: list[Case] = [
     ),
 ]
 
+SAME = {f"{HERE}.pools.cpu.selector": {"slipway/pool": "gpu"}}
+SAME_TAINTS = {f"{HERE}.pools.cpu.taints": [{"key": "nvidia.com/gpu", "value": "present"}]}
+SAME_NODES: list[Case] = [
+    (
+        {**SAME, **SAME_TAINTS, f"{HERE}.pools.cpu.accelerator": "nvidia-tesla-t4", f"{HERE}.pools.cpu.gpus": 1},
+        f"{GPU}.selector",
+        "both have GPUs",
+        "pool `cpu`",
+    ),
+    (SAME, f"{GPU}.taints", "says no taints", "same taints"),
+    ({**SAME, **SAME_TAINTS}, f"{GPU}.nodes", "of which there are 1", "how many nodes"),
+]
+
 
 def test_the_stack_itself_is_right() -> None:
     load(STACK)
@@ -149,11 +162,11 @@ def test_an_admin_of_a_namespace_can_run_on_a_class() -> None:
 
 
 def test_pools_on_one_node_need_no_shared_volume() -> None:
-    same = {f"{HERE}.pools.cpu.selector": {"slipway/pool": "gpu"}, f"{GPU}.label_nodes": ["gpu-1"]}
+    same = {**SAME, **SAME_TAINTS, f"{GPU}.label_nodes": ["gpu-1"]}
     load(changed(STACK, {**same, "store.access_mode": GONE, "store.storage_class": "local-path"}))
 
 
-@pytest.mark.parametrize(("changes", "key", "reason", "fix"), named([*STORES, *CLUSTERS, *NODES]))
+@pytest.mark.parametrize(("changes", "key", "reason", "fix"), named([*STORES, *CLUSTERS, *NODES, *SAME_NODES]))
 def test_is_refused_once_with_its_key_reason_and_fix(
     changes: dict[str, Any], key: str, reason: str, fix: str
 ) -> None:

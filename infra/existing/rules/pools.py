@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from infra.accelerators import accelerator, accelerators
-from infra.existing.settings import ExistingCluster
-from infra.settings.finding import Finding, did_you_mean, listed
+from infra.existing.settings import ExistingCluster, ExistingPool
+from infra.settings.finding import Finding, Path, did_you_mean, listed
 from infra.settings.reading import Reading
 from infra.settings.spelling import label_findings, taint_findings
 
@@ -43,3 +43,49 @@ def check(reading: Reading) -> Iterator[Finding]:
                     f"write one of {listed(accelerators())}",
                     read=((*at, "gpus"),),
                 )
+        yield from _same_nodes(("clusters", name, "pools"), cluster.pools)
+
+
+def _same_nodes(place: Path, pools: dict[str, ExistingPool]) -> Iterator[Finding]:
+    """Pools that select the same nodes, and say of them what cannot be true of one node."""
+    names = list(pools)
+    for index, name in enumerate(names):
+        pool = pools[name]
+        first = next((each for each in names[:index] if pools[each].selector == pool.selector), None)
+        if first is not None:
+            yield from _contradictions(place, first, pools[first], name, pool)
+
+
+def _contradictions(
+    place: Path, first: str, one: ExistingPool, name: str, other: ExistingPool
+) -> Iterator[Finding]:
+    same = f"it selects the same nodes as `{first}`"
+    read: tuple[Path, ...] = ((*place, first), (*place, name))
+    if one.has_gpus and other.has_gpus:
+        yield Finding(
+            (*place, name, "selector"),
+            other.selector,
+            f"{same}, and both have GPUs: steps of one pool would get those of the other",
+            f"select by a label that only its own nodes have, or remove it and name pool `{first}` in the steps",
+            read=read,
+        )
+    elif _taints(one) != _taints(other):
+        yield Finding(
+            (*place, name, "taints"),
+            sorted(_taints(other)),
+            f"{same}, which says {listed(sorted(_taints(one)), 'and') or 'no taints'}: they cannot have both",
+            "write the same taints in both pools",
+            read=read,
+        )
+    elif one.most_nodes != other.most_nodes:
+        yield Finding(
+            (*place, name, "nodes"),
+            other.most_nodes,
+            f"{same}, of which there are {one.most_nodes}",
+            "write how many nodes have the label, in both pools",
+            read=read,
+        )
+
+
+def _taints(pool: ExistingPool) -> set[str]:
+    return {f"{taint.key}={taint.value}:{taint.effect}" for taint in pool.taints}
