@@ -25,6 +25,13 @@ class Chart:
     image: str
     images: Mapping[str, str]
 
+    def place(self, copy: str | None) -> str:
+        """What Helm is told to take: the name in the repository, or a ``copy`` of one's own."""
+        if copy is None:
+            return self.name
+        # Helm does not expand it.
+        return str(Path(copy).expanduser()) if copy.startswith("~") else copy
+
 
 @cache
 def charts() -> Mapping[str, Chart]:

@@ -23,6 +23,8 @@ from infra.aws.settings import AwsCluster, AwsPool
 from infra.charts import charts
 from infra.platform import GPU_RESOURCE
 
+CHART = "cluster-autoscaler"
+
 SERVICE_ACCOUNT = "cluster-autoscaler"
 """Of its pods; its other objects have the same name."""
 
@@ -129,7 +131,8 @@ def _statements(args: AutoscalerArgs) -> list[Statement]:
 
 
 def _release(name: str, args: AutoscalerArgs, after: Sequence[pulumi.Resource]) -> k8s.helm.v3.Release:
-    chart = charts()["cluster-autoscaler"]
+    chart = charts()[CHART]
+    own = args.settings.charts.cluster_autoscaler
     # The autoscaler runs the scheduler's own code, so its minor version is to be the cluster's.
     repository, _, tag = chart.images.get(args.settings.kubernetes_version, chart.image).partition(":")
     values: dict[str, Any] = {
@@ -159,9 +162,9 @@ def _release(name: str, args: AutoscalerArgs, after: Sequence[pulumi.Resource]) 
     return k8s.helm.v3.Release(
         f"{name}-autoscaler",
         name=SERVICE_ACCOUNT,
-        chart=chart.name,
-        version=chart.version,
-        repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=chart.repository),
+        chart=chart.place(own.chart),
+        version=own.version or chart.version,
+        repository_opts=None if own.chart else k8s.helm.v3.RepositoryOptsArgs(repo=chart.repository),
         namespace=SYSTEM,
         values=values,
         opts=pulumi.ResourceOptions(parent=args.cluster, provider=args.cluster.provider, depends_on=after),

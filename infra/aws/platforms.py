@@ -74,7 +74,7 @@ def platforms(settings: Settings) -> Mapping[str, Platform]:
                 f" --alias {eks_name}{profile}"
             ),
             kubectl=f"kubectl --context {eks_name}",
-            device_plugin=DevicePlugin(),
+            device_plugin=DevicePlugin(declared.charts.device_plugin.chart, declared.charts.device_plugin.version),
         )
     }
 

@@ -7,6 +7,7 @@ from pydantic import Field
 from infra.aws.catalogue import InstanceType, allocatable, instance_type, instance_types
 from infra.platform import Resources
 from infra.settings.base import (
+    ChartSettings,
     Cidr,
     ClusterSettings,
     Labels,
@@ -162,6 +163,15 @@ class Network(Model):
     )
 
 
+class Charts(Model):
+    """The Helm charts that the cluster needs; `pulumi preview` fetches them."""
+
+    device_plugin: ChartSettings = Field(default_factory=ChartSettings, description="NVIDIA's device plugin.")
+    cluster_autoscaler: ChartSettings = Field(
+        default_factory=ChartSettings, description="The Cluster Autoscaler, where a pool scales."
+    )
+
+
 class AwsCluster(ClusterSettings):
     """An EKS cluster with a VPC of its own."""
 
@@ -186,6 +196,7 @@ class AwsCluster(ClusterSettings):
     registry: bool = Field(
         default=True, description="An ECR repository for images of your own: immutable tags, scanned on push."
     )
+    charts: Charts = Field(default_factory=Charts, description="Where its Helm charts come from.")
     tags: Labels = Field(default_factory=dict, description="AWS tags of everything that the cluster consists of.")
     pools: dict[str, AwsPool] = Field(min_length=1, description="Node pools by name; at least one without GPUs.")
 

@@ -6,10 +6,10 @@ from pydantic import Field
 
 from infra.platform import MigStrategy, Resources
 from infra.settings.base import (
+    ChartSettings,
     ClusterSettings,
     Cpu,
     Labels,
-    Model,
     PoolSettings,
     Size,
     StoreSettings,
@@ -94,7 +94,7 @@ class ExistingPool(PoolSettings):
         return len(self.label_nodes) or self.nodes
 
 
-class DevicePluginSettings(Model):
+class DevicePluginSettings(ChartSettings):
     """NVIDIA's device plugin, declared by the stack."""
 
     declare: bool = Field(
@@ -102,12 +102,6 @@ class DevicePluginSettings(Model):
         description="Declare the plugin on all nodes of pools with GPUs. It leaves out nodes on which the GPU "
         "Operator runs its own. Default: the cluster has one.",
     )
-    chart: str | None = Field(
-        default=None,
-        description="Where Helm finds the chart, in place of NVIDIA's repository: a folder or file of this "
-        "machine, a URL, or an `oci://` reference.",
-    )
-    version: str | None = Field(default=None, description="Version of the chart there.")
 
 
 class ExistingCluster(ClusterSettings):

@@ -3,13 +3,12 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.charts import Chart, charts
+from infra.charts import charts
 from infra.kubernetes.labels import PART_OF
 from infra.names import KUBERNETES_NAME_LIMIT, fit
 from infra.platform import GPU_RESOURCE, DevicePlugin, Platform, Pool
@@ -95,7 +94,7 @@ class NvidiaDevicePlugin(pulumi.ComponentResource):
             f"{name}-{pool.name}",
             name=release,
             namespace=args.namespace,
-            chart=_place(args.plugin, chart),
+            chart=chart.place(args.plugin.chart),
             version=args.plugin.version or chart.version,
             repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=chart.repository)
             if not args.plugin.chart
@@ -170,13 +169,6 @@ def _sharing(pool: Pool) -> dict[str, Any]:
             }
         },
     }
-
-
-def _place(plugin: DevicePlugin, chart: Chart) -> str:
-    if plugin.chart is None:
-        return chart.name
-    # Helm does not expand it.
-    return str(Path(plugin.chart).expanduser()) if plugin.chart.startswith("~") else plugin.chart
 
 
 def _privileged(

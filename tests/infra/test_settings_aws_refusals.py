@@ -43,6 +43,21 @@ POOLS: list[Case] = [
     ({f"{TRAIN}.nodes": {"max": 0}}, f"{STEPS}.train.pool", "no node", "give pool `train` a node"),
 ]
 
+CHARTS: list[Case] = [
+    (
+        {f"{CLUSTER}.charts.device_plugin.chart": "./not-there.tgz"},
+        f"{CLUSTER}.charts.device_plugin.chart",
+        "cannot be read",
+        "fetch it again",
+    ),
+    (
+        {f"{CLUSTER}.charts.cluster_autoscaler.version": "9.0.0"},
+        f"{CLUSTER}.charts.cluster_autoscaler.version",
+        "pinned",
+        "name its `chart`",
+    ),
+]
+
 CAPACITY: list[Case] = [
     (
         {f"{PREDICT}.capacity_block": BLOCK, f"{PREDICT}.zones": ["aps1-az1"]},
@@ -332,7 +347,7 @@ NAMES: list[Case] = [
     ),
 ]
 
-CASES = [*POOLS, *CAPACITY, *OFFERED, *CLUSTERS, *NETWORKS, *STORES, *NAMES]
+CASES = [*POOLS, *CHARTS, *CAPACITY, *OFFERED, *CLUSTERS, *NETWORKS, *STORES, *NAMES]
 
 
 @pytest.mark.parametrize(("changes", "key", "reason", "fix"), named(CASES))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from infra.aws.catalogue import kubernetes_versions, regions
 from infra.aws.rules.subject import CATALOGUE
 from infra.aws.settings import AwsCluster
+from infra.charts import copy_problem
 from infra.settings.finding import Finding, Path, did_you_mean, listed
 from infra.settings.reading import Reading
 
@@ -39,6 +40,7 @@ def check(reading: Reading) -> Iterator[Finding]:
         yield from _version(at, cluster)
         yield from _reachable(at, cluster)
         yield from _admins(at, cluster)
+        yield from _charts((*at, "charts"), cluster)
         yield from _cpu_pool(at, cluster, [pool for owner, pool in reading.names if owner == name])
         yield from key_findings(
             (*at, "control_plane", "secrets_key"),
@@ -55,6 +57,28 @@ def check(reading: Reading) -> Iterator[Finding]:
             "put its pools into the one cluster, or give it a stack of its own",
             read=reading.clouds,
         )
+
+
+def _charts(at: Path, cluster: AwsCluster) -> Iterator[Finding]:
+    """Copies of charts on this machine that are not the pinned ones."""
+    pinned = {
+        "device_plugin": ("nvidia-device-plugin", cluster.charts.device_plugin),
+        "cluster_autoscaler": ("cluster-autoscaler", cluster.charts.cluster_autoscaler),
+    }
+    for key, (name, own) in pinned.items():
+        if own.chart and (why := copy_problem(name, own.chart, own.version)):
+            place = (*at, key, "chart")
+            yield Finding(
+                place, own.chart, why, "fetch it again, or name its `version`", read=((*at, key, "version"),)
+            )
+        elif own.version and not own.chart:
+            yield Finding(
+                (*at, key, "version"),
+                own.version,
+                "the version of a chart of your own, and which is not said; the public one's is pinned",
+                "remove it, or name its `chart`",
+                read=((*at, key, "chart"),),
+            )
 
 
 def key_findings(place: Path, key: str | None, region: str, region_place: Path) -> Iterator[Finding]:
