@@ -111,7 +111,7 @@ def test_a_node_without_its_gpus_is_named_when_time_is_up(api: Api) -> None:
     assert "pool train: node node-2 has 0 of 1 nvidia.com/gpu allocatable" in error
     assert "node-1" not in error
     assert "driver" in error
-    assert "does the plugin tolerate dedicated=lab:NoSchedule" in error
+    assert "the device plugin, which has to tolerate dedicated=lab:NoSchedule?" in error
 
 
 def test_a_pool_that_always_has_nodes_is_waited_for(api: Api) -> None:

@@ -182,10 +182,10 @@ def _reason(node: dict[str, Any], allocatable: int, resource: str) -> str:
         for taint in node.get("spec", {}).get("taints", [])
         if taint.get("effect") in {"NoSchedule", "NoExecute"}
     ]
-    tolerated = f", does the plugin tolerate {', '.join(taints)}" if taints else ""
+    tolerated = f", which has to tolerate {' and '.join(taints)}" if taints else ""
     return (
-        "is NVIDIA's driver installed on it, is its container runtime NVIDIA's, and does the device plugin run "
-        f"there{tolerated}?"
+        "is NVIDIA's driver installed on it, is its container runtime NVIDIA's, and does it run the device plugin"
+        f"{tolerated}?"
     )
 
 
