@@ -20,6 +20,7 @@ from tests.support.recording import Recorded, Recording, record
 STACKS = sorted(path.name.split(".")[1] for path in (ROOT / "stacks").glob("Pulumi.*.yaml"))
 
 JOB = "kubernetes:batch/v1:Job"
+RELEASE = "kubernetes:helm.sh/v3:Release"
 GPU = "nvidia.com/gpu"
 BUCKETS = ("gcp:storage/bucket:Bucket", "aws:s3/bucket:Bucket")
 CLUSTERS = ("gcp:container/cluster:Cluster", "aws:eks/cluster:Cluster")
@@ -204,6 +205,19 @@ def test_predict_waits_for_train_and_each_for_the_gates_of_what_it_uses(recordin
         ]
         assert bool(gates) is bool(asked(job).gpus)
         assert set(gates) <= waits
+
+
+def test_no_pod_uses_a_gpu_before_those_of_its_cluster_are_allocatable(recording: Recording) -> None:
+    plugins = [each for each in recording.of(RELEASE) if "device-plugin" in each.name]
+    for job in recording.of(JOB):
+        if not asked(job).gpus:
+            continue
+        waits = recording.waits_for(job)
+        assert recording.one(JOB, f"devices-gate-{provider_of(job)}").urn in waits, job.name
+        there = [each for each in plugins if provider_of(each) == provider_of(job)]
+        selected = [each for each in there if each.inputs["values"]["nodeSelector"] == pod(job)["nodeSelector"]]
+        assert len(selected) == bool(there), job.name
+        assert {each.urn for each in selected} <= waits, job.name
 
 
 def test_a_pool_is_measured_one_job_at_a_time_and_after_its_other_work(recording: Recording) -> None:
