@@ -44,10 +44,16 @@ def key_of(path: Sequence[str | int], prefix: str = "slipway:") -> str:
 
 
 def nearest(word: object, known: Iterable[str]) -> str | None:
-    """The known word that ``word`` most likely misspells, or None where none is near."""
-    matches = difflib.get_close_matches(str(word), list(known), n=5, cutoff=0.6)
-    # `nvidia-t4` is nearer to `nvidia-l4` than to `nvidia-tesla-t4`, but the last part names the thing.
-    last = str(word).rpartition("-")[2]
+    """The known word that ``word`` most likely abbreviates or misspells, or None where none is near."""
+    words = list(known)
+    # `nvidia-h100` is nearer to `nvidia-b200` than to `nvidia-h100-80gb`, of which it has every part.
+    parts = set(str(word).lower().split("-"))
+    longer = [each for each in words if parts <= set(each.split("-"))]
+    if longer:
+        return min(longer, key=len)
+    matches = difflib.get_close_matches(str(word), words, n=5, cutoff=0.6)
+    # `nvida-t4` is nearer to `nvidia-l4`, but the last part names the thing.
+    last = str(word).lower().rpartition("-")[2]
     return next((match for match in matches if match.rpartition("-")[2] == last), matches[0] if matches else None)
 
 

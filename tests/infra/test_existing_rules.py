@@ -134,6 +134,15 @@ NODES: list[Case] = [
     ),
 ]
 
+ABBREVIATED: list[Case] = [
+    ({f"{GPU}.accelerator": word}, f"{GPU}.accelerator", "not in the catalogue", f"did you mean `{meant}`?")
+    for word, meant in {
+        "h100": "nvidia-h100-80gb",
+        "nvidia-h100": "nvidia-h100-80gb",
+        "T4": "nvidia-tesla-t4",
+        "nvida-t4": "nvidia-tesla-t4",
+    }.items()
+]
 SAME = {f"{HERE}.pools.cpu.selector": {"slipway/pool": "gpu"}}
 SAME_TAINTS = {f"{HERE}.pools.cpu.taints": [{"key": "nvidia.com/gpu", "value": "present"}]}
 SAME_NODES: list[Case] = [
@@ -166,7 +175,9 @@ def test_pools_on_one_node_need_no_shared_volume() -> None:
     load(changed(STACK, {**same, "store.access_mode": GONE, "store.storage_class": "local-path"}))
 
 
-@pytest.mark.parametrize(("changes", "key", "reason", "fix"), named([*STORES, *CLUSTERS, *NODES, *SAME_NODES]))
+@pytest.mark.parametrize(
+    ("changes", "key", "reason", "fix"), named([*STORES, *CLUSTERS, *NODES, *ABBREVIATED, *SAME_NODES])
+)
 def test_is_refused_once_with_its_key_reason_and_fix(
     changes: dict[str, Any], key: str, reason: str, fix: str
 ) -> None:
