@@ -3,9 +3,9 @@
 Both are server-side applied without force, so that what someone else has set is refused, never overwritten. Labels
 are owned one by one: those of others stay, and one that somebody else sets to the same value stays when the stack
 goes. Taints are one list with one owner (``listType: atomic`` in ``core/v1``). Seen with Kubernetes 1.34 and
-Pulumi's provider 4.32 in November 2026: applying to a node that someone else tainted is a conflict; and whoever
-taints a node later, as the node controller does when it is cordoned or not ready, owns the whole list from then
-on, and the stack's taint stays when the stack goes.
+Pulumi's provider 4.32 in November 2026: applying to a node that someone else gave other taints is a conflict, and
+one that has exactly these keeps them when the stack goes; and whoever taints a node later, as the node controller
+does when it is cordoned or not ready, owns the whole list from then on, and the stack's taint stays, too.
 """
 
 import pulumi
