@@ -2,9 +2,11 @@
 
 A block fenced as ``sh`` runs in a copy of the repository. One fenced ``sh cloud`` needs an account or a cluster:
 its stacks, make targets and configuration keys have to exist, and where the Pulumi CLI is on PATH its commands and
-flags too. One fenced ``yaml <stack>`` is laid over that stack's settings, which then have to be accepted.
+flags too. One fenced ``yaml <stack>`` is laid over that stack's settings, which then have to be accepted. One
+fenced ``diff <stack> <stack>`` is all that the files of the two stacks differ in.
 """
 
+import difflib
 import itertools
 import os
 import re
@@ -35,6 +37,7 @@ def of(*infos: str) -> list[Block]:
 def test_every_block_says_what_it_is() -> None:
     stacks = {path.stem.removeprefix("Pulumi.") for path in (ROOT / "stacks").glob("Pulumi.*.yaml")}
     known = KNOWN | {f"yaml {stack}" for stack in stacks} | {"yaml"}
+    known |= {f"diff {one} {other}" for one in stacks for other in stacks}
     assert [f"{block}: {block.info!r}" for block in BLOCKS if block.info not in known] == []
 
 
@@ -135,6 +138,19 @@ def test_settings_that_are_shown_are_accepted(block: Block) -> None:
     shown: dict[str, Any] = yaml.safe_load(block.body)
     config = lay_over(stack_config(stack, ROOT), shown.get("config", shown))
     load({key.removeprefix("slipway:"): value for key, value in config.items() if key.startswith("slipway:")})
+
+
+def bare(stack: str) -> list[str]:
+    """The lines of a stack file but for comments and empty ones."""
+    lines = (ROOT / f"stacks/Pulumi.{stack}.yaml").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line.strip() and not line.strip().startswith("#")]
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.info.startswith("diff ")], ids=str)
+def test_a_diff_of_two_stacks_is_all_that_they_differ_in(block: Block) -> None:
+    _, one, other = block.info.split()
+    changes = {line[0] + line[2:] for line in difflib.ndiff(bare(one), bare(other)) if line[0] in "+-"}
+    assert {line for line in block.body.splitlines() if line[0] in "+-"} == changes
 
 
 def test_links_between_pages_lead_somewhere() -> None:
