@@ -10,6 +10,9 @@ from types import MappingProxyType
 
 DATA = Path(__file__).parent / "data" / "charts.toml"
 
+SCHEMES = ("oci", "https", "http")
+"""Of the URLs that Helm fetches charts from without a plug-in of its own (helm.sh/helm/v3, pkg/getter, 3.20)."""
+
 
 @dataclass(frozen=True)
 class Chart:
@@ -56,11 +59,12 @@ def charts() -> Mapping[str, Chart]:
 def copy_problem(name: str, place: str, version: str | None) -> str | None:
     """Why the copy at ``place`` cannot stand in for the pinned chart ``name``; None where it can.
 
-    Only a path of this machine is looked at: an absolute one, or one that begins with a dot. An archive of the
-    pinned version has to have the pinned digest. An unpacked chart, or another ``version``, is the user's own.
+    Only what is on this machine is looked at: whatever is no URL. An archive of the pinned version has to have the
+    pinned digest. An unpacked chart, or another ``version``, is the user's own.
     """
-    if not place.startswith(("/", ".", "~")):
-        return None
+    if "://" in place:
+        scheme = place.partition("://")[0]
+        return None if scheme in SCHEMES else f"Helm fetches from no `{scheme}://`, only from {', '.join(SCHEMES)}"
     path = Path(place).expanduser()
     if path.is_dir():
         return None if (path / "Chart.yaml").is_file() else "it is a folder without a Chart.yaml"

@@ -253,4 +253,20 @@ def test_a_copy_of_the_chart_has_to_be_there(tmp_path: Path) -> None:
     assert "Chart.yaml" in (copy_problem("nvidia-device-plugin", str(tmp_path), None) or "")
     (tmp_path / "Chart.yaml").touch()
     assert copy_problem("nvidia-device-plugin", str(tmp_path), None) is None
-    assert copy_problem("nvidia-device-plugin", "oci://registry.example/chart", None) is None
+
+
+@pytest.mark.parametrize("place", ["oci://registry.example/chart", "https://charts.example/chart.tgz"])
+def test_a_chart_that_is_elsewhere_is_left_to_helm(place: str) -> None:
+    assert copy_problem("nvidia-device-plugin", place, None) is None
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("gone.tgz", "cannot be read"),
+        ("nvdp/nvidia-device-plugin", "cannot be read"),
+        ("s3://charts/a.tgz", "s3://"),
+    ],
+)
+def test_what_helm_would_not_find_is_refused(place: str, reason: str) -> None:
+    assert reason in (copy_problem("nvidia-device-plugin", place, None) or "")

@@ -89,6 +89,12 @@ CLUSTERS: list[Case] = [
         "cannot be read",
         "fetch it again",
     ),
+    (
+        {f"{HERE}.device_plugin": {"declare": True, "version": "0.19.0"}},
+        f"{HERE}.device_plugin.version",
+        "pinned",
+        "name its `chart`",
+    ),
     ({f"{HERE}.pools.gpu": GONE}, f"{HERE}.device_plugin.declare", "no pool of the cluster has GPUs", "remove it"),
     (
         {f"{HERE}.device_plugin": GONE, f"{GPU}.gpu_sharing": {"clients": 4}},

@@ -35,6 +35,14 @@ def _device_plugin(place: Path, cluster: ExistingCluster, at: Path) -> Iterator[
         and (why := copy_problem("nvidia-device-plugin", plugin.chart, plugin.version))
     ):
         yield Finding((*place, "chart"), plugin.chart, why, "fetch it again, or name its `version`", read=read)
+    if plugin.declare and plugin.version and not plugin.chart:
+        yield Finding(
+            (*place, "version"),
+            plugin.version,
+            "the version of a chart of your own, and which is not said; the public one's is pinned",
+            "remove it, or name its `chart`",
+            read=((*place, "chart"),),
+        )
     if plugin.declare and cluster.pools and not any(pool.has_gpus for pool in cluster.pools.values()):
         yield Finding(
             (*place, "declare"),
