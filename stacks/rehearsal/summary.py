@@ -50,10 +50,12 @@ def jobs_table(records: Sequence[JobRecord]) -> Table:
     """Job, pool, wall time, result."""
     table = Table(title="Jobs", title_justify="left", box=None, padding=(0, 2, 0, 0))
     for column in ("Job", "Pool", "Wall time", "Result"):
-        table.add_column(column, justify="right" if column == "Wall time" else "left", overflow="fold")
+        right, whole = column == "Wall time", column == "Job"
+        # Where the terminal is narrow, the pool gives way: a Job's name is what people copy.
+        table.add_column(column, justify="right" if right else "left", overflow="fold", no_wrap=whole)
     for record in records:
         pool = record.pool + (f" ({record.accelerator})" if record.accelerator else "")
-        result = "succeeded, unchanged" if record.phase is Phase.UNCHANGED else str(record.phase)
+        result = str(record.phase)
         if record.phase is Phase.FAILED and record.exit_code:
             result += f", exit code {record.exit_code}"
         if record.attempts > 1:

@@ -93,7 +93,7 @@ def test_a_second_run_runs_no_job(rehearsed: tuple[Path, str]) -> None:
     folder, _ = rehearsed
     done = rehearse("gcp-dev", folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert set(table(done.stdout).values()) == {"succeeded, unchanged"}
+    assert set(table(done.stdout).values()) == {"unchanged"}
     assert f"0 Jobs run, {len(table(done.stdout))} unchanged" in done.stdout
     assert "10 right" in done.stdout
 
@@ -108,7 +108,7 @@ def test_more_memory_for_one_step_runs_that_step_alone_and_it_finds_its_work_don
     results = table(done.stdout)
     assert results.pop("mnist-predict") == "succeeded"
     assert "mnist-train" in results
-    assert results["mnist-train"] == results["mnist-prepare"] == "succeeded, unchanged"
+    assert results["mnist-train"] == results["mnist-prepare"] == "unchanged"
     assert "Nothing to do" in (folder / "logs" / "mnist-predict.log").read_text(encoding="utf-8")
 
 
@@ -117,7 +117,7 @@ def test_a_model_that_is_refused_stops_what_comes_after(rehearsed: tuple[Path, s
     done = rehearse("gcp-dev", folder, *changed(tmp_path, "gcp-dev", lambda mnist: mnist.update(min_accuracy=1.0)))
     assert done.returncode == 1
     results = table(done.stdout)
-    assert results["mnist-prepare"] == "succeeded, unchanged"
+    assert results["mnist-prepare"] == "unchanged"
     assert results["mnist-train"] == "failed, exit code 3"
     assert results["mnist-predict"] == "not run"
     assert "1.0 is asked for" in done.stdout
@@ -144,7 +144,7 @@ def test_a_rehearsal_that_is_killed_in_training_leaves_nothing_and_resumes(tmp_p
 
     done = rehearse("local", folder, *longer)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert table(done.stdout)["mnist-prepare"] == "succeeded, unchanged"
+    assert table(done.stdout)["mnist-prepare"] == "unchanged"
     resumed = re.search(r"Resuming after epoch (\d+)", log.read_text(encoding="utf-8"))
     assert resumed
     assert int(resumed[1]) >= 2

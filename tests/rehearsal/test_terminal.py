@@ -5,6 +5,7 @@ import io
 from rich.console import Console
 
 from stacks.rehearsal.records import JobRecord, Phase
+from stacks.rehearsal.summary import jobs_table
 from stacks.rehearsal.terminal import LiveDisplay, PlainDisplay
 from stacks.resources import Resource
 
@@ -70,3 +71,13 @@ def test_on_a_narrow_terminal_each_job_keeps_to_one_line() -> None:
     assert "…" in last
     assert last.index("└─") < last.index("mnist-train") < last.index("epoch 11/12")
     assert last[: last.index("epoch 11/12")].count("\n") == 1
+
+
+def test_a_narrow_table_keeps_the_names_of_jobs_whole() -> None:
+    out = io.StringIO()
+    name = "accelerator-gate-model-training"
+    rows = [record(name, Phase.UNCHANGED, pool="model-training", started=100.0, finished=128.0)]
+    Console(file=out, width=80).print(jobs_table(rows))
+    line = next(line for line in out.getvalue().splitlines() if "28.0 s" in line)
+    assert line.split()[0] == name
+    assert line.split()[-1] == "unchanged"
