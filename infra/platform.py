@@ -6,6 +6,7 @@ that only one cloud has crosses it, so a pipeline never asks where it runs.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Protocol
 
 import pulumi
@@ -169,7 +170,7 @@ class Emulator:
     emulator in turn and take the first answer that is not None.
     """
 
-    configuration: ClassVar[Mapping[str, str]] = {}
+    configuration: Mapping[str, str] = MappingProxyType({})
     """The providers' configuration that a stack needs, with what stands in where it sets none."""
 
     store_drivers: ClassVar[frozenset[str]] = frozenset()

@@ -8,7 +8,7 @@ places pods on them.
 import base64
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from infra.aws.account import clusters
 from infra.aws.addons import SYSTEM
@@ -43,10 +43,11 @@ Outputs = Callable[[str, Inputs], Mapping[str, Any]]
 class AwsEmulator(Emulator):
     """Stands in for AWS, for the resources that this package declares."""
 
-    configuration: ClassVar[Mapping[str, str]] = {"aws:region": "us-east-1"}
-
     def __init__(self, settings: Settings) -> None:
         ours = clusters(settings)
+        # A stack has one cluster on AWS.
+        (region,) = {cluster.region for cluster in ours.values()}
+        self.configuration = {"aws:region": region}
         self._pools = {f"{name}-{pool}": (name, pool) for name in ours for pool in ours[name].pools}
         self._sharing = {
             f"{name}-{pool}": declared.gpu_sharing

@@ -6,6 +6,7 @@ with, not from the settings it came from, so that a mistake on the way is seen b
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from infra.gcp.catalogue import allocatable
@@ -47,7 +48,7 @@ Inputs = Mapping[str, Any]
 class GcpEmulator(Emulator):
     """Stands in for Google Cloud, for the resources that this package declares."""
 
-    configuration: ClassVar[Mapping[str, str]] = {"gcp:project": FALLBACK_PROJECT}
+    configuration: Mapping[str, str] = MappingProxyType({"gcp:project": FALLBACK_PROJECT})
     store_drivers: ClassVar[frozenset[str]] = frozenset({DRIVER})
 
     def __init__(self, settings: Settings) -> None:
