@@ -142,8 +142,6 @@ def test_gpus_are_offered_where_the_stacks_ask_for_them() -> None:
 
 def test_every_gpu_can_be_had_one_way() -> None:
     built_in = {machine.accelerator for machine in machine_types().values()}
-    for name, gpu in accelerators().items():
-        assert (name in built_in) != bool(offers()[name].attach), (
-            f"{name} is either built into machine types or attached"
-        )
-        assert all(count <= 7 for count in gpu.partitions.values())
+    for name, offer in offers().items():
+        assert (name in built_in) != bool(offer.attach), f"{name} is either built into machine types or attached"
+        assert all(count <= 7 for count in accelerators()[name].partitions.values())

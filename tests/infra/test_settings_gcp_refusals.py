@@ -11,6 +11,7 @@ T4_FIELDS = {"machine_type": "n1-standard-4", "accelerator": "nvidia-tesla-t4", 
 
 POOLS: list[Case] = [
     ({f"{TRAIN}.machine_type": "n1-standart-4"}, f"{TRAIN}.machine_type", "catalogue", "`n1-standard-4`"),
+    ({f"{TRAIN}.accelerator": "nvidia-a10g"}, f"{TRAIN}.accelerator", "does not offer", "`nvidia-"),
     ({f"{TRAIN}.machine_type": "zz"}, f"{TRAIN}.machine_type", "catalogue", "infra/gcp/data"),
     ({f"{CPU}.machine_type": "t2a-standard-4"}, f"{CPU}.machine_type", "Arm", "x86-64"),
     ({f"{TRAIN}.accelerator": "nvidia-tesla-t5"}, f"{TRAIN}.accelerator", "catalogue", "`nvidia-tesla-t4`"),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from infra.accelerators import Accelerator, accelerator, accelerators
+from infra.accelerators import Accelerator, accelerator
 from infra.gcp.catalogue import AttachLimit, MachineType, Offer, is_arm, machine_type, machine_types, offers
 from infra.gcp.settings import GcpCluster, GcpPool
 from infra.settings.finding import Finding, Path, did_you_mean, listed
@@ -98,15 +98,15 @@ def _accelerator(subject: Subject) -> Iterator[Finding]:
                 read=subject.on("accelerator"),
             )
         return
-    if gpu is None:
+    if gpu is None or gpu.name not in offers():
         yield Finding(
             place,
             pool.accelerator,
-            "not in the catalogue of accelerators",
+            "not in the catalogue of accelerators" if gpu is None else "Google Cloud does not offer it",
             did_you_mean(
                 pool.accelerator,
-                accelerators(),
-                f"known: {listed(accelerators(), 'and')}; a new one is added in {CATALOGUE}",
+                offers(),
+                f"known: {listed(offers(), 'and')}; a new one is added in {CATALOGUE}",
             ),
         )
         return
