@@ -113,7 +113,14 @@ def _images_per_second(
     if read is None:
         return commands.log(workspaces[step.platform.name], job.run)
     text = read(f"{job.run.path}/{RESULT}", job.job)
-    return text.apply(lambda found: round(json.loads(found)["images_per_second"], 1))
+    return text.apply(_speed)
+
+
+def _speed(text: str) -> float | str:
+    """Images per second; with what result.json remarks on them, where a CPU's small steps were measured."""
+    found = json.loads(text)
+    speed = round(found["images_per_second"], 1)
+    return f"{speed} ({found['remark']})" if "remark" in found else speed
 
 
 def _measures(

@@ -160,14 +160,17 @@ def test_it_ships_what_this_repository_has(tmp_path: Path) -> None:
     }
 
 
-def declared(*, readable: bool) -> Recording:
-    """The stack's outputs where the store can be read from here, or only from inside the cluster."""
+def declared(*, readable: bool, **content: Any) -> Recording:
+    """The stack's outputs where the store can be read from here, or only from inside the cluster.
+
+    ``content`` is what result.json has beside the figure.
+    """
 
     def program() -> None:
         here = platform(cpu_pool(), gpu_pool())
         if readable:
-            content = json.dumps({"images_per_second": 1234.567})
-            store = replace(here.store, claim=None, read=lambda _path, _job: pulumi.Output.from_input(content))
+            text = json.dumps({"images_per_second": 1234.567, **content})
+            store = replace(here.store, claim=None, read=lambda _path, _job: pulumi.Output.from_input(text))
             here = replace(here, store=store)
         made = benchmark.steps(settings(), {"here": here}, Gates("image"))
         workspaces = {"here": Workspace("here", WorkspaceArgs(here, "slipway", "runner", protect=False))}
@@ -183,6 +186,11 @@ def test_the_outputs_are_the_figures_where_the_store_can_be_read() -> None:
     assert found["images_per_second"] == {"one-fp32": 1234.6, "one-fp16": 1234.6}
     assert found["chart"].startswith("pvc://slipway/store/benchmark/chart/")
     assert found["chart"].endswith("/throughput.png")
+
+
+def test_the_outputs_say_which_figures_are_those_of_a_cpu() -> None:
+    found = declared(readable=True, remark="small steps on a CPU").exports
+    assert found["images_per_second"]["one-fp32"] == "1234.6 (small steps on a CPU)"
 
 
 def test_the_outputs_are_commands_where_the_store_is_a_claim() -> None:
