@@ -101,6 +101,17 @@ def accelerators() -> list[Accelerator]:
     return accelerators_found
 
 
+def cpu_alone() -> list[Accelerator]:
+    """No accelerators, even where there are some: TensorFlow would compute on the first GPU that it sees.
+
+    Call it in place of `accelerators`.
+    """
+    import tensorflow as tf
+
+    tf.config.set_visible_devices([], "GPU")
+    return []
+
+
 def strategy(found: list[Accelerator]) -> tf.distribute.Strategy:
     """The strategy that trains on all of `found` at once: one replica for each.
 

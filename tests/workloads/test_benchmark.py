@@ -5,16 +5,19 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.workloads.steps import only_error, run, start
 from workloads.benchmark.inputs import digest, files
+from workloads.benchmark.resnet50 import REMARK
 from workloads.benchmark.timing import line, shown, speed, step_seconds, total
-from workloads.devices import VARIABLE
+from workloads.devices import VARIABLE, cpu_alone
 from workloads.exits import ACCELERATOR_REFUSED, BAD_INPUT, INTERRUPTED, USAGE
 from workloads.store import MANIFEST, check
 
@@ -101,7 +104,8 @@ def test_a_finished_run_is_not_run_again(measured: tuple[Path, str]) -> None:
 
     assert time.monotonic() - began < 5, "it should not even import TensorFlow"
     assert again.splitlines()[0].startswith("Nothing to do")
-    assert again.splitlines()[-1] == output.splitlines()[-1]
+    assert again.splitlines()[-3:] == output.splitlines()[-3:], "what says that it is a CPU's, too"
+    assert REMARK in again
     assert (folder / "result.json").read_bytes() == before
 
 
@@ -133,10 +137,13 @@ def test_stored_images_in_fp16_on_two_replicas(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_xla_and_bf16(tmp_path: Path) -> None:
-    run(
-        "benchmark.resnet50", "--output", tmp_path, "--xla", "--precision", "bf16", "--image-size", 32, "--gpus", 0
+def test_xla_and_bf16_on_the_cpu_alone(tmp_path: Path) -> None:
+    output = run(
+        *("benchmark.resnet50", "--output", tmp_path, "--xla", "--precision", "bf16", "--image-size", 32),
+        *("--gpus", 0),
+        **T4,
     )
+    assert "stand in" not in output, "what is there of accelerators is left alone"
     found = result(tmp_path)
     assert (found["device"], found["gpus"], found["xla"], found["precision"]) == ("CPU", 0, True, "bf16")
 
@@ -157,6 +164,14 @@ def test_a_run_that_is_stopped_ends_at_once_and_publishes_nothing(tmp_path: Path
     assert process.returncode == INTERRUPTED
     assert "stopped by SIGTERM" in only_error(output)
     assert not (tmp_path / "run" / MANIFEST).exists()
+
+
+def test_no_gpu_is_used_where_none_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    visible = {"GPU": ["a GPU"], "CPU": ["the CPU"]}
+    config = SimpleNamespace(set_visible_devices=lambda devices, kind: visible.update({kind: devices}))
+    monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace(config=config))
+    assert cpu_alone() == []
+    assert visible == {"GPU": [], "CPU": ["the CPU"]}
 
 
 def test_fewer_gpus_than_asked_are_refused(tmp_path: Path) -> None:

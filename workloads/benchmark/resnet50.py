@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from workloads.benchmark import inputs
 from workloads.benchmark.timing import HEADER, line, shown, speed, step_seconds, total
-from workloads.devices import Accelerator, accelerators, before_import, describe, strategy
+from workloads.devices import Accelerator, accelerators, before_import, cpu_alone, describe, strategy
 from workloads.exits import (
     ACCELERATOR_REFUSED,
     BAD_INPUT,
@@ -104,24 +104,33 @@ def main(arguments: list[str] | None = None) -> int:
     earlier = finished(options.output, STEP, data, settings)
     if earlier is not None:
         print(f"Nothing to do: {options.output} holds this result, on {earlier.summary['devices']}")
-        print(total(earlier.summary["images_per_second"]))
+        _print_total(earlier.summary["images_per_second"], reduced=earlier.summary["reduced"])
         return OK
 
     before_import(libraries=options.libraries)
-    work = _work(options, accelerators())
+    work = _work(options, cpu_alone() if options.gpus == 0 else accelerators())
     print(_announce(work, options), flush=True)
     result = _result(options, settings, work, _measure(options, work))
     with staging() as staged:
         text = json.dumps(result, indent=2, allow_nan=False) + "\n"
         (staged / RESULT).write_text(text, encoding="utf-8")
-        summary = {"images_per_second": result["images_per_second"], "devices": describe(work.found)}
+        summary = {
+            "images_per_second": result["images_per_second"],
+            "devices": describe(work.found),
+            "reduced": work.reduced,
+        }
         publish(staged, options.output, step=STEP, inputs=data, settings=settings, summary=summary)
     print(f"Published {options.output / RESULT}")
-    if work.reduced:
+    _print_total(result["images_per_second"], reduced=work.reduced)
+    return OK
+
+
+def _print_total(images_per_second: float, *, reduced: bool) -> None:
+    """The end of the log, the same where the result was there already."""
+    if reduced:
         print(f"Reduced: {REMARK}")
     print("-" * 64)
-    print(total(result["images_per_second"]))
-    return OK
+    print(total(images_per_second))
 
 
 def _work(options: argparse.Namespace, there: list[Accelerator]) -> Work:
