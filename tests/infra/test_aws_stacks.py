@@ -6,6 +6,7 @@ import pytest
 
 from infra.settings.model import Settings
 from tests.support.aws import ADDON, BUCKET, CLUSTER, LAUNCH_TEMPLATE, NODE_GROUP, declare
+from tests.support.checkout import ROOT
 from tests.support.recording import Recording
 from tests.support.stack_values import stack_settings
 
@@ -35,6 +36,19 @@ def test_dev_starts_with_no_gpu_and_can_be_destroyed_whole() -> None:
         assert pool["scalingConfig"] == {"minSize": 0, "maxSize": 1, "desiredSize": 0}
     assert not any(resource.protect for resource in recording.resources)
     assert recording.one(BUCKET).inputs["forceDestroy"] is True
+
+
+def test_the_page_names_what_eks_may_leave_of_dev() -> None:
+    recording = declare(stack_settings("aws-dev"), stack="aws-dev")
+    group = recording.one("aws:cloudwatch/logGroup:LogGroup").inputs
+    assert f"--region {group['region']} --log-group-name {group['name']}\n" in (ROOT / "docs/aws.md").read_text()
+
+
+def test_people_are_told_how_to_raise_the_least_number_of_nodes() -> None:
+    recording = declare(stack_settings("aws-dev"), stack="aws-dev")
+    group = recording.one(NODE_GROUP, "dev-train").inputs
+    named = f"--cluster-name {recording.one(CLUSTER).inputs['name']} --nodegroup-name {group['nodeGroupName']} "
+    assert named in (ROOT / "docs/troubleshooting.md").read_text()
 
 
 def test_prod_is_protected_keeps_its_nodes_and_no_zone_depends_on_another() -> None:
