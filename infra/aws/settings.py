@@ -190,7 +190,8 @@ class AwsCluster(ClusterSettings):
     control_plane: ControlPlane = Field(default_factory=ControlPlane, description="Who reaches its API.")
     admins: list[str] = Field(
         default_factory=list,
-        description="ARNs of IAM roles and users that administer the cluster, beside whoever runs `pulumi up`.",
+        description="ARNs of IAM roles and users that administer the cluster, beside whoever creates it, to whom "
+        "EKS gives access by itself and refuses a second entry.",
     )
     network: Network = Field(default_factory=Network, description="Its VPC.")
     registry: bool = Field(
