@@ -74,6 +74,13 @@ def test_of_one_configuration_the_last_measurement_counts(store: Path) -> None:
     assert [(each.run, each["batch_size_per_gpu"]) for each in found] == [("after", 64), ("larger", 128)]
 
 
+@pytest.mark.parametrize("other", [{"xla": True}, {"data": "stored"}, {"image_size": 299}, {"reduced": True}])
+def test_another_configuration_replaces_none(store: Path, other: dict[str, Any]) -> None:
+    write(store, "one")
+    write(store, "other", finished="2026-11-21T12:00:00Z", **other)
+    assert {each.run for each in newest(collect([store]))} == {"one", "other"}
+
+
 def test_a_damaged_result_is_left_out_and_named(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(store, "good")
     damaged = write(store, "damaged", precision="fp16")
@@ -126,6 +133,27 @@ def test_the_axis_says_what_its_lines_are(speed: float) -> None:
     assert shown == {round(float(tick), 6) for tick in axes.get_yticks()}
 
 
+def test_a_bar_is_as_high_as_the_throughput_of_all_gpus_and_shows_how_sure_that_is() -> None:
+    axes = Figure().subplots()
+    one = Result("one", "0" * 10, {**DEFAULTS, "images_per_second": 400.0, "uncertainty": 20.0})
+    both = {"gpus": 2, "images_per_second": 760.0, "images_per_second_per_gpu": 380.0, "xla": True}
+    _panel(axes, [one, Result("two", "1" * 10, {**one.content, **both})])
+    assert [bars.patches[0].get_height() for bars in axes.containers if hasattr(bars, "patches")] == [400.0, 760.0]
+    assert sorted(float(line.get_ydata()[0]) for line in axes.lines) == [380.0, 420.0, 740.0, 780.0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["Tesla T4\n1 GPU", "Tesla T4\n2 GPUs"]
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["fp32", "fp32, XLA"]
+    assert not any(REMARK[1:] in text.get_text() for text in axes.texts)
+
+
+def test_the_chart_of_a_cpu_says_so() -> None:
+    axes = Figure().subplots()
+    _panel(axes, [Result("t4", "0" * 10, {**DEFAULTS, "reduced": True, "virtual_devices": True})])
+    assert any(REMARK[1:] in text.get_text() for text in axes.texts)
+    assert axes.get_xticklabels()[0].get_text().endswith("(a CPU in its place)")
+
+
 def test_figures_of_a_cpu_are_marked(store: Path, tmp_path: Path) -> None:
     write(store, "rehearsed", device="nvidia-tesla-t4", reduced=True, virtual_devices=True, images_per_second=40.0)
     output = run("benchmark.chart", "--results", store, "--output", tmp_path / "chart")
@@ -139,8 +167,8 @@ def test_a_chart_is_drawn_again_only_for_other_results(store: Path, tmp_path: Pa
     first = run("benchmark.chart", "--results", store, "--output", tmp_path / "chart")
     assert "Drew" in first
     assert "Nothing to do" in run("benchmark.chart", "--results", store, "--output", tmp_path / "chart")
-    write(store, "t4-fp16", precision="fp16")
-    assert "2 of 2" in run("benchmark.chart", "--results", store, "--output", tmp_path / "chart")
+    write(store, "t4-fp16", precision="fp16", finished="2026-11-21T12:00:00Z")
+    assert "Drew 2 of 2" in run("benchmark.chart", "--results", store, "--output", tmp_path / "chart")
 
 
 def test_no_result_at_all_is_refused(tmp_path: Path) -> None:
