@@ -134,7 +134,10 @@ def test_it_keeps_off_nodes_that_the_gpu_operator_manages() -> None:
 def test_gpus_are_shared_as_the_pool_says() -> None:
     shared = values(workspace(lambda: cluster(cpu_pool(), replace(gpu_pool(), gpu_clients=4))))
     (config,) = shared["config"]["map"].values()
-    assert json.loads(config)["sharing"]["timeSlicing"]["resources"] == [{"name": "nvidia.com/gpu", "replicas": 4}]
+    assert json.loads(config)["sharing"]["timeSlicing"] == {
+        "resources": [{"name": "nvidia.com/gpu", "replicas": 4}],
+        "failRequestsGreaterThanOne": True,
+    }
     assert "config" not in values(workspace())
 
 

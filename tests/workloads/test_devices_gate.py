@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.workloads.steps import only_error, run, start
-from workloads.exits import ACCELERATOR_REFUSED, USAGE
+from workloads.exits import ACCELERATOR_REFUSED, OK, USAGE, StepError
+from workloads.gates import devices
 from workloads.gates.devices import Pool, missing
 
 GPU = "nvidia.com/gpu"
@@ -137,6 +138,22 @@ def test_what_the_api_refuses_is_said_in_its_words(api: Api) -> None:
     output = run("gates.devices", *api.arguments(("train", 1, 0, "pool=train")), code=ACCELERATOR_REFUSED)
 
     assert "nodes could not be read: the Kubernetes API answered 403: nodes is forbidden" in only_error(output)
+
+
+@pytest.mark.parametrize("propagation", [-1.0, 60.0], ids=["later", "at-first"])
+def test_a_right_has_a_moment_to_reach_the_api(
+    propagation: float, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is refused at first may just have been granted; later it never was, and waiting is no use."""
+    api.answers = [(403, {"message": "nodes is forbidden"}), nodes(node())]
+    for name, value in {"PROPAGATION": propagation, "FIRST_PAUSE": 0, "stop_on_sigterm": lambda _: None}.items():
+        monkeypatch.setattr(devices, name, value)
+    arguments = api.arguments(("train", 1, 0, "pool=train"), timeout=60)
+    if propagation > 0:
+        assert devices.main(arguments) == OK
+    else:
+        with pytest.raises(StepError, match="403: nodes is forbidden"):
+            devices.main(arguments)
 
 
 def test_an_api_that_stumbles_is_asked_again(api: Api) -> None:

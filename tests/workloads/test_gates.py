@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.workloads.steps import ROOT, environment, only_error, run, start
-from workloads.devices import VARIABLE, virtual_request
+from workloads.devices import VARIABLE, Accelerator, before_import, virtual_request
 from workloads.exits import ACCELERATOR_REFUSED, STORE_TROUBLE, USAGE, StepError
-from workloads.gates.accelerator import driver_version, same_model
+from workloads.gates.accelerator import _add, driver_version, same_model
 from workloads.gates.store import probe
 
 
@@ -124,6 +124,18 @@ def test_the_gate_refuses_other_accelerators(there: str, words: list[str]) -> No
     error = only_error(output)
     assert all(each in error for each in words), error
     assert "Test PASSED" not in output
+
+
+@pytest.mark.slow
+def test_a_gpu_that_adds_wrongly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    before_import()
+    import tensorflow as tf
+
+    add = tf.add
+    monkeypatch.setattr(tf, "add", lambda left, right: add(left, tf.concat([right[:-1], [9.0]], 0)))
+    with pytest.raises(StepError, match="computed 1 of 100 sums wrongly") as caught:
+        _add(Accelerator("/device:CPU:0", "a GPU"), 100)
+    assert caught.value.code == ACCELERATOR_REFUSED
 
 
 @pytest.mark.parametrize("text", ["t4", "t4:", "t4:0", "t4:65", ":3", "t4:-1", "t4:1:2", "T4 x:1"])
