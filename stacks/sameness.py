@@ -20,6 +20,7 @@ from infra.settings.loading import load
 from stacks.config import stack_config
 from stacks.emulators import emulators
 from stacks.evaluate import evaluate
+from stacks.pages import write_or_check
 from stacks.program import PREFIX, ROOT, declare
 
 PAGE = ROOT / "docs" / "clouds.md"
@@ -162,14 +163,7 @@ def page(comparison: Comparison) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Writes the page, or with ``--check`` says whether it is up to date."""
-    text = page(compare(stacks_of()))
-    if "--check" not in arguments:
-        PAGE.write_text(text, encoding="utf-8")
-        return 0
-    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    print(f"{PAGE} is out of date; run: python -m stacks.sameness", file=sys.stderr)
-    return 1
+    return write_or_check(PAGE, page(compare(stacks_of())), "stacks.sameness", arguments)
 
 
 def _objects(stack: str, pipeline: Mapping[str, Any], root: Path) -> dict[str, dict[str, Any]]:

@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 
 from infra.settings import base
 from infra.settings.model import Settings
+from stacks.pages import write_or_check
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 
@@ -89,14 +90,7 @@ def _described(model: type[BaseModel], sections: Sequence[Section]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Writes the page, or with ``--check`` says whether it is up to date."""
-    text = page()
-    if "--check" not in arguments:
-        PAGE.write_text(text, encoding="utf-8")
-        return 0
-    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    print(f"{PAGE} is out of date; run: python -m stacks.settings_reference", file=sys.stderr)
-    return 1
+    return write_or_check(PAGE, page(), "stacks.settings_reference", arguments)
 
 
 def _models(annotation: Any) -> Iterator[tuple[str, type[BaseModel]]]:
