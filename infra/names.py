@@ -1,6 +1,7 @@
 """Names that fit: clouds and Kubernetes each limit how long a name may be."""
 
 import hashlib
+import re
 
 KUBERNETES_NAME_LIMIT = 63
 """Longest DNS label (RFC 1123), and so the longest Job, Service or namespace name."""
@@ -18,6 +19,11 @@ def fit(name: str, limit: int) -> str:
         return name
     mark = hashlib.sha256(name.encode()).hexdigest()[:7]
     return f"{name[: limit - len(mark) - 1].rstrip('-')}-{mark}"
+
+
+def spell(limit: int, *parts: str) -> str:
+    """The parts as one name of lower-case letters, digits and hyphens, as all clouds allow, fit to ``limit``."""
+    return fit(re.sub(r"[^a-z0-9-]+", "-", "-".join(parts).lower()).strip("-"), limit)
 
 
 def short_digest(hexdigest: str) -> str:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from infra.platform import Resources
+from infra.reservations import tiered
 
 if TYPE_CHECKING:
     # The settings measure their nodes by this catalogue: importing them here would be a cycle.
@@ -170,22 +171,13 @@ def allocatable(pool: "AwsPool") -> Resources:
     rules = _eks()
     system = rules["system_pods"]
     gpu = machine.gpus > 0
-    cpu = machine.vcpus * 1000 - round(_tiered(machine.vcpus, rules["cpu"]["reserved"]) * 1000)
+    cpu = machine.vcpus * 1000 - round(tiered(machine.vcpus, rules["cpu"]["reserved"]) * 1000)
     return Resources(
         cpu=max(0, cpu - system["millicores"] - gpu * system["gpu_millicores"]),
         memory=max(0, _allocatable_memory(machine) - system["mib"] - gpu * system["gpu_mib"]),
         ephemeral_storage=max(0, _allocatable_disk(pool.disk_size_gb)),
         gpus=machine.gpus * (pool.gpu_sharing.clients if pool.gpu_sharing else 1),
     )
-
-
-def _tiered(amount: float, tiers: Iterable[tuple[float, float]]) -> float:
-    """The sum of each tier's share of the part of ``amount`` that lies in it."""
-    total = lower = 0.0
-    for upper, share in tiers:
-        total += max(0.0, min(amount, upper) - lower) * share
-        lower = upper
-    return total
 
 
 def _allocatable_memory(machine: InstanceType) -> int:

@@ -5,7 +5,6 @@ template were declared with, not from the settings they came from, so that a mis
 places pods on them.
 """
 
-import base64
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,26 +14,16 @@ from infra.aws.addons import SYSTEM
 from infra.aws.catalogue import allocatable, instance_type, is_zone_id
 from infra.aws.pools import POOL_LABEL
 from infra.aws.settings import AwsPool
-from infra.platform import Emulator, Node, StoreFiles, Taint, TaintEffect
+from infra.emulation import CA_CERTIFICATE
+from infra.platform import Emulator, Node, StoreFiles, Taint
 from infra.settings.base import TimeSlicing
 from infra.settings.model import Settings
+from infra.taints import EFFECTS
 
 ACCOUNT = "000000000000"
 
-_NOT_A_CERTIFICATE = base64.b64encode(b"Emulated: no certificate authority signed this.").decode()
-CA_CERTIFICATE = base64.b64encode(
-    f"-----BEGIN CERTIFICATE-----\n{_NOT_A_CERTIFICATE}\n-----END CERTIFICATE-----\n".encode()
-).decode()
-"""Base64 of PEM, as EKS gives it; what is in the PEM is no certificate."""
-
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 LAUNCH_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
-
-_EFFECTS: Mapping[str, TaintEffect] = {
-    "NO_SCHEDULE": "NoSchedule",
-    "PREFER_NO_SCHEDULE": "PreferNoSchedule",
-    "NO_EXECUTE": "NoExecute",
-}
 
 Inputs = Mapping[str, Any]
 Outputs = Callable[[str, Inputs], Mapping[str, Any]]
@@ -114,7 +103,7 @@ def _as_settings(template: Inputs, sharing: TimeSlicing | None) -> AwsPool:
 
 def _taints(inputs: Inputs) -> list[Taint]:
     found: Sequence[Inputs] = inputs.get("taints") or []
-    return [Taint(taint["key"], taint.get("value") or "", _EFFECTS[taint["effect"]]) for taint in found]
+    return [Taint(taint["key"], taint.get("value") or "", EFFECTS[taint["effect"]]) for taint in found]
 
 
 def _labels(inputs: Inputs, template: Inputs) -> dict[str, str]:

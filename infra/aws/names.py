@@ -5,12 +5,11 @@ placement groups 255, ECR repositories 256, EFS creation tokens 64; from the ``n
 references, 2026-11-20.
 """
 
-import re
 from collections.abc import Mapping
 
 import pulumi
 
-from infra.names import fit
+from infra.names import spell
 
 CLUSTER_LIMIT = 100
 NODE_GROUP_LIMIT = 63
@@ -27,12 +26,12 @@ def resource_name(limit: int, *parts: str) -> str:
 
     Stacks of one account do not meet: the stack's name is part of every name that is unique in an account.
     """
-    return _spell(limit, pulumi.get_project(), pulumi.get_stack(), *parts)
+    return spell(limit, pulumi.get_project(), pulumi.get_stack(), *parts)
 
 
 def node_group_name(pool: str) -> str:
     """A node group's name in its cluster, and so the value of the label ``eks.amazonaws.com/nodegroup``."""
-    return _spell(NODE_GROUP_LIMIT, pool)
+    return spell(NODE_GROUP_LIMIT, pool)
 
 
 def bucket_name(chosen: str | None, account: pulumi.Input[str], region: str) -> pulumi.Output[str]:
@@ -40,7 +39,7 @@ def bucket_name(chosen: str | None, account: pulumi.Input[str], region: str) -> 
     if chosen:
         return pulumi.Output.from_input(chosen)
     stack = (pulumi.get_project(), pulumi.get_stack())
-    return pulumi.Output.from_input(account).apply(lambda number: _spell(BUCKET_LIMIT, *stack, number, region))
+    return pulumi.Output.from_input(account).apply(lambda number: spell(BUCKET_LIMIT, *stack, number, region))
 
 
 def named(tags: Mapping[str, str], name: str) -> dict[str, str]:
@@ -49,7 +48,3 @@ def named(tags: Mapping[str, str], name: str) -> dict[str, str]:
     So a resource always has one: a refresh would find that AWS knows of no empty set of tags.
     """
     return {**tags, "Name": name}
-
-
-def _spell(limit: int, *parts: str) -> str:
-    return fit(re.sub(r"[^a-z0-9-]+", "-", "-".join(parts).lower()).strip("-"), limit)

@@ -14,7 +14,7 @@ from infra.aws.kubeconfig import profile_option
 from infra.aws.mounts import MountArgs
 from infra.aws.names import CLUSTER_LIMIT, node_group_name, resource_name
 from infra.aws.network import Network, NetworkArgs
-from infra.aws.pools import POOL_LABEL, fingerprint, min_nodes, taints
+from infra.aws.pools import POOL_LABEL, fingerprint, taints
 from infra.aws.registry import image_repository
 from infra.aws.roles import PodIdentityArgs, pod_identity
 from infra.aws.settings import AwsCluster, EfsStore, S3Store
@@ -92,7 +92,7 @@ def _pools(name: str, settings: AwsCluster, cluster: EksCluster) -> dict[str, Po
             fingerprint=fingerprint(declared),
             resources=[cluster.pools[pool]],
             shared_gpus=declared.shares_gpus,
-            min_nodes=min_nodes(declared),
+            min_nodes=declared.least_nodes,
             gpu_clients=declared.gpu_sharing.clients if declared.gpu_sharing else 1,
         )
         for pool, declared in settings.pools.items()

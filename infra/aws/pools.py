@@ -12,12 +12,10 @@ from infra.aws.catalogue import instance_type
 from infra.aws.names import GROUP_LIMIT, LAUNCH_TEMPLATE_LIMIT, named, node_group_name, resource_name
 from infra.aws.settings import AwsCluster, AwsPool
 from infra.platform import GPU_RESOURCE, Taint
+from infra.taints import CLOUD_EFFECTS, pool_taints
 
 POOL_LABEL = "eks.amazonaws.com/nodegroup"
 """EKS puts it on every node, with the node group's name."""
-
-GPU_TAINT = Taint(GPU_RESOURCE, "present", "NoSchedule")
-"""Keeps pods without a GPU off GPU nodes, as GKE does by itself."""
 
 GPU_PRESENT_LABEL = f"{GPU_RESOURCE}.present"
 """What the device plugin's chart schedules by where no node feature discovery runs.
@@ -34,8 +32,6 @@ kubernetes/autoscaler, 2026-08-22.
 
 ROOT_DEVICE = "/dev/xvda"
 """Of Amazon Linux 2023. Source: https://docs.aws.amazon.com/linux/al2023/ug/ec2.html, 2026-11-20."""
-
-_EFFECTS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
 
 
 @dataclass(frozen=True)
@@ -56,8 +52,7 @@ class NodeGroupArgs:
 
 def taints(pool: AwsPool) -> list[Taint]:
     """All taints of the pool's nodes."""
-    own = [Taint(taint.key, taint.value, taint.effect) for taint in pool.taints]
-    return [GPU_TAINT, *(taint for taint in own if taint != GPU_TAINT)] if pool.has_gpus else own
+    return pool_taints(pool.taints, gpus=pool.has_gpus)
 
 
 def labels(pool: AwsPool) -> dict[str, str]:
@@ -69,11 +64,6 @@ def labels(pool: AwsPool) -> dict[str, str]:
 def scales(pool: AwsPool) -> bool:
     """Whether the autoscaler decides how many nodes there are."""
     return pool.nodes.max is not None
-
-
-def min_nodes(pool: AwsPool) -> int:
-    """The nodes that the pool has at all times."""
-    return pool.nodes.min or 0 if scales(pool) else pool.most_nodes
 
 
 def fingerprint(pool: AwsPool) -> str:
@@ -101,14 +91,14 @@ def node_group(name: str, pool_name: str, args: NodeGroupArgs, parent: pulumi.Re
         ),
         labels=labels(pool),
         taints=[
-            aws.eks.NodeGroupTaintArgs(key=taint.key, value=taint.value, effect=_EFFECTS[taint.effect])
+            aws.eks.NodeGroupTaintArgs(key=taint.key, value=taint.value, effect=CLOUD_EFFECTS[taint.effect])
             for taint in taints(pool)
         ],
         scaling_config=aws.eks.NodeGroupScalingConfigArgs(
-            min_size=min_nodes(pool),
+            min_size=pool.least_nodes,
             # EKS takes no group that could never have a node.
             max_size=max(pool.most_nodes, 1),
-            desired_size=min_nodes(pool),
+            desired_size=pool.least_nodes,
         ),
         update_config=aws.eks.NodeGroupUpdateConfigArgs(
             max_unavailable=1,

@@ -10,8 +10,9 @@ from infra.existing.kubeconfig import KubeconfigError, context_of
 from infra.existing.nodes import mark_nodes
 from infra.existing.settings import ExistingCluster, ExistingPool
 from infra.existing.store import MountedStore, declare_store
-from infra.platform import POD_USER, DevicePlugin, Platform, Pool, Taint
+from infra.platform import POD_USER, DevicePlugin, Platform, Pool
 from infra.settings.model import Settings
+from infra.taints import as_taints
 
 
 def platforms(settings: Settings) -> Mapping[str, Platform]:
@@ -35,7 +36,7 @@ def pool_of(cluster: str, name: str, pool: ExistingPool, resources: Sequence[pul
         name=name,
         cluster=cluster,
         selector=pool.selector,
-        taints=[Taint(taint.key, taint.value, taint.effect) for taint in pool.taints],
+        taints=as_taints(pool.taints),
         allocatable=pool.node(),
         max_nodes=pool.most_nodes,
         min_nodes=pool.most_nodes,

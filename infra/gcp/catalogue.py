@@ -5,7 +5,7 @@ The facts are data, in ``infra/gcp/data``, each with its source and date. What G
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from infra.accelerators import accelerator
 from infra.platform import Resources
+from infra.reservations import tiered
 
 if TYPE_CHECKING:
     # The settings measure their nodes by this catalogue: importing them here would be a cycle.
@@ -218,21 +219,12 @@ def _visible_gpus(pool: "GcpPool", machine: MachineType) -> int:
     return gpus * (pool.gpu_sharing.clients if pool.gpu_sharing else 1)
 
 
-def _tiered(amount: float, tiers: Iterable[tuple[float, float]]) -> float:
-    """The sum of each tier's share of the part of ``amount`` that lies in it."""
-    total = lower = 0.0
-    for upper, share in tiers:
-        total += max(0.0, min(amount, upper) - lower) * share
-        lower = upper
-    return total
-
-
 def _allocatable_cpu(machine: MachineType, max_pods: int) -> int:
     rules = _gke()["cpu"]
     if machine.shared_core:
         reserved = rules["shared_core_millicores"]
     else:
-        reserved = _tiered(machine.vcpus, rules["reserved"]) * 1000
+        reserved = tiered(machine.vcpus, rules["reserved"]) * 1000
     if max_pods > rules["many_pods"]["above"]:
         reserved += rules["many_pods"]["millicores"]
     return int(machine.vcpus * 1000 - reserved)
@@ -241,7 +233,7 @@ def _allocatable_cpu(machine: MachineType, max_pods: int) -> int:
 def _allocatable_memory(machine: MachineType) -> int:
     rules = _gke()["memory"]
     capacity = machine.memory * (1 - rules["kernel_share"])
-    return int(capacity - _tiered(capacity / 1024, rules["reserved"]) * 1024 - rules["eviction_mib"])
+    return int(capacity - tiered(capacity / 1024, rules["reserved"]) * 1024 - rules["eviction_mib"])
 
 
 def _allocatable_disk(boot_disk_gb: int, local_ssds: int) -> int:

@@ -9,25 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+from infra.emulation import CA_CERTIFICATE
 from infra.gcp.catalogue import allocatable
-from infra.gcp.names import is_zone, region_of
+from infra.gcp.locations import REGION_ZONES, is_zone, region_of
 from infra.gcp.platforms import POOL_LABEL
-from infra.gcp.pools import REGION_ZONES
 from infra.gcp.project import clusters
 from infra.gcp.settings import GcpPool, GpuSharing
 from infra.gcp.store import DRIVER
-from infra.platform import Emulator, Node, Resources, StoreFiles, Taint, TaintEffect
+from infra.platform import Emulator, Node, Resources, StoreFiles, Taint
 from infra.settings.model import Settings
 from infra.settings.quantity import cpu_millicores, mebibytes
+from infra.taints import EFFECTS
 
 PROJECT_NUMBER = 999_999_999_999
 FALLBACK_PROJECT = "emulated-project"
-
-_NOT_A_CERTIFICATE = base64.b64encode(b"Emulated: no certificate authority signed this.").decode()
-CA_CERTIFICATE = base64.b64encode(
-    f"-----BEGIN CERTIFICATE-----\n{_NOT_A_CERTIFICATE}\n-----END CERTIFICATE-----\n".encode()
-).decode()
-"""Base64 of PEM, as GKE gives it; what is in the PEM is no certificate."""
 
 SIDECAR_PREFIX = "gke-gcsfuse"
 SIDECAR_DEFAULTS = {"cpu-request": "250m", "memory-request": "256Mi", "ephemeral-storage-request": "5Gi"}
@@ -35,12 +30,6 @@ SIDECAR_DEFAULTS = {"cpu-request": "250m", "memory-request": "256Mi", "ephemeral
 (cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-sidecar, seen November 2026)."""
 
 NODE_POOL = "gcp:container/nodePool:NodePool"
-
-_EFFECTS: Mapping[str, TaintEffect] = {
-    "NO_SCHEDULE": "NoSchedule",
-    "PREFER_NO_SCHEDULE": "PreferNoSchedule",
-    "NO_EXECUTE": "NoExecute",
-}
 
 Inputs = Mapping[str, Any]
 
@@ -102,7 +91,7 @@ class GcpEmulator(Emulator):
                 pool=pool,
                 labels=_labels(inputs),
                 taints=[
-                    Taint(taint["key"], taint["value"], _EFFECTS[taint["effect"]])
+                    Taint(taint["key"], taint["value"], EFFECTS[taint["effect"]])
                     for taint in _list(config, "taints")
                 ],
                 allocatable=allocatable(_as_settings(inputs)),

@@ -4,11 +4,9 @@ Limits: Compute Engine 63 (RFC 1035), GKE clusters and node pools 40, service ac
 from the ``name`` fields of their REST references, 2026-11-20.
 """
 
-import re
-
 import pulumi
 
-from infra.names import fit
+from infra.names import spell
 
 NETWORK_LIMIT = 63
 CLUSTER_LIMIT = 40
@@ -22,28 +20,14 @@ def resource_name(limit: int, *parts: str) -> str:
 
     Stacks of one project do not meet: the stack's name is part of every name that is unique in a project.
     """
-    return _spell(limit, pulumi.get_project(), pulumi.get_stack(), *parts)
+    return spell(limit, pulumi.get_project(), pulumi.get_stack(), *parts)
 
 
 def pool_name(pool: str) -> str:
     """A node pool's name in its cluster, and so the value of the label ``cloud.google.com/gke-nodepool``."""
-    return _spell(POOL_LIMIT, pool)
+    return spell(POOL_LIMIT, pool)
 
 
 def bucket_name(project: str, chosen: str | None) -> str:
     """The bucket's name: as chosen, or ``<project>-slipway-<stack>``. Bucket names are unique in the world."""
-    return chosen or _spell(BUCKET_LIMIT, project, pulumi.get_project(), pulumi.get_stack())
-
-
-def region_of(location: str) -> str:
-    """The region of a region or zone: ``us-central1`` for both ``us-central1`` and ``us-central1-a``."""
-    return re.sub(r"-[a-z]$", "", location)
-
-
-def is_zone(location: str) -> bool:
-    """Whether a location is a zone and not a region."""
-    return region_of(location) != location
-
-
-def _spell(limit: int, *parts: str) -> str:
-    return fit(re.sub(r"[^a-z0-9-]+", "-", "-".join(parts).lower()).strip("-"), limit)
+    return chosen or spell(BUCKET_LIMIT, project, pulumi.get_project(), pulumi.get_stack())

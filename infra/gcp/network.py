@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.gcp.names import NETWORK_LIMIT, region_of, resource_name
+from infra.gcp.locations import region_of
+from infra.gcp.names import NETWORK_LIMIT, resource_name
 from infra.gcp.settings import GcpCluster
 
 PODS_RANGE = "pods"

@@ -8,28 +8,14 @@ import pulumi
 import pulumi_gcp as gcp
 
 from infra.gcp.catalogue import ephemeral_ssds, machine_type, offers
-from infra.gcp.names import is_zone
+from infra.gcp.locations import REGION_ZONES, is_zone
 from infra.gcp.settings import GcpCluster, GcpPool
-from infra.platform import GPU_RESOURCE, Taint
+from infra.platform import Taint
 from infra.settings.quantity import seconds
-
-GPU_TAINT = Taint(GPU_RESOURCE, "present", "NoSchedule")
-"""What GKE adds by itself to a GPU pool, but only to one made while the cluster has a pool without GPUs.
-
-Declared, so that state and truth agree either way. Source:
-https://cloud.google.com/kubernetes-engine/docs/how-to/gpus#create, 2026-11-20.
-"""
-
-REGION_ZONES = 3
-"""Zones that GKE spreads the nodes of a regional cluster over when none are named.
-
-Source: https://cloud.google.com/kubernetes-engine/docs/concepts/regional-clusters, 2026-11-20.
-"""
+from infra.taints import CLOUD_EFFECTS, pool_taints
 
 CLOUD_PLATFORM_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 """Leaves it to IAM what a node may do; narrower scopes would only hide a missing role."""
-
-_EFFECTS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
 
 
 def gpus_per_node(pool: GcpPool) -> int:
@@ -42,8 +28,7 @@ def gpus_per_node(pool: GcpPool) -> int:
 
 def taints(pool: GcpPool) -> list[Taint]:
     """All taints of the pool's nodes."""
-    own = [Taint(taint.key, taint.value, taint.effect) for taint in pool.taints]
-    return [GPU_TAINT, *(taint for taint in own if taint != GPU_TAINT)] if pool.accelerator else own
+    return pool_taints(pool.taints, gpus=pool.accelerator is not None)
 
 
 def zones(cluster: GcpCluster, pool: GcpPool) -> list[str] | None:
@@ -131,7 +116,7 @@ def node_config(
         resource_labels={**resource_labels, **pool.resource_labels},
         taints=[
             gcp.container.NodePoolNodeConfigTaintArgs(
-                key=taint.key, value=taint.value, effect=_EFFECTS[taint.effect]
+                key=taint.key, value=taint.value, effect=CLOUD_EFFECTS[taint.effect]
             )
             for taint in taints(pool)
         ],

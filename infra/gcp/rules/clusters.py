@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import combinations
 
-from infra.gcp.rules.nodes import is_zone
+from infra.gcp.locations import REGION_ZONES, is_zone
 from infra.gcp.settings import GcpCluster, Network
 from infra.settings.finding import Finding, Path
 from infra.settings.reading import Reading
 
 RANGES = tuple(Network.model_fields)
 EVERYWHERE = ipaddress.IPv4Network("0.0.0.0/0")
-ZONES_OF_A_REGION = 3
-"""How many zones GKE gives a regional cluster that names none."""
 
 
 def check(reading: Reading) -> Iterator[Finding]:
@@ -76,7 +74,7 @@ def _ranges(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
     nodes = 0
     room: list[int] = []
     for pool in cluster.pools.values():
-        zones = len(pool.zones or cluster.zones or ()) or (1 if is_zone(cluster.location) else ZONES_OF_A_REGION)
+        zones = len(pool.zones or cluster.zones or ()) or (1 if is_zone(cluster.location) else REGION_ZONES)
         counts = pool.nodes
         if counts.total_max is not None:
             most = counts.total_max

@@ -1,26 +1,12 @@
 """How many nodes a GKE pool has, and in which zones."""
 
-import re
 from collections.abc import Iterator, Sequence
 
 from infra.gcp.catalogue import offers
+from infra.gcp.locations import REGION, is_zone, region_of
 from infra.gcp.settings import GcpCluster, GcpPool, Nodes
 from infra.settings.finding import Finding, Path, listed
 from infra.settings.reading import Reading
-
-REGION = re.compile(r"[a-z]+-[a-z]+[0-9]+")
-ZONE = re.compile(r"([a-z]+-[a-z]+[0-9]+)-[a-z0-9]+")
-
-
-def region_of(location: str) -> str:
-    """The region of a zone, or the region itself."""
-    match = ZONE.fullmatch(location)
-    return match[1] if match else location
-
-
-def is_zone(location: str) -> bool:
-    """Whether a location is a zone and not a region."""
-    return ZONE.fullmatch(location) is not None
 
 
 def check(reading: Reading) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from infra.gcp.rules.nodes import REGION
+from infra.gcp.locations import REGION
 from infra.gcp.settings import GcpCluster, GcsStore
 from infra.settings.finding import Finding, listed
 from infra.settings.reading import STORE_KIND, Reading
