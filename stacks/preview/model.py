@@ -1,0 +1,227 @@
+"""What a preview says, as data: rendered as text and Markdown, and published as JSON.
+
+``FORMAT`` counts incompatible changes. Docstrings and descriptions end up in the published schema
+(docs/preview.schema.json).
+"""
+
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from infra.review import Severity
+
+FORMAT = 1
+
+
+class Model(BaseModel):
+    """Immutable, and without keys that it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Operation(StrEnum):
+    """What an update would do to a resource."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    REPLACE = "replace"
+    DELETE = "delete"
+
+
+class Outcome(StrEnum):
+    """What becomes of a Job that is created or replaced."""
+
+    RUNS = "runs"
+    RESUMES = "finds its result"
+
+
+class PropertyChange(Model):
+    """One property that differs. A secret is ``[secret]``, what only an update knows ``[unknown]``."""
+
+    path: str = Field(description="Where it is, for example `nodeConfig.taints[0].value`.")
+    before: Any = Field(default=None, description="Its value at the base; null where it was not set.")
+    after: Any = Field(default=None, description="Its value now; null where it is no longer set.")
+    forces: bool = Field(default=False, description="Whether this change replaces the resource.")
+
+
+class ResourceChange(Model):
+    """One resource that an update would touch."""
+
+    urn: str
+    type: str
+    name: str
+    operation: Operation
+    properties: list[PropertyChange] = Field(default_factory=list)
+    because: str = Field(
+        default="", description="Why it is replaced where none of its own properties says so: what it depends on."
+    )
+    known: bool = Field(
+        default=True,
+        description="False where no schema says whether a change of these properties replaces it.",
+    )
+    note: str = Field(
+        default="", description="What an update in place means for what runs there, from the provider's documents."
+    )
+    protected: bool = Field(
+        default=False, description="Pulumi's protect: the update refuses to delete or replace it."
+    )
+
+
+class JobRun(Model):
+    """A Job that the next update would create, and so run."""
+
+    urn: str
+    name: str
+    outcome: Outcome
+    cluster: str
+    pool: str = Field(description="The pool that takes it; empty where none can.")
+    accelerator: str = ""
+    gpus: int = 0
+    because: str = Field(description="What changed for it.")
+
+
+class Changes(Model):
+    """From the base to now."""
+
+    resources: list[ResourceChange] = Field(default_factory=list)
+    unchanged: int = 0
+    runs: list[JobRun] = Field(default_factory=list)
+    remarks: list[str] = Field(default_factory=list)
+
+
+class CostLine(Model):
+    """What one resource costs, in US dollars."""
+
+    resource: str = Field(description="Its name.")
+    what: str
+    hourly: float | None = Field(description="Of one of them, per hour; null where the price is not known.")
+    idle: float | None = Field(description="Per hour while no Job runs.")
+    most: float | None = Field(description="Per hour with every pool at its largest.")
+    source: str = ""
+    as_of: str = Field(default="", description="Date of the price's source.")
+    metered: bool = Field(default=False, description="Paid by use, so in no sum.")
+    metered_price: str = Field(default="", description="For example `$0.026 per GiB-month`.")
+
+
+class StepCost(Model):
+    """What one Job of a run costs."""
+
+    job: str
+    pool: str
+    seconds: float = Field(description="How long it holds its node, boot included.")
+    basis: Literal["measured", "limit"]
+    dollars: float | None = Field(description="Null where a price is not known.")
+
+
+class Cost(Model):
+    """List prices in US dollars, without discounts, taxes, and what is paid by use.
+
+    A sum is of the known prices; ``unknown`` names what it leaves out.
+    """
+
+    idle_hourly: float
+    idle_monthly: float
+    most_hourly: float
+    run: float | None = Field(default=None, description="One run of all pipelines; null without Jobs or prices.")
+    run_basis: str = Field(default="", description="What the run's times are from.")
+    lines: list[CostLine] = Field(default_factory=list)
+    steps: list[StepCost] = Field(default_factory=list)
+    unknown: list[str] = Field(default_factory=list, description="What no source prices.")
+    stale: list[str] = Field(default_factory=list, description="Sources older than 90 days.")
+
+
+class CostDifference(Model):
+    """From the base to now; null where one side has no sum."""
+
+    idle_hourly: float | None
+    idle_monthly: float | None
+    most_hourly: float | None
+    run: float | None
+
+
+class Leg(Model):
+    """One resource on the critical path of an update that creates everything."""
+
+    name: str
+    type: str
+    begins: float = Field(description="Seconds after the update begins.")
+    seconds: float
+    basis: str = Field(description="`measured`, `limit`, or the source of the estimate.")
+
+
+class Timeline(Model):
+    """How long `pulumi up` takes from nothing, and what it waits for."""
+
+    seconds: float
+    critical: list[Leg] = Field(default_factory=list)
+    remarks: list[str] = Field(default_factory=list)
+
+
+class Finding(Model):
+    """One breach of a policy."""
+
+    policy: str
+    severity: Severity
+    resource: str = Field(description="A URN, or a configuration key.")
+    name: str = Field(description="The resource's name and kind, or the key, for people.")
+    reason: str
+    fix: str
+    new: bool = Field(default=True, description="Whether the base did not have it; true without a base.")
+
+
+class Suppressed(Model):
+    """A finding that the stack file suppresses."""
+
+    finding: Finding
+    why: str
+    until: str = ""
+
+
+class QuotaNeed(Model):
+    """What the stack needs of one quota with every pool at its largest."""
+
+    metric: str
+    where: str
+    needed: float
+    unit: str
+    see: str
+    ordinary: float | None = None
+
+
+class Failure(Model):
+    """Why a stack could not be evaluated."""
+
+    revision: Literal["base", "head"]
+    message: str
+    problems: list[dict[str, str]] = Field(
+        default_factory=list, description="Problems of the stack file: key, value, reason, fix."
+    )
+
+
+class StackPreview(Model):
+    """One stack. Parts that could not be worked out are null; ``failures`` say why."""
+
+    stack: str
+    failures: list[Failure] = Field(default_factory=list)
+    resources: int = 0
+    new_stack: bool = Field(default=False, description="There is no such stack at the base.")
+    removed: bool = Field(default=False, description="The base has it, and now it is gone.")
+    changes: Changes | None = Field(default=None, description="Null without a base.")
+    cost: Cost | None = None
+    difference: CostDifference | None = None
+    timeline: Timeline | None = None
+    findings: list[Finding] = Field(default_factory=list)
+    suppressed: list[Suppressed] = Field(default_factory=list)
+    quotas: list[QuotaNeed] = Field(default_factory=list)
+    remarks: list[str] = Field(default_factory=list)
+    picture: str = Field(default="", description="Where the architecture picture is, if one was asked for.")
+
+
+class Preview(Model):
+    """All stacks of the project."""
+
+    format: Literal[1] = FORMAT
+    base: str = Field(default="", description="The revision that was compared with; empty without one.")
+    prices_as_of: str = Field(default="", description="Date of the oldest price used.")
+    stacks: list[StackPreview]
