@@ -15,6 +15,7 @@ from infra.aws.settings import AwsCluster, EfsStore, S3Store
 from infra.existing.settings import ExistingCluster, NfsStore, PvcStore, S3CompatibleStore
 from infra.gcp.settings import GcpCluster, GcsStore
 from infra.platform import Emulator, Platform
+from infra.review import Review
 
 if TYPE_CHECKING:
     # All of these rest on the unions below: importing them here would be a cycle.
@@ -45,19 +46,26 @@ class Cloud:
     """A place to run.
 
     ``title`` is its name for people and ``sdk`` the distribution that declares its resources, where there is one.
-    ``checks`` and ``declarations`` import its package.
+    ``checks``, ``declarations`` and ``review`` import its package, ``review`` without its SDK.
     """
 
     title: str
     sdk: str | None
     checks: "Callable[[], Sequence[Check]]"
     declarations: Callable[[], Declarations]
+    review: Callable[[], Review]
 
 
 def _gcp_checks() -> "Sequence[Check]":
     from infra.gcp.rules import CHECKS  # noqa: PLC0415
 
     return CHECKS
+
+
+def _gcp_review() -> Review:
+    from infra.gcp.review.hooks import REVIEW  # noqa: PLC0415
+
+    return REVIEW
 
 
 def _gcp() -> Declarations:
@@ -72,6 +80,12 @@ def _aws_checks() -> "Sequence[Check]":
     return CHECKS
 
 
+def _aws_review() -> Review:
+    from infra.aws.review.hooks import REVIEW  # noqa: PLC0415
+
+    return REVIEW
+
+
 def _aws() -> Declarations:
     from infra.aws import account, emulator, platforms  # noqa: PLC0415
 
@@ -84,6 +98,12 @@ def _existing_checks() -> "Sequence[Check]":
     return CHECKS
 
 
+def _existing_review() -> Review:
+    from infra.existing.review.hooks import REVIEW  # noqa: PLC0415
+
+    return REVIEW
+
+
 def _existing() -> Declarations:
     from infra.existing import emulator, platforms  # noqa: PLC0415
 
@@ -91,8 +111,8 @@ def _existing() -> Declarations:
 
 
 CLOUDS: Mapping[str, Cloud] = {
-    "gcp": Cloud("Google Cloud", "pulumi-gcp", _gcp_checks, _gcp),
-    "aws": Cloud("AWS", "pulumi-aws", _aws_checks, _aws),
-    "existing": Cloud("Existing cluster", None, _existing_checks, _existing),
+    "gcp": Cloud("Google Cloud", "pulumi-gcp", _gcp_checks, _gcp, _gcp_review),
+    "aws": Cloud("AWS", "pulumi-aws", _aws_checks, _aws, _aws_review),
+    "existing": Cloud("Existing cluster", None, _existing_checks, _existing, _existing_review),
 }
 """By the ``cloud`` of a cluster, which is also the Pulumi package of a cloud's resources."""

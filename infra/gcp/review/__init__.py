@@ -1,0 +1,1 @@
+"""What a reviewer wants to know of resources on Google Cloud; none of it imports the SDK."""

@@ -1,0 +1,1 @@
+"""What a reviewer wants to know of Kubernetes objects; none of it imports the SDK."""
