@@ -7,10 +7,12 @@ that only one cloud has crosses it, so a pipeline never asks where it runs.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-import pulumi
-import pulumi_kubernetes as k8s
+if TYPE_CHECKING:
+    # Plain facts about nodes are needed where nothing is declared, and the SDKs take longer than all the rest.
+    import pulumi
+    import pulumi_kubernetes as k8s
 
 TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
@@ -66,7 +68,7 @@ class Pool:
     max_nodes: int
     accelerator: str | None = None
     fingerprint: str = ""
-    resources: Sequence[pulumi.Resource] = ()
+    resources: "Sequence[pulumi.Resource]" = ()
     shared_gpus: bool = False
     min_nodes: int = 0
     gpu_clients: int = 1
@@ -85,7 +87,7 @@ class Claim:
     size: str
     access_mode: str
     storage_class: str | None = None
-    volume_name: pulumi.Input[str] | None = None
+    volume_name: "pulumi.Input[str] | None" = None
 
 
 @dataclass(frozen=True)
@@ -98,13 +100,13 @@ class Store:
     only be seen from inside the cluster.
     """
 
-    url: pulumi.Input[str]
-    volume: k8s.core.v1.VolumeArgs
+    url: "pulumi.Input[str]"
+    volume: "k8s.core.v1.VolumeArgs"
     pod_annotations: Mapping[str, str] = field(default_factory=dict[str, str])
     sidecar: Resources = field(default_factory=lambda: Resources(cpu=0, memory=0))
     claim: Claim | None = None
-    read: Callable[[pulumi.Input[str], pulumi.Resource], pulumi.Output[str]] | None = None
-    browse: Callable[[pulumi.Input[str]], pulumi.Output[str]] | None = None
+    read: "Callable[[pulumi.Input[str], pulumi.Resource], pulumi.Output[str]] | None" = None
+    browse: "Callable[[pulumi.Input[str]], pulumi.Output[str]] | None" = None
     """The web address at which a person can look at a store path, where there is one."""
 
 
@@ -136,14 +138,14 @@ class Platform:
     """
 
     name: str
-    provider: k8s.Provider
-    kubeconfig: pulumi.Output[str]
+    provider: "k8s.Provider"
+    kubeconfig: "pulumi.Output[str]"
     pools: Mapping[str, Pool]
     store: Store
-    service_account_annotations: Mapping[str, pulumi.Input[str]]
-    ready: Sequence[pulumi.Resource]
-    connect: pulumi.Input[str]
-    kubectl: pulumi.Input[str]
+    service_account_annotations: "Mapping[str, pulumi.Input[str]]"
+    ready: "Sequence[pulumi.Resource]"
+    connect: "pulumi.Input[str]"
+    kubectl: "pulumi.Input[str]"
     device_plugin: DevicePlugin | None = None
     pod_user: int | None = POD_USER
     creates_namespace: bool = True
