@@ -25,6 +25,20 @@ class Unknown:
 UNKNOWN = Unknown()
 """A property's value that only an update can tell."""
 
+
+@dataclass(frozen=True)
+class Secret:
+    """Stands for a secret value. Two are equal where their values are, as far as ``digest`` tells.
+
+    The digest is keyed, with a key that no run of the preview keeps, so nothing can be guessed from it.
+    """
+
+    digest: str
+
+    def __repr__(self) -> str:
+        return "[secret]"
+
+
 KUBERNETES_PROVIDER = "pulumi:providers:kubernetes"
 
 
@@ -32,7 +46,7 @@ KUBERNETES_PROVIDER = "pulumi:providers:kubernetes"
 class Declared:
     """One resource as the program declared it.
 
-    ``properties`` are its inputs, with `UNKNOWN` where only an update knows them and with secrets masked.
+    ``properties`` are its inputs, with `UNKNOWN` where only an update knows them and a `Secret` for each secret.
     ``parent`` and ``provider`` are URNs, empty where there is none (for ``provider``: the default one).
     ``property_dependencies`` are URNs by property. ``read`` says that it is looked up, not managed.
     """
@@ -91,7 +105,7 @@ class NodePool:
 class Stack:
     """A whole stack.
 
-    ``configuration`` is what stands in the stack file, by full key, with a placeholder for each encrypted value.
+    ``configuration`` is what stands in the stack file, by full key, with a `Secret` for each encrypted value.
     ``reviews`` are those of the clouds that the stack may use. ``standing`` are nodes that are there before it.
     """
 
