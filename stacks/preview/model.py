@@ -110,21 +110,36 @@ class StepCost(Model):
     job: str
     pool: str
     seconds: float = Field(description="How long it holds its node, boot included.")
-    basis: Literal["measured", "limit"]
-    dollars: float | None = Field(description="Null where a price is not known.")
+    basis: Literal["measured", "rehearsed", "limit"] = Field(
+        description="`measured` in a run of the stack, `rehearsed` on a CPU, or the Job's time `limit`."
+    )
+    dollars: float | None = Field(
+        description="What its node adds to the idle cost in that time, 0 for a node that is there at all times; "
+        "null where a price is not known."
+    )
 
 
 class Cost(Model):
     """List prices in US dollars, without discounts, taxes, and what is paid by use.
 
-    A sum is of the known prices; ``unknown`` names what it leaves out.
+    A sum is of the known prices; ``unknown`` names what it leaves out. It is null where nothing that is billed by
+    the hour has a known price.
     """
 
-    idle_hourly: float
-    idle_monthly: float
-    most_hourly: float
-    run: float | None = Field(default=None, description="One run of all pipelines; null without Jobs or prices.")
-    run_basis: str = Field(default="", description="What the run's times are from.")
+    idle_hourly: float | None = Field(description="While no Job runs.")
+    idle_monthly: float | None = Field(description="The same for a month of 730 hours.")
+    most_hourly: float | None = Field(description="With every pool at its largest.")
+    run: float | None = Field(
+        default=None,
+        description="What one run of all pipelines adds to the idle cost, with measured times where there are any "
+        "and time limits elsewhere; null without Jobs, or where a price is not known.",
+    )
+    run_limit: float | None = Field(
+        default=None, description="The same with every Job at its time limit: the most that one run can add."
+    )
+    run_basis: str = Field(
+        default="", description="What the run's times are from and what it leaves out, or why it is not known."
+    )
     lines: list[CostLine] = Field(default_factory=list)
     steps: list[StepCost] = Field(default_factory=list)
     unknown: list[str] = Field(default_factory=list, description="What no source prices.")
@@ -138,22 +153,27 @@ class CostDifference(Model):
     idle_monthly: float | None
     most_hourly: float | None
     run: float | None
+    run_limit: float | None = None
 
 
 class Leg(Model):
-    """One resource on the critical path of an update that creates everything."""
+    """One resource on the critical path of an update that creates everything.
+
+    What a Job waits for before it works has legs of its own, of the types ``node`` and ``image``.
+    """
 
     name: str
     type: str
     begins: float = Field(description="Seconds after the update begins.")
     seconds: float
-    basis: str = Field(description="`measured`, `limit`, or the source of the estimate.")
+    basis: str = Field(description="`measured`, `rehearsed`, `limit`, or the source of the estimate.")
 
 
 class Timeline(Model):
     """How long `pulumi up` takes from nothing, and what it waits for."""
 
-    seconds: float
+    seconds: float = Field(description="With measured times where there are any, and time limits elsewhere.")
+    limit: float | None = Field(default=None, description="The same with every Job at its time limit.")
     critical: list[Leg] = Field(default_factory=list)
     remarks: list[str] = Field(default_factory=list)
 
