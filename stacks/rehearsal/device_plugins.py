@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 
 from infra.platform import GPU_RESOURCE, Node
 from stacks.documents import Document, document, documents, strings, texts
+from stacks.placement import Toleration, tolerations, untolerated
 from stacks.rehearsal.objects import cluster_of
-from stacks.rehearsal.pods import Toleration, tolerations
-from stacks.rehearsal.scheduler import untolerated
 from stacks.resources import Resource
 
 RELEASE = "kubernetes:helm.sh/v3:Release"

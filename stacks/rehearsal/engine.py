@@ -11,6 +11,7 @@ from typing import IO, Protocol
 from infra.platform import Emulator
 from stacks.documents import strings
 from stacks.monitor import JOB, NotCreatedError, Observer
+from stacks.placement import PodRequest, add
 from stacks.rehearsal import jobs
 from stacks.rehearsal.admission import admit
 from stacks.rehearsal.api_server import ApiServer
@@ -21,7 +22,7 @@ from stacks.rehearsal.objects import Namespace, Objects, RefusedError, cluster_o
 from stacks.rehearsal.pods import UnsupportedError
 from stacks.rehearsal.processes import Reaper, Stop
 from stacks.rehearsal.records import JobRecord, Phase
-from stacks.rehearsal.scheduler import Placement, PodRequest, Scheduler, UnschedulableError
+from stacks.rehearsal.scheduler import Placement, Scheduler, UnschedulableError
 from stacks.rehearsal.service_accounts import mounts_token
 from stacks.rehearsal.state import Place, State
 from stacks.resources import Resource
@@ -186,7 +187,7 @@ class Engine(Observer):
     def _pods(self, job: JobSpec, record: JobRecord, log: IO[bytes]) -> "_Pods":
         namespace = Namespace(self.objects, job.cluster, job.namespace)
         injected = (each.injected(job.pod.annotations) for each in self.emulators)
-        request = PodRequest.of(job.cluster, job.pod, *injected)
+        request = PodRequest(job.cluster, job.pod.selector, job.pod.tolerations, add(job.pod.requests, *injected))
         admit(namespace, job.template, job.pod, request.resources)
         if mounts_token(job.pod, namespace):
             self._require_devices(job.cluster)

@@ -1,11 +1,12 @@
 """What a pod template asks for, as far as a rehearsal understands it. What it does not understand, it refuses."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.platform import GPU_RESOURCE, Resources
+from infra.platform import Resources
 from infra.settings.quantity import cpu_millicores, mebibytes
 from stacks.documents import Document, document, documents, strings, texts
+from stacks.placement import Toleration, amounts, largest, tolerations
 
 POD_KEYS = frozenset(
     {
@@ -49,16 +50,6 @@ GRACE_PERIOD = 30
 
 class UnsupportedError(Exception):
     """A pod asks for something that a rehearsal cannot do as Kubernetes would."""
-
-
-@dataclass(frozen=True)
-class Toleration:
-    """A pod's toleration. Empty ``key`` with ``Exists`` tolerates everything; empty ``effect`` every effect."""
-
-    key: str
-    operator: str
-    value: str
-    effect: str
 
 
 @dataclass(frozen=True)
@@ -133,38 +124,6 @@ def pod_spec(template: Document) -> PodSpec:
     )
 
 
-def tolerations(value: object) -> list[Toleration]:
-    """The tolerations of a pod spec."""
-    return [
-        Toleration(
-            key=str(each.get("key", "")),
-            operator=str(each.get("operator", "Equal")),
-            value=str(each.get("value", "")),
-            effect=str(each.get("effect", "")),
-        )
-        for each in documents(value)
-    ]
-
-
-def add(*amounts: Resources) -> Resources:
-    """Their sum."""
-    return _combined(sum, amounts)
-
-
-def largest(*amounts: Resources) -> Resources:
-    """The largest of each resource."""
-    return _combined(max, amounts)
-
-
-def _combined(combine: Callable[[Iterable[int]], int], amounts: Sequence[Resources]) -> Resources:
-    return Resources(
-        cpu=combine(each.cpu for each in amounts),
-        memory=combine(each.memory for each in amounts),
-        ephemeral_storage=combine(each.ephemeral_storage for each in amounts),
-        gpus=combine(each.gpus for each in amounts),
-    )
-
-
 def _container(spec: Document) -> Container:
     _refuse_unknown(f"container {spec.get('name')!r}", spec, CONTAINER_KEYS)
     if not spec.get("command"):
@@ -189,18 +148,9 @@ def _container(spec: Document) -> Container:
             for each in documents(spec.get("volumeMounts"))
         ],
         # A limit without a request is the request, too.
-        requests=_resources({**limits, **strings(resources.get("requests"))}),
+        requests=amounts({**limits, **strings(resources.get("requests"))}),
         memory_limit=mebibytes(limits["memory"]) if "memory" in limits else None,
         cpu_limit=cpu_millicores(limits["cpu"]) if "cpu" in limits else None,
-    )
-
-
-def _resources(amounts: Mapping[str, str]) -> Resources:
-    return Resources(
-        cpu=cpu_millicores(amounts.get("cpu", "0")),
-        memory=mebibytes(amounts.get("memory", "0")),
-        ephemeral_storage=mebibytes(amounts.get("ephemeral-storage", "0")),
-        gpus=int(amounts.get(GPU_RESOURCE, "0")),
     )
 
 

@@ -1,44 +1,16 @@
-"""Placement: which node takes a pod, and why none does, in kube-scheduler's terms."""
+"""The scheduler of a rehearsal: gives pods nodes of the declared pools, and has them wait for one."""
 
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 
-from infra.platform import GPU_RESOURCE, Node, Resources, Taint
-from stacks.rehearsal.pods import PodSpec, Toleration, add
-
-HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+from infra.platform import Node, Resources
+from stacks.placement import PodRequest, add, lacking, obstacle, obstacles, subtract
 
 SETTLE = 1.0
 """Seconds without a new node after which a pod that fits none of them is given up. In a cluster it would stay
 Pending until its deadline, and a node pool that is declared at the same moment must not come too late."""
-
-AMOUNTS: Mapping[str, str] = {
-    "cpu": "cpu",
-    "memory": "memory",
-    "ephemeral_storage": "ephemeral-storage",
-    "gpus": GPU_RESOURCE,
-}
-"""Kubernetes' names of the fields of `Resources`, and below them their units."""
-
-UNITS = ("m", "Mi", "Mi", "")
-
-
-@dataclass(frozen=True)
-class PodRequest:
-    """What of a pod decides where it can go."""
-
-    cluster: str
-    selector: Mapping[str, str]
-    tolerations: Sequence[Toleration]
-    resources: Resources
-
-    @classmethod
-    def of(cls, cluster: str, pod: PodSpec, *injected: Resources) -> "PodRequest":
-        """The request of ``pod`` with what a cloud injects into it."""
-        return cls(cluster, pod.selector, pod.tolerations, reduce(add, injected, pod.requests))
 
 
 @dataclass(frozen=True)
@@ -159,72 +131,3 @@ class Scheduler:
             )
             parts.append(f"{node.pool}: {node.count} {', '.join(f'Insufficient {name}' for name in short)}")
         return "; ".join(parts)
-
-
-def obstacles(pod: PodRequest, nodes: Sequence[Node]) -> dict[str, str]:
-    """Why each pool cannot take ``pod``, in kube-scheduler's words."""
-    found: dict[str, str] = {}
-    for node in nodes:
-        if node.cluster != pod.cluster:
-            found[f"{node.cluster}/{node.pool}"] = "in another cluster"
-        elif reason := obstacle(pod, node):
-            found[node.pool] = reason
-    return found
-
-
-def obstacle(pod: PodRequest, node: Node) -> str | None:
-    """What keeps ``pod`` off an empty node like ``node``; None if nothing does.
-
-    kube-scheduler asks its filters in this order and reports the first that refuses a node: TaintToleration,
-    NodeAffinity, NodeResourcesFit.
-    """
-    count = f"{node.count} node(s)"
-    if node.cluster != pod.cluster:
-        return "in another cluster"
-    if node.count == 0:
-        return "it has no nodes and cannot grow"
-    if taint := untolerated(pod.tolerations, node.taints):
-        return f"{count} had untolerated taint {{{taint.key}: {taint.value}}}"
-    if any(node.labels.get(key) != value for key, value in pod.selector.items()):
-        return f"{count} didn't match Pod's node affinity/selector"
-    if short := lacking(pod.resources, node.allocatable):
-        return ", ".join(f"{node.count} Insufficient {name} ({detail})" for name, detail in short.items())
-    return None
-
-
-def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
-    """The first of a node's taints that keeps off a pod with these tolerations; None if none does."""
-    for taint in taints:
-        if taint.effect in HARD_EFFECTS and not any(tolerates(each, taint) for each in tolerations):
-            return taint
-    return None
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether ``toleration`` matches ``taint``, by Kubernetes' rules."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return bool(toleration.key) and toleration.operator in {"Equal", ""} and toleration.value == taint.value
-
-
-def lacking(wanted: Resources, there: Resources) -> dict[str, str]:
-    """The resources of which there is too little, by Kubernetes' names, each with the two amounts."""
-    return {
-        name: f"requested {getattr(wanted, key)}{unit}, allocatable {max(getattr(there, key), 0)}{unit}"
-        for (key, name), unit in zip(AMOUNTS.items(), UNITS, strict=True)
-        if getattr(wanted, key) > 0 and getattr(wanted, key) > getattr(there, key)
-    }
-
-
-def subtract(there: Resources, taken: Resources) -> Resources:
-    """What is left of ``there``."""
-    return Resources(
-        cpu=there.cpu - taken.cpu,
-        memory=there.memory - taken.memory,
-        ephemeral_storage=there.ephemeral_storage - taken.ephemeral_storage,
-        gpus=there.gpus - taken.gpus,
-    )

@@ -9,16 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.platform import Node, Resources, Taint, TaintEffect
-from stacks.rehearsal.pods import Toleration
-from stacks.rehearsal.scheduler import (
-    CancelledError,
-    PodRequest,
-    Scheduler,
-    UnschedulableError,
-    obstacle,
-    obstacles,
-    tolerates,
-)
+from stacks.placement import PodRequest, Toleration, obstacle, obstacles, tolerates
+from stacks.rehearsal.scheduler import CancelledError, Scheduler, UnschedulableError
 
 GPU_TAINT = Taint("nvidia.com/gpu", "present", "NoSchedule")
 TOLERATION = Toleration("nvidia.com/gpu", "Equal", "present", "NoSchedule")
