@@ -1,0 +1,253 @@
+"""A preview as a comment on a pull request: one table over all stacks, and a foldable section for each.
+
+GitHub takes at most 65,536 characters ("Body is too long (maximum is 65536 characters)", its API in 2025).
+The largest sections lose detail until the comment fits; no stack is ever left out.
+"""
+
+import heapq
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from stacks.preview import words
+from stacks.preview.model import Changes, Cost, Finding, Preview, StackPreview
+
+LIMIT = 65_536
+"""Characters of a comment."""
+
+MARKER = "<!-- slipway preview -->"
+"""By which the one comment of a pull request is found again."""
+
+SHORTENED = "Detail was left out to fit into a comment; the whole of it is in the JSON and the text."
+
+
+def comment(preview: Preview, limit: int = LIMIT) -> str:
+    """The comment, of at most ``limit`` characters."""
+    head = _head(preview)
+    sections = [_section(each, 0) for each in preview.stacks]
+    details = [0] * len(sections)
+    length = len(head) + len(SHORTENED) + 4 + sum(len(each) + 1 for each in sections)
+    largest = [(-len(each), index) for index, each in enumerate(sections)]
+    heapq.heapify(largest)
+    while largest and length > limit:
+        _, index = heapq.heappop(largest)
+        details[index] += 1
+        length -= len(sections[index])
+        sections[index] = _section(preview.stacks[index], details[index])
+        length += len(sections[index])
+        if details[index] < len(DETAILS):
+            heapq.heappush(largest, (-len(sections[index]), index))
+    if length > limit and len(_joined(head, sections, shortened=True)) > limit:
+        return _names(preview, limit)
+    return _joined(head, sections, shortened=any(details))
+
+
+def _joined(head: str, sections: Iterable[str], *, shortened: bool) -> str:
+    return "\n".join([head, *filter(None, sections), *([f"\n{SHORTENED}\n"] if shortened else [])])
+
+
+def _head(preview: Preview) -> str:
+    against = f" against {_code(preview.base)}" if preview.base else ""
+    rows = [
+        (
+            f"**{_plain(each.stack)}**",
+            _plain(words.state(each)),
+            _plain(words.jobs(each.changes)),
+            *map(_plain, words.figures(each)),
+            _icon(each.findings) + words.finding_words(each.findings),
+        )
+        for each in preview.stacks
+    ]
+    head = ("Stack", "Changes", "Jobs that run", "Idle a month", "At most an hour", "One run", "Findings")
+    lines = [MARKER, f"## Preview of {words.many(len(preview.stacks), 'stack')}{against}", ""]
+    lines += _table(head, rows, "lllrrrl")
+    if preview.prices_as_of:
+        lines += [
+            "",
+            f"List prices in US dollars, the oldest as of {preview.prices_as_of}, without what is paid by use.",
+        ]
+    return "\n".join([*lines, ""])
+
+
+def _names(preview: Preview, limit: int) -> str:
+    """The least that says something of every stack."""
+    title = f"{MARKER}\n## Preview of {words.many(len(preview.stacks), 'stack')}\n\n{SHORTENED}\n"
+    text = "\n".join([title, *(f"- {_plain(each.stack)}: {_plain(words.state(each))}" for each in preview.stacks)])
+    return text if len(text) <= limit else f"{MARKER}\n{', '.join(_plain(each.stack) for each in preview.stacks)}"
+
+
+def _section(preview: StackPreview, detail: int) -> str:
+    if detail >= len(DETAILS):
+        return ""
+    parts = [part for part in DETAILS[detail](preview) if part]
+    said = [words.state(preview), *([words.finding_words(preview.findings)] if preview.findings else [])]
+    summary = f"<summary><b>{_html(preview.stack)}</b>: {_html(words.listed(said))}</summary>"
+    return "\n".join(["<details>", summary, "", *parts, "", "</details>", ""])
+
+
+def _full(preview: StackPreview) -> Iterator[str]:
+    yield from _start(preview)
+    yield from _changes(preview.changes, properties=None)
+    yield from _figures(preview, lines=True)
+
+
+def _fewer_values(preview: StackPreview) -> Iterator[str]:
+    yield from _start(preview)
+    yield from _changes(preview.changes, properties=3)
+    yield from _figures(preview, lines=False)
+
+
+def _no_values(preview: StackPreview) -> Iterator[str]:
+    yield from _start(preview)
+    yield from _changes(preview.changes, properties=0)
+    yield from _figures(preview, lines=False)
+
+
+def _least(preview: StackPreview) -> Iterator[str]:
+    for each in preview.findings[:20]:
+        yield f"- {each.severity}: {_code(each.policy)} {_code(each.name)}"
+    if preview.changes is not None:
+        yield f"- {words.jobs(preview.changes)}"
+
+
+DETAILS: Sequence[Callable[[StackPreview], Iterator[str]]] = (_full, _fewer_values, _no_values, _least)
+"""What a section holds, from everything to nearly nothing; after the last it is the table's row alone."""
+
+
+def _start(preview: StackPreview) -> Iterator[str]:
+    for failure in preview.failures:
+        yield f"**Cannot be evaluated at {words.REVISIONS[failure.revision]}.**\n\n{_block(failure.message)}\n"
+        rows = [
+            (_code(each["key"]), _code(each["value"]), _plain(each["reason"]), _plain(each["fix"]))
+            for each in failure.problems
+        ]
+        if rows:
+            yield "\n".join(_table(("Key", "Value", "Why", "Fix"), rows)) + "\n"
+    if preview.picture:
+        yield f"[Architecture]({preview.picture})\n"
+    yield from _findings(preview)
+
+
+def _findings(preview: StackPreview) -> Iterator[str]:
+    if preview.findings:
+        rows = [
+            (
+                f"{_icon([each])}{each.severity}",
+                _code(each.policy),
+                _code(each.name),
+                _plain(each.reason),
+                _plain(each.fix),
+            )
+            for each in preview.findings
+        ]
+        yield "\n".join(_table(("", "Policy", "Where", "Why", "Fix"), rows)) + "\n"
+    for each in preview.suppressed:
+        until = f" until {each.until}" if each.until else ""
+        yield f"Suppressed{until}: {_code(each.finding.policy)} {_code(each.finding.name)}: {_plain(each.why)}\n"
+
+
+def _changes(changes: Changes | None, properties: int | None) -> Iterator[str]:
+    """``properties`` is how many of each resource are shown; None for all."""
+    if changes is None:
+        return
+    if not changes.resources:
+        yield f"Nothing changes; {words.many(changes.unchanged, 'resource')} as before.\n"
+    rows: list[tuple[str, ...]] = []
+    for each in words.ordered(changes):
+        shown = each.properties[:properties]
+        values = [
+            f"{_code(change.path)}: {_code(words.value(change.before))} → {_code(words.value(change.after))}"
+            for change in shown
+        ]
+        if (more := len(each.properties) - len(shown)) and properties != 0:
+            values.append(f"and {more} more")
+        rows.append(
+            (
+                f"**{words.DONE[each.operation]}**",
+                f"{_code(each.name)} {_plain(words.kind(each.type))}",
+                "<br>".join([*filter(None, [_plain(words.why(each))]), *values]),
+            )
+        )
+    if rows:
+        yield "\n".join(_table(("Change", "Resource", "What"), rows)) + "\n"
+    if changes.runs:
+        yield "\n".join(f"- Job {_code(run.name)} {_plain(words.run_words(run))}" for run in changes.runs) + "\n"
+    for remark in changes.remarks:
+        yield f"{_plain(remark)}\n"
+
+
+def _figures(preview: StackPreview, *, lines: bool) -> Iterator[str]:
+    if sums := words.cost_words(preview):
+        yield "\n".join(f"- {_plain(each)}" for each in sums)
+    if preview.timeline is not None:
+        yield f"- {_ticked(words.timeline_words(preview.timeline))}"
+    if preview.cost is not None and preview.cost.lines and lines:
+        yield _folded("Cost of each resource", _cost(preview.cost))
+    if preview.quotas:
+        rows = [
+            (_code(each.metric), _plain(each.where), words.needed(each), _code(each.see))
+            for each in preview.quotas
+        ]
+        yield _folded("Quota needed at maximum", _table(("Metric", "Where", "Needed", "See"), rows, "llrl"))
+    for remark in preview.remarks:
+        yield f"\n{_plain(remark)}"
+
+
+def _cost(cost: Cost) -> list[str]:
+    rows: list[tuple[str, ...]] = []
+    for line in cost.lines:
+        amounts = (
+            (line.metered_price or words.UNKNOWN, "by use", "")
+            if line.metered
+            else tuple(words.money(each) for each in (line.hourly, line.idle, line.most))
+        )
+        rows.append((_code(line.resource), _plain(line.what), *map(_plain, amounts), line.as_of))
+    head = ("Resource", "What", "Each an hour", "Idle an hour", "At most an hour", "As of")
+    return _table(head, rows, "llrrrl")
+
+
+def _folded(title: str, table: Sequence[str]) -> str:
+    return "\n".join(["\n<details>", f"<summary>{title}</summary>", "", *table, "", "</details>"])
+
+
+def _icon(findings: Sequence[Finding]) -> str:
+    severities = {each.severity for each in findings}
+    return "🔴 " if "error" in severities else "🟡 " if severities else ""
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], align: str = "") -> list[str]:
+    """``align`` has a letter for each column: l or r."""
+    rule = ["---:" if letter == "r" else "---" for letter in align.ljust(len(head), "l")]
+    return [f"| {' | '.join(cells)} |" for cells in (head, rule, *rows)]
+
+
+def _code(text: str) -> str:
+    """A code span, in which nothing is markup and nobody is mentioned; fit for a cell of a table."""
+    line = " ".join(text.split()).replace("|", "\\|")
+    if not line:
+        return ""
+    fence = "`" * (max((len(run) for run in re.findall(r"`+", line)), default=0) + 1)
+    pad = " " if "`" in line else ""
+    return f"{fence}{pad}{line}{pad}{fence}"
+
+
+def _plain(text: str) -> str:
+    """Text with no markup and nobody mentioned, fit for a cell of a table."""
+    line = _html(" ".join(text.split()))
+    line = re.sub(r"([\\`*_\[\]|~#])", r"\\\1", line)
+    # Two dollar signs on a line would be a formula to GitHub.
+    return line.replace("$", "&#36;").replace("@", "@\u200b")
+
+
+def _ticked(text: str) -> str:
+    """`_plain`, but what stands between backticks is code."""
+    parts = text.split("`")
+    return "".join(_code(part) if index % 2 else _plain(part) for index, part in enumerate(parts))
+
+
+def _html(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _block(text: str) -> str:
+    fence = "`" * max(3, max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
+    return f"{fence}text\n{text}\n{fence}"

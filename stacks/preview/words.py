@@ -1,0 +1,224 @@
+"""How a preview's amounts, counts and names are written, in the terminal and in Markdown alike."""
+
+from collections.abc import Iterable, Sequence
+
+from stacks.preview.model import (
+    Changes,
+    Cost,
+    CostDifference,
+    Finding,
+    JobRun,
+    Operation,
+    Outcome,
+    QuotaNeed,
+    ResourceChange,
+    StackPreview,
+    Timeline,
+)
+
+SYMBOLS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.REPLACE: "±", Operation.DELETE: "-"}
+DONE = {
+    Operation.CREATE: "created",
+    Operation.UPDATE: "updated in place",
+    Operation.REPLACE: "replaced",
+    Operation.DELETE: "deleted",
+}
+ORDER = (Operation.DELETE, Operation.REPLACE, Operation.UPDATE, Operation.CREATE)
+"""What destroys comes first."""
+
+OUTCOMES = {
+    Outcome.RUNS: "runs",
+    Outcome.RESUMES: "is re-created, finds its result in the store and ends",
+}
+
+REVISIONS = {"base": "the base", "head": "this revision"}
+
+UNKNOWN = "unknown"
+NO_CHANGES = "no changes"
+
+
+def money(amount: float | None) -> str:
+    """An amount in US dollars; cents up to a thousand dollars, and what is less than a cent in full."""
+    if amount is None:
+        return UNKNOWN
+    sign = "-" if amount < 0 else ""
+    size = abs(amount)
+    if size >= 1000:
+        return f"{sign}${size:,.0f}"
+    return f"{sign}${size:.4f}" if 0 < size < 0.01 else f"{sign}${size:.2f}"
+
+
+def total(amount: float | None, cost: Cost) -> str:
+    """A sum of known prices: a lower bound where some are not known, and no sum at all where none is."""
+    if amount is None or (cost.unknown and not amount):
+        return UNKNOWN
+    return f"≥ {money(amount)}" if cost.unknown else money(amount)
+
+
+def difference(amount: float | None) -> str:
+    """A change in a sum, with its sign; empty where there is none."""
+    if amount is None or abs(amount) < 0.00005:
+        return ""
+    return f"+{money(amount)}" if amount > 0 else money(amount)
+
+
+def with_difference(amount: float | None, change: float | None, cost: Cost) -> str:
+    """A sum and, in brackets, by how much it changed."""
+    changed = difference(change)
+    return total(amount, cost) + (f" ({changed})" if changed else "")
+
+
+def changed(of: CostDifference | None, key: str) -> float | None:
+    """One figure of a difference."""
+    return getattr(of, key) if of is not None else None
+
+
+def duration(seconds: float) -> str:
+    """``45 s``, ``12 min``, ``3 h 20 min``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if rest else f"{hours} h"
+
+
+def many(count: int, word: str, plural: str = "") -> str:
+    """``1 error``, ``2 errors``."""
+    return f"{count} {word if count == 1 else plural or word + 's'}"
+
+
+def listed(parts: Iterable[str], nothing: str = "none") -> str:
+    """With commas; ``nothing`` where there is nothing."""
+    return ", ".join(parts) or nothing
+
+
+def counted(changes: Changes) -> dict[Operation, int]:
+    """How many resources each operation touches, those that destroy first."""
+    return {
+        operation: sum(each.operation is operation for each in changes.resources)
+        for operation in ORDER
+        if any(each.operation is operation for each in changes.resources)
+    }
+
+
+def change_words(changes: Changes) -> str:
+    """``1 replaced, 2 created``."""
+    return listed((f"{count} {DONE[operation]}" for operation, count in counted(changes).items()), NO_CHANGES)
+
+
+def finding_words(findings: Sequence[Finding]) -> str:
+    """``2 errors, 1 warning``."""
+    counts = {severity: sum(each.severity == severity for each in findings) for severity in ("error", "warning")}
+    return listed(many(count, severity) for severity, count in counts.items() if count)
+
+
+def ordered(changes: Changes) -> list[ResourceChange]:
+    """What destroys first, and within it as declared."""
+    return sorted(changes.resources, key=lambda each: ORDER.index(each.operation))
+
+
+def kind(type_: str) -> str:
+    """The last part of a resource type: ``NodePool`` of ``gcp:container/nodePool:NodePool``."""
+    return type_.rpartition(":")[2]
+
+
+def why(change: ResourceChange) -> str:
+    """What forces a replacement, or what else is to be said of a change."""
+    forcing = [each.path for each in change.properties if each.forces]
+    parts = [f"forced by {', '.join(forcing)}"] if forcing else []
+    if change.because:
+        parts.append(change.because)
+    if change.note:
+        parts.append(change.note)
+    if not change.known:
+        parts.append("no schema says whether this replaces it")
+    if change.protected and change.operation in {Operation.REPLACE, Operation.DELETE}:
+        parts.append("protected, so the update will refuse")
+    return "; ".join(parts)
+
+
+def value(content: object) -> str:
+    """A property's value on one line."""
+    if content is None:
+        return "not set"
+    if isinstance(content, bool):
+        return "true" if content else "false"
+    if isinstance(content, str):
+        return content if content.startswith("[") else f'"{content}"'
+    return str(content)
+
+
+def state(preview: StackPreview) -> str:
+    """What is to be said of a stack in a word or two, before any detail."""
+    if any(each.revision == "head" for each in preview.failures):
+        return "cannot be evaluated"
+    if preview.removed:
+        return "removed"
+    if preview.new_stack:
+        return "new stack"
+    if preview.failures:
+        return "base cannot be evaluated"
+    return change_words(preview.changes) if preview.changes is not None else many(preview.resources, "resource")
+
+
+def jobs(changes: Changes | None) -> str:
+    """How many Jobs run again, and on which pools."""
+    if changes is None:
+        return ""
+    running = [each for each in changes.runs if each.outcome is Outcome.RUNS]
+    pools = dict.fromkeys(each.pool or "no pool" for each in running)
+    return f"{len(running)} on {listed(pools)}" if running else "none"
+
+
+def figures(preview: StackPreview) -> tuple[str, str, str]:
+    """Idle a month, at most an hour, and one run; each with its difference."""
+    cost, by = preview.cost, preview.difference
+    if cost is None:
+        return "", "", ""
+    return (
+        with_difference(cost.idle_monthly, changed(by, "idle_monthly"), cost),
+        with_difference(cost.most_hourly, changed(by, "most_hourly"), cost),
+        with_difference(cost.run, changed(by, "run"), cost) if cost.steps else "no Jobs",
+    )
+
+
+def run_words(run: JobRun) -> str:
+    """What becomes of a Job, where, and why."""
+    gpus = f", {run.gpus} {run.accelerator}" if run.gpus and run.accelerator else ""
+    place = f"on pool {run.pool}{gpus}" if run.pool else "and no pool can take it"
+    return f"{OUTCOMES[run.outcome]} {place}: {run.because}"
+
+
+def cost_words(preview: StackPreview) -> list[str]:
+    """The sums of a stack's cost, and what they leave out."""
+    cost = preview.cost
+    if cost is None:
+        return []
+    idle, largest, run = figures(preview)
+    hourly = with_difference(cost.idle_hourly, changed(preview.difference, "idle_hourly"), cost)
+    lines = [f"Idle: {hourly} an hour, {idle} a month. Every pool at its maximum: {largest} an hour."]
+    if cost.steps:
+        most = with_difference(cost.run_limit, changed(preview.difference, "run_limit"), cost)
+        lines.append(f"One run of the pipelines adds {run}, at most {most}: {cost.run_basis}.")
+    if cost.unknown:
+        lines.append(f"Unknown, and in no sum: {listed(cost.unknown)}.")
+    if cost.stale:
+        lines.append(f"Prices older than 90 days: {listed(cost.stale)}.")
+    return lines
+
+
+def timeline_words(timeline: Timeline) -> str:
+    """How long an update from nothing takes, and what it waits for."""
+    legs = " → ".join(f"{each.name} ({duration(each.seconds)})" for each in timeline.critical if each.seconds >= 1)
+    most = timeline.limit
+    bound = f", at most {duration(most)}" if most is not None and round(most) > round(timeline.seconds) else ""
+    text = f"`pulumi up` from nothing: about {duration(timeline.seconds)}{bound}. It waits for {legs}."
+    return " ".join([text, *timeline.remarks])
+
+
+def needed(quota: QuotaNeed) -> str:
+    """How much of a quota is needed, beside what a new account has."""
+    ordinary = f" (new accounts have {quota.ordinary:g})" if quota.ordinary is not None else ""
+    return f"{quota.needed:g} {quota.unit}{ordinary}".replace("  ", " ")

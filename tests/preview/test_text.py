@@ -1,0 +1,56 @@
+"""What a terminal shows."""
+
+import io
+
+from rich.console import Console
+
+from stacks.preview.model import Preview, StackPreview
+from stacks.preview.text import show
+from tests.preview.samples import broken, cost, preview, stack
+
+
+def shown(content: Preview, width: int = 140) -> str:
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    show(content, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_says_what_changes_what_it_costs_and_what_is_wrong() -> None:
+    text = shown(preview(stack()))
+    assert "against origin/main (1a2b3c4)" in text
+    assert "± dev-train-0  NodePool  replaced  forced by nodeConfig.diskType0" in text
+    assert 'nodeConfig.diskType0: "a|b" → "c`d"' in text
+    assert "Job mnist-train runs on pool train, 1 nvidia-tesla-t4: workloads/mnist/train.py changed" in text
+    assert "$131.40 (+$14.60)" in text
+    assert "error  public-bucket  store" in text
+    assert "suppressed until 2027-01-01: unprotected-stack" in text
+    assert "NVIDIA_T4_GPUS" in text
+    assert "about 23 min. It waits for dev (5 min) → mnist-train (19 min)" in text
+
+
+def test_markup_in_a_value_is_shown_as_it_is() -> None:
+    text = shown(preview(StackPreview(stack="[red]dev[/]", remarks=["[bold]x[/]"])))
+    assert "[red]dev[/]" in text
+    assert "[bold]x[/]" in text
+
+
+def test_a_sum_with_unknown_prices_is_a_lower_bound_and_says_so() -> None:
+    text = shown(preview(StackPreview(stack="dev", cost=cost(("other",)))))
+    assert "≥ $131.40" in text
+    assert "Unknown, and in no sum: other." in text
+
+
+def test_nothing_known_is_unknown_and_not_free() -> None:
+    nothing = cost(("nodes of edge",)).model_copy(
+        update={"idle_hourly": 0.0, "idle_monthly": 0.0, "most_hourly": 0.0, "lines": []}
+    )
+    text = shown(preview(StackPreview(stack="onprem", cost=nothing)))
+    assert "$0.00" not in text
+    assert "Idle: unknown an hour, unknown a month" in text
+
+
+def test_a_broken_stack_lists_its_problems() -> None:
+    text = shown(preview(broken()))
+    assert "slipway:store.kind: 'gsc'" in text
+    assert "fix: write `gcs`" in text
