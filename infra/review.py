@@ -41,6 +41,9 @@ class Secret:
 
 KUBERNETES_PROVIDER = "pulumi:providers:kubernetes"
 
+UNLIMITED = 10**9
+"""What a node is taken to have of a resource where nobody can tell, so that nothing is said of it."""
+
 
 @dataclass(frozen=True)
 class Declared:
@@ -79,10 +82,11 @@ class NodePool:
     """A node pool as declared, or the nodes of a cluster that the stack finds there.
 
     ``urn`` is that of the resource that brings the nodes; empty for nodes that are there already. ``labels``,
-    ``taints`` and ``allocatable`` are those of one node. ``gpus`` are the physical GPUs of one node. ``run_limit``
-    is the longest a node may run, in seconds; None where nothing limits it. ``machine`` is the machine type, empty
-    where it is not known. ``boot`` is how long a node takes from being asked for until its GPUs can be used, in
-    seconds; None where it is not known.
+    ``taints`` and ``allocatable`` are those of one node; a machine type that no catalogue has leaves pods
+    `UNLIMITED` resources. ``gpus`` are the physical GPUs of one node. ``run_limit`` is the longest a node may run,
+    in seconds; None where nothing limits it. ``machine`` is the machine type, empty where it is not known. ``boot``
+    is how long a node takes from being asked for until its GPUs can be used, in seconds; None where it is not
+    known.
     """
 
     urn: str
@@ -130,6 +134,23 @@ class Stack:
         while parent is not None and parent.type != type_:
             parent = self.resources.get(parent.parent)
         return parent
+
+    def source(self, resource: Declared, key: str, type_: str) -> Declared | None:
+        """The resource of that type that a property comes from; None without one."""
+        found = (self.resources.get(urn) for urn in sorted(resource.property_dependencies.get(key, ())))
+        return next((each for each in found if each is not None and each.type == type_), None)
+
+    def called(self, cluster: Declared) -> str:
+        """The name by which Kubernetes objects know a declared cluster: that of the provider which comes from it.
+
+        Without such a provider it is the cluster's own logical name.
+        """
+        found = (
+            each.name
+            for each in self.resources.values()
+            if each.type == KUBERNETES_PROVIDER and cluster.urn in each.dependencies
+        )
+        return next(found, cluster.name)
 
     def cluster_of(self, resource: Declared) -> str:
         """For a Kubernetes object: the cluster it is on, by the logical name of its provider; else empty."""
@@ -215,12 +236,17 @@ class Violation:
 
 @dataclass(frozen=True)
 class Policy:
-    """A rule about a whole stack. ``id`` is what suppressions name; ``title`` says the rule in one sentence."""
+    """A rule about a whole stack.
+
+    ``id`` is what suppressions name; ``title`` says the rule in one sentence, and ``fix`` what to do about a breach
+    of it, where that is the same for all of them.
+    """
 
     id: str
     severity: Severity
     title: str
     check: Callable[[Stack], Iterable[Violation]]
+    fix: str = ""
 
 
 def _no_seconds(_: Declared) -> Seconds | None:
@@ -228,12 +254,31 @@ def _no_seconds(_: Declared) -> Seconds | None:
 
 
 @dataclass(frozen=True)
+class InPlace:
+    """What an update in place of the properties at ``paths`` means for what runs there.
+
+    The paths are written as in `Review.replacing`.
+    """
+
+    paths: Sequence[str]
+    note: str
+    source: Source
+
+
+def _nothing_in_place() -> Mapping[str, Sequence[InPlace]]:
+    return {}
+
+
+@dataclass(frozen=True)
 class Review:
     """What a cloud, or Kubernetes, says of the resources that it knows; each part is silent about all others.
 
-    ``replacing`` are, by resource type, the paths of the properties whose change replaces a resource, with ``*``
-    for any element of a list or a map: ``nodeConfig.diskType``, ``spec.template``. A type that is missing is not
-    known. ``creation`` is how long a resource takes to be created.
+    ``replacing`` are, by resource type, the paths of the properties whose change replaces a resource, whatever the
+    change below them is, without the indices of lists: ``nodeConfig.diskType``, ``spec.template``. A path that ends
+    in ``{}`` counts only where a block comes or goes, or more or fewer of it: ``nodeConfig{}``. A type that is
+    missing is not known. ``creation`` is how long a resource takes to be created. ``in_place`` are, by resource
+    type, the updates in place that people should know more of. ``moving`` are the types of which every update, be
+    it in place, changes what other resources read from them.
     """
 
     pools: Callable[[Stack], Sequence[NodePool]]
@@ -242,3 +287,5 @@ class Review:
     policies: Sequence[Policy]
     replacing: Callable[[], Mapping[str, Sequence[str]]]
     creation: Callable[[Declared], Seconds | None] = _no_seconds
+    in_place: Callable[[], Mapping[str, Sequence[InPlace]]] = _nothing_in_place
+    moving: frozenset[str] = frozenset()
