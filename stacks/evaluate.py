@@ -5,16 +5,22 @@ import contextvars
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, ParamSpec, TypeVar, cast
 
+import pulumi
 from pulumi.runtime import mocks, run_in_stack
 from pulumi.runtime import settings as pulumi_settings
 from pulumi.runtime.config import set_all_config
+from pulumi.runtime.stack import Stack
 
 from infra.platform import Emulator, StoreFiles
 from stacks.config import for_engine
 from stacks.monitor import Cloud, Evaluation, EvaluationError, Monitor, NoStore, Observer
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 THREADS = 512
 """Most registrations under way at once. One that waits for its Job holds a thread; asyncio's default, a few more
@@ -35,8 +41,9 @@ def evaluate(
     """Runs ``program`` as the Pulumi CLI would, and returns what it declared.
 
     ``config`` has full keys (``slipway:clusters``). Values that only a cloud knows come from ``emulators``. With
-    ``preview`` the program is told so, and files that are not in ``store`` are unknown instead of an error. Raises
-    what the program raises, and EvaluationError for what goes wrong after it has returned.
+    ``preview`` they are unknown, as before the first update, and so are files that are not in ``store``; only what
+    a provider's function returns still comes from ``emulators``. Raises what the program raises, and
+    EvaluationError for what goes wrong after it has returned.
     """
     evaluation = Evaluation()
     disabled = config.get("pulumi:disable-default-providers")
@@ -63,23 +70,41 @@ def evaluate(
                 lock=threading.Lock(),
             )
         )
-        asyncio.run(_run(program))
+        asyncio.run(_run(program, evaluation, preview))
 
     # Everything Pulumi keeps about a running program is in context variables, so a second evaluation starts anew.
     contextvars.copy_context().run(run)
     return evaluation
 
 
-async def _run(program: Callable[[], object]) -> None:
+class Inline(ThreadPoolExecutor):
+    """Runs everything at once and in its order: a preview waits for nothing, and threads would shuffle it.
+
+    asyncio accepts only a ThreadPoolExecutor as a loop's own.
+    """
+
+    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
+        future = Future[_T]()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+async def _run(program: Callable[[], object], evaluation: Evaluation, preview: bool) -> None:
     loop = asyncio.get_running_loop()
-    loop.set_default_executor(ThreadPoolExecutor(THREADS, "resource"))
+    loop.set_default_executor(Inline() if preview else ThreadPoolExecutor(THREADS, "resource"))
     # One failure fails the futures of all that would have come after it, and nobody retrieves those.
     loop.set_exception_handler(lambda _, context: logging.getLogger(__name__).debug("%s", context))
     raised: list[BaseException] = []
+    secret: dict[str, asyncio.Future[bool]] = {}
 
     def declare() -> None:
         try:
             program()
+            if preview:
+                secret.update(_secret_outputs())
         except BaseException as error:
             raised.append(error)
             raise
@@ -90,3 +115,13 @@ async def _run(program: Callable[[], object]) -> None:
         if raised:
             raise raised[0] from None
         raise EvaluationError(str(error)) from error
+    for name, output in evaluation.outputs.items():
+        if name in secret:
+            evaluation.outputs[name] = replace(output, secret=await secret[name])
+
+
+def _secret_outputs() -> dict[str, asyncio.Future[bool]]:
+    """Which of the stack's outputs are secret; Pulumi's protocol tells it only of those that are known."""
+    stack = cast("Stack", pulumi_settings.get_root_resource())
+    outputs = {name: pulumi.Output.from_input(value) for name, value in stack.outputs.items()}
+    return {name: asyncio.ensure_future(output.is_secret()) for name, output in outputs.items()}

@@ -4,17 +4,18 @@
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pulumi
+from google.protobuf import struct_pb2
 from pulumi.runtime import mocks, rpc
 from pulumi.runtime.proto import resource_pb2
 
 from infra.platform import Emulator, StoreFiles
-from stacks.documents import texts
+from stacks.documents import document, texts
 from stacks.outputs import computed_outputs, physical_id
-from stacks.resources import Resource, StackOutput, masked, plain
+from stacks.resources import Resource, StackOutput, masked, plain, stood_in
 
 JOB = "kubernetes:batch/v1:Job"
 """The one type of resource that an engine does more with than to note it."""
@@ -70,6 +71,8 @@ class NoStore:
 class Monitor(mocks.MockMonitor):
     """The engine's side of the resource protocol: creates everything at once, but Jobs when they are complete.
 
+    In a preview nothing is created: what is known of a resource are its inputs, as before the first `pulumi up`.
+
     A resource that failed answers without id and with unknown outputs. So the program runs on, `apply` does not
     call back, and what depends on it still arrives here, where it is left out by name.
     """
@@ -115,7 +118,11 @@ class Monitor(mocks.MockMonitor):
         return response
 
     def ReadResource(self, request: Any) -> Any:  # noqa: N802
-        self._cloud.answering.resource = self._note(request)
+        resource = self._note(request)
+        if self._preview:
+            known = self._cloud.foreseen(request.properties, resource)
+            return resource_pb2.ReadResourceResponse(urn=resource.urn, properties=known)
+        self._cloud.answering.resource = resource
         return super().ReadResource(request)
 
     def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
@@ -125,11 +132,13 @@ class Monitor(mocks.MockMonitor):
         return super().RegisterResourceOutputs(request)
 
     def Invoke(self, request: Any) -> Any:  # noqa: N802
+        if self._preview:
+            result = self._cloud.looked_up(request)
+            fields: dict[str, Any] = {"unknown": True} if result is None else {"return": result}
+            return resource_pb2.ResourceInvokeResponse(**fields)
         try:
             return super().Invoke(request)
         except FileNotFoundError as error:
-            if self._preview:
-                return resource_pb2.ResourceInvokeResponse(unknown=True)
             raise EvaluationError(f"{request.tok}: there is no {error} in the store") from error
 
     def _note(self, request: Any) -> Resource:
@@ -148,9 +157,11 @@ class Monitor(mocks.MockMonitor):
 
     def _lost_dependency(self, resource: Resource) -> Resource | None:
         with self._lock:
-            lost = self._evaluation.failed.keys() | self._evaluation.skipped.keys()
-            urn = next((urn for urn in self._evaluation.resources if urn in lost & resource.needs), None)
-            return self._evaluation.resources[urn] if urn else None
+            evaluation = self._evaluation
+            lost = {urn for urn in resource.needs if urn in evaluation.failed or urn in evaluation.skipped}
+            return (
+                next((each for urn, each in evaluation.resources.items() if urn in lost), None) if lost else None
+            )
 
     def _answer(self, request: Any, resource: Resource, *, lost: bool) -> Any:
         if lost:
@@ -159,6 +170,9 @@ class Monitor(mocks.MockMonitor):
             response = resource_pb2.RegisterResourceResponse(urn=resource.urn, unknown=True)
             response.object.update(dict.fromkeys(request.object.keys(), rpc.UNKNOWN))
             return response
+        if self._preview:
+            known = self._cloud.foreseen(request.object, resource)
+            return resource_pb2.RegisterResourceResponse(urn=resource.urn, object=known)
         self._cloud.answering.resource = resource
         return super().RegisterResource(request)
 
@@ -178,20 +192,55 @@ class Cloud(mocks.Mocks):
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
         resource: Resource = self.answering.resource
-        emulated: Mapping[str, Any] | None = None
-        for emulator in self._emulators:
-            emulated = emulator.outputs(resource.token, resource.name, resource.inputs)
-            if emulated is not None:
-                break
-        outputs: dict[str, Any] = {**args.inputs, **computed_outputs(resource), **(emulated or {})}
+        outputs: dict[str, Any] = {**args.inputs, **computed_outputs(resource), **self._emulated(resource)}
         identity = outputs.pop("id", None) or args.resource_id or physical_id(resource, outputs)
         resource.outputs = masked(outputs)
         return str(identity), outputs
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[Any, Any], list[tuple[str, str]] | None]:
-        arguments: Mapping[str, Any] = plain(args.args)
-        for emulator in self._emulators:
-            result = emulator.call(args.token, arguments, self._store)
-            if result is not None:
-                return dict(result), []
-        return {}, []
+        return dict(self._called(args.token, plain(args.args)) or {}), []
+
+    def foreseen(self, known: struct_pb2.Struct, resource: Resource) -> struct_pb2.Struct:
+        """What a preview knows of a resource: ``known``, its inputs, with what its provider computes unknown.
+
+        The SDK takes every property that is missing as unknown, but not what is missing within one.
+        """
+        whole = replace(resource, inputs=stood_in(resource.inputs))
+        foreseen = struct_pb2.Struct()
+        foreseen.CopyFrom(known)
+        _add_unknowns(foreseen, whole.inputs, {**computed_outputs(whole), **self._emulated(whole)})
+        return foreseen
+
+    def looked_up(self, request: Any) -> struct_pb2.Struct | None:
+        """The result of a provider function; None where no emulator knows it, or knows the file to be read."""
+        try:
+            result = self._called(request.tok, plain(rpc.deserialize_properties(request.args)))
+        except FileNotFoundError:
+            return None
+        if result is None:
+            return None
+        answer = struct_pb2.Struct()
+        answer.update(result)
+        return answer
+
+    def _emulated(self, resource: Resource) -> Mapping[str, Any]:
+        answers = (each.outputs(resource.token, resource.name, resource.inputs) for each in self._emulators)
+        return next((answer for answer in answers if answer is not None), dict[str, Any]())
+
+    def _called(self, token: str, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        answers = (each.call(token, arguments, self._store) for each in self._emulators)
+        return next((answer for answer in answers if answer is not None), None)
+
+
+def _add_unknowns(known: struct_pb2.Struct, inputs: Mapping[str, Any], computed: Mapping[str, Any]) -> None:
+    """Marks in ``known`` what ``computed`` has beyond ``inputs``, or has in another form."""
+    for key, value in computed.items():
+        below = inputs.get(key)
+        if key not in known.fields:
+            known[key] = rpc.UNKNOWN
+        elif isinstance(value, Mapping) and isinstance(below, Mapping):
+            inner = known.fields[key].struct_value
+            if not rpc.is_rpc_secret(dict(inner)):
+                _add_unknowns(inner, document(below), document(value))
+        elif value != below:
+            known[key] = rpc.UNKNOWN

@@ -16,8 +16,8 @@ class Resource:
     """A declared resource: what the program asked of the engine.
 
     ``inputs`` have secrets in clear, for the engine to act on; `shown_inputs` are for everything that is written
-    down. ``provider`` and ``parent`` are URNs, empty where there is none. ``outputs`` are there once it is
-    created, without secrets.
+    down. In a preview, both have a `pulumi.output.Unknown` for each value that only an update knows. ``provider``
+    and ``parent`` are URNs, empty where there is none. ``outputs`` are there once it is created, without secrets.
     """
 
     urn: str
@@ -116,6 +116,21 @@ def masked(value: Any) -> Any:
 
 def _hide(_: Any) -> str:
     return SECRET
+
+
+def stood_in(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """``inputs`` with a text in place of every unknown value, for who has to work with some value."""
+    return cast("Mapping[str, Any]", _known(inputs))
+
+
+def _known(value: Any) -> Any:
+    if isinstance(value, Unknown):
+        return "unknown"
+    if isinstance(value, Mapping):
+        return {key: _known(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list):
+        return [_known(each) for each in cast("list[Any]", value)]
+    return value
 
 
 def _walk(value: Any, of_secret: Callable[[Any], Any]) -> Any:

@@ -7,6 +7,7 @@ import pulumi
 import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
 import pytest
+from pulumi.output import Unknown
 
 from infra.platform import Emulator, StoreFiles
 from stacks.evaluate import evaluate
@@ -126,3 +127,91 @@ def test_a_file_that_is_not_in_the_store_is_unknown_in_a_preview_and_an_error_ot
     assert evaluation(reading, preview=True).outputs["content"].known is False
     with pytest.raises(EvaluationError, match=r"there is no missing\.json in the store"):
         evaluation(reading)
+
+
+def inputs_of(found: Evaluation, name: str) -> Mapping[str, Any]:
+    return next(each.inputs for each in found.resources.values() if each.name == name)
+
+
+def test_a_preview_knows_what_was_asked_for_and_not_what_a_cloud_computes() -> None:
+    def program() -> None:
+        bucket = gcp.storage.Bucket("store", name="bucket", location="US")
+        provider = k8s.Provider("dev", kubeconfig=bucket.url)
+        namespace = k8s.core.v1.Namespace(
+            "ns", metadata={"name": "fixed"}, opts=pulumi.ResourceOptions(provider=provider)
+        )
+        k8s.core.v1.ConfigMap(
+            "settings",
+            metadata={"name": "settings", "namespace": namespace.metadata["name"]},
+            data={"bucket": bucket.name, "url": bucket.url, "uid": namespace.metadata["uid"], "id": namespace.id},
+            opts=pulumi.ResourceOptions(provider=provider),
+        )
+
+    found = evaluation(program, preview=True)
+    settings = inputs_of(found, "settings")
+    assert settings["metadata"] == {"name": "settings", "namespace": "fixed"}
+    assert settings["data"].pop("bucket") == "bucket"
+    assert [type(each) for each in (*settings["data"].values(), inputs_of(found, "dev")["kubeconfig"])] == [
+        Unknown
+    ] * 4
+    assert inputs_of(evaluation(program), "dev")["kubeconfig"] == "gs://bucket"
+
+
+def test_a_preview_does_not_know_what_a_cloud_adds_within_what_was_asked_for() -> None:
+    class Cloud(Emulator):
+        def outputs(self, token: str, name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002
+            return {"website": {**inputs["website"], "notFoundPage": "404.html"}, "location": "eu"}
+
+    def program() -> None:
+        bucket = gcp.storage.Bucket("store", name="b", location="US", website={"main_page_suffix": "index.html"})
+        pulumi.export("asked", bucket.website.main_page_suffix)
+        pulumi.export("added", bucket.website.not_found_page)
+        pulumi.export("corrected", bucket.location)
+
+    found = evaluate(program, project="p", stack="s", config={}, emulators=[Cloud()], preview=True)
+    assert {name: each.value for name, each in found.outputs.items() if each.known} == {"asked": "index.html"}
+
+
+def test_a_preview_still_asks_a_providers_functions_unless_their_arguments_are_unknown() -> None:
+    class Store(Emulated):
+        def call(self, token: str, args: Mapping[str, Any], store: StoreFiles) -> Mapping[str, Any] | None:  # noqa: ARG002
+            return {"content": f"of {args['name']}"}
+
+    def program() -> None:
+        bucket = gcp.storage.Bucket("store", name="b", location="US")
+        for name, path in (("known", "a.json"), ("unknown", bucket.url)):
+            found = gcp.storage.get_bucket_object_content_output(bucket="b", name=path)
+            pulumi.export(name, found.content)
+
+    found = evaluate(program, project="p", stack="s", config={}, emulators=[Store()], preview=True)
+    assert {name: each.known for name, each in found.outputs.items()} == {"known": True, "unknown": False}
+    assert found.outputs["known"].value == "of a.json"
+
+
+def test_a_secret_stays_one_in_a_preview_known_or_not() -> None:
+    def program() -> None:
+        bucket = gcp.storage.Bucket("store", name="b", location="US", labels=pulumi.Output.secret({"a": "hidden"}))
+        provider = k8s.Provider("dev", kubeconfig="x")
+        k8s.core.v1.ConfigMap("settings", data=bucket.labels, opts=pulumi.ResourceOptions(provider=provider))
+        pulumi.export("known", bucket.labels)
+        pulumi.export("unknown", pulumi.Output.secret(bucket.url))
+        pulumi.export("open", bucket.url)
+
+    found = evaluation(program, preview=True)
+    settings = next(each for each in found.resources.values() if each.name == "settings")
+    assert (settings.inputs["data"], settings.shown_inputs["data"]) == ({"a": "hidden"}, "[secret]")
+    assert {name: each.secret for name, each in found.outputs.items()} == {
+        "known": True,
+        "unknown": True,
+        "open": False,
+    }
+
+
+def test_a_resource_that_is_looked_up_is_known_by_what_it_was_looked_up_with() -> None:
+    def program() -> None:
+        bucket = gcp.storage.Bucket.get("store", "an-id", name="b")
+        for name, value in (("id", bucket.id), ("name", bucket.name), ("url", bucket.url)):
+            pulumi.export(name, value)
+
+    found = evaluation(program, preview=True)
+    assert {name: each.value for name, each in found.outputs.items() if each.known} == {"id": "an-id", "name": "b"}
