@@ -16,8 +16,9 @@ import pulumi_kubernetes as k8s
 from infra.aws.addons import SYSTEM
 from infra.aws.cluster import EksCluster
 from infra.aws.names import node_group_name
+from infra.aws.nodes import POOL_LABEL
 from infra.aws.policies import Statement, allow
-from infra.aws.pools import POOL_LABEL, labels, scales, taints
+from infra.aws.pools import labels, scales, taints
 from infra.aws.roles import PodIdentityArgs, pod_identity
 from infra.aws.settings import AwsCluster, AwsPool
 from infra.charts import charts

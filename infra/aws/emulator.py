@@ -9,21 +9,16 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from infra.aws import nodes
 from infra.aws.account import clusters
 from infra.aws.addons import SYSTEM
-from infra.aws.catalogue import allocatable, instance_type, is_zone_id
-from infra.aws.pools import POOL_LABEL
-from infra.aws.settings import AwsPool
+from infra.aws.catalogue import is_zone_id
+from infra.aws.nodes import LAUNCH_TEMPLATE, NODE_GROUP
 from infra.emulation import CA_CERTIFICATE
-from infra.platform import Emulator, Node, StoreFiles, Taint
-from infra.settings.base import TimeSlicing
+from infra.platform import Emulator, Node, StoreFiles
 from infra.settings.model import Settings
-from infra.taints import EFFECTS
 
 ACCOUNT = "000000000000"
-
-NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
-LAUNCH_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 
 Inputs = Mapping[str, Any]
 Outputs = Callable[[str, Inputs], Mapping[str, Any]]
@@ -72,55 +67,22 @@ class AwsEmulator(Emulator):
             return []
         cluster, pool = self._pools[name]
         template = self._templates[inputs["launchTemplate"]["id"]]
-        machine = instance_type(template["instanceType"])
+        sharing = self._sharing[name]
         return [
             Node(
                 cluster=cluster,
                 pool=pool,
-                labels=_labels(inputs, template),
-                taints=_taints(inputs),
-                allocatable=allocatable(_as_settings(template, self._sharing[name])),
-                count=int(inputs["scalingConfig"]["maxSize"]),
-                accelerator=machine.accelerator if machine else None,
+                labels=nodes.labels(inputs, template),
+                taints=nodes.taints(inputs),
+                allocatable=nodes.node_resources(inputs, template, sharing.clients if sharing else 1),
+                count=nodes.most_nodes(inputs),
+                accelerator=nodes.accelerator(inputs, template),
             )
         ]
 
     def standing_namespaces(self) -> Sequence[tuple[str, str]]:
         """Where the cluster's own services are."""
         return [(cluster, SYSTEM) for cluster in sorted({cluster for cluster, _ in self._pools.values()})]
-
-
-def _as_settings(template: Inputs, sharing: TimeSlicing | None) -> AwsPool:
-    """What decides the allocatable resources of a node, read back from its declaration.
-
-    Sharing is not EKS's to declare: the device plugin does it.
-    """
-    (disk,) = template["blockDeviceMappings"]
-    return AwsPool(
-        instance_type=template["instanceType"], disk_size_gb=int(disk["ebs"]["volumeSize"]), gpu_sharing=sharing
-    )
-
-
-def _taints(inputs: Inputs) -> list[Taint]:
-    found: Sequence[Inputs] = inputs.get("taints") or []
-    return [Taint(taint["key"], taint.get("value") or "", EFFECTS[taint["effect"]]) for taint in found]
-
-
-def _labels(inputs: Inputs, template: Inputs) -> dict[str, str]:
-    """The group's own labels, and those that EKS and the kubelet put on every node.
-
-    Source: https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html, 2026-11-20.
-    """
-    own: Mapping[str, str] = inputs.get("labels") or {}
-    return {
-        **own,
-        POOL_LABEL: inputs["nodeGroupName"],
-        "eks.amazonaws.com/capacityType": inputs["capacityType"],
-        "kubernetes.io/arch": "amd64",
-        "kubernetes.io/os": "linux",
-        "node.kubernetes.io/instance-type": template["instanceType"],
-        "topology.kubernetes.io/region": inputs["region"],
-    }
 
 
 def _id(prefix: str, name: str) -> str:

@@ -14,7 +14,8 @@ from infra.aws.kubeconfig import profile_option
 from infra.aws.mounts import MountArgs
 from infra.aws.names import CLUSTER_LIMIT, node_group_name, resource_name
 from infra.aws.network import Network, NetworkArgs
-from infra.aws.pools import POOL_LABEL, fingerprint, taints
+from infra.aws.nodes import POOL_LABEL
+from infra.aws.pools import fingerprint, taints
 from infra.aws.registry import image_repository
 from infra.aws.roles import PodIdentityArgs, pod_identity
 from infra.aws.settings import AwsCluster, EfsStore, S3Store

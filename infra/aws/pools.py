@@ -14,9 +14,6 @@ from infra.aws.settings import AwsCluster, AwsPool
 from infra.platform import GPU_RESOURCE, Taint
 from infra.taints import CLOUD_EFFECTS, pool_taints
 
-POOL_LABEL = "eks.amazonaws.com/nodegroup"
-"""EKS puts it on every node, with the node group's name."""
-
 GPU_PRESENT_LABEL = f"{GPU_RESOURCE}.present"
 """What the device plugin's chart schedules by where no node feature discovery runs.
 

@@ -10,16 +10,14 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from infra.emulation import CA_CERTIFICATE
-from infra.gcp.catalogue import allocatable
-from infra.gcp.locations import REGION_ZONES, is_zone, region_of
-from infra.gcp.platforms import POOL_LABEL
+from infra.gcp import nodes
+from infra.gcp.locations import region_of
+from infra.gcp.nodes import NODE_POOL
 from infra.gcp.project import clusters
-from infra.gcp.settings import GcpPool, GpuSharing
 from infra.gcp.store import DRIVER
-from infra.platform import Emulator, Node, Resources, StoreFiles, Taint
+from infra.platform import Emulator, Node, Resources, StoreFiles
 from infra.settings.model import Settings
 from infra.settings.quantity import cpu_millicores, mebibytes
-from infra.taints import EFFECTS
 
 PROJECT_NUMBER = 999_999_999_999
 FALLBACK_PROJECT = "emulated-project"
@@ -28,8 +26,6 @@ SIDECAR_PREFIX = "gke-gcsfuse"
 SIDECAR_DEFAULTS = {"cpu-request": "250m", "memory-request": "256Mi", "ephemeral-storage-request": "5Gi"}
 """Of the Cloud Storage FUSE sidecar, where annotations say nothing else
 (cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-sidecar, seen November 2026)."""
-
-NODE_POOL = "gcp:container/nodePool:NodePool"
 
 Inputs = Mapping[str, Any]
 
@@ -83,122 +79,21 @@ class GcpEmulator(Emulator):
         if token != NODE_POOL:
             return []
         cluster, pool = self._pools[name]
-        config: Inputs = inputs["nodeConfig"]
-        accelerator = _accelerator(config)
         return [
             Node(
                 cluster=cluster,
                 pool=pool,
-                labels=_labels(inputs),
-                taints=[
-                    Taint(taint["key"], taint["value"], EFFECTS[taint["effect"]])
-                    for taint in _list(config, "taints")
-                ],
-                allocatable=allocatable(_as_settings(inputs)),
-                count=_most_nodes(inputs),
-                accelerator=accelerator["type"] if accelerator else None,
+                labels=nodes.labels(inputs),
+                taints=nodes.taints(inputs),
+                allocatable=nodes.node_resources(inputs),
+                count=nodes.most_nodes(inputs),
+                accelerator=nodes.accelerator(inputs),
             )
         ]
 
     def standing_nodes(self) -> Sequence[Node]:
         """None: nothing is there before the program runs."""
         return []
-
-
-def _accelerator(config: Inputs) -> Inputs | None:
-    found = _list(config, "guestAccelerators")
-    return found[0] if found else None
-
-
-def _as_settings(inputs: Inputs) -> GcpPool:
-    """What decides the allocatable resources of a node, read back from its declaration."""
-    config: Inputs = inputs["nodeConfig"]
-    accelerator = _accelerator(config) or {}
-    sharing = accelerator.get("gpuSharingConfig")
-    return GcpPool(
-        machine_type=config["machineType"],
-        accelerator=accelerator.get("type"),
-        gpus=_whole(accelerator.get("count")),
-        gpu_partition=accelerator.get("gpuPartitionSize"),
-        gpu_sharing=(
-            GpuSharing(strategy=sharing["gpuSharingStrategy"], clients=int(sharing["maxSharedClientsPerGpu"]))
-            if sharing
-            else None
-        ),
-        disk_size_gb=int(config["diskSizeGb"]),
-        local_ssd_count=_ssds(config, "ephemeralStorageLocalSsdConfig"),
-        local_ssd_block_count=_ssds(config, "localNvmeSsdBlockConfig"),
-        image_type=config["imageType"],
-        max_pods_per_node=int(inputs["maxPodsPerNode"]),
-    )
-
-
-def _most_nodes(inputs: Inputs) -> int:
-    zones = len(inputs.get("nodeLocations") or []) or (1 if is_zone(inputs["location"]) else REGION_ZONES)
-    scaled = inputs.get("autoscaling")
-    if not scaled:
-        return int(inputs["nodeCount"]) * zones
-    if scaled.get("totalMaxNodeCount") is not None:
-        return int(scaled["totalMaxNodeCount"])
-    return int(scaled["maxNodeCount"]) * zones
-
-
-def _labels(inputs: Inputs) -> dict[str, str]:
-    """The pool's own labels, and those that GKE and the kubelet put on every node.
-
-    Source: https://cloud.google.com/kubernetes-engine/docs/how-to/creating-managing-labels, 2026-11-20.
-    """
-    config = inputs["nodeConfig"]
-    own: Mapping[str, str] = config.get("labels") or {}
-    labels = {
-        **own,
-        POOL_LABEL: inputs["name"],
-        "cloud.google.com/gke-boot-disk": config["diskType"],
-        "cloud.google.com/machine-family": config["machineType"].partition("-")[0],
-        "kubernetes.io/arch": "amd64",
-        "kubernetes.io/os": "linux",
-        "node.kubernetes.io/instance-type": config["machineType"],
-        "topology.kubernetes.io/region": region_of(inputs["location"]),
-    }
-    zones = inputs.get("nodeLocations") or [inputs["location"]]
-    if len(zones) == 1 and is_zone(zones[0]):
-        labels["topology.kubernetes.io/zone"] = zones[0]
-    if config.get("spot"):
-        labels["cloud.google.com/gke-spot"] = "true"
-    if config.get("preemptible"):
-        labels["cloud.google.com/gke-preemptible"] = "true"
-    if config.get("flexStart"):
-        labels["cloud.google.com/gke-flex-start"] = "true"
-    return {**labels, **_gpu_labels(config)}
-
-
-def _gpu_labels(config: Inputs) -> dict[str, str]:
-    accelerator = _accelerator(config)
-    if accelerator is None:
-        return {}
-    labels = {"cloud.google.com/gke-accelerator": str(accelerator["type"])}
-    if accelerator.get("gpuPartitionSize"):
-        labels["cloud.google.com/gke-gpu-partition-size"] = str(accelerator["gpuPartitionSize"])
-    if sharing := accelerator.get("gpuSharingConfig"):
-        labels["cloud.google.com/gke-gpu-sharing-strategy"] = (
-            str(sharing["gpuSharingStrategy"]).lower().replace("_", "-")
-        )
-        labels["cloud.google.com/gke-max-shared-clients-per-gpu"] = str(int(sharing["maxSharedClientsPerGpu"]))
-    return labels
-
-
-def _list(config: Inputs, key: str) -> Sequence[Inputs]:
-    return config.get(key) or []
-
-
-def _ssds(config: Inputs, key: str) -> int:
-    found: Inputs | None = config.get(key)
-    return int(found["localSsdCount"]) if found else 0
-
-
-def _whole(number: Any) -> int | None:
-    """Numbers arrive as floats: protobuf knows no others."""
-    return None if number is None else int(number)
 
 
 def _project_of(inputs: Inputs) -> str:

@@ -8,6 +8,7 @@ from infra.gcp.cluster import GkeCluster, GkeClusterArgs
 from infra.gcp.identity import WorkloadIdentity, WorkloadIdentityArgs, node_identity, workload_identity
 from infra.gcp.names import pool_name
 from infra.gcp.network import Network, NetworkArgs
+from infra.gcp.nodes import POOL_LABEL
 from infra.gcp.pools import fingerprint, max_nodes, taints
 from infra.gcp.project import clusters, project
 from infra.gcp.services import enable_services
@@ -15,9 +16,6 @@ from infra.gcp.settings import GcpCluster, GcsStore
 from infra.gcp.store import gcs_store
 from infra.platform import Platform, Pool, Store
 from infra.settings.model import Settings
-
-POOL_LABEL = "cloud.google.com/gke-nodepool"
-"""GKE puts it on every node, with the node pool's name."""
 
 
 def platforms(settings: Settings) -> Mapping[str, Platform]:

@@ -1,4 +1,4 @@
-"""Node pools as their declarations say them."""
+"""Node pools: a cluster that is there already has its nodes, and none are declared."""
 
 from collections.abc import Sequence
 
@@ -6,5 +6,5 @@ from infra.review import NodePool, Stack
 
 
 def pools(_: Stack) -> Sequence[NodePool]:
-    """The pools that the stack declares."""
+    """None: the nodes are there before the stack (`Stack.standing`)."""
     return ()

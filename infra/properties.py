@@ -1,0 +1,62 @@
+"""Looks into the properties of declared resources: keys may be missing, values unknown or of any shape."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from infra.review import UNKNOWN, Unknown
+
+Properties = Mapping[str, Any]
+
+
+def at(properties: object, *path: str) -> Any:
+    """The value at ``path``: None where there is none, `UNKNOWN` where it or anything on the way is."""
+    value = properties
+    for key in path:
+        if isinstance(value, Unknown):
+            return UNKNOWN
+        value = cast("Properties", value).get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def mapping(value: object) -> Properties:
+    """``value`` where it is a mapping, else an empty one."""
+    return cast("Properties", value) if isinstance(value, Mapping) else {}
+
+
+def items(value: object) -> Sequence[Any]:
+    """The elements of a list; none for anything else."""
+    return cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
+
+
+def mappings(value: object) -> list[Properties]:
+    """The mappings in a list; none for anything else."""
+    return [cast("Properties", each) for each in items(value) if isinstance(each, Mapping)]
+
+
+def text(value: object) -> str:
+    """A text; empty for anything else."""
+    return value if isinstance(value, str) else ""
+
+
+def texts(value: object) -> list[str]:
+    """The texts in a list, or a single one; none for anything else."""
+    return [value] if isinstance(value, str) else [each for each in items(value) if isinstance(each, str)]
+
+
+def strings(value: object) -> dict[str, str]:
+    """A mapping of texts, such as labels, without those that are not known."""
+    return {str(key): str(each) for key, each in mapping(value).items() if not isinstance(each, Unknown)}
+
+
+def whole(value: object, otherwise: int = 0) -> int:
+    """A whole number, be it written as a float or a text; ``otherwise`` for anything else."""
+    if isinstance(value, bool):
+        return otherwise
+    if isinstance(value, int | float):
+        return int(value)
+    return int(value) if isinstance(value, str) and value.strip().isdigit() else otherwise
+
+
+def is_true(value: object) -> bool:
+    """Whether a flag is set, be it as a boolean or as the text that some APIs want."""
+    return value is True or (isinstance(value, str) and value.lower() == "true")

@@ -1,0 +1,82 @@
+"""Stacks as reviewers see them: those of the repository, and small ones made by hand."""
+
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any
+
+from pulumi.output import Unknown as PulumiUnknown
+
+from infra.clouds import CLOUDS
+from infra.platform import Emulator
+from infra.review import UNKNOWN, Declared, Stack
+from stacks.config import stack_config
+from stacks.emulators import emulators
+from stacks.evaluate import evaluate
+from stacks.program import declare
+from stacks.resources import Resource
+from tests.support.checkout import ROOT
+from tests.support.stack_values import stack_settings
+
+REVIEWS = [cloud.review() for cloud in CLOUDS.values()]
+
+
+@cache
+def stack_emulators(name: str) -> list[Emulator]:
+    """What stands in for the clouds of one of the repository's stacks."""
+    return emulators(stack_settings(name))
+
+
+@cache
+def declared_stack(name: str) -> Stack:
+    """One of the repository's stacks, evaluated as for its first preview."""
+    found = stack_emulators(name)
+    config: dict[str, Any] = {}
+    for emulator in found:
+        config |= emulator.configuration
+    config |= stack_config(name, ROOT)
+    evaluation = evaluate(
+        partial(declare, ROOT), project="slipway", stack=name, config=config, emulators=found, preview=True
+    )
+    return Stack(
+        name=name,
+        resources={urn: as_declared(each) for urn, each in evaluation.resources.items()},
+        configuration=config,
+        reviews=REVIEWS,
+    )
+
+
+def as_declared(resource: Resource) -> Declared:
+    """A resource of an evaluation as a reviewer sees it."""
+    return Declared(
+        urn=resource.urn,
+        type=resource.token,
+        name=resource.name,
+        properties=_known(resource.shown_inputs),
+        custom=resource.custom,
+        parent=resource.parent,
+        provider=resource.provider,
+        dependencies=resource.dependencies,
+        property_dependencies=resource.property_dependencies,
+        protect=resource.protect,
+        read=resource.read,
+    )
+
+
+def declared(type_: str, name: str = "it", properties: Mapping[str, Any] | None = None, **more: Any) -> Declared:
+    """A resource that stands in no program."""
+    return Declared(f"urn:pulumi:test::slipway::{type_}::{name}", type_, name, properties or {}, **more)
+
+
+def stack_of(*resources: Declared, **more: Any) -> Stack:
+    """A stack of these resources."""
+    return Stack("test", {each.urn: each for each in resources}, reviews=REVIEWS, **more)
+
+
+def _known(value: Any) -> Any:
+    if isinstance(value, PulumiUnknown):
+        return UNKNOWN
+    if isinstance(value, Mapping):
+        return {key: _known(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_known(each) for each in value]
+    return value
