@@ -1,8 +1,13 @@
 # Every target sets up what it needs in .venv; nothing has to be installed first but Python 3.11 to 3.13 and make.
 
-STACK ?= gcp-dev
+STACK ?=
 FRESH ?=
 TESTS ?= tests
+BASE ?=
+FORMAT ?=
+FAIL_ON ?=
+OUTPUT ?=
+PICTURES ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,10 +19,18 @@ CA_STORES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt
 export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup rehearse test test-fast lint format bench lock clean
+.PHONY: help setup rehearse preview check pictures test test-fast lint format bench bench-evaluation lock clean \
+	policy-pack ci-preview ci-verdict ci-comment ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
+	ci-drift ci-drift-issue
+
+# A value as one word of the shell, whatever is in it; and a list, with spaces or commas, as an option for each.
+quote = '$(subst ','\'',$(1))'
+comma := ,
+option = $(if $(2),$(1) $(call quote,$(2)))
+options = $(foreach each,$(subst $(comma), ,$(2)),$(1) $(call quote,$(each)))
 
 help: ## List the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-18s %s\n", $$1, $$2}'
 
 $(BIN)/uv:
 	@test -n "$(PYTHON)" || { echo "Slipway needs Python 3.11 to 3.13, and there is no python3 on PATH. Name one: make PYTHON=/path/to/python3.11 …" >&2; exit 1; }
@@ -39,7 +52,25 @@ $(VENV)/.dev: requirements-dev.txt | $(BIN)/uv
 setup: $(VENV)/.dev ## Install everything, tests and linters included, into .venv
 
 rehearse: $(VENV)/.runtime ## Run a stack here, on the CPU [STACK=gcp-dev] [FRESH=1]
-	@$(BIN)/python -m stacks.rehearsal --stack $(STACK) $(if $(FRESH),--fresh)
+	@$(BIN)/python -m stacks.rehearsal --stack $(call quote,$(or $(STACK),gcp-dev)) $(if $(FRESH),--fresh)
+
+# make itself exits 2 whenever a target fails, so the preview's own exit code is left in build/preview/status:
+# 0 clean, 1 findings, 2 not evaluated.
+define previewing
+@mkdir -p build/preview; $(BIN)/python -m stacks.preview $(call options,--stack,$(STACK)) $(1) \
+	$(call option,--fail-on,$(FAIL_ON)); status=$$?; echo $$status >build/preview/status; exit $$status
+endef
+
+preview: $(VENV)/.runtime ## Say what a change does to each stack [STACK=…] [BASE=origin/main] [FORMAT=markdown] …
+	$(call previewing,$(call option,--base,$(BASE)) $(call option,--format,$(FORMAT)) \
+		$(call option,--output,$(OUTPUT)) $(call option,--pictures,$(PICTURES)))
+
+check: $(VENV)/.runtime ## Hold every stack to the policies [STACK=gcp-dev] [FAIL_ON=error]
+	$(call previewing,--check $(call option,--format,$(FORMAT)) $(call option,--output,$(OUTPUT)))
+
+pictures: $(VENV)/.runtime ## Redraw the pictures of the stacks that the pages show
+	@mkdir -p build/preview
+	@$(BIN)/python -m stacks.preview --pictures docs/images/stacks --output build/preview/pictures.txt; test $$? -le 1
 
 test: $(VENV)/.dev ## Run every test [TESTS=tests/…]
 	@$(BIN)/python -m pytest -n 2 $(TESTS)
@@ -59,9 +90,56 @@ format: $(VENV)/.dev ## Rewrite the code in the project's style
 bench: $(VENV)/.dev ## Time the tutorial's training loop and ours side by side
 	@$(BIN)/python -m benchmarks.training
 
+bench-evaluation: $(VENV)/.dev ## Time the evaluation of stacks with 10, 100 and 1,000 pipelines
+	@$(BIN)/python -m benchmarks.evaluation
+
+# The steps of .github/workflows and .gitlab-ci.yml; docs/ci.md says what each needs. Those that hold a token run on
+# the standard library, so they install nothing first.
+CI_PYTHON := PATH="$(CURDIR)/build/ci/pulumi:$$PATH" $(BIN)/python -m
+ANY_PYTHON := $(if $(PYTHON),$(PYTHON),python3) -m
+
+policy-pack/.venv/.installed: policy-pack/requirements.txt | $(BIN)/uv
+	@echo "Installing what policy-pack/requirements.txt pins into policy-pack/.venv"
+	@$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python policy-pack/.venv
+	@$(BIN)/uv pip install --quiet --python policy-pack/.venv/bin/python --require-hashes -r policy-pack/requirements.txt
+	@touch $@
+
+policy-pack: policy-pack/.venv/.installed ## Install what `pulumi preview --policy-pack policy-pack` needs
+
+ci-preview: $(VENV)/.runtime
+	@$(BIN)/python -m ci.preview
+
+ci-verdict:
+	@$(ANY_PYTHON) ci.preview verdict
+
+ci-comment:
+	@$(ANY_PYTHON) ci.comment
+
+ci-credentials:
+	@$(ANY_PYTHON) ci.credentials
+
+ci-pulumi:
+	@$(ANY_PYTHON) ci.install
+
+ci-actionlint:
+	@GOBIN=$(CURDIR)/build/ci/bin go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+
+ci-deploy-preview: $(VENV)/.runtime policy-pack/.venv/.installed
+	@$(CI_PYTHON) ci.deploy plan
+
+ci-deploy-up: $(VENV)/.runtime policy-pack/.venv/.installed
+	@$(CI_PYTHON) ci.deploy apply
+
+ci-drift: $(VENV)/.runtime
+	@$(CI_PYTHON) ci.drift check
+
+ci-drift-issue:
+	@$(ANY_PYTHON) ci.drift issue
+
 lock: $(BIN)/uv ## Compile the requirements files from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command "make lock" pyproject.toml -c constraints.txt -o requirements.txt
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command "make lock" --group dev pyproject.toml -c requirements.txt -o requirements-dev.txt
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command "make lock" --group policy-pack -o policy-pack/requirements.txt
 
 clean: ## Delete what rehearsals and tests left; keeps .venv
 	@rm -rf build .pytest_cache .ruff_cache .hypothesis

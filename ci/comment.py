@@ -1,0 +1,93 @@
+"""Keeps one comment on a pull or merge request: ``python -m ci.comment``.
+
+``PREVIEW`` is the folder that ``make ci-preview`` filled. What is in it was written by the code of the change,
+which may be anybody's: it is text to show, and never a reason to write somewhere else. So the number in it only
+counts where the forge itself says that this change has ``HEAD_SHA`` of ``HEAD_REPOSITORY`` at its head.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from ci.forge import Forge, ForgeError, forge
+
+MARKER = "<!-- slipway:preview -->"
+
+PREFACE = "_Evaluated without credentials by the code of this change: judge this comment as you judge the change._"
+
+CUT = "\n\n… the rest is in the artifact of the pipeline."
+
+
+class RefusedError(Exception):
+    """The preview cannot be posted; the text says why."""
+
+
+def body(preview: Path, limit: int, run: str) -> str:
+    """The comment's text: the preview between a marker and a link to the pipeline."""
+    try:
+        markdown = (preview / "preview.md").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        markdown = "The preview could not be made. The log of the pipeline says why."
+    head, foot = f"{MARKER}\n", f"\n\n{PREFACE}" + (f" [Artifacts and log]({run})" if run else "")
+    room = limit - len(head) - len(foot)
+    if len(markdown) > room:
+        markdown = markdown[: room - len(CUT)] + CUT
+    return head + markdown + foot
+
+
+def number(preview: Path) -> int:
+    """Of the change that the preview says it is of. Raises RefusedError."""
+    try:
+        text = (preview / "number").read_text(encoding="utf-8")[:20].strip()
+    except OSError as error:
+        raise RefusedError(f"the preview does not say which change it is of: {error}") from error
+    if not (text.isascii() and text.isdigit()):
+        raise RefusedError(f"{text!r} is no number of a change")
+    return int(text)
+
+
+def post(forge: Forge, change: int, text: str) -> str:
+    """Creates the comment with the marker, or edits it; says which."""
+    for comment in forge.comments(change):
+        if comment.body.startswith(MARKER):
+            if comment.body == text:
+                return "The comment says this already."
+            forge.edit_comment(change, comment.number, text)
+            return "Updated the comment."
+    forge.add_comment(change, text)
+    return "Posted the comment."
+
+
+def check(forge: Forge, change: int, sha: str, repository: str) -> str | None:
+    """None where the comment belongs there; else why it has become pointless. Raises RefusedError."""
+    found = forge.change(change)
+    if found.repository != repository:
+        raise RefusedError(f"change {change} is not from {repository}")
+    if not found.open:
+        return f"Change {change} is closed."
+    if found.sha != sha:
+        return f"Change {change} is at {found.sha[:12]} by now; its own preview follows."
+    return None
+
+
+def main() -> int:
+    """Exits 1 where the comment is refused."""
+    preview = Path(os.environ.get("PREVIEW") or "build/ci/preview")
+    try:
+        where = forge()
+        if where is None:
+            print("There is no token to comment with; the preview is in the artifact and in the job's log.")
+            return 0
+        change = number(preview)
+        if reason := check(where, change, os.environ["HEAD_SHA"], os.environ["HEAD_REPOSITORY"]):
+            print(reason)
+            return 0
+        print(post(where, change, body(preview, where.limit, os.environ.get("RUN_URL", ""))))
+    except (RefusedError, ForgeError) as error:
+        print(f"Not posted: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""Plans an update, and applies the plan that was approved: ``python -m ci.deploy plan|apply``.
+
+``STACK`` names the stack. The plan, build/ci/deploy/<stack>/plan.json, binds the update to the operations that
+were shown: an update that would do anything else fails at that point. What Pulumi knows as a secret is encrypted
+in it with the stack's own key; everything else that the resources are declared with is in clear
+(https://www.pulumi.com/docs/iac/concepts/update-plans/ and pkg/resource/stack/plan.go of Pulumi, November 2026).
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+from ci.output import append, fenced
+
+POLICIES = "policy-pack"
+
+UNCHANGING = {"same", "read", "refresh"}
+"""Steps of a plan that do nothing to a resource."""
+
+
+def pulumi(*arguments: str, log: Path | None = None) -> int:
+    """The exit code of the Pulumi CLI; what it prints is shown as it comes, and kept in ``log``."""
+    command = ["pulumi", *arguments, "--non-interactive", "--color", "never"]
+    # `up --plan` is behind this switch: https://www.pulumi.com/docs/iac/cli/commands/pulumi_up/ (November 2026).
+    environment = {**os.environ, "PULUMI_EXPERIMENTAL": "true", "PULUMI_SKIP_UPDATE_CHECK": "true"}
+    text: list[str] = []
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8"
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            text.append(line)
+    if log is not None:
+        log.write_text("".join(text), encoding="utf-8")
+    return process.returncode
+
+
+def changes(plan: Path) -> bool:
+    """Whether the plan does anything at all."""
+    content = cast("dict[str, Any]", json.loads(plan.read_text(encoding="utf-8")))
+    resources = cast("dict[str, dict[str, Any]]", content.get("resourcePlans") or {})
+    return any(step not in UNCHANGING for each in resources.values() for step in each.get("steps") or ())
+
+
+def plan(stack: str, folder: Path) -> int:
+    """Saves the plan, shows the preview in the run's summary, and says whether there is something to approve."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file, log = folder / "plan.json", folder / "preview.txt"
+    file.unlink(missing_ok=True)
+    code = pulumi("preview", "--stack", stack, "--save-plan", str(file), "--policy-pack", POLICIES, log=log)
+    shown = log.read_text(encoding="utf-8")
+    append("GITHUB_STEP_SUMMARY", f"### `pulumi preview` of {stack}\n\n{fenced(shown)}")
+    if code:
+        return code
+    pending = changes(file)
+    append("GITHUB_OUTPUT", f"changes={str(pending).lower()}")
+    print("The plan is saved." if pending else "There is nothing to change.")
+    return 0
+
+
+def apply(stack: str, folder: Path) -> int:
+    """Applies the saved plan, and nothing but it."""
+    file = folder / "plan.json"
+    if not file.is_file():
+        print(f"There is no plan at {file}: it was never saved, or its artifact has expired.", file=sys.stderr)
+        return 1
+    if not changes(file):
+        print("There is nothing to change.")
+        return 0
+    options = ["--plan", str(file), "--policy-pack", POLICIES, "--yes", "--skip-preview"]
+    return pulumi("up", "--stack", stack, *options)
+
+
+def main() -> int:
+    """Exits as the Pulumi CLI does: https://www.pulumi.com/docs/iac/cli/exit-codes/"""
+    stack = os.environ["STACK"]
+    action = {"plan": plan, "apply": apply}[sys.argv[1]]
+    return action(stack, Path("build/ci/deploy") / stack)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
