@@ -15,7 +15,7 @@ from annotated_types import Ge, Le, MinLen
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from infra.settings import base
+from infra.settings import base, policies
 from infra.settings.model import Settings
 from stacks.pages import write_or_check
 
@@ -42,6 +42,7 @@ KINDS: Mapping[Any, str] = {
         (base.Cidr, "CIDR block"),
         (base.UtcTime, "time in UTC, in quotes"),
         (base.Image, "image by digest"),
+        (policies.Day, "day: `\"2027-03-31\"`"),
         (base.StorePath, "path in the store"),
     )
 }

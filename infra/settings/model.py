@@ -11,6 +11,7 @@ from pydantic import Field
 from infra.clouds import Cluster, Store
 from infra.settings.base import Model
 from infra.settings.pipelines import Pipelines
+from infra.settings.policies import Policies
 
 
 class Settings(Model):
@@ -25,6 +26,7 @@ class Settings(Model):
     clusters: dict[str, Cluster] = Field(min_length=1, description="Clusters by name.")
     store: Store = Field(description="The one store that all clusters share.")
     pipelines: Pipelines = Field(default_factory=Pipelines, description="The pipelines to run.")
+    policies: Policies = Field(default_factory=Policies, description="What the policies may find in this stack.")
     rehearsal: dict[str, Any] = Field(
         default_factory=dict,
         description="Settings that `make rehearse` lays over the ones above, for what needs a network; "
