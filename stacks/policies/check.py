@@ -1,0 +1,196 @@
+"""Runs the policies over a stack, and leaves out what its file suppresses."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from typing import Any
+
+from pydantic import ValidationError
+
+from infra.review import Policy, Severity, Stack
+from infra.settings.finding import did_you_mean, key_of
+from infra.settings.policies import Suppression
+from stacks.documents import document
+from stacks.policies.configuration import secret
+from stacks.policies.registry import policies
+from stacks.preview.model import Finding, Suppressed
+from stacks.resources import SECRET
+
+SECTION = "slipway:policies"
+"""The key of the stack file with the suppressions."""
+
+SETTINGS = "settings"
+UNKNOWN_SUPPRESSION = "unknown-suppression"
+UNUSED_SUPPRESSION = "unused-suppression"
+
+ABOUT_FILES: Sequence[tuple[str, Severity, str, str]] = (
+    (
+        SETTINGS,
+        Severity.ERROR,
+        "The stack file is one that the program accepts; every problem of it is a finding.",
+        "The finding says what to write instead.",
+    ),
+    (
+        UNKNOWN_SUPPRESSION,
+        Severity.ERROR,
+        "A suppression names a policy that there is.",
+        "Correct the id.",
+    ),
+    (
+        UNUSED_SUPPRESSION,
+        Severity.WARNING,
+        "A suppression suppresses something.",
+        "Remove it.",
+    ),
+)
+"""What is found without a `Policy`, and cannot be suppressed: id, severity, title and fix."""
+
+_RANK = {Severity.ERROR: 0, Severity.WARNING: 1}
+
+
+def suppressions_of(configuration: Mapping[str, Any]) -> dict[str, Suppression]:
+    """A configuration's suppressions, by policy. A wrong one is left out: it is a problem of the settings."""
+    found: dict[str, Suppression] = {}
+    for name, each in document(document(configuration.get(SECTION)).get("suppress")).items():
+        try:
+            found[str(name)] = Suppression.model_validate(each)
+        except ValidationError:
+            continue
+    return found
+
+
+def check(
+    stack: Stack, suppressions: Mapping[str, Suppression], today: date
+) -> tuple[list[Finding], list[Suppressed]]:
+    """What the policies find in ``stack``, and which of it is suppressed on the day ``today``.
+
+    A stack whose program fails is checked by what its file says: one without resources. Its suppressions may then
+    be for resources that nobody knows of, so none is called unused.
+    """
+    findings: list[Finding] = []
+    suppressed: list[Suppressed] = []
+    used: dict[str, set[str]] = {}
+    for policy in policies():
+        for finding in _findings(policy, stack):
+            suppression = suppressions.get(finding.policy)
+            if suppression is None or not _covers(suppression, finding):
+                findings.append(finding)
+                continue
+            used.setdefault(finding.policy, set()).update(_names(finding.resource))
+            if _over(suppression, today):
+                reason = f"{finding.reason} (its suppression expired on {suppression.until})"
+                findings.append(finding.model_copy(update={"reason": reason}))
+            else:
+                suppressed.append(
+                    Suppressed(finding=finding, why=suppression.reason, until=suppression.until or "")
+                )
+    findings.extend(_unknown(suppressions))
+    if stack.resources:
+        findings.extend(_unused(suppressions, used))
+    return in_order(findings), sorted(suppressed, key=lambda each: _place(each.finding))
+
+
+def settings_findings(problems: Iterable[Mapping[str, str]]) -> list[Finding]:
+    """One finding for each problem of a stack file; of a value that may be a secret, only that there is one."""
+    return in_order(
+        Finding(
+            policy=SETTINGS,
+            severity=Severity.ERROR,
+            resource=problem["key"],
+            name=problem["key"],
+            reason=_with_value(problem["key"], problem["value"], problem["reason"]),
+            fix=problem["fix"],
+        )
+        for problem in problems
+    )
+
+
+def mark_new(findings: Iterable[Finding], base: Iterable[Finding]) -> list[Finding]:
+    """``findings``, in which only those are new that ``base`` does not have, whatever their words."""
+    before = Counter((each.policy, each.resource) for each in base)
+    marked: list[Finding] = []
+    for finding in findings:
+        key = (finding.policy, finding.resource)
+        marked.append(finding.model_copy(update={"new": not before[key]}))
+        before[key] -= min(1, before[key])
+    return marked
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """Errors first, then by policy, resource and reason."""
+    return sorted(findings, key=_place)
+
+
+def _place(finding: Finding) -> tuple[int, str, str, str]:
+    return _RANK[finding.severity], finding.policy, finding.resource, finding.reason
+
+
+def _findings(policy: Policy, stack: Stack) -> Iterator[Finding]:
+    for violation in policy.check(stack):
+        yield Finding(
+            policy=policy.id,
+            severity=policy.severity,
+            resource=violation.resource,
+            name=name_of(violation.resource),
+            reason=violation.reason,
+            fix=violation.fix,
+        )
+
+
+def name_of(resource: str) -> str:
+    """A URN's name and kind, ``mnist-train (Job)``; a configuration key as it is."""
+    if not resource.startswith("urn:"):
+        return resource
+    type_, _, name = resource.partition("::")[2].partition("::")[2].partition("::")
+    return f"{name} ({type_.rpartition(':')[2]})"
+
+
+def _names(resource: str) -> set[str]:
+    """What a suppression may call the resource: its logical name, its URN, or a configuration key."""
+    return {resource, resource.rpartition("::")[2] if resource.startswith("urn:") else resource}
+
+
+def _covers(suppression: Suppression, finding: Finding) -> bool:
+    return suppression.resources is None or bool(_names(finding.resource) & set(suppression.resources))
+
+
+def _over(suppression: Suppression, today: date) -> bool:
+    return suppression.until is not None and date.fromisoformat(suppression.until) < today
+
+
+def _unknown(suppressions: Mapping[str, Suppression]) -> Iterator[Finding]:
+    known = [policy.id for policy in policies()]
+    for name in suppressions:
+        if name not in known:
+            fix = did_you_mean(name, known, "remove it; docs/policies.md lists the policies")
+            yield _about_file(
+                UNKNOWN_SUPPRESSION, key_of(("suppress", name), f"{SECTION}."), "no such policy", fix
+            )
+
+
+def _unused(suppressions: Mapping[str, Suppression], used: Mapping[str, set[str]]) -> Iterator[Finding]:
+    known = {policy.id for policy in policies()}
+    for name, suppression in suppressions.items():
+        if name not in known:
+            continue
+        key = key_of(("suppress", name), f"{SECTION}.")
+        if name not in used:
+            yield _about_file(UNUSED_SUPPRESSION, key, "the policy finds nothing that it suppresses", "remove it")
+        for resource in sorted(set(suppression.resources or ()) - used[name]) if name in used else ():
+            yield _about_file(
+                UNUSED_SUPPRESSION,
+                f"{key}.resources",
+                f"the policy finds nothing about {resource}",
+                f"take {resource} out of the list",
+            )
+
+
+def _about_file(policy: str, key: str, reason: str, fix: str) -> Finding:
+    severity = next(severity for name, severity, _, _ in ABOUT_FILES if name == policy)
+    return Finding(policy=policy, severity=severity, resource=key, name=key, reason=reason, fix=fix)
+
+
+def _with_value(key: str, value: str, reason: str) -> str:
+    if value in {"", "not set"}:
+        return reason
+    return f"{SECRET if secret(key, value) else value}: {reason}"

@@ -1,0 +1,48 @@
+"""What must not go by mistake."""
+
+import re
+from collections.abc import Iterator
+
+from infra.review import Policy, Severity, Stack, Violation
+
+PRODUCTION = re.compile(r"(?:^|[^a-z])prod(?:uction)?(?:$|[^a-z])", re.IGNORECASE)
+"""Names of stacks that are for production: `prod`, `ml-prod`, `production-eu`."""
+
+PROTECT = "slipway:protect"
+
+HOLDS_DATA = re.compile(
+    r":(?:Bucket|BucketV2|Cluster|Database|DatabaseInstance|Disk|FileSystem|PersistentVolumeClaim|Repository|Table|"
+    r"Volume)$"
+)
+"""The last parts of the types of resources with which data or what runs on it is gone, on whatever cloud."""
+
+
+def _unprotected(stack: Stack) -> Iterator[Violation]:
+    if not PRODUCTION.search(stack.name):
+        return
+    if PROTECT in stack.configuration and str(stack.configuration[PROTECT]).lower() != "true":
+        yield Violation(
+            PROTECT,
+            f"the stack {stack.name} is for production, and `pulumi destroy` would delete it, data included",
+            f"set `{PROTECT}: true`",
+        )
+        return
+    for resource in stack.resources.values():
+        holds = resource.custom and not resource.read and HOLDS_DATA.search(resource.type)
+        if holds and not resource.protect and resource.package != "pulumi":
+            yield Violation(
+                resource.urn,
+                "it holds data of a stack for production, and nothing keeps Pulumi from deleting or replacing it",
+                "set the resource option protect",
+            )
+
+
+POLICIES = (
+    Policy(
+        "production-unprotected",
+        Severity.ERROR,
+        "A stack whose name has `prod` in it protects what holds data.",
+        _unprotected,
+        f"Set `{PROTECT}: true`, and the resource option protect on resources of your own.",
+    ),
+)

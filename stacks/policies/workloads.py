@@ -1,0 +1,159 @@
+"""The pods that a stack declares, whatever declares them, and where they can go.
+
+Unlike a rehearsal's reading (`stacks.rehearsal.pods`) this one takes any pod. What it cannot judge, because only
+an update knows it or because it is no plain node selector, it leaves out.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from infra.platform import Node, Resources
+from infra.review import Declared, NodePool, Stack
+from stacks.documents import Document, document, documents, strings
+from stacks.monitor import JOB
+from stacks.placement import PodRequest, add, amounts, largest, tolerations
+from stacks.policies.values import known
+
+POD = "kubernetes:core/v1:Pod"
+DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
+CRON_JOB = "kubernetes:batch/v1:CronJob"
+
+_TEMPLATE = ("spec", "template")
+TEMPLATES: Mapping[str, Sequence[str]] = {
+    POD: (),
+    "kubernetes:core/v1:PodTemplate": ("template",),
+    "kubernetes:core/v1:ReplicationController": _TEMPLATE,
+    "kubernetes:apps/v1:Deployment": _TEMPLATE,
+    "kubernetes:apps/v1:ReplicaSet": _TEMPLATE,
+    "kubernetes:apps/v1:StatefulSet": _TEMPLATE,
+    DAEMON_SET: _TEMPLATE,
+    JOB: _TEMPLATE,
+    CRON_JOB: ("spec", "jobTemplate", *_TEMPLATE),
+}
+"""Where the pod template of each kind stands."""
+
+NVIDIA_PLUGIN = "k8s-device-plugin"
+"""The name of NVIDIA's device plugin among images (github.com/NVIDIA/k8s-device-plugin, v0.20.0)."""
+
+KUBELET_PLUGINS = "/var/lib/kubelet/device-plugins"
+"""The host's folder in which device plugins register with the kubelet
+(kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins, November 2026)."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One resource with a pod template. ``cluster`` is empty where its provider is the default one."""
+
+    resource: Declared
+    cluster: str
+    template: Document
+
+    @property
+    def spec(self) -> Document:
+        """The pod's spec."""
+        return document(self.template.get("spec"))
+
+    @property
+    def job(self) -> Document:
+        """The spec of the Job, also of the Jobs that a CronJob makes; empty for other kinds."""
+        if self.resource.type == CRON_JOB:
+            return document(document(_at(self.resource.properties, "spec", "jobTemplate")).get("spec"))
+        return document(self.resource.properties.get("spec")) if self.resource.type == JOB else {}
+
+    @property
+    def containers(self) -> list[Document]:
+        """All containers, those that run before the others first."""
+        return [*documents(self.spec.get("initContainers")), *documents(self.spec.get("containers"))]
+
+    @property
+    def volumes(self) -> list[Document]:
+        """The pod's volumes."""
+        return documents(self.spec.get("volumes"))
+
+    @cached_property
+    def requests(self) -> Resources | None:
+        """What the scheduler counts, in the units of `Resources`; None where it cannot be read.
+
+        Init containers run one after another; those that restart always stay beside the others
+        (kubernetes.io/docs/concepts/workloads/pods/sidecar-containers, November 2026).
+        """
+        try:
+            staying = add()
+            peak = add()
+            for each in documents(self.spec.get("initContainers")):
+                asked = _requests(each)
+                if each.get("restartPolicy") == "Always":
+                    staying = add(staying, asked)
+                    asked = add()
+                peak = largest(peak, add(staying, asked))
+            return largest(peak, add(staying, *map(_requests, documents(self.spec.get("containers")))))
+        except ValueError:
+            return None
+
+    @cached_property
+    def request(self) -> PodRequest | None:
+        """What decides where the pod can go; None where it cannot be judged, or where no scheduler is asked."""
+        spec = self.spec
+        selecting = (spec.get("nodeSelector"), spec.get("tolerations"), spec.get("nodeName"))
+        if (
+            self.requests is None
+            or not self.cluster
+            or not known(selecting)
+            or self.resource.type == DAEMON_SET
+            or spec.get("nodeName")
+            or spec.get("schedulerName", "default-scheduler") != "default-scheduler"
+            or _at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+        ):
+            return None
+        return PodRequest(
+            self.cluster, strings(spec.get("nodeSelector")), tolerations(spec.get("tolerations")), self.requests
+        )
+
+    @property
+    def is_device_plugin(self) -> bool:
+        """Whether it is NVIDIA's device plugin, which cannot do its work without the host."""
+        named = any(NVIDIA_PLUGIN in str(each.get("image", "")) for each in self.containers)
+        paths = (document(each.get("hostPath")).get("path") for each in self.volumes)
+        return named and any(str(path).rstrip("/") == KUBELET_PLUGINS for path in paths)
+
+
+def workloads(stack: Stack, *types: str) -> Iterator[Workload]:
+    """The resources of these types (default: of all) that have a pod template."""
+    for resource in stack.of_type(*(types or TEMPLATES)):
+        template = document(_at(resource.properties, *TEMPLATES[resource.type]))
+        yield Workload(resource, stack.cluster_of(resource), template)
+
+
+def pools_of(stack: Stack, cluster: str) -> list[NodePool]:
+    """The pools of a cluster; empty where the stack does not know them."""
+    return [pool for pool in stack.pools if pool.cluster == cluster]
+
+
+def node_of(pool: NodePool) -> Node:
+    """The nodes of ``pool`` at its largest, as the scheduler sees them."""
+    return Node(
+        pool.cluster, pool.name, pool.labels, pool.taints, pool.allocatable, pool.max_nodes, pool.accelerator
+    )
+
+
+def has_gpus(pool: NodePool) -> bool:
+    """Whether its nodes have GPUs."""
+    return pool.gpus > 0 or pool.accelerator is not None
+
+
+def gpus_of(workload: Workload) -> int:
+    """The GPUs that its pod asks for; 0 where that cannot be read."""
+    return workload.requests.gpus if workload.requests is not None else 0
+
+
+def _requests(container: Document) -> Resources:
+    resources = document(container.get("resources"))
+    # A limit without a request is the request, too.
+    return amounts({**strings(resources.get("limits")), **strings(resources.get("requests"))})
+
+
+def _at(value: object, *keys: str) -> object:
+    for key in keys:
+        value = document(value).get(key)
+    return value
