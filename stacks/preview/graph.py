@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from infra.clouds import CLOUDS
+from infra.kubernetes.review.hooks import REVIEW
 from infra.platform import Resources, Taint
 from infra.review import UNKNOWN, Declared, NodePool, Review, Secret, Stack
 
@@ -44,8 +45,6 @@ class Evaluated:
 
 def reviews() -> list[Review]:
     """All reviews there are: those of the clouds, and Kubernetes' own."""
-    from infra.kubernetes.review.hooks import REVIEW  # noqa: PLC0415
-
     return [*(cloud.review() for cloud in CLOUDS.values()), REVIEW]
 
 
@@ -104,6 +103,7 @@ def _pool(node: Mapping[str, Any]) -> NodePool:
 _MARKED: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "unknown": lambda _: UNKNOWN,
     "secret": lambda marked: Secret(marked["digest"]),
+    "mapping": lambda marked: {key: _opened(each) for key, each in marked["value"].items()},
 }
 
 

@@ -1,0 +1,362 @@
+"""Evaluates the stacks of one tree of this repository in preview mode, and writes them down as one JSON document.
+
+Started by its path, with the tree to evaluate first on ``sys.path``: the tree may be an older revision, so this
+file imports nothing of its own revision, and of the tree only what every revision has. The document's format is
+therefore this file's alone, and `stacks.preview.graph` reads it. Nothing else reaches stdout.
+
+    SLIPWAY_PREVIEW_KEY=… python stacks/preview/worker.py --tree . --stack gcp-dev
+
+Secrets are written as digests under the key, which all trees that are to be compared have to share.
+"""
+
+import argparse
+import gc
+import hashlib
+import hmac
+import json
+import logging
+import os
+import reprlib
+import secrets
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+KEY = "SLIPWAY_PREVIEW_KEY"
+"""The environment variable that holds the key of the digests."""
+
+MARK = "$slipway"
+"""The key of the mappings that stand for what JSON has no word for."""
+
+UNKNOWN = {MARK: "unknown"}
+
+SECRET = "[secret]"
+PROJECT = "slipway"
+PREFIX = "slipway:"
+
+SHORTEST = 4
+"""Characters of the shortest secret that is looked for in messages; any shorter one is part of many words."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Writes the document; fails only where not even that can be done."""
+    parser = argparse.ArgumentParser(description="Evaluate stacks of a tree for the preview.")
+    parser.add_argument("--tree", type=Path, required=True, help="a checkout of this repository")
+    parser.add_argument("--stack", action="append", help="one of its stacks, all by default; can be repeated")
+    options = parser.parse_args(arguments)
+    answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    tree = options.tree.resolve()
+    os.chdir(tree)
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [str(tree), *(each for each in sys.path if Path(each or ".").resolve() not in (here, tree))]
+    # A worker lives for seconds, and all that it makes is in use until it ends.
+    gc.disable()
+    secret = _Secrets(os.environ.pop(KEY, "").encode() or secrets.token_bytes())
+    names = options.stack or stacks_of(tree)
+    document = {"stacks": {name: _stack(name, tree, secret) for name in names}}
+    with answer:
+        json.dump(document, answer, sort_keys=True, separators=(",", ":"))
+    return 0
+
+
+def stacks_of(tree: Path) -> list[str]:
+    """The names of the stacks that have a file in ``tree``."""
+    return sorted(
+        path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in (tree / "stacks").glob("Pulumi.*.yaml")
+    )
+
+
+class _Secrets:
+    """Digests under one key, and the texts that no message may show."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._texts: set[str] = set()
+
+    def digest(self, value: Any) -> dict[str, str]:
+        """What stands for a secret; ``value`` is made of what JSON knows."""
+        text = json.dumps(value, sort_keys=True)
+        return {MARK: "secret", "digest": hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()[:32]}
+
+    def remember(self, value: Any, shown: Any) -> None:
+        """All texts of ``value`` that ``shown`` hides."""
+        if shown == SECRET:
+            self._texts.update(text for text in _texts(value) if len(text) >= SHORTEST)
+        elif isinstance(shown, Mapping):
+            for key, each in cast("Mapping[str, Any]", shown).items():
+                self.remember(value[key], each)
+        elif isinstance(shown, list):
+            for index, each in enumerate(cast("list[Any]", shown)):
+                self.remember(value[index], each)
+
+    def hidden(self, text: str) -> str:
+        """``text`` without the secrets."""
+        for each in sorted(self._texts, key=len, reverse=True):
+            text = text.replace(each, SECRET)
+        return text
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in cast("Mapping[str, Any]", value).values():
+            yield from _texts(each)
+    elif isinstance(value, list):
+        for each in cast("list[Any]", value):
+            yield from _texts(each)
+
+
+def _stack(name: str, tree: Path, secret: _Secrets) -> dict[str, Any]:
+    """One stack's part of the document: what it declares, or why that cannot be told."""
+    logger = logging.getLogger()
+    handler = _Remarks()
+    logger.addHandler(handler)
+    logging.captureWarnings(capture=True)
+
+    def shown(text: str) -> str:
+        return secret.hidden(text).replace(f"{tree}{os.sep}", "").replace(str(tree), ".")
+
+    try:
+        found = _evaluated(name, tree, secret, handler.remark)
+    except (Exception, SystemExit) as error:
+        found = {"failure": _failure(error, tree, shown)}
+    finally:
+        logger.removeHandler(handler)
+    return {**found, "remarks": [shown(each) for each in handler.remarks]}
+
+
+class _Remarks(logging.Handler):
+    """Keeps what is logged, each text once."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._remarks: dict[str, None] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.remark(record.getMessage())
+
+    def remark(self, text: str) -> None:
+        self._remarks[text.strip()] = None
+
+    @property
+    def remarks(self) -> list[str]:
+        return list(self._remarks)
+
+
+def _failure(error: BaseException, tree: Path, shown: Callable[[str], str]) -> dict[str, Any]:
+    problems: Sequence[Any] = getattr(error, "problems", ())
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = 80
+    short.maxlevel = 3
+    message = str(error) or type(error).__name__
+    if "Traceback (most recent call last)" in message:
+        # Of an error in `apply`, Pulumi's own error has the traceback as its text.
+        message = message.strip().rpartition("\n")[2]
+    return {
+        "kind": type(error).__name__,
+        "message": shown(message),
+        "where": _where(error, tree),
+        "problems": [
+            {
+                "key": each.key,
+                "value": "not set" if each.value is None else shown(short.repr(each.value)),
+                "reason": shown(each.reason),
+                "fix": shown(each.fix),
+            }
+            for each in problems
+        ],
+    }
+
+
+def _where(error: BaseException, tree: Path) -> str:
+    """The innermost line of the tree's own code, past the engine that evaluates it."""
+    chain = [error]
+    while (below := chain[-1].__cause__ or chain[-1].__context__) is not None and below not in chain:
+        chain.append(below)
+    engine = tree / "stacks"
+    for each in reversed(chain):
+        if isinstance(each, SyntaxError) and each.filename and Path(each.filename).is_relative_to(tree):
+            return f"{Path(each.filename).relative_to(tree)}:{each.lineno}"
+        for frame in reversed(traceback.extract_tb(each.__traceback__)):
+            path = Path(frame.filename)
+            ours = path.is_relative_to(tree) and ".venv" not in path.parts
+            if ours and (path.parent != engine or path.name == "program.py"):
+                return f"{path.relative_to(tree)}:{frame.lineno}"
+    return ""
+
+
+def _evaluated(name: str, tree: Path, secret: _Secrets, remark: Callable[[str], object]) -> dict[str, Any]:
+    import pulumi  # noqa: PLC0415
+
+    from infra.settings.errors import SettingsError  # noqa: PLC0415
+    from infra.settings.loading import load  # noqa: PLC0415
+    from stacks.config import load_stack, read_yaml  # noqa: PLC0415
+    from stacks.emulators import emulators  # noqa: PLC0415
+    from stacks.evaluate import evaluate  # noqa: PLC0415
+    from stacks.program import declare, shipping_problems  # noqa: PLC0415
+
+    _answer_as_in_a_preview()
+    config = load_stack(name, tree)
+    values = dict(config.values)
+    raw = {key.removeprefix(PREFIX): value for key, value in values.items() if key.startswith(PREFIX)}
+    try:
+        settings = load(raw)
+    except SettingsError as error:
+        raise SettingsError([*error.problems, *shipping_problems(raw, tree)]) from None
+    stand_ins = emulators(settings)
+    for key, stand_in in (item for each in stand_ins for item in each.configuration.items()):
+        if not values.get(key):
+            values[key] = stand_in
+            remark(f"{key} is not set; {stand_in!r} stands in")
+    if config.secrets:
+        remark(f"secrets that only their passphrase opens have a placeholder: {', '.join(config.secrets)}")
+    declared: dict[tuple[str, str], int] = {}
+
+    def note(args: pulumi.ResourceTransformationArgs) -> None:
+        declared.setdefault((args.type_, args.name), len(declared))
+
+    def program() -> None:
+        pulumi.runtime.register_stack_transformation(note)
+        declare()
+
+    evaluation = evaluate(
+        program,
+        project=PROJECT,
+        stack=name,
+        config=values,
+        emulators=stand_ins,
+        observer=_observer(secret),
+        preview=True,
+    )
+    # Registrations arrive in an order that is Pulumi's, and not always the same.
+    order = sorted(
+        evaluation.resources.values(),
+        key=lambda each: (declared.get((each.token, each.name), len(declared)), each.urn),
+    )
+    encode = _Encoder(secret, tree).encode
+    return {
+        "resources": [_resource(each, encode) for each in order],
+        "outputs": {name: each.secret for name, each in evaluation.outputs.items()},
+        "configuration": _configuration(config.values, read_yaml(config.file).get("config"), secret),
+        "standing": [_node(each) for emulator in stand_ins for each in emulator.standing_nodes()],
+    }
+
+
+def _observer(secret: _Secrets) -> Any:
+    from stacks.monitor import Observer  # noqa: PLC0415
+
+    class Listening(Observer):
+        def registering(self, resource: Any) -> None:
+            secret.remember(resource.inputs, resource.shown_inputs)
+
+    return Listening()
+
+
+def _answer_as_in_a_preview() -> None:
+    """Gives trees from before previews an engine that leaves unknown what only an update knows."""
+    from pulumi.runtime.proto import resource_pb2  # noqa: PLC0415
+
+    from stacks import evaluate, monitor  # noqa: PLC0415
+
+    if hasattr(monitor.Cloud, "foreseen"):
+        return
+
+    class Previewing(monitor.Monitor):
+        def _answer(self, request: Any, resource: Any, *, lost: bool) -> Any:  # noqa: ARG002
+            return resource_pb2.RegisterResourceResponse(urn=resource.urn, object=request.object)
+
+    setattr(evaluate, "Monitor", Previewing)  # noqa: B010  # Two modules' classes, which no type checker compares.
+
+
+def _resource(resource: Any, encode: Callable[[Any, Any], Any]) -> dict[str, Any]:
+    return {
+        "urn": resource.urn,
+        "type": resource.token,
+        "name": resource.name,
+        "properties": encode(resource.inputs, resource.shown_inputs),
+        "custom": resource.custom,
+        "parent": resource.parent,
+        "provider": resource.provider,
+        "dependencies": sorted(resource.dependencies),
+        "property_dependencies": {key: sorted(urns) for key, urns in resource.property_dependencies.items()},
+        "protect": resource.protect,
+        "delete_before_replace": resource.delete_before_replace,
+        "ignore_changes": list(resource.ignore_changes),
+        "replace_on_changes": list(resource.replace_on_changes),
+        "replace_with": sorted(resource.replace_with),
+        "aliases": list(resource.aliases),
+        "read": resource.read,
+    }
+
+
+def _node(node: Any) -> dict[str, Any]:
+    return {
+        "cluster": node.cluster,
+        "pool": node.pool,
+        "labels": dict(node.labels),
+        "taints": [{"key": each.key, "value": each.value, "effect": each.effect} for each in node.taints],
+        "allocatable": {
+            "cpu": node.allocatable.cpu,
+            "memory": node.allocatable.memory,
+            "ephemeral_storage": node.allocatable.ephemeral_storage,
+            "gpus": node.allocatable.gpus,
+        },
+        "count": node.count,
+        "accelerator": node.accelerator,
+    }
+
+
+class _Encoder:
+    """From inputs, beside which there are the same with secrets hidden, to what JSON knows."""
+
+    def __init__(self, secret: _Secrets, tree: Path) -> None:
+        from pulumi.output import Unknown  # noqa: PLC0415
+
+        self._unknown = Unknown
+        self._secret = secret
+        self._tree = str(tree)
+
+    def encode(self, value: Any, shown: Any) -> Any:
+        if isinstance(value, self._unknown):
+            return UNKNOWN
+        if shown == SECRET:
+            return self._secret.digest(SECRET if value == SECRET else self.encode(value, value))
+        if isinstance(value, Mapping):
+            mapping = cast("Mapping[str, Any]", value)
+            made = {str(key): self.encode(each, shown[key]) for key, each in mapping.items()}
+            return {MARK: "mapping", "value": made} if MARK in made else made
+        if isinstance(value, list):
+            return [self.encode(each, shown[index]) for index, each in enumerate(cast("list[Any]", value))]
+        return self._single(value)
+
+    def _single(self, value: Any) -> Any:
+        if isinstance(value, str):
+            # The trees that are compared lie in different folders.
+            return value.replace(self._tree, ".")
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        asset = next((getattr(value, key) for key in ("path", "text", "uri") if hasattr(value, key)), "")
+        return f"{type(value).__name__}({asset})"
+
+
+def _configuration(values: Any, written: Any, secret: _Secrets) -> Any:
+    """``values`` with digests of what stands encrypted in the file, which has ``written``."""
+    if isinstance(values, Mapping):
+        below = cast("Mapping[Any, Any]", written if isinstance(written, Mapping) else {})
+        mapping = cast("Mapping[Any, Any]", values)
+        return {str(key): _configuration(each, below.get(key), secret) for key, each in mapping.items()}
+    if isinstance(values, list):
+        items = cast("list[Any]", values)
+        beside = cast("list[Any]", written) if isinstance(written, list) else [None] * len(items)
+        return [_configuration(each, beside[index], secret) for index, each in enumerate(items)]
+    if isinstance(written, Mapping):
+        return secret.digest(written["secure"])
+    return values
+
+
+if __name__ == "__main__":
+    sys.exit(main())
