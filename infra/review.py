@@ -167,7 +167,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Price:
-    """A list price in US dollars per ``unit`` (``hour``, ``GiB-month``, ``GiB``), before discounts and taxes."""
+    """A list price in US dollars per ``unit``, before discounts and taxes.
+
+    The unit is ``hour``, ``month`` or ``GiB-month`` of what is paid by time, else for example ``GiB``.
+    """
 
     amount: float
     unit: str

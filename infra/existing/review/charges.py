@@ -2,9 +2,19 @@
 
 from collections.abc import Sequence
 
-from infra.review import Charge, Stack
+from infra.review import KUBERNETES_PROVIDER, Charge, Stack
 
 
-def charges(_: Stack) -> Sequence[Charge]:
-    """The charges of all of the stack's resources."""
-    return ()
+def charges(stack: Stack) -> Sequence[Charge]:
+    """The nodes of clusters that are there already, whose price only their owner knows: unknown, not free."""
+    providers = {each.name: each.urn for each in stack.resources.values() if each.type == KUBERNETES_PROVIDER}
+    return [
+        Charge(
+            providers.get(pool.cluster, ""),
+            f"your own nodes ({pool.name}), not priced",
+            None,
+            idle=pool.max_nodes,
+            most=pool.max_nodes,
+        )
+        for pool in stack.standing
+    ]

@@ -1,6 +1,8 @@
-"""All of it in one place. Nodes, prices and quotas are the clouds' to know."""
+"""All of it in one place. Nodes and quotas are the clouds' to know."""
 
+from infra.kubernetes.review.charges import charges
 from infra.kubernetes.review.replacing import replacing
+from infra.kubernetes.review.times import creation
 from infra.review import Review
 
 
@@ -8,4 +10,6 @@ def _nothing(_: object) -> tuple[()]:
     return ()
 
 
-REVIEW = Review(pools=_nothing, charges=_nothing, quotas=_nothing, policies=(), replacing=replacing)
+REVIEW = Review(
+    pools=_nothing, charges=charges, quotas=_nothing, policies=(), replacing=replacing, creation=creation
+)
