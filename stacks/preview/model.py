@@ -110,8 +110,8 @@ class StepCost(Model):
     job: str
     pool: str
     seconds: float = Field(description="How long it holds its node, boot included.")
-    basis: Literal["measured", "rehearsed", "limit"] = Field(
-        description="`measured` in a run of the stack, `rehearsed` on a CPU, or the Job's time `limit`."
+    basis: Literal["measured", "rehearsed", "limit", "unknown"] = Field(
+        description="`measured` in a run of the stack, `rehearsed` on a CPU, the Job's time `limit`, or `unknown`."
     )
     dollars: float | None = Field(
         description="What its node adds to the idle cost in that time, 0 for a node that is there at all times; "
