@@ -12,36 +12,23 @@ CHARTS = (RELEASE, "kubernetes:helm.sh/v4:Chart", "kubernetes:helm.sh/v3:Chart",
 EXACT = re.compile(r"v?\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
 """A whole version, with nothing left for Helm to choose (semver.org, 2.0.0)."""
 
+WHOLE_VERSION = re.compile(r"\d+\.\d+\.\d+")
+"""In a tag. Publishers move `2.21` and not `2.21.0`; only a digest is sure."""
+
 LOCAL = re.compile(r"^(?:[./~]|.*\.tgz$)")
 
 
-def _images(stack: Stack) -> Iterator[tuple[str, str, str | None]]:
-    """The images without a digest, with the URN of what runs them and their tag."""
+def _images(stack: Stack) -> Iterator[Violation]:
     for workload in workloads(stack):
         named = {str(each["image"]): None for each in workload.containers if isinstance(each.get("image"), str)}
         for image in named:
-            if "@sha256:" not in image:
-                _, _, tag = image.rpartition("/")[2].partition(":")
-                yield workload.resource.urn, image, tag or None
-
-
-def _unpinned(stack: Stack) -> Iterator[Violation]:
-    for urn, image, tag in _images(stack):
-        if tag in {None, "latest"}:
+            _, _, tag = image.rpartition("/")[2].partition(":")
+            if "@sha256:" in image or WHOLE_VERSION.search(tag):
+                continue
             yield Violation(
-                urn,
-                f"the image {image} is whatever is newest when a pod starts",
-                "name it by digest; `docker buildx imagetools inspect <image>` shows that",
-            )
-
-
-def _tagged(stack: Stack) -> Iterator[Violation]:
-    for urn, image, tag in _images(stack):
-        if tag not in {None, "latest"}:
-            yield Violation(
-                urn,
-                f"the image {image} has a tag, which can be moved to another image",
-                "add the digest; `docker buildx imagetools inspect <image>` shows it",
+                workload.resource.urn,
+                f"the image {image} is whatever its registry has under that name when a pod starts",
+                "name it by digest, which `docker buildx imagetools inspect <image>` shows, or by a whole version",
             )
 
 
@@ -63,16 +50,9 @@ POLICIES = (
     Policy(
         "unpinned-image",
         Severity.ERROR,
-        "Every image has a tag or a digest, and no tag is `latest`.",
-        _unpinned,
-        "Name the image by digest.",
-    ),
-    Policy(
-        "image-by-tag",
-        Severity.WARNING,
-        "Images are named by digest; a tag can be moved.",
-        _tagged,
-        "Add the digest to the tag.",
+        "Every image is named by digest or by a tag with a whole version: not `latest`, `stable` or `3.11`.",
+        _images,
+        "Name the image by digest, or by a whole version that its publisher does not move.",
     ),
     Policy(
         "unpinned-chart",
