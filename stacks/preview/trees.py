@@ -1,0 +1,183 @@
+"""A revision of the repository as files, beside the user's own checkout."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+PREFIX = "slipway-preview-"
+"""Of the temporary folders that hold a checkout each."""
+
+LOCK = "lock"
+WORKTREE = "tree"
+
+OVERRIDES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
+"""What git tells its hooks, and every git that they start, of the checkout at hand; here another one is meant."""
+
+
+class TreeError(Exception):
+    """A revision that cannot be checked out. The text says why, and what to do about it."""
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """The project at another revision.
+
+    ``path`` is its folder. ``base`` is the revision as it was asked for and ``base_commit`` its commit; ``commit``
+    is the one that is checked out: where ``base`` and the checkout at hand parted.
+    """
+
+    path: Path
+    base: str
+    base_commit: str
+    commit: str
+
+    @property
+    def title(self) -> str:
+        """For people: ``origin/main``, with the commit where the two parted if that is another one."""
+        if self.commit == self.base_commit:
+            return f"{self.base} ({self.commit[:10]})"
+        return f"{self.base} (merge base {self.commit[:10]})"
+
+
+@contextlib.contextmanager
+def checked_out(root: Path, base: str) -> Generator[Checkout]:
+    """The project at ``root`` as it was at the merge base of ``base`` and HEAD, in a temporary git worktree.
+
+    The merge base, as a pull request shows its changes: what has landed on ``base`` meanwhile is no change of
+    this branch. The worktree is removed in the end, also after Ctrl-C and SIGTERM, and so are those that killed
+    runs left behind. The checkout at hand, its index, its branches and its hooks are not touched. Submodules stay
+    empty. Raises TreeError.
+    """
+    commit, base_commit = _merge_base(root, base)
+    with _terminating():
+        _remove_leftovers(root)
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        tree = folder / WORKTREE
+        try:
+            with (folder / LOCK).open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                _git(root, "worktree", "add", "--quiet", "--detach", str(tree), commit)
+                path = tree / _git(root, "rev-parse", "--show-prefix")
+                if not (path / "Pulumi.yaml").is_file():
+                    raise TreeError(f"{base} has no such project: there is no Pulumi.yaml at {commit[:10]}")
+                yield Checkout(path, base, base_commit, commit)
+        finally:
+            with _undisturbed():
+                _remove(root, folder)
+
+
+def _merge_base(root: Path, base: str) -> tuple[str, str]:
+    """The commits of the merge base and of ``base``."""
+    if shutil.which("git") is None:
+        raise TreeError("git is needed to compare with another revision, and is not installed")
+    if _asked(root, "rev-parse", "--git-dir") is None:
+        raise TreeError(f"{root} is not in a git repository, so there is no {base} to compare with")
+    shallow = _asked(root, "rev-parse", "--is-shallow-repository") == "true"
+    base_commit = _asked(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{base}^{{commit}}")
+    if base_commit is None:
+        raise TreeError(f"there is no revision {base!r} in this clone. {_fetching(root, base, shallow)}")
+    commit = _asked(root, "merge-base", base_commit, "HEAD")
+    if commit is None:
+        if shallow:
+            raise TreeError(
+                f"this clone is too shallow to tell where HEAD and {base} parted: git fetch --deepen=100, "
+                "or git fetch --unshallow"
+            )
+        raise TreeError(f"HEAD and {base} have no commit in common")
+    return commit.partition("\n")[0], base_commit
+
+
+def _fetching(root: Path, base: str, shallow: bool) -> str:
+    """The command that gets ``base``, as far as its name tells."""
+    remote, _, branch = base.partition("/")
+    if branch and remote in (_asked(root, "remote") or "").split():
+        depth = "--depth=100 " if shallow else ""
+        return f"Fetch it: git fetch {depth}{remote} {branch}:refs/remotes/{base}"
+    if shallow:
+        return "The clone is shallow: git fetch --deepen=100, or git fetch --unshallow"
+    return "Correct the name, or fetch it: git fetch origin main"
+
+
+def _remove_leftovers(root: Path) -> None:
+    """Removes the worktrees of runs that were killed: nobody holds their lock any more."""
+    listing = _asked(root, "worktree", "list", "--porcelain") or ""
+    paths = [Path(line.removeprefix("worktree ")) for line in listing.splitlines() if line.startswith("worktree ")]
+    for folder in (path.parent for path in paths if path.parent.name.startswith(PREFIX)):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            if folder.exists():
+                lock = stack.enter_context((folder / LOCK).open("a"))
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(root, folder)
+
+
+def _remove(root: Path, folder: Path) -> None:
+    # Twice: a worktree that is only half there is locked, as git calls it.
+    _asked(root, "worktree", "remove", "--force", "--force", str(folder / WORKTREE))
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _git(root: Path, *arguments: str) -> str:
+    """What git says; raises TreeError with its complaint."""
+    done = _run(root, arguments)
+    if done.returncode:
+        raise TreeError(f"git {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def _asked(root: Path, *arguments: str) -> str | None:
+    """What git says, or None where it fails."""
+    done = _run(root, arguments)
+    return None if done.returncode else done.stdout.strip()
+
+
+def _run(root: Path, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    # A session of its own, so that Ctrl-C does not end a removal half-way. No hooks: they are the user's own.
+    command = ["git", "-C", str(root), "-c", f"core.hooksPath={os.devnull}", *arguments]
+    environment = {key: value for key, value in os.environ.items() if key not in OVERRIDES}
+    return subprocess.run(
+        command, check=False, capture_output=True, text=True, env=environment, start_new_session=True
+    )
+
+
+class _TerminatedError(SystemExit):
+    """SIGTERM or SIGHUP, as an exception so that what is open gets closed."""
+
+
+@contextlib.contextmanager
+def _terminating() -> Generator[None]:
+    def end(number: int, _frame: FrameType | None) -> None:
+        raise _TerminatedError(128 + number)
+
+    with _handling(end, signal.SIGTERM, signal.SIGHUP):
+        yield
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Generator[None]:
+    with _handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        yield
+
+
+@contextlib.contextmanager
+def _handling(
+    handler: Callable[[int, FrameType | None], None] | signal.Handlers, *numbers: signal.Signals
+) -> Generator[None]:
+    """``handler`` for these signals, where this thread may say so: only the main one is interrupted by them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, each in before.items():
+            signal.signal(number, each)
