@@ -4,10 +4,18 @@ from infra.aws.review.charges import charges
 from infra.aws.review.policies import POLICIES
 from infra.aws.review.pools import pools
 from infra.aws.review.quotas import quotas
-from infra.aws.review.replacing import replacing
+from infra.aws.review.replacing import in_place, replacing
 from infra.aws.review.times import creation
 from infra.review import Review
 
 REVIEW = Review(
-    pools=pools, charges=charges, quotas=quotas, policies=POLICIES, replacing=replacing, creation=creation
+    pools=pools,
+    charges=charges,
+    quotas=quotas,
+    policies=POLICIES,
+    replacing=replacing,
+    creation=creation,
+    in_place=in_place,
+    # Every update makes a new version, which its node group then takes.
+    moving=frozenset({"aws:ec2/launchTemplate:LaunchTemplate"}),
 )

@@ -4,10 +4,16 @@ from infra.gcp.review.charges import charges
 from infra.gcp.review.policies import POLICIES
 from infra.gcp.review.pools import pools
 from infra.gcp.review.quotas import quotas
-from infra.gcp.review.replacing import replacing
+from infra.gcp.review.replacing import in_place, replacing
 from infra.gcp.review.times import creation
 from infra.review import Review
 
 REVIEW = Review(
-    pools=pools, charges=charges, quotas=quotas, policies=POLICIES, replacing=replacing, creation=creation
+    pools=pools,
+    charges=charges,
+    quotas=quotas,
+    policies=POLICIES,
+    replacing=replacing,
+    creation=creation,
+    in_place=in_place,
 )

@@ -1,8 +1,22 @@
-"""Which changes replace a resource."""
+"""Which changes replace a resource, and what updates in place do."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from infra.replacing import in_place_from, replacing_from
+from infra.review import InPlace
+
+DATA = Path(__file__).parents[1] / "data"
 
 
+@cache
 def replacing() -> Mapping[str, Sequence[str]]:
     """By resource type, the paths of the properties whose change replaces it."""
-    return {}
+    return replacing_from(DATA / "replacing.json")
+
+
+@cache
+def in_place() -> Mapping[str, Sequence[InPlace]]:
+    """By resource type, what updates in place mean for what runs there."""
+    return in_place_from(DATA / "in_place.toml")
