@@ -1,0 +1,136 @@
+"""One comment on a change, whatever is in the preview, and on no other change."""
+
+from pathlib import Path
+
+import pytest
+
+from ci.comment import CUT, MARKER, body
+from tests.ci.conftest import Make
+from tests.ci.forges import SOMEBODY, Repository, comment
+
+HEAD = {"HEAD_SHA": "abc", "HEAD_REPOSITORY": "somebody/slipway", "RUN_URL": "https://example.org/run/1"}
+
+
+@pytest.fixture
+def preview(tmp_path: Path) -> Path:
+    folder = tmp_path / "preview"
+    folder.mkdir()
+    (folder / "preview.md").write_text("## What changes\n", encoding="utf-8")
+    (folder / "number").write_text("12", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def github(github: dict[str, str], repository: Repository, preview: Path) -> dict[str, str]:
+    repository.change = {"state": "open", "head": {"sha": "abc", "repo": {"full_name": "somebody/slipway"}}}
+    return {**github, **HEAD, "PREVIEW": str(preview)}
+
+
+def test_the_first_preview_is_posted(make: Make, github: dict[str, str], repository: Repository) -> None:
+    repository.comments = [comment(1, "Looks good", SOMEBODY)]
+    done = make("ci-comment", **github)
+    assert done.returncode == 0, done.stderr
+    [(method, path, sent)] = repository.requests
+    assert (method, path) == ("POST", "/repos/team/slipway/issues/12/comments")
+    assert sent["body"].startswith(f"{MARKER}\n## What changes")
+    assert "https://example.org/run/1" in sent["body"]
+
+
+def test_the_next_one_updates_it(make: Make, github: dict[str, str], repository: Repository) -> None:
+    # More than one page of other comments lies before it.
+    repository.comments = [*(comment(each, "…", SOMEBODY) for each in range(150)), comment(500, f"{MARKER}\nold")]
+    assert make("ci-comment", **github).returncode == 0
+    [(method, path, sent)] = repository.requests
+    assert (method, path) == ("PATCH", "/repos/team/slipway/issues/comments/500")
+    assert "## What changes" in sent["body"]
+
+
+def test_the_same_preview_changes_nothing(
+    make: Make, github: dict[str, str], repository: Repository, preview: Path
+) -> None:
+    repository.comments = [comment(500, body(preview, 65536, HEAD["RUN_URL"]))]
+    assert make("ci-comment", **github).returncode == 0
+    assert repository.requests == []
+
+
+def test_a_comment_of_somebody_else_with_the_marker_is_left_alone(
+    make: Make, github: dict[str, str], repository: Repository
+) -> None:
+    repository.comments = [comment(500, f"{MARKER}\nmine", SOMEBODY)]
+    assert make("ci-comment", **github).returncode == 0
+    assert [method for method, _, _ in repository.requests] == ["POST"]
+
+
+@pytest.mark.parametrize(
+    ("number", "head"),
+    [
+        ("12", {"sha": "abc", "repo": {"full_name": "team/slipway"}}),
+        ("12", {"sha": "abc", "repo": None}),
+        ("12/../13", None),
+        ("\uff11\uff12", None),
+        ("", None),
+    ],
+    ids=["of another repository", "of a deleted fork", "a path", "not ASCII", "empty"],
+)
+def test_a_number_that_is_not_the_change_of_this_run_is_refused(
+    make: Make, github: dict[str, str], repository: Repository, preview: Path, number: str, head: object
+) -> None:
+    (preview / "number").write_text(number, encoding="utf-8")
+    if head:
+        repository.change["head"] = head
+    done = make("ci-comment", **github)
+    assert done.returncode != 0
+    assert "Not posted" in done.stderr
+    assert repository.requests == []
+
+
+@pytest.mark.parametrize(
+    "now", [{"head": {"sha": "def", "repo": {"full_name": "somebody/slipway"}}}, {"state": "closed"}]
+)
+def test_an_outdated_preview_is_not_posted(
+    make: Make, github: dict[str, str], repository: Repository, now: dict[str, object]
+) -> None:
+    repository.change |= now
+    assert make("ci-comment", **github).returncode == 0
+    assert repository.requests == []
+
+
+def test_without_a_preview_the_comment_says_so(
+    make: Make, github: dict[str, str], repository: Repository, preview: Path
+) -> None:
+    (preview / "preview.md").unlink()
+    assert make("ci-comment", **github).returncode == 0
+    assert "could not be made" in repository.requests[0][2]["body"]
+
+
+def test_a_comment_never_exceeds_the_limit(preview: Path) -> None:
+    (preview / "preview.md").write_text("é" * 70_000, encoding="utf-8")
+    text = body(preview, 65536, "https://example.org/run/1")
+    assert len(text) == 65536
+    assert CUT in text
+    assert text.endswith("(https://example.org/run/1)")
+
+
+def test_a_refusal_of_the_forge_fails(make: Make, github: dict[str, str], repository: Repository) -> None:
+    repository.refuse = True
+    done = make("ci-comment", **github)
+    assert done.returncode != 0
+    assert "HTTP 403" in done.stderr
+
+
+def test_a_note_on_a_merge_request_is_updated(
+    make: Make, gitlab: dict[str, str], repository: Repository, preview: Path
+) -> None:
+    repository.change = {"state": "opened", "sha": "abc", "source_project_id": 9}
+    repository.comments = [comment(3, f"{MARKER}\nnot ours", SOMEBODY), comment(4, f"{MARKER}\nold")]
+    done = make("ci-comment", **gitlab, **{**HEAD, "HEAD_REPOSITORY": "9"}, PREVIEW=str(preview))
+    assert done.returncode == 0, done.stderr
+    [(method, path, sent)] = repository.requests
+    assert (method, path) == ("PUT", "/projects/5/merge_requests/12/notes/4")
+    assert "## What changes" in sent["body"]
+
+
+def test_without_a_token_nothing_is_posted(make: Make, preview: Path) -> None:
+    done = make("ci-comment", GITLAB_CI="true", PREVIEW=str(preview), **HEAD)
+    assert done.returncode == 0
+    assert "no token" in done.stdout

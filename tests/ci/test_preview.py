@@ -1,0 +1,75 @@
+"""The preview of a change, as a pipeline makes it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.ci.conftest import Make
+from tests.support.checkout import ROOT
+
+CLI = ROOT / "stacks" / "preview" / "__main__.py"
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def change(checkout: Path) -> Path:
+    """A checkout whose last commit gives a node pool one more node."""
+    (checkout / ".git" / "info").mkdir(parents=True)
+    git(checkout, "init", "--quiet", "--initial-branch", "main")
+    (checkout / ".git" / "info" / "exclude").write_text(".venv\n", encoding="utf-8")
+    git(checkout, "add", "--all")
+    git(checkout, "commit", "--quiet", "--message", "Base")
+    file = checkout / "stacks" / "Pulumi.gcp-dev.yaml"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("total_max: 2", "total_max: 3", 1), encoding="utf-8")
+    git(checkout, "commit", "--quiet", "--all", "--message", "Allow one more node")
+    return checkout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CLI.exists(), reason="there is no command line of the preview")
+def test_a_change_is_previewed_for_people_and_machines(change: Path, make: Make, tmp_path: Path) -> None:
+    summary = tmp_path / "summary"
+    done = make("ci-preview", BASE="HEAD^1", NUMBER="12", GITHUB_STEP_SUMMARY=str(summary))
+    assert done.returncode == 0, done.stderr
+    folder = change / "build" / "ci" / "preview"
+    markdown = (folder / "preview.md").read_text(encoding="utf-8")
+    assert "gcp-dev" in markdown
+    assert summary.read_text(encoding="utf-8").strip() == markdown.strip()
+    assert (folder / "number").read_text(encoding="utf-8") == "12"
+    preview = json.loads((folder / "preview.json").read_text(encoding="utf-8"))
+    changed = {each["stack"]: each["changes"]["resources"] for each in preview["stacks"] if each["changes"]}
+    assert [(each["operation"], each["name"]) for each in changed["gcp-dev"]] == [("update", "dev-cpu")]
+    assert changed["aws-dev"] == []
+    assert list((folder / "pictures").glob("*.svg"))
+    assert make("ci-verdict").returncode == 0
+
+
+def test_a_base_that_is_not_there_is_named(change: Path, make: Make) -> None:
+    done = make("ci-preview", BASE="--upload-pack=x")
+    assert done.returncode != 0
+    assert "There is no commit '--upload-pack=x'" in done.stderr
+    assert make("ci-verdict").returncode != 0
+
+
+@pytest.mark.parametrize(("status", "code"), [("0", 0), ("1", 1), ("2", 2)])
+def test_the_verdict_is_what_the_preview_found(tmp_path: Path, status: str, code: int) -> None:
+    folder = tmp_path / "build" / "ci" / "preview"
+    folder.mkdir(parents=True)
+    (folder / "status").write_text(f"{status}\n", encoding="utf-8")
+    command = [sys.executable, "-m", "ci.preview", "verdict"]
+    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, check=False, capture_output=True)
+    assert done.returncode == code
+
+
+def test_without_one_the_verdict_is_that_nothing_was_evaluated(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ci.preview", "verdict"]
+    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, check=False, capture_output=True)
+    assert done.returncode == 2
