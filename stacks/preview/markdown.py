@@ -118,7 +118,7 @@ def _start(preview: StackPreview) -> Iterator[str]:
         yield f"**Cannot be evaluated at {words.REVISIONS[failure.revision]}.**\n\n{_block(failure.message)}\n"
         rows = [
             (_code(each["key"]), _code(each["value"]), _plain(each["reason"]), _plain(each["fix"]))
-            for each in failure.problems
+            for each in words.problems(failure)
         ]
         if rows:
             yield "\n".join(_table(("Key", "Value", "Why", "Fix"), rows)) + "\n"

@@ -79,7 +79,7 @@ def _worst(findings: Sequence[Finding]) -> str:
 def _parts(preview: StackPreview) -> Iterator[RenderableType]:
     for failure in preview.failures:
         yield Text(f"cannot be evaluated at {words.REVISIONS[failure.revision]}: {failure.message}", "red")
-        for problem in failure.problems:
+        for problem in words.problems(failure):
             yield Text.assemble(
                 ("  ", ""), (problem["key"], "bold"), f": {problem['value']}\n",
                 f"    why: {problem['reason']}\n    fix: {problem['fix']}",

@@ -6,6 +6,7 @@ from stacks.preview.model import (
     Changes,
     Cost,
     CostDifference,
+    Failure,
     Finding,
     JobRun,
     Operation,
@@ -161,6 +162,11 @@ def state(preview: StackPreview) -> str:
     if preview.failures:
         return "base cannot be evaluated"
     return change_words(preview.changes) if preview.changes is not None else many(preview.resources, "resource")
+
+
+def problems(failure: Failure) -> list[dict[str, str]]:
+    """The problems of a stack file that are not among the findings already: the base's."""
+    return failure.problems if failure.revision == "base" else []
 
 
 def jobs(changes: Changes | None) -> str:

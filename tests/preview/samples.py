@@ -124,7 +124,7 @@ def broken(name: str = "wrong") -> StackPreview:
         stack=name,
         failures=[
             Failure(
-                revision="head",
+                revision="base",
                 message="1 problem in the stack's settings",
                 problems=[
                     {"key": "slipway:store.kind", "value": "'gsc'", "reason": "not a kind", "fix": "write `gcs`"}
