@@ -1,0 +1,153 @@
+"""What a stack costs, by hand."""
+
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from infra.review import Charge, Source, Stack
+from stacks.preview.cost import cost, difference
+from stacks.preview.measured import Measured
+from tests.support.costing import CLUSTER, TODAY, Pool, job, price, stack
+from tests.support.reviewing import declared, declared_stack
+
+DISK = Charge("", "disk", price(0.1, "GiB-month"), quantity=73)
+"""7.30 dollars a month: a cent an hour."""
+
+CPU = Pool("cpu", least=1, most=2, hourly=0.2)
+GPU = Pool("gpu", least=0, most=1, hourly=3.6, gpus=1, spare=(DISK,))
+CONTROL_PLANE = Charge(CLUSTER.urn, "control plane", price(0.1))
+STORE = Charge(CLUSTER.urn, "storage", price(0.026, "GiB-month"), metered=True)
+
+PREPARE = job("prepare", "cpu", limit=600)
+TRAIN = job("train", "gpu", PREPARE, gpus=1)
+
+
+def small(*pools: Pool, charges: tuple[Charge, ...] = (CONTROL_PLANE, STORE)) -> Stack:
+    return stack(pools or (CPU, GPU), PREPARE, TRAIN, charges=charges)
+
+
+def test_idle_and_most() -> None:
+    found = cost(small(), today=TODAY)
+    assert found.idle_hourly == pytest.approx(0.1 + 0.2)
+    assert found.idle_monthly == pytest.approx(0.3 * 730)
+    assert found.most_hourly == pytest.approx(0.1 + 2 * 0.2 + 3.6 + 0.01)
+
+
+def test_a_run_pays_for_boot_work_and_the_ten_minutes_after() -> None:
+    found = cost(small(), today=TODAY, measured={"train": Measured(1000, "rehearsed")})
+    # 300 s boot, 245 s image, 1,000 s of work, 600 s until the autoscaler takes the node back. `prepare` is on the
+    # node that is there at all times.
+    assert found.run == pytest.approx((300 + 245 + 1000 + 600) / 3600 * 3.61)
+    assert found.run_limit == pytest.approx((3600 + 600) / 3600 * 3.61)
+    assert "1 Job rehearsed on a CPU" in found.run_basis
+    assert "time limits of 1 Job" in found.run_basis
+    assert "pool cpu" in found.run_basis
+    by_job = {step.job: (step.pool, step.basis, step.seconds, step.dollars) for step in found.steps}
+    assert by_job["prepare"] == ("cpu", "limit", 600, 0)
+    assert by_job["train"] == ("gpu", "rehearsed", 1545, pytest.approx(1545 / 3600 * 3.61))
+
+
+def test_a_second_node_of_a_pool_with_one_at_all_times_is_paid() -> None:
+    one, two = job("one", "cpu", limit=3600), job("two", "cpu", limit=3600)
+    found = cost(stack([CPU], one, two), today=TODAY)
+    assert found.run == pytest.approx((3600 + 600) / 3600 * 0.2)
+
+
+def test_an_unknown_price_is_never_zero() -> None:
+    found = cost(small(CPU, replace(GPU, hourly=None)), today=TODAY)
+    assert found.unknown == ["gpu: machine"]
+    assert found.most_hourly == pytest.approx(0.1 + 0.4 + 0.01)
+    assert (found.run, found.run_limit) == (None, None)
+    assert "price of pool gpu" in found.run_basis
+    (line,) = [line for line in found.lines if (line.resource, line.what) == ("gpu", "machine")]
+    assert (line.hourly, line.idle, line.most) == (None, None, None)
+    assert {step.job: step.dollars for step in found.steps} == {"prepare": 0, "train": None}
+
+
+def test_no_price_at_all_is_no_sum() -> None:
+    found = cost(small(replace(CPU, hourly=None), replace(GPU, hourly=None, spare=()), charges=()), today=TODAY)
+    assert (found.idle_hourly, found.idle_monthly, found.most_hourly) == (None, None, None)
+
+
+def test_what_is_paid_by_use_is_in_no_sum() -> None:
+    unpriced = Charge(CLUSTER.urn, "samples", None, metered=True)
+    found = cost(small(charges=(CONTROL_PLANE, STORE, unpriced)), today=TODAY)
+    assert found.idle_hourly == pytest.approx(0.3)
+    assert found.unknown == []
+    assert [(line.what, line.idle, line.metered_price) for line in found.lines if line.metered] == [
+        ("storage", None, "$0.026 per GiB-month"),
+        ("samples", None, "unknown"),
+    ]
+
+
+def test_without_jobs_there_is_no_run() -> None:
+    found = cost(stack([CPU]), today=TODAY)
+    assert (found.run, found.run_basis, found.steps) == (None, "", [])
+
+
+def test_a_job_without_a_limit_has_no_most_but_what_was_measured() -> None:
+    endless = job("train", "gpu", gpus=1, limit=None)
+    assert cost(stack([GPU], endless), today=TODAY).run is None
+    found = cost(stack([GPU], endless), today=TODAY, measured={"train": Measured(3000, "measured")})
+    assert found.run == pytest.approx(3600 / 3600 * 3.61)
+    assert found.run_limit is None
+    assert found.steps[0].basis == "measured"
+
+
+def test_reserved_nodes_add_nothing_to_a_run() -> None:
+    reserved = Charge(GPU.declared.urn, "reserved", price(9), idle=1, most=1, pool=GPU.declared.urn)
+    found = cost(stack([replace(GPU, bought=[reserved])], job("train", "gpu", gpus=1)), today=TODAY)
+    assert (found.idle_hourly, found.run) == (9, 0)
+
+
+def test_a_larger_pool_costs_more_at_most_and_nothing_idle() -> None:
+    base = cost(small(), today=TODAY)
+    head = cost(small(CPU, replace(GPU, most=3)), today=TODAY)
+    found = difference(base, head)
+    assert found.idle_hourly == pytest.approx(0)
+    assert found.most_hourly == pytest.approx(2 * 3.61)
+    assert found.run == pytest.approx(0)
+
+
+def test_a_difference_needs_both_sides() -> None:
+    unknown = cost(small(CPU, replace(GPU, hourly=None)), today=TODAY)
+    assert difference(cost(small(), today=TODAY), unknown).run is None
+
+
+@pytest.mark.parametrize(("today", "stale"), [(date(2027, 1, 30), False), (date(2027, 1, 31), True)])
+def test_sources_older_than_90_days_are_stale(today: date, stale: bool) -> None:
+    found = cost(small(), today=today)
+    assert found.stale == (["https://prices.example (2026-11-01)"] if stale else [])
+    assert {line.as_of for line in found.lines} == {"2026-11-01"}
+
+
+def test_a_source_that_nothing_uses_is_not_stale() -> None:
+    old = Charge(CLUSTER.urn, "old", replace(price(1), source=Source("https://old.example", date(2020, 1, 1))))
+    assert cost(small(charges=(old,)), today=TODAY).stale == ["https://old.example (2020-01-01)"]
+    assert cost(small(), today=TODAY).stale == []
+
+
+def test_the_repositorys_cheapest_stack_by_hand() -> None:
+    """gcp-dev in us-central1, with the rows of infra/gcp/data/prices.toml."""
+    e2_standard_4 = 4 * 0.021812 + 16 * 0.002924
+    boot_disk = 100 * 0.1 / 730
+    spot_t4_node = (4 * 0.01115 + 15 * 0.001494) + 0.175 + boot_disk
+    spot_h100_node = 6.3262 + boot_disk
+    nat, address, control_plane = 0.0014, 0.005, 0.1
+    found = cost(declared_stack("gcp-dev"), today=TODAY)
+    idle = control_plane + address + nat + e2_standard_4 + boot_disk
+    assert found.idle_hourly == pytest.approx(idle)
+    assert found.most_hourly == pytest.approx(
+        idle + (e2_standard_4 + boot_disk) + spot_t4_node + spot_h100_node + 3 * nat
+    )
+    # Each GPU has four Jobs of 4 h in a row.
+    assert found.run == found.run_limit == pytest.approx((16 + 1 / 6) * (spot_t4_node + spot_h100_node))
+    assert found.unknown == []
+
+
+def test_an_unpriced_pool_of_a_real_stack_is_named() -> None:
+    bought = declared("aws:rds/instance:Instance", "database")
+    real = declared_stack("aws-dev")
+    found = cost(replace(real, resources={**real.resources, bought.urn: bought}), today=TODAY)
+    assert found.unknown == ["database: Instance, whose price is not recorded"]

@@ -1,0 +1,104 @@
+"""A small stack on a cloud that nobody knows: one cluster, its pools, their prices, and Jobs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+from infra.platform import Resources
+from infra.review import KUBERNETES_PROVIDER, Charge, Declared, NodePool, Price, Review, Seconds, Source, Stack
+from tests.support.reviewing import declared
+
+TODAY = date(2026, 11, 21)
+SOURCE = Source("https://prices.example", date(2026, 11, 1))
+
+CLUSTER = declared("cloud:k8s:Cluster", "here")
+PROVIDER = declared(KUBERNETES_PROVIDER, "here", dependencies=frozenset({CLUSTER.urn}))
+
+JOB = "kubernetes:batch/v1:Job"
+
+
+def price(amount: float, unit: str = "hour") -> Price:
+    return Price(amount, unit, SOURCE)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A pool with what one of its nodes costs and takes to boot; None where nobody knows."""
+
+    name: str
+    least: int
+    most: int
+    hourly: float | None
+    boot: float | None = 300
+    gpus: int = 0
+    cpu: int = 4000
+    spare: tuple[Charge, ...] = ()
+    bought: Sequence[Charge] | None = None
+    """All that it is billed for, in place of the machine and ``spare``."""
+
+    @property
+    def declared(self) -> Declared:
+        return declared("cloud:k8s:Pool", self.name, dependencies=frozenset({CLUSTER.urn}))
+
+    @property
+    def nodes(self) -> NodePool:
+        return NodePool(
+            urn=self.declared.urn,
+            cluster="here",
+            name=self.name,
+            labels={"pool": self.name},
+            taints=[],
+            allocatable=Resources(cpu=self.cpu, memory=16000, ephemeral_storage=50000, gpus=self.gpus),
+            min_nodes=self.least,
+            max_nodes=self.most,
+            gpus=self.gpus,
+            boot=None if self.boot is None else Seconds(self.boot, SOURCE),
+        )
+
+    @property
+    def charges(self) -> Sequence[Charge]:
+        return self.bought or [
+            replace(each, urn=self.declared.urn, pool=self.declared.urn, idle=self.least, most=self.most)
+            for each in (Charge("", "machine", None if self.hourly is None else price(self.hourly)), *self.spare)
+        ]
+
+
+def job(
+    name: str, pool: str, *needs: Declared, limit: int | None = 3600, gpus: int = 0, cpu: str = "3"
+) -> Declared:
+    """A Job that only the pool of that name takes."""
+    asked = {"cpu": cpu, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
+    container = {"name": "main", "image": "work:1", "resources": {"requests": asked}}
+    spec: dict[str, Any] = {
+        "template": {"spec": {"nodeSelector": {"pool": pool}, "containers": [container]}},
+        **({"activeDeadlineSeconds": limit} if limit else {}),
+    }
+    urn = declared("cloud:k8s:Pool", pool).urn
+    return declared(
+        JOB,
+        name,
+        {"spec": spec},
+        provider=PROVIDER.urn,
+        dependencies=frozenset({urn, *(each.urn for each in needs)}),
+    )
+
+
+def stack(
+    pools: Sequence[Pool],
+    *resources: Declared,
+    charges: Sequence[Charge] = (),
+    creation: Mapping[str, float] | None = None,
+) -> Stack:
+    """``creation`` are seconds by resource type."""
+    times = creation or {}
+    review = Review(
+        pools=lambda _: [pool.nodes for pool in pools],
+        charges=lambda _: [*charges, *(charge for pool in pools for charge in pool.charges)],
+        quotas=lambda _: (),
+        policies=(),
+        replacing=dict,
+        creation=lambda each: Seconds(times[each.type], SOURCE) if each.type in times else None,
+    )
+    there = [CLUSTER, *(pool.declared for pool in pools), PROVIDER, *resources]
+    return Stack("test", {each.urn: each for each in there}, reviews=[review])
