@@ -20,7 +20,7 @@ export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup rehearse preview check pictures test test-fast lint format bench bench-evaluation lock clean \
-	policy-pack ci-preview ci-verdict ci-comment ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
+	ci-preview ci-verdict ci-comment ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
 	ci-drift ci-drift-issue
 
 # A value as one word of the shell, whatever is in it; and a list, with spaces or commas, as an option for each.
@@ -98,14 +98,6 @@ bench-evaluation: $(VENV)/.dev ## Time the evaluation of stacks with 10, 100 and
 CI_PYTHON := PATH="$(CURDIR)/build/ci/pulumi:$$PATH" $(BIN)/python -m
 ANY_PYTHON := $(if $(PYTHON),$(PYTHON),python3) -m
 
-policy-pack/.venv/.installed: policy-pack/requirements.txt | $(BIN)/uv
-	@echo "Installing what policy-pack/requirements.txt pins into policy-pack/.venv"
-	@$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python policy-pack/.venv
-	@$(BIN)/uv pip install --quiet --python policy-pack/.venv/bin/python --require-hashes -r policy-pack/requirements.txt
-	@touch $@
-
-policy-pack: policy-pack/.venv/.installed ## Install what `pulumi preview --policy-pack policy-pack` needs
-
 ci-preview: $(VENV)/.runtime
 	@$(BIN)/python -m ci.preview
 
@@ -124,10 +116,10 @@ ci-pulumi:
 ci-actionlint:
 	@GOBIN=$(CURDIR)/build/ci/bin go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
-ci-deploy-preview: $(VENV)/.runtime policy-pack/.venv/.installed
+ci-deploy-preview: $(VENV)/.dev
 	@$(CI_PYTHON) ci.deploy plan
 
-ci-deploy-up: $(VENV)/.runtime policy-pack/.venv/.installed
+ci-deploy-up: $(VENV)/.dev
 	@$(CI_PYTHON) ci.deploy apply
 
 ci-drift: $(VENV)/.runtime
@@ -139,7 +131,6 @@ ci-drift-issue:
 lock: $(BIN)/uv ## Compile the requirements files from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command "make lock" pyproject.toml -c constraints.txt -o requirements.txt
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command "make lock" --group dev pyproject.toml -c requirements.txt -o requirements-dev.txt
-	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command "make lock" --group policy-pack -o policy-pack/requirements.txt
 
 clean: ## Delete what rehearsals and tests left; keeps .venv
 	@rm -rf build .pytest_cache .ruff_cache .hypothesis

@@ -17,11 +17,7 @@ Make = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As a new clone, with what make installs already there."""
-    copy = copy_checkout(tmp_path_factory.mktemp("ci") / "slipway")
-    installed = copy / "policy-pack" / ".venv" / ".installed"
-    installed.parent.mkdir()
-    installed.touch()
-    return copy
+    return copy_checkout(tmp_path_factory.mktemp("ci") / "slipway")
 
 
 @pytest.fixture
