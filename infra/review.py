@@ -5,6 +5,7 @@ a `Stack` from an evaluation, or from Pulumi's own when they are run as a policy
 `Review`. Importing a cloud's review never imports its SDK.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -84,9 +85,9 @@ class NodePool:
     ``urn`` is that of the resource that brings the nodes; empty for nodes that are there already. ``labels``,
     ``taints`` and ``allocatable`` are those of one node; a machine type that no catalogue has leaves pods
     `UNLIMITED` resources. ``gpus`` are the physical GPUs of one node. ``run_limit`` is the longest a node may run,
-    in seconds; None where nothing limits it. ``machine`` is the machine type, empty where it is not known. ``boot``
-    is how long a node takes from being asked for until its GPUs can be used, in seconds; None where it is not
-    known.
+    in seconds; None where nothing limits it. ``machine`` is the machine type, empty where it is not known.
+    ``boot`` is how long a node takes from being asked for until its GPUs can be used, in seconds; None where it is
+    not known.
     """
 
     urn: str
@@ -103,6 +104,9 @@ class NodePool:
     run_limit: int | None = None
     machine: str = ""
     boot: "Seconds | None" = None
+
+
+_PRODUCTION = re.compile(r"(?:^|[^a-z])prod(?:uction)?(?:$|[^a-z])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,11 @@ class Stack:
     def pools(self) -> Sequence[NodePool]:
         """Every node pool: declared ones in the order of their declaration, then those that are there."""
         return [*(pool for review in self.reviews for pool in review.pools(self)), *self.standing]
+
+    @property
+    def production(self) -> bool:
+        """Whether its name says that it is for production: `prod`, `ml-prod`, `production-eu`."""
+        return _PRODUCTION.search(self.name) is not None
 
     def of_type(self, *types: str) -> list[Declared]:
         """The custom resources of these types that the stack manages, in the order of their declaration."""

@@ -67,9 +67,9 @@ def declared(type_: str, name: str = "it", properties: Mapping[str, Any] | None 
     return Declared(f"urn:pulumi:test::slipway::{type_}::{name}", type_, name, properties or {}, **more)
 
 
-def stack_of(*resources: Declared, **more: Any) -> Stack:
+def stack_of(*resources: Declared, name: str = "test", **more: Any) -> Stack:
     """A stack of these resources."""
-    return Stack("test", {each.urn: each for each in resources}, reviews=REVIEWS, **more)
+    return Stack(name, {each.urn: each for each in resources}, reviews=REVIEWS, **more)
 
 
 def _known(value: Any) -> Any:

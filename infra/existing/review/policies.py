@@ -1,7 +1,58 @@
-"""Policies about resources that only this place to run has."""
+"""Policies about stores that clusters mount."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
-from infra.review import Policy
+from infra.existing.catalogue import S3Driver, s3_drivers
+from infra.properties import Properties, at, mapping, text, texts
+from infra.review import Policy, Severity, Stack, Violation
 
-POLICIES: Sequence[Policy] = ()
+
+def _cannot_rename(stack: Stack) -> Iterator[Violation]:
+    unable = {name: each for name, each in s3_drivers().items() if not (each.renames and each.appends)}
+    for resource in stack.resources.values():
+        if resource.package != "kubernetes" or resource.read or _only_read(resource.properties):
+            continue
+        for volume in _volumes(resource.properties):
+            driver = unable.get(text(volume.get("driver")))
+            if driver and volume.get("readOnly") is not True:
+                yield Violation(
+                    resource.urn,
+                    f"{volume['driver']} mounts buckets with {driver.mount}, which cannot {_lacking(driver)}: a "
+                    "checkpoint that is written beside its name and then renamed is lost",
+                    "use a store that renames, such as `store: {kind: s3}` (S3 Files), or mount it read-only",
+                )
+                break
+
+
+def _lacking(driver: S3Driver) -> str:
+    return " or ".join(word for word, can in (("rename", driver.renames), ("append", driver.appends)) if not can)
+
+
+def _only_read(properties: Properties) -> bool:
+    modes = texts(at(properties, "spec", "accessModes"))
+    return bool(modes) and set(modes) == {"ReadOnlyMany"}
+
+
+def _volumes(value: object) -> Iterator[Properties]:
+    """The CSI volumes anywhere in an object: of a PersistentVolume, or in a pod's template."""
+    if isinstance(value, Mapping):
+        found = cast("Mapping[str, Any]", value)
+        if csi := mapping(found.get("csi")):
+            yield csi
+        for each in found.values():
+            yield from _volumes(each)
+    elif isinstance(value, list):
+        for each in cast("list[Any]", value):
+            yield from _volumes(each)
+
+
+POLICIES: Sequence[Policy] = (
+    Policy(
+        "store-cannot-rename",
+        Severity.ERROR,
+        "What pods write to can rename and append: steps publish a checkpoint by renaming it.",
+        _cannot_rename,
+        "Use a store that renames, or mount this one read-only.",
+    ),
+)

@@ -1,0 +1,43 @@
+"""What a production stack may not let go of."""
+
+from collections.abc import Iterator
+
+from infra.aws.review.pools import CLUSTER
+from infra.properties import is_true
+from infra.review import UNKNOWN, Policy, Severity, Stack, Violation
+
+FIX = "set `slipway:protect: true` in the stack file"
+
+EMPTIES = ("forceDestroy", "forceDelete")
+"""Of buckets and of image repositories."""
+
+
+def _deletable(stack: Stack) -> Iterator[Violation]:
+    if not stack.production:
+        return
+    for cluster in stack.of_type(CLUSTER):
+        protected = cluster.properties.get("deletionProtection")
+        if protected is not UNKNOWN and not is_true(protected):
+            yield Violation(
+                cluster.urn,
+                "EKS would delete it when asked: it has no deletion protection",
+                f"{FIX} (deletionProtection: true)",
+            )
+    for resource in stack.resources.values():
+        if resource.package == "aws" and not resource.read:
+            for key in EMPTIES:
+                if is_true(resource.properties.get(key)):
+                    yield Violation(
+                        resource.urn, "a destroy deletes it with everything in it", f"{FIX} ({key}: false)"
+                    )
+
+
+POLICIES = (
+    Policy(
+        "aws-deletable-in-production",
+        Severity.ERROR,
+        "In a production stack AWS refuses to delete clusters, and buckets and repositories that are in use.",
+        _deletable,
+        "Set `slipway:protect: true`.",
+    ),
+)
