@@ -1,0 +1,200 @@
+"""What an update would do to each resource, worked out as Pulumi's engine and the providers would.
+
+The rules are those of the engine: which properties are unknown, what a changed provider or a resource that is
+deleted first does to those that need it, whom ``protect`` stops. Source: `step_generator.go` of
+https://pkg.go.dev/github.com/pulumi/pulumi/pkg/v3@v3.259.0/resource/deploy, read in November 2026.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from infra.review import UNKNOWN, Declared, Stack
+from stacks.preview.differences import Difference, Path, covers, differences, parsed, unknown_paths
+from stacks.preview.model import Operation
+from stacks.preview.pairs import pairs
+from stacks.preview.replacing import Replacing
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One resource on both sides; ``before`` or ``after`` is None where it is created or deleted.
+
+    ``operation`` is None where it stays as it is. ``forcing`` are those of ``differences`` that replace it, and
+    ``because`` says what else does. ``known`` is false where no source says which changes replace it. ``note``
+    says what an update in place means.
+    """
+
+    before: Declared | None
+    after: Declared | None
+    operation: Operation | None
+    differences: Sequence[Difference] = ()
+    forcing: Sequence[Difference] = ()
+    because: str = ""
+    known: bool = True
+    note: str = ""
+
+    @property
+    def resource(self) -> Declared:
+        """The resource as it is now, or as it was."""
+        found = self.after or self.before
+        assert found is not None
+        return found
+
+    @property
+    def protected(self) -> bool:
+        """Whether the update fails because the resource may not be deleted."""
+        if self.before is None or self.operation not in {Operation.REPLACE, Operation.DELETE}:
+            return False
+        return self.before.protect and (self.after is None or self.after.protect)
+
+
+def compared(before: Stack, after: Stack) -> list[Compared]:
+    """Every managed resource: those there are now in the order of their declaration, then those that go."""
+    return _Update(before, after).all()
+
+
+class _Update:
+    """Decides resource by resource, in the order of declaration: what one needs is decided before it."""
+
+    def __init__(self, before: Stack, after: Stack) -> None:
+        self._before = before
+        self._after = after
+        self._replacing = Replacing(after.reviews or before.reviews)
+        self._pairs = pairs(before, after)
+        self._now_called = {old.urn: new.urn for old, new in self._pairs if old and new}
+        self._created = {new.urn for old, new in self._pairs if old is None and new}
+        self._replaced = set[str]()
+        self._deleted_first = set[str]()
+        self._moved = set[str]()
+
+    def all(self) -> list[Compared]:
+        found: list[Compared] = []
+        for old, new in self._pairs:
+            if old is None or new is None:
+                found.append(Compared(old, new, Operation.DELETE if new is None else Operation.CREATE))
+            else:
+                found.append(self._compared(old, new))
+        return found
+
+    def _compared(self, old: Declared, new: Declared) -> Compared:
+        there = self._differences(old, new)
+        forcing = self._forced(old, new, there)
+        forcing += [each for each in there if each not in forcing and _asked_to_replace(new, each)]
+        because = self._because(old, new, forcing)
+        known = not there or bool(forcing or because) or self._replacing.knows(new.type)
+        if forcing or because:
+            self._replaced.add(new.urn)
+            if new.delete_before_replace or _keeps_name(old, new) or self._goes_first(new):
+                self._deleted_first.add(new.urn)
+            return Compared(old, new, Operation.REPLACE, there, forcing, because, known)
+        if not there:
+            return Compared(old, new, None)
+        if new.type in self._replacing.moving:
+            self._moved.add(new.urn)
+        note = self._replacing.note(new.type, there)
+        return Compared(old, new, Operation.UPDATE, there, known=known, note=note)
+
+    def _forced(self, old: Declared, new: Declared, there: Sequence[Difference]) -> list[Difference]:
+        return self._replacing.forced(new.type, there, old.properties, new.properties)
+
+    def _differences(self, old: Declared, new: Declared) -> list[Difference]:
+        ignored = [parsed(each) for each in new.ignore_changes]
+        there = [*differences(old.properties, new.properties), *self._may_differ(old, new)]
+        return [each for each in there if not any(covers(pattern, each.path) for pattern in ignored)]
+
+    def _may_differ(self, old: Declared, new: Declared) -> Iterator[Difference]:
+        """What is unknown on both sides, and comes from a resource that will be another."""
+        for property_, urns in new.property_dependencies.items():
+            paths = unknown_paths(new.properties.get(property_), (property_,))
+            there = [
+                Difference(path, UNKNOWN, UNKNOWN)
+                for path in paths
+                if urns & self._renewed and _value_at(old.properties, path) is UNKNOWN
+            ]
+            # An update in place leaves what identifies a resource, and so all that would replace others.
+            kept = [] if urns & (self._created | self._replaced) else self._forced(old, new, there)
+            yield from (each for each in there if each not in kept)
+
+    @property
+    def _renewed(self) -> set[str]:
+        """Resources of which nobody knows yet what others will read from them."""
+        return self._created | self._replaced | self._moved
+
+    def _because(self, old: Declared, new: Declared, forcing: Sequence[Difference]) -> str:
+        """What replaces the resource beside a property that was changed for itself; empty where nothing does."""
+        if new.provider in self._replaced:
+            return f"{self._named(new.provider)} is replaced"
+        if self._other_provider(old, new):
+            return f"it moves from {_provider(old)} to {_provider(new)}"
+        if together := sorted(new.replace_with & self._replaced):
+            return f"it is replaced with {self._named(together[0])}"
+        unknown = {each.path[0] for each in forcing if each.before is UNKNOWN or each.after is UNKNOWN}
+        for property_, urns in new.property_dependencies.items():
+            if property_ in unknown and (sources := urns & self._renewed):
+                return self._comes_from(str(property_), sources)
+            if (gone := urns & self._deleted_first) and self._replacing.may_force(new.type, property_):
+                # The engine takes all that comes from a resource that is deleted first for unknown.
+                return self._comes_from(str(property_), gone)
+        return ""
+
+    def _goes_first(self, new: Declared) -> bool:
+        """Whether it needs what is deleted first, and so is deleted before that."""
+        needed = frozenset[str]().union(*new.property_dependencies.values(), [new.provider])
+        return bool(needed & self._deleted_first)
+
+    def _other_provider(self, old: Declared, new: Declared) -> bool:
+        """Whether another provider than before leads somewhere else."""
+        if self._now_called.get(old.provider, old.provider) == new.provider:
+            return False
+        earlier, now = self._before.resources.get(old.provider), self._after.resources.get(new.provider)
+        if earlier is None or now is None or now.dependencies & self._renewed:
+            return True
+        there = list(differences(earlier.properties, now.properties))
+        return bool(self._replacing.forced(now.type, there, earlier.properties, now.properties))
+
+    def _comes_from(self, property_: str, sources: set[str] | frozenset[str]) -> str:
+        replaced, created = sorted(sources & self._replaced), sorted(sources & self._created)
+        urn = [*replaced, *created, *sorted(sources)][0]
+        fate = "is replaced" if replaced else "is new" if created else "is updated"
+        return f"its {property_} comes from {self._named(urn)}, which {fate}"
+
+    def _named(self, urn: str) -> str:
+        resource = self._after.resources[urn]
+        if resource.type.startswith("pulumi:providers:"):
+            return f"the provider {resource.name}"
+        return f"{resource.type.rpartition(':')[2]} {resource.name}"
+
+
+def _asked_to_replace(new: Declared, difference: Difference) -> bool:
+    patterns = [parsed(each) for each in new.replace_on_changes]
+    return any(covers(pattern, path) for pattern in patterns for path in difference.leaves)
+
+
+def _keeps_name(old: Declared, new: Declared) -> bool:
+    """Whether the successor has its predecessor's name, which can exist only once.
+
+    The Kubernetes provider deletes such an object first, asked to or not, and so do the providers that are bridged
+    from Terraform's.
+    """
+    names = [("metadata", "namespace"), ("metadata", "name")] if new.package == "kubernetes" else [("name",)]
+    before, after = ([_value_at(each.properties, path) for path in names] for each in (old, new))
+    return before == after and isinstance(after[-1], str)
+
+
+def _provider(resource: Declared) -> str:
+    name = resource.provider.rpartition("::")[2]
+    return f"the provider {name}" if name else "the default provider"
+
+
+def _value_at(value: object, path: Path) -> Any:
+    """The value at ``path``; `UNKNOWN` where something on the way is."""
+    for step in path:
+        if isinstance(value, Mapping):
+            value = cast("Mapping[Any, object]", value).get(step)
+        elif isinstance(value, list) and isinstance(step, int):
+            elements = cast("list[object]", value)
+            value = elements[step] if step < len(elements) else None
+        else:
+            return UNKNOWN if value is UNKNOWN else None
+    return value

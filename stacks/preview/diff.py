@@ -1,0 +1,91 @@
+"""Two evaluations of a stack, and what an update from one to the other would do."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from infra.review import Declared, Stack
+from stacks.preview.compared import Compared, compared
+from stacks.preview.differences import Difference, Path, differences, written
+from stacks.preview.files import files_by_key, is_config_map
+from stacks.preview.model import Changes, PropertyChange, ResourceChange
+from stacks.preview.reruns import runs
+from stacks.preview.values import both
+
+
+def compare(before: Stack, after: Stack) -> Changes:
+    """What an update from ``before`` to ``after`` does to each resource, and which Jobs it runs."""
+    found = compared(before, after)
+    return Changes(
+        resources=[_change(each, before, after) for each in found if each.operation],
+        unchanged=sum(not each.operation for each in found),
+        runs=runs(before, after, found),
+        remarks=list(_remarks(found)),
+    )
+
+
+def output_remarks(before: Mapping[str, bool], after: Mapping[str, bool]) -> list[str]:
+    """What becomes of a stack's outputs, given whether each is a secret."""
+    told = [f"the output {name} is new" for name in after if name not in before]
+    told += [f"the output {name} is gone" for name in before if name not in after]
+    told += [f"the output {name} is no longer a secret" for name in after if before.get(name) and not after[name]]
+    return told
+
+
+def _change(change: Compared, before: Stack, after: Stack) -> ResourceChange:
+    assert change.operation is not None
+    resource = change.resource
+    return ResourceChange(
+        urn=resource.urn,
+        type=resource.type,
+        name=resource.name,
+        operation=change.operation,
+        properties=list(_properties(change, before, after)),
+        because=change.because,
+        known=change.known,
+        note=change.note,
+        protected=change.protected,
+    )
+
+
+def _properties(change: Compared, before: Stack, after: Stack) -> Iterator[PropertyChange]:
+    for difference in change.differences:
+        forces = difference in change.forcing
+        for each in _inside(change.resource, difference):
+            old, new = both(each.before, each.after)
+            path = written(_file_path(change, each.path, before, after))
+            yield PropertyChange(path=path, before=old, after=new, forces=forces)
+
+
+def _inside(resource: Declared, difference: Difference) -> list[Difference]:
+    """The differences inside a property that is a JSON document, such as a policy; else the difference itself."""
+    old, new = _document(difference.before), _document(difference.after)
+    if is_config_map(resource) or old is None or new is None:
+        return [difference]
+    return list(differences(old, new, difference.path)) or [difference]
+
+
+def _document(value: object) -> Any:
+    if not isinstance(value, str) or not value.startswith(("{", "[")):
+        return None
+    try:
+        return json.loads(value)
+    except ValueError:
+        return None
+
+
+def _file_path(change: Compared, path: Path, before: Stack, after: Stack) -> Path:
+    """In a ConfigMap of files, the file's path in place of the key that stands for it."""
+    if not is_config_map(change.resource) or len(path) != 2:
+        return path
+    for side, stack in ((change.after, after), (change.before, before)):
+        if side is not None and (name := files_by_key(stack, side).get(cast("str", path[1]))):
+            return (path[0], name)
+    return path
+
+
+def _remarks(found: list[Compared]) -> Iterator[str]:
+    for each in found:
+        old, new = each.before, each.after
+        if old and new and old.protect and not new.protect:
+            yield f"{new.name} ({new.type.rpartition(':')[2]}) is no longer protected"

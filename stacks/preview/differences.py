@@ -1,0 +1,164 @@
+"""Where two values of a property differ."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any, cast
+
+from infra.review import Unknown
+
+Path = tuple[str | int, ...]
+"""Keys of mappings and indices of lists, from the resource's inputs downwards."""
+
+IDENTIFYING = ("name", "key")
+"""Keys by which Kubernetes and the clouds tell the elements of a list apart."""
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_STEP = re.compile(r"""\["((?:[^"\\]|\\.)*)"\]|\[(\d+|\*)\]|([^.\[\]]+)""")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One place where two resources differ; None where a side has nothing there.
+
+    Both are `UNKNOWN` where only an update can tell whether they differ.
+    """
+
+    path: Path
+    before: Any
+    after: Any
+
+    @property
+    def leaves(self) -> list[Path]:
+        """The path itself, and those of all values below it on either side."""
+        return list(dict.fromkeys([self.path, *_below(self.path, self.before), *_below(self.path, self.after)]))
+
+
+def differences(before: Any, after: Any, path: Path = ()) -> Iterator[Difference]:
+    """Every place where the values differ. What is unknown on both sides counts as equal."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        old, new = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
+        for key in dict.fromkeys([*old, *new]):
+            yield from differences(old.get(key), new.get(key), (*path, key))
+    elif isinstance(before, list) and isinstance(after, list):
+        yield from _of_lists(cast("list[Any]", before), cast("list[Any]", after), path)
+    elif not _equal(before, after):
+        yield Difference(path, before, after)
+
+
+def unknown_paths(value: Any, path: Path) -> Iterator[Path]:
+    """The places in ``value`` that only an update can fill."""
+    if isinstance(value, Unknown):
+        yield path
+    elif isinstance(value, Mapping):
+        for key, each in cast("Mapping[str, Any]", value).items():
+            yield from unknown_paths(each, (*path, key))
+    elif isinstance(value, list):
+        for index, each in enumerate(cast("list[Any]", value)):
+            yield from unknown_paths(each, (*path, index))
+
+
+def written(path: Path) -> str:
+    """The path as people and Pulumi write it: ``spec.containers[0].args``, ``data["train.py"]``."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif _PLAIN_KEY.fullmatch(step):
+            text += f".{step}" if text else step
+        else:
+            text += f"[{json.dumps(step, ensure_ascii=False)}]"
+    return text
+
+
+def parsed(text: str) -> Path:
+    """A path as it stands in ``ignore_changes``; ``*`` is a step like any other."""
+    steps: list[str | int] = []
+    for quoted, index, key in _STEP.findall(text):
+        steps.append(int(index) if index.isdigit() else quoted or index or key)
+    return tuple(steps)
+
+
+def covers(pattern: Path, path: Path) -> bool:
+    """Whether ``path`` is at or below ``pattern``, in which ``*`` stands for any key or index."""
+    return len(pattern) <= len(path) and all(
+        step in ("*", found) for step, found in zip(pattern, path, strict=False)
+    )
+
+
+def _equal(before: Any, after: Any) -> bool:
+    if isinstance(before, bool) or isinstance(after, bool):
+        return before is after
+    return before == after
+
+
+def _below(path: Path, value: Any) -> Iterator[Path]:
+    if isinstance(value, Mapping):
+        items = list(cast("Mapping[str, Any]", value).items())
+    elif isinstance(value, list):
+        items = list(enumerate(cast("list[Any]", value)))
+    else:
+        return
+    for step, each in items:
+        yield (*path, step)
+        yield from _below((*path, step), each)
+
+
+def _of_lists(before: list[Any], after: list[Any], path: Path) -> Iterator[Difference]:
+    old, new = _named(before), _named(after)
+    if _are_scalars(before) and _are_scalars(after):
+        yield from _of_scalars(before, after, path)
+        return
+    if old is None or new is None:
+        for index in range(max(len(before), len(after))):
+            yield from differences(_at(before, index), _at(after, index), (*path, index))
+        return
+    for name, index in new.items():
+        earlier = before[old[name]] if name in old else None
+        yield from differences(earlier, after[index], (*path, index))
+    for name, index in old.items():
+        if name not in new:
+            yield Difference((*path, index), before[index], None)
+    kept = [name for name in old if name in new]
+    if kept != [name for name in new if name in old]:
+        yield Difference(path, list(old), list(new))
+
+
+def _of_scalars(before: list[Any], after: list[Any], path: Path) -> Iterator[Difference]:
+    """What came and went, so that one more argument is not a change of all that follow it."""
+    # Texts, of which no number or truth value equals another kind's.
+    alike = SequenceMatcher(None, [repr(each) for each in before], [repr(each) for each in after], autojunk=False)
+    for kind, old, old_end, new, new_end in alike.get_opcodes():
+        if kind != "equal":
+            for step in range(max(old_end - old, new_end - new)):
+                came, went = new + step < new_end, old + step < old_end
+                index = new + step if came else old + step
+                yield Difference(
+                    (*path, index), before[old + step] if went else None, after[new + step] if came else None
+                )
+
+
+def _are_scalars(elements: list[Any]) -> bool:
+    return all(isinstance(each, str | int | float) for each in elements)
+
+
+def _named(elements: list[Any]) -> dict[str, int] | None:
+    """Indices by what tells the elements apart; None where nothing does."""
+    if not elements:
+        return {}
+    for key in IDENTIFYING:
+        names = [_text(each, key) for each in elements]
+        if all(names) and len(set(names)) == len(names):
+            return {name: index for index, name in enumerate(names)}
+    return None
+
+
+def _text(element: Any, key: str) -> str:
+    value = cast("Mapping[str, Any]", element).get(key) if isinstance(element, Mapping) else None
+    return value if isinstance(value, str) else ""
+
+
+def _at(elements: Sequence[Any], index: int) -> Any:
+    return elements[index] if index < len(elements) else None

@@ -1,0 +1,95 @@
+"""What the clouds' reviews know of changes, put together."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from infra.review import KUBERNETES_PROVIDER, InPlace, Review
+from stacks.preview.differences import Difference, Path, parsed
+
+BLOCK = "{}"
+IDENTIFIER = ("clusterIdentifier",)
+
+
+@dataclass(frozen=True)
+class _Force:
+    """A property that replaces; ``whole`` where only its coming and going does."""
+
+    path: Path
+    whole: bool
+
+
+class Replacing:
+    """Tells which changes replace a resource, and what updates in place mean."""
+
+    def __init__(self, reviews: Sequence[Review]) -> None:
+        self._forces: dict[str, list[_Force]] = {}
+        self._notes: dict[str, list[InPlace]] = {}
+        self.moving = frozenset[str]().union(*(review.moving for review in reviews))
+        """Types of which every update changes what others read from them."""
+        for review in reviews:
+            for type_, paths in review.replacing().items():
+                self._forces[type_] = [
+                    _Force(parsed(path.removesuffix(BLOCK)), path.endswith(BLOCK)) for path in paths
+                ]
+            for type_, notes in review.in_place().items():
+                self._notes.setdefault(type_, []).extend(notes)
+
+    def knows(self, type_: str) -> bool:
+        """Whether a source says which changes replace resources of this type."""
+        return type_ in self._forces
+
+    def forced(
+        self, type_: str, found: Sequence[Difference], before: Mapping[str, object], after: Mapping[str, object]
+    ) -> list[Difference]:
+        """Those of the differences that replace a resource with these properties before and after."""
+        if type_ == KUBERNETES_PROVIDER:
+            found = _of_provider(found, before, after)
+        return [each for each in found if any(_forces(force, each) for force in self._forces.get(type_, ()))]
+
+    def may_force(self, type_: str, property_: str) -> bool:
+        """Whether there is a change below ``property_`` that replaces the resource."""
+        return any(force.path[0] == property_ for force in self._forces.get(type_, ()))
+
+    def note(self, type_: str, found: Sequence[Difference]) -> str:
+        """What an update in place of these properties means; empty where nothing is known."""
+        return "; ".join(
+            each.note
+            for each in self._notes.get(type_, ())
+            if any(_covers(parsed(path), difference) for path in each.paths for difference in found)
+        )
+
+
+def _of_provider(
+    found: Sequence[Difference], before: Mapping[str, object], after: Mapping[str, object]
+) -> list[Difference]:
+    """What counts of a Kubernetes provider.
+
+    An identifier that stays says that it is the same cluster, whatever the kubeconfig; one that comes or goes says
+    nothing.
+
+    Source: `DiffConfig`, https://github.com/pulumi/pulumi-kubernetes/blob/v4.32.0/provider/pkg/provider/provider.go,
+    2026-07-01.
+    """
+    changed = any(each.path == IDENTIFIER for each in found)
+    both = all(side.get(IDENTIFIER[0]) is not None for side in (before, after))
+    if both and not changed:
+        return []
+    return [each for each in found if each.path != IDENTIFIER or both]
+
+
+def _forces(force: _Force, difference: Difference) -> bool:
+    if force.whole:
+        # An element that comes or goes changes the number of its list's blocks.
+        block = _keys(difference.path) == force.path and (difference.before is None or difference.after is None)
+        return block or any(_keys(path) == force.path for path in difference.leaves[1:])
+    return _covers(force.path, difference)
+
+
+def _covers(path: Path, difference: Difference) -> bool:
+    """Whether the difference is at or below ``path``, or above it with something at ``path`` on one side."""
+    return any(_keys(leaf)[: len(path)] == path for leaf in difference.leaves)
+
+
+def _keys(path: Path) -> Path:
+    """The path without the indices of lists."""
+    return tuple(step for step in path if isinstance(step, str) and step != "*")

@@ -1,0 +1,235 @@
+"""Which Jobs an update runs, on which pool, and what changed for each."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from infra.platform import GPU_RESOURCE
+from infra.properties import at, mapping, mappings, strings, text, texts, whole
+from infra.review import Declared, NodePool, Stack
+from stacks.placement import tolerations, untolerated
+from stacks.preview.compared import Compared
+from stacks.preview.differences import Path
+from stacks.preview.files import JOB, pod_spec, shipped
+from stacks.preview.model import JobRun, Operation, Outcome
+
+SHOWN = 3
+"""How many changed files are named."""
+
+CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
+COMES = frozenset({Operation.CREATE, Operation.REPLACE})
+
+PARTS: Mapping[str, str] = {
+    "image": "its image",
+    "args": "its arguments",
+    "command": "its command",
+    "env": "its environment",
+    "nodeSelector": "its node selector",
+    "tolerations": "its tolerations",
+    "serviceAccountName": "its service account",
+}
+"""Keys of a pod, for people."""
+
+AMOUNTS: Mapping[str, str] = {"cpu": "CPU", "memory": "memory", "ephemeral-storage": "disk", GPU_RESOURCE: "GPUs"}
+
+
+def runs(before: Stack, after: Stack, compared: Sequence[Compared]) -> list[JobRun]:
+    """Every Job that the update creates or replaces, in the order of their declaration."""
+    return _Runs(before, after, compared).found()
+
+
+def pool_of(job: Declared, stack: Stack) -> NodePool | None:
+    """The first pool whose nodes take the Job's pod, by labels, taints and GPUs; None where none does."""
+    spec = pod_spec(job)
+    selector = strings(spec.get("nodeSelector"))
+    tolerated = tolerations(spec.get("tolerations"))
+    for pool in stack.pools:
+        labelled = all(pool.labels.get(key) == value for key, value in selector.items())
+        if (
+            pool.cluster == stack.cluster_of(job)
+            and labelled
+            and not untolerated(tolerated, pool.taints)
+            and gpus(job) <= pool.allocatable.gpus
+        ):
+            return pool
+    return None
+
+
+def gpus(job: Declared) -> int:
+    """How many GPUs the Job's pod asks for."""
+    return sum(
+        whole(at(each, "resources", "limits", GPU_RESOURCE)) for each in mappings(pod_spec(job).get("containers"))
+    )
+
+
+class _Runs:
+    """Decides Job by Job: those whose results a Job reads are decided before it."""
+
+    def __init__(self, before: Stack, after: Stack, compared: Sequence[Compared]) -> None:
+        self._before = before
+        self._after = after
+        self._compared = compared
+        self._operations = {each.resource.urn: each.operation for each in compared}
+        self._earlier = {_run(each) for each in before.of_type(JOB)}
+        self._computing: dict[str, Declared] = {}
+        """Jobs that compute, by the directory of their result."""
+
+    def found(self) -> list[JobRun]:
+        made: list[JobRun] = []
+        for each in self._compared:
+            if each.after is not None and each.after.type == JOB and each.operation in COMES:
+                outcome = self._outcome(each.after)
+                made.append(self._job_run(each, each.after, outcome))
+                if outcome is Outcome.RUNS and (result := _result(each.after)):
+                    self._computing[result] = each.after
+        return made
+
+    def _job_run(self, compared: Compared, job: Declared, outcome: Outcome) -> JobRun:
+        pool = pool_of(job, self._after)
+        return JobRun(
+            urn=job.urn,
+            name=job.name,
+            outcome=outcome,
+            cluster=self._after.cluster_of(job),
+            pool=pool.name if pool else "",
+            accelerator=(pool.accelerator or "") if pool and gpus(job) else "",
+            gpus=gpus(job),
+            because="; ".join(self._causes(compared, job, pool)),
+        )
+
+    def _outcome(self, job: Declared) -> Outcome:
+        kept = bool(_result(job)) and _run(job) in self._earlier and not self._store_is_new(job)
+        return Outcome.RESUMES if kept else Outcome.RUNS
+
+    def _causes(self, compared: Compared, job: Declared, pool: NodePool | None) -> list[str]:
+        if compared.before is None:
+            again = "it is declared anew" if _run(job) in self._earlier else "it is new"
+            return [again, *self._lost_store(job)]
+        causes = [
+            *self._changed_files(compared.before, job),
+            *self._inputs(job),
+            *_parts(compared, job),
+            *self._lost_store(job),
+        ]
+        if self._operations.get(job.provider) is Operation.REPLACE:
+            causes.append(f"its cluster {self._after.cluster_of(job)} is replaced")
+        elif compared.because:
+            causes.append(compared.because)
+        return causes or self._changed_pools(job, pool) or ["what its result depends on changed"]
+
+    def _changed_pools(self, job: Declared, pool: NodePool | None) -> list[str]:
+        """The Job's own pool, else the others of its cluster: what checks nodes looks at all of them."""
+        changed = [
+            each.name
+            for each in self._after.pools
+            if each.cluster == self._after.cluster_of(job) and self._operations.get(each.urn)
+        ]
+        if pool is not None and pool.name in changed:
+            changed = [pool.name]
+        return [f"the pool {name} changes" for name in changed]
+
+    def _changed_files(self, old: Declared, new: Declared) -> list[str]:
+        earlier, now = shipped(self._before, old), shipped(self._after, new)
+        changed = [path for path in now if path in earlier and earlier[path] != now[path]]
+        return [
+            *_listed(changed, "changed"),
+            *_listed([path for path in now if path not in earlier], "came"),
+            *_listed([path for path in earlier if path not in now], "went"),
+        ]
+
+    def _inputs(self, job: Declared) -> Iterator[str]:
+        own = _result(job)
+        for argument in _arguments(job):
+            needed = self._computing.get(_directory(argument))
+            if needed is not None and _directory(argument) != own:
+                fate = "is new" if self._operations[needed.urn] is Operation.CREATE else "runs again"
+                yield f"its input {needed.name} {fate}"
+
+    def _lost_store(self, job: Declared) -> list[str]:
+        return (
+            ["its store is new"] if _result(job) and self._store_is_new(job) and self._before.of_type(JOB) else []
+        )
+
+    def _store_is_new(self, job: Declared) -> bool:
+        """Whether what the Job mounts its results from is created by this update."""
+        claims = {text(at(each, "persistentVolumeClaim", "claimName")) for each in _volumes(job)}
+        mounted = [
+            each
+            for each in self._after.of_type(CLAIM)
+            if each.provider == job.provider and text(at(each.properties, "metadata", "name")) in claims
+        ]
+        urns = {each.urn for each in mounted}
+        for each in (job, *mounted):
+            urns |= each.property_dependencies.get("spec", frozenset())
+        return any(self._operations.get(urn) in COMES for urn in urns)
+
+
+def _parts(compared: Compared, job: Declared) -> list[str]:
+    """What of the pod changed for itself, in words."""
+    told: dict[str, None] = {}
+    for each in compared.differences:
+        for path in each.leaves if each.before is None or each.after is None else [each.path]:
+            if words := _part(path):
+                told[words] = None
+    if not told:
+        return []
+    if "its arguments" in told and _same_but_directories(compared.before, job):
+        told.pop("its arguments")
+    return [f"{words} changed" for words in told]
+
+
+def _part(path: Path) -> str:
+    keys = [step for step in path if isinstance(step, str)]
+    if keys[:3] != ["spec", "template", "spec"] and keys[:3] != ["spec", "template", "metadata"]:
+        return {"completions": "its completions", "parallelism": "its parallelism"}.get(keys[-1], "")
+    if "resources" in keys:
+        return (
+            f"its {AMOUNTS.get(keys[-1], keys[-1])}" if keys[-1] not in {"limits", "requests", "resources"} else ""
+        )
+    if "volumes" in keys:
+        # The files that are mounted have a cause of their own.
+        return "" if "configMap" in keys else "its volumes"
+    known = next((PARTS[key] for key in keys if key in PARTS), "")
+    return known or (f"its pod's {keys[3]}" if len(keys) > 3 else "")
+
+
+def _same_but_directories(old: Declared | None, new: Declared) -> bool:
+    """Whether the arguments differ in the directories of runs only, which follow from other changes."""
+    earlier = [_stem(each) for each in _arguments(old)] if old else []
+    return earlier == [_stem(each) for each in _arguments(new)]
+
+
+def _stem(argument: str) -> str:
+    directory = _directory(argument)
+    return directory.rpartition("/")[0] if directory.count("/") > 1 else argument
+
+
+def _directory(argument: str) -> str:
+    """The path in an argument, with or without its option: ``--data=/store/…``."""
+    return argument[argument.find("/") :] if "/" in argument else argument
+
+
+def _arguments(job: Declared) -> list[str]:
+    containers = mappings(pod_spec(job).get("containers"))
+    return [argument for each in containers for argument in texts(each.get("args"))]
+
+
+def _run(job: Declared) -> str:
+    """The Job's name on its cluster, which ends in the digest of its run."""
+    return text(at(job.properties, "metadata", "name"))
+
+
+def _result(job: Declared) -> str:
+    """The directory that the Job leaves its result in; empty for one that leaves none."""
+    digest = _run(job).rpartition("-")[2]
+    found = (_directory(each) for each in _arguments(job))
+    return next((each for each in found if digest and each.rpartition("/")[2] == digest), "")
+
+
+def _volumes(job: Declared) -> list[Mapping[str, object]]:
+    return [mapping(each) for each in mappings(pod_spec(job).get("volumes"))]
+
+
+def _listed(paths: Sequence[str], verb: str) -> list[str]:
+    if not paths:
+        return []
+    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
+    return [f"{', '.join(paths[:SHOWN])}{more} {verb}"]
