@@ -110,3 +110,10 @@ def test_what_nothing_is_known_of_is_named_and_takes_no_time() -> None:
     assert named["train"] == "boot of a node of pool gpu"
     assert named["open"] == "Job without a time limit"
     assert named["here"] == "cloud:k8s:Cluster"
+
+
+def test_a_late_job_does_not_squeeze_in_beside_one_that_an_earlier_one_waits_for() -> None:
+    large, next_, small = job("large", "cpu", cpu="4"), job("next", "cpu", cpu="2"), job("small", "cpu", cpu="2")
+    found = run(stack([CPU], large, next_, small), large=1000, next=100, small=100)
+    done = at(found, "large")[1]
+    assert at(found, "next")[0] == at(found, "small")[0] == done
