@@ -84,13 +84,17 @@ class _Secrets:
     def remember(self, value: Any, shown: Any) -> None:
         """All texts of ``value`` that ``shown`` hides."""
         if shown == SECRET:
-            self._texts.update(text for text in _texts(value) if len(text) >= SHORTEST)
+            self.hide(value)
         elif isinstance(shown, Mapping):
             for key, each in cast("Mapping[str, Any]", shown).items():
                 self.remember(value[key], each)
         elif isinstance(shown, list):
             for index, each in enumerate(cast("list[Any]", shown)):
                 self.remember(value[index], each)
+
+    def hide(self, value: Any) -> None:
+        """All texts of ``value``, which is a secret."""
+        self._texts.update(text for text in _texts(value) if len(text) >= SHORTEST)
 
     def hidden(self, text: str) -> str:
         """``text`` without the secrets."""
@@ -148,14 +152,15 @@ class _Remarks(logging.Handler):
 
 
 def _failure(error: BaseException, tree: Path, shown: Callable[[str], str]) -> dict[str, Any]:
+    if type(error).__name__ == "EvaluationError" and error.__cause__ is not None:
+        error = error.__cause__
     problems: Sequence[Any] = getattr(error, "problems", ())
     short = reprlib.Repr()
     short.maxstring = short.maxother = 80
     short.maxlevel = 3
-    message = str(error) or type(error).__name__
-    if "Traceback (most recent call last)" in message:
-        # Of an error in `apply`, Pulumi's own error has the traceback as its text.
-        message = message.strip().rpartition("\n")[2]
+    message = str(error)
+    if not type(error).__module__.startswith(("infra.", "stacks.")):
+        message = f"{type(error).__name__}: {message}"
     return {
         "kind": type(error).__name__,
         "message": shown(message),
@@ -200,6 +205,7 @@ def _evaluated(name: str, tree: Path, secret: _Secrets, remark: Callable[[str], 
     from stacks.program import declare, shipping_problems  # noqa: PLC0415
 
     _answer_as_in_a_preview()
+    _hide_secrets(secret)
     config = load_stack(name, tree)
     values = dict(config.values)
     raw = {key.removeprefix(PREFIX): value for key, value in values.items() if key.startswith(PREFIX)}
@@ -244,6 +250,19 @@ def _evaluated(name: str, tree: Path, secret: _Secrets, remark: Callable[[str], 
         "configuration": _configuration(config.values, read_yaml(config.file).get("config"), secret),
         "standing": [_node(each) for emulator in stand_ins for each in emulator.standing_nodes()],
     }
+
+
+def _hide_secrets(secret: _Secrets) -> None:
+    """Remembers what the program says is secret: an error may come before a resource has it."""
+    import pulumi  # noqa: PLC0415
+
+    make = pulumi.Output.secret
+
+    def remembering(value: Any) -> "pulumi.Output[Any]":
+        secret.hide(value)
+        return make(value)
+
+    setattr(pulumi.Output, "secret", staticmethod(remembering))  # noqa: B010  # Typed as its own overloads.
 
 
 def _observer(secret: _Secrets) -> Any:
