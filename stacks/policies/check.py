@@ -71,23 +71,43 @@ def check(
     suppressed: list[Suppressed] = []
     used: dict[str, set[str]] = {}
     for policy in policies():
-        for finding in _findings(policy, stack):
-            suppression = suppressions.get(finding.policy)
-            if suppression is None or not _covers(suppression, finding):
-                findings.append(finding)
-                continue
-            used.setdefault(finding.policy, set()).update(_names(finding.resource))
-            if _over(suppression, today):
-                reason = f"{finding.reason} (its suppression expired on {suppression.until})"
-                findings.append(finding.model_copy(update={"reason": reason}))
-            else:
-                suppressed.append(
-                    Suppressed(finding=finding, why=suppression.reason, until=suppression.until or "")
-                )
-    findings.extend(_unknown(suppressions))
-    if stack.resources:
-        findings.extend(_unused(suppressions, used))
+        bad, lived_with, covered = judge(policy, stack, suppressions.get(policy.id), today)
+        findings.extend(bad)
+        suppressed.extend(lived_with)
+        if covered:
+            used[policy.id] = covered
+    findings.extend(about_suppressions(suppressions, used if stack.resources else None))
     return in_order(findings), sorted(suppressed, key=lambda each: _place(each.finding))
+
+
+def judge(
+    policy: Policy, stack: Stack, suppression: Suppression | None, today: date
+) -> tuple[list[Finding], list[Suppressed], set[str]]:
+    """What one policy finds, what of that is suppressed, and the names that the suppression covers."""
+    findings: list[Finding] = []
+    suppressed: list[Suppressed] = []
+    covered: set[str] = set()
+    for finding in _findings(policy, stack):
+        if suppression is None or not _covers(suppression, finding):
+            findings.append(finding)
+            continue
+        covered |= _names(finding.resource)
+        if _over(suppression, today):
+            reason = f"{finding.reason} (its suppression expired on {suppression.until})"
+            findings.append(finding.model_copy(update={"reason": reason}))
+        else:
+            suppressed.append(Suppressed(finding=finding, why=suppression.reason, until=suppression.until or ""))
+    return findings, suppressed, covered
+
+
+def about_suppressions(
+    suppressions: Mapping[str, Suppression], used: Mapping[str, set[str]] | None
+) -> list[Finding]:
+    """What is wrong with the suppressions themselves.
+
+    ``used`` are the names of what each covered; None where not all of the stack is there to be covered.
+    """
+    return [*_unknown(suppressions), *(_unused(suppressions, used) if used is not None else ())]
 
 
 def settings_findings(problems: Iterable[Mapping[str, str]]) -> list[Finding]:
@@ -176,7 +196,8 @@ def _unused(suppressions: Mapping[str, Suppression], used: Mapping[str, set[str]
         key = key_of(("suppress", name), f"{SECTION}.")
         if name not in used:
             yield _about_file(UNUSED_SUPPRESSION, key, "the policy finds nothing that it suppresses", "remove it")
-        for resource in sorted(set(suppression.resources or ()) - used[name]) if name in used else ():
+            continue
+        for resource in sorted(set(suppression.resources or ()) - used[name]):
             yield _about_file(
                 UNUSED_SUPPRESSION,
                 f"{key}.resources",

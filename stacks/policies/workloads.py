@@ -137,6 +137,22 @@ def node_of(pool: NodePool) -> Node:
     )
 
 
+def standing(node: Node) -> NodePool:
+    """Nodes that are there before the stack, as a pool that it does not declare."""
+    return NodePool(
+        urn="",
+        cluster=node.cluster,
+        name=node.pool,
+        labels=node.labels,
+        taints=node.taints,
+        allocatable=node.allocatable,
+        min_nodes=node.count,
+        max_nodes=node.count,
+        accelerator=node.accelerator,
+        gpus=node.allocatable.gpus,
+    )
+
+
 def has_gpus(pool: NodePool) -> bool:
     """Whether its nodes have GPUs."""
     return pool.gpus > 0 or pool.accelerator is not None

@@ -1,0 +1,291 @@
+"""For each policy that needs no cloud: stacks that trip it and stacks that do not, as alike as can be."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infra.kubernetes.files import LIMIT
+from infra.review import UNKNOWN, Secret, Stack
+from tests.policies.samples import (
+    DAEMON_SET,
+    DEPLOYMENT,
+    GPU,
+    POOLS,
+    container,
+    gpu_pod,
+    job,
+    pod,
+    pool,
+    resource,
+    stack,
+    workload,
+)
+
+CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
+SERVICE = "kubernetes:core/v1:Service"
+RBAC = "kubernetes:rbac.authorization.k8s.io/v1"
+RELEASE = "kubernetes:helm.sh/v3:Release"
+H100 = pool("h100", gpus=1, accelerator="nvidia-h100-80gb")
+SPOT = (pool("cpu"), pool("t4", gpus=1, spot=True))
+IGNORED = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
+FAILED = {"rules": [{**IGNORED["rules"][0], "action": "FailJob"}]}
+STORE = {
+    "volumes": [{"name": "store", "persistentVolumeClaim": {"claimName": "store"}}],
+}
+MOUNT = {"name": "store", "mountPath": "/store"}
+GPU_RESOURCES = {"limits": GPU, "requests": {"cpu": "500m", "memory": "1Gi"}}
+
+
+def long_job(*mounts: Mapping[str, Any], args: Sequence[Any] = (), **changes: Any) -> Stack:
+    """A Job of ten hours on a Spot GPU."""
+    main = container(resources=GPU_RESOURCES, volumeMounts=list(mounts), args=list(args))
+    return stack(job(gpu_pod(main, **{**STORE, **changes}), activeDeadlineSeconds=36000), pools=SPOT)
+
+
+def service(**spec: Any) -> Stack:
+    annotations = spec.pop("annotations", {})
+    return stack(resource(SERVICE, "web", {"metadata": {"annotations": annotations}, "spec": spec}))
+
+
+def role(**rule: Any) -> Stack:
+    return stack(resource(f"{RBAC}:ClusterRole", "role", {"metadata": {}, "rules": [rule]}))
+
+
+def binding(role: str, subject: str = "runner") -> Stack:
+    properties = {"roleRef": {"kind": "ClusterRole", "name": role}, "subjects": [{"name": subject}]}
+    return stack(resource(f"{RBAC}:ClusterRoleBinding", "binding", properties))
+
+
+def chart(chart: str, version: object = None) -> Stack:
+    return stack(resource(RELEASE, "plugin", {"chart": chart, "version": version}))
+
+
+def config_map(size: int, binary: int = 0) -> Stack:
+    properties = {"data": {"a": "x" * size}, "binaryData": {"b": base64.b64encode(b"x" * binary).decode()}}
+    return stack(resource(CONFIG_MAP, "bundle", properties))
+
+
+def in_container(**changes: Any) -> Stack:
+    return stack(job(pod(container(**changes))))
+
+
+def in_pod(**changes: Any) -> Stack:
+    return stack(job(pod(**changes)))
+
+
+def configured(**values: Any) -> Stack:
+    return stack(configuration={key.replace("__", ":"): value for key, value in values.items()})
+
+
+def quota(limit: str, jobs: int) -> Stack:
+    hard = {"count/jobs.batch": limit, "requests.cpu": "1"}
+    properties = {"metadata": {"namespace": "slipway"}, "spec": {"hard": hard}}
+    made = [job(pod(), f"job-{number}") for number in range(jobs)]
+    return stack(resource("kubernetes:core/v1:ResourceQuota", "quota", properties), *made)
+
+
+def secret(**data: Any) -> Stack:
+    return stack(resource("kubernetes:core/v1:Secret", "keys", {"stringData": data}))
+
+
+BUCKET = ("test:storage/bucket:Bucket", "store", {})
+PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----"
+DEVICE_PLUGIN = pod(
+    container(
+        image="nvcr.io/nvidia/k8s-device-plugin:v0.20.0", securityContext={"privileged": True, "runAsUser": 0}
+    ),
+    securityContext=None,
+    volumes=[{"name": "sockets", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}],
+)
+
+TRIPS: Mapping[str, Sequence[Stack]] = {
+    "gpu-pod-without-pool": [
+        stack(job(gpu_pod(nodeSelector={"pool": "a100"}))),
+        stack(job(gpu_pod(nodeSelector={})), pools=[pool("cpu")]),
+    ],
+    "gpu-pod-without-toleration": [stack(job(gpu_pod(tolerations=[])))],
+    "gpu-pod-without-selector": [stack(job(gpu_pod(nodeSelector={})), pools=[*POOLS, H100])],
+    "unschedulable-pod": [
+        in_container(resources={"requests": {"cpu": "8"}}),
+        stack(workload(DEPLOYMENT, pod(nodeSelector={"pool": "elsewhere"}))),
+        stack(job(gpu_pod(container(resources={"limits": {"nvidia.com/gpu": "2"}})))),
+        # Init containers that restart always are there beside the others.
+        in_pod(initContainers=[container(restartPolicy="Always", resources={"requests": {"cpu": "3800m"}})]),
+    ],
+    "gpu-pool-without-taint": [stack(pools=[pool("cpu"), pool("t4", gpus=1, taints=[])])],
+    "gpu-pool-always-on": [stack(pools=[pool("cpu"), pool("t4", gpus=1, min_nodes=1)])],
+    "job-ttl": [stack(job(pod(), ttlSecondsAfterFinished=0))],
+    "gpu-job-without-limit": [stack(job(gpu_pod(), activeDeadlineSeconds=None))],
+    "spot-job-without-retries": [
+        stack(job(gpu_pod(), backoffLimit=0), pools=SPOT),
+        stack(job(gpu_pod(), podFailurePolicy=FAILED), pools=SPOT),
+    ],
+    "spot-job-without-checkpoints": [
+        long_job(),
+        long_job({**MOUNT, "readOnly": True}),
+        long_job(MOUNT, volumes=[{"name": "store", "emptyDir": {}}]),
+        long_job(args=["--source", "https://example.com/data"]),
+    ],
+    "host-access": [
+        in_container(securityContext={"privileged": True, "allowPrivilegeEscalation": False}),
+        in_container(securityContext={"capabilities": {"add": ["SYS_ADMIN"]}, "allowPrivilegeEscalation": False}),
+        in_pod(hostNetwork=True),
+        in_pod(volumes=[{"name": "root", "hostPath": {"path": "/"}}]),
+        stack(workload(DAEMON_SET, pod(hostPID=True))),
+        # A pod that only says it is the device plugin.
+        in_pod(
+            containers=[container(image="example.com/k8s-device-plugin:1.0.0")],
+            volumes=[{"name": "root", "hostPath": {"path": "/"}}],
+        ),
+    ],
+    "root-pod": [
+        in_pod(securityContext=None),
+        in_pod(securityContext={"runAsUser": 0}),
+        in_container(securityContext={"runAsNonRoot": False, "allowPrivilegeEscalation": False}),
+    ],
+    "privilege-escalation": [in_container(securityContext=None)],
+    "public-service": [
+        service(type="LoadBalancer"),
+        service(type="LoadBalancer", loadBalancerSourceRanges=["0.0.0.0/0"]),
+        service(type="NodePort"),
+        service(type="ClusterIP", externalIPs=["192.0.2.1"]),
+    ],
+    "rbac-wildcard": [
+        role(apiGroups=[""], resources=["*"], verbs=["get"]),
+        role(apiGroups=[""], resources=["pods"], verbs=["*"]),
+        binding("cluster-admin"),
+        binding("view", "system:unauthenticated"),
+    ],
+    "secret-in-plain-config": [
+        configured(slipway__password="hunter2"),
+        configured(cloud__secretKey="abc123"),
+        configured(slipway__nested={"list": [{"api-token": "abc123"}]}),
+        configured(slipway__text=PEM),
+        configured(slipway__key="AKIA" + "A" * 16),
+        configured(slipway__account='{"type": "service_account", "private_key": "…"}'),
+    ],
+    "secret-in-plain-object": [
+        secret(password="hunter2"),
+        stack(resource(CONFIG_MAP, "keys", {"data": {"id_rsa": PEM}})),
+        in_container(env=[{"name": "URL", "value": "postgres://me:hunter2@db.example.com/x"}]),
+    ],
+    "unpinned-image": [
+        in_container(image="python"),
+        in_container(image="registry.example.com:5000/python:latest"),
+        in_container(image="python:3.11"),
+        in_pod(initContainers=[container(image="busybox")]),
+    ],
+    "unpinned-chart": [chart("plugin"), chart("oci://example.com/plugin", "^1.2.0"), chart("plugin", "1.x")],
+    "default-provider": [
+        stack(resource(CONFIG_MAP, "stray", {}, provider="")),
+        stack(resource(*BUCKET), configuration={"pulumi:disable-default-providers": ["test"]}),
+    ],
+    "production-unprotected": [
+        stack(name="ml-prod", configuration={"slipway:protect": False}),
+        stack(resource(*BUCKET), name="prod-eu", configuration={"slipway:protect": True}),
+    ],
+    "configmap-too-large": [config_map(LIMIT + 1), config_map(LIMIT, 1)],
+    "configmap-near-limit": [config_map(int(0.9 * LIMIT) + 1), config_map(LIMIT)],
+    "count-over-quota": [quota("2", 3)],
+    "count-near-quota": [quota("2", 2), quota("10", 9)],
+}
+
+PASSES: Mapping[str, Sequence[Stack]] = {
+    "gpu-pod-without-pool": [
+        stack(job(gpu_pod())),
+        # Whose pools nobody knows.
+        stack(job(gpu_pod(nodeSelector={"pool": "a100"})), pools=[]),
+        stack(job(gpu_pod(nodeSelector={"pool": UNKNOWN}))),
+    ],
+    "gpu-pod-without-toleration": [
+        stack(job(gpu_pod())),
+        stack(job(gpu_pod(tolerations=[])), pools=[pool("cpu"), pool("t4", gpus=1, taints=[])]),
+    ],
+    "gpu-pod-without-selector": [
+        stack(job(gpu_pod()), pools=[*POOLS, H100]),
+        stack(job(gpu_pod(nodeSelector={}))),
+    ],
+    "unschedulable-pod": [
+        in_container(resources={"requests": {"cpu": "4"}}),
+        stack(job(gpu_pod())),
+        # Init containers run one after another, and before the others.
+        in_pod(initContainers=[container(resources={"requests": {"cpu": "4"}})] * 2),
+        stack(workload(DAEMON_SET, pod(nodeSelector={"pool": "elsewhere"}))),
+        in_container(resources={"requests": {"cpu": UNKNOWN}}),
+    ],
+    "gpu-pool-without-taint": [
+        stack(),
+        # Everything has to run there.
+        stack(pools=[pool("t4", gpus=1, taints=[])]),
+    ],
+    "gpu-pool-always-on": [
+        stack(),
+        stack(pools=[pool("cpu", min_nodes=1), pool("t4", gpus=1, min_nodes=1, run_limit=3600)]),
+        # Nodes that are there anyway.
+        stack(pools=[pool("t4", gpus=1, min_nodes=1, urn="")]),
+    ],
+    "job-ttl": [stack(job(pod()))],
+    "gpu-job-without-limit": [
+        stack(job(gpu_pod())),
+        stack(job(gpu_pod(), activeDeadlineSeconds=None), pools=[pool("t4", gpus=1, run_limit=3600)]),
+        stack(job(pod(), activeDeadlineSeconds=None)),
+    ],
+    "spot-job-without-retries": [
+        stack(job(gpu_pod(), backoffLimit=0, podFailurePolicy=IGNORED), pools=SPOT),
+        stack(job(gpu_pod(), backoffLimit=0)),
+        stack(job(gpu_pod(), backoffLimit=None), pools=SPOT),
+    ],
+    "spot-job-without-checkpoints": [
+        long_job(MOUNT),
+        long_job(args=["--output", "bucket://somewhere"]),
+        long_job(args=[UNKNOWN]),
+        stack(job(gpu_pod()), pools=SPOT),
+    ],
+    "host-access": [
+        in_pod(),
+        stack(workload(DAEMON_SET, DEVICE_PLUGIN)),
+        in_container(securityContext={"capabilities": {"drop": ["ALL"]}, "allowPrivilegeEscalation": False}),
+    ],
+    "root-pod": [
+        in_pod(),
+        in_pod(securityContext={"runAsUser": 1000}),
+        stack(workload(DAEMON_SET, DEVICE_PLUGIN)),
+    ],
+    "privilege-escalation": [in_pod(), stack(workload(DAEMON_SET, DEVICE_PLUGIN))],
+    "public-service": [
+        service(type="ClusterIP"),
+        service(),
+        service(type="LoadBalancer", loadBalancerSourceRanges=["192.0.2.0/24"]),
+        service(type="LoadBalancer", annotations={"example.com/load-balancer-type": "Internal"}),
+        service(type="LoadBalancer", annotations={"example.com/some-load-balancer-internal": "true"}),
+    ],
+    "rbac-wildcard": [role(apiGroups=[""], resources=["pods"], verbs=["get"]), binding("view")],
+    "secret-in-plain-config": [
+        configured(slipway__password="[secret]"),
+        configured(slipway__password=Secret("")),
+        configured(slipway__secret_name="keys", slipway__token_url="https://example.com", slipway__tokens=3),
+        configured(slipway__store={"kind": "s3_compatible", "secret": "csi-s3-secret"}),
+        configured(slipway__kubeconfig="~/.kube/config"),
+    ],
+    "secret-in-plain-object": [
+        secret(password=Secret("")),
+        secret(password=UNKNOWN),
+        stack(resource(CONFIG_MAP, "code", {"data": {"train.py": "password = input()"}})),
+    ],
+    "unpinned-image": [in_container(), in_container(image="python:3.11.4-slim"), in_container(image=UNKNOWN)],
+    "unpinned-chart": [
+        chart("plugin", "0.20.0"),
+        chart("plugin", "v1.2.3-rc.1"),
+        chart("./charts/plugin"),
+        chart("plugin", UNKNOWN),
+    ],
+    "default-provider": [stack(resource(CONFIG_MAP, "mine", {})), stack(resource(*BUCKET))],
+    "production-unprotected": [
+        stack(resource(*BUCKET, protect=True), name="ml-prod", configuration={"slipway:protect": True}),
+        stack(resource(*BUCKET), name="product", configuration={"slipway:protect": False}),
+    ],
+    "configmap-too-large": [config_map(LIMIT)],
+    "configmap-near-limit": [config_map(int(0.9 * LIMIT) - 1), config_map(0)],
+    "count-over-quota": [quota("2", 2)],
+    "count-near-quota": [quota("10", 8), quota("0", 0)],
+}

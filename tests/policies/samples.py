@@ -1,0 +1,102 @@
+"""Small stacks in which one thing is wrong, or nothing is."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infra.platform import Resources, Taint
+from infra.review import KUBERNETES_PROVIDER, Declared, NodePool, Stack
+
+CLUSTER = "dev"
+PROVIDER = f"urn:pulumi:test::slipway::{KUBERNETES_PROVIDER}::{CLUSTER}"
+DIGEST = "@sha256:" + "0" * 64
+GPU_TAINT = Taint("nvidia.com/gpu", "present", "NoSchedule")
+TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists"}
+GPU = {"nvidia.com/gpu": "1"}
+
+JOB = "kubernetes:batch/v1:Job"
+DEPLOYMENT = "kubernetes:apps/v1:Deployment"
+DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
+
+
+def resource(type_: str, name: str, properties: Mapping[str, Any], **options: Any) -> Declared:
+    """A resource; a Kubernetes object is on the one cluster."""
+    if type_.startswith("kubernetes:"):
+        options = {"provider": PROVIDER, **options}
+    return Declared(f"urn:pulumi:test::slipway::{type_}::{name}", type_, name, properties, **options)
+
+
+def container(**changes: Any) -> dict[str, Any]:
+    """A container with nothing wrong; a change to None takes a key out."""
+    made = {
+        "name": "main",
+        "image": f"example.com/image{DIGEST}",
+        "command": ["python", "-m", "train"],
+        "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}},
+        "securityContext": {"allowPrivilegeEscalation": False},
+    }
+    return _changed(made, changes)
+
+
+def pod(*containers: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    """The spec of a pod with nothing wrong."""
+    made = {
+        "restartPolicy": "Never",
+        "securityContext": {"runAsNonRoot": True},
+        "containers": list(containers) or [container()],
+    }
+    return _changed(made, changes)
+
+
+def gpu_pod(*containers: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    """The same with a GPU, for the pool of T4s."""
+    made = containers or (container(resources={"limits": GPU, "requests": {"cpu": "500m", "memory": "1Gi"}}),)
+    return pod(*made, **{"tolerations": [TOLERATION], "nodeSelector": {"pool": "t4"}, **changes})
+
+
+def job(spec: Mapping[str, Any], name: str = "train", **changes: Any) -> Declared:
+    """A Job with this pod and nothing wrong."""
+    made = {"backoffLimit": 3, "activeDeadlineSeconds": 600, "template": {"metadata": {}, "spec": spec}}
+    return resource(JOB, name, {"metadata": {"namespace": "slipway"}, "spec": _changed(made, changes)})
+
+
+def workload(type_: str, spec: Mapping[str, Any], name: str = "it") -> Declared:
+    """A Deployment or the like with this pod."""
+    return resource(type_, name, {"metadata": {"namespace": "slipway"}, "spec": {"template": {"spec": spec}}})
+
+
+def pool(name: str, gpus: int = 0, **changes: Any) -> NodePool:
+    """A declared pool that can go down to no node; one with GPUs is tainted, and of T4s."""
+    values: dict[str, Any] = {
+        "urn": f"urn:pulumi:test::slipway::test:index:NodePool::{name}",
+        "cluster": CLUSTER,
+        "name": name,
+        "labels": {"pool": name},
+        "taints": [GPU_TAINT] if gpus else [],
+        "allocatable": Resources(cpu=4000, memory=8192, ephemeral_storage=50_000, gpus=gpus),
+        "min_nodes": 0,
+        "max_nodes": 1,
+        "accelerator": "nvidia-tesla-t4" if gpus else None,
+        "gpus": gpus,
+    }
+    return NodePool(**{**values, **changes})
+
+
+POOLS = (pool("cpu"), pool("t4", gpus=1))
+
+
+def stack(
+    *resources: Declared,
+    pools: Sequence[NodePool] = POOLS,
+    name: str = "test",
+    configuration: Mapping[str, Any] | None = None,
+) -> Stack:
+    """A stack of these resources on these pools."""
+    return Stack(
+        name, {each.urn: each for each in resources}, configuration=configuration or {}, standing=list(pools)
+    )
+
+
+def _changed(made: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = copy.deepcopy({**made, **changes})
+    return {key: value for key, value in merged.items() if value is not None}
