@@ -14,7 +14,7 @@ from infra.kubernetes.review.times import pull
 from infra.properties import at, whole
 from infra.review import Declared, NodePool, Stack
 from stacks.placement import obstacle
-from stacks.policies.workloads import Workload, gpus_of, node_of, pools_of, workloads
+from stacks.policies.workloads import Workload, node_of, pools_of, workloads
 from stacks.preview.measured import JOB, Measured
 from stacks.preview.nodes import PoolNodes, Seat, Stay
 
@@ -154,7 +154,7 @@ class _Scheduler:
                 source = f"{pool.boot.source.url} ({pool.boot.source.date})"
                 yield Part(f"node of {pool.name}", NODE, pool.boot.amount, source)
         if seat.boots or not _images(workload) <= seat.node.images:
-            time = pull(gpus_of(workload))
+            time = pull(_images(workload))
             yield Part(
                 f"image of {workload.resource.name}",
                 IMAGE,

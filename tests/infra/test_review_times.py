@@ -54,6 +54,14 @@ def test_a_job_takes_as_long_as_its_work() -> None:
     assert kubernetes.creation(declared("gcp:compute/network:Network")) is None
 
 
+def test_an_image_for_gpus_takes_longer_to_pull_wherever_it_runs() -> None:
+    small = kubernetes.pull({"tensorflow/tensorflow:2.21.0"})
+    assert (
+        small.amount < kubernetes.pull({"tensorflow/tensorflow:2.21.0", "tensorflow/tensorflow:2.21.0-gpu"}).amount
+    )
+    assert kubernetes.pull({"gpu-tools.example/cuda/runner:1"}) == small
+
+
 def test_clouds_say_nothing_of_each_other() -> None:
     for resource in declared_stack("aws-dev").resources.values():
         assert gcp.creation(resource) is None

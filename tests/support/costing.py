@@ -69,7 +69,7 @@ def job(
 ) -> Declared:
     """A Job that only the pool of that name takes."""
     asked = {"cpu": cpu, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
-    container = {"name": "main", "image": "work:1", "resources": {"requests": asked}}
+    container = {"name": "main", "image": "work:1-gpu" if gpus else "work:1", "resources": {"requests": asked}}
     spec: dict[str, Any] = {
         "template": {"spec": {"nodeSelector": {"pool": pool}, "containers": [container]}},
         **({"activeDeadlineSeconds": limit} if limit else {}),

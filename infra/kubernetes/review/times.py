@@ -1,5 +1,7 @@
 """How long an update waits for Kubernetes objects, and a pod for its image."""
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from infra.durations import durations
@@ -9,6 +11,8 @@ TABLE = durations(Path(__file__).parents[1] / "data" / "times.toml")
 
 JOB = "kubernetes:batch/v1:Job"
 RELEASE = "kubernetes:helm.sh/v3:Release"
+
+GPU_TAG = re.compile(r":[^/]*(gpu|cuda)")
 
 SCALE_DOWN = TABLE["autoscaler", "scale-down"]
 """How long a node without pods is kept."""
@@ -21,6 +25,9 @@ def creation(resource: Declared) -> Seconds | None:
     return TABLE["creation", "release" if resource.type == RELEASE else "object"]
 
 
-def pull(gpus: int) -> Seconds:
-    """How long a node that does not have it takes to pull the image of a pod with so many GPUs."""
-    return TABLE["pull", "gpu" if gpus else "cpu"]
+def pull(images: Iterable[str]) -> Seconds:
+    """How long a node that has none of them takes to pull a pod's images.
+
+    Those made for GPUs, which are many times larger, are told by their tags, as TensorFlow and PyTorch write them.
+    """
+    return TABLE["pull", "gpu" if any(GPU_TAG.search(image) for image in images) else "cpu"]
