@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from stacks.preview import worker
+from stacks.preview.trees import terminating
 
 if TYPE_CHECKING:
     from stacks.preview.graph import Evaluated
@@ -47,7 +48,7 @@ def evaluate_trees(head: Path, base: Path | None, stacks: Sequence[str] = ()) ->
     trees = [head] if base is None else [head, base]
     key = secrets.token_hex()
     dealt = [_dealt(names, max(1, _cores() // len(trees))) for names in _named(trees, stacks)]
-    with contextlib.ExitStack() as stack:
+    with terminating(), contextlib.ExitStack() as stack:
         started = [
             [stack.enter_context(_started(tree, share, key)) for share in shares]
             for tree, shares in zip(trees, dealt, strict=True)

@@ -58,7 +58,7 @@ def checked_out(root: Path, base: str) -> Generator[Checkout]:
     empty. Raises TreeError.
     """
     commit, base_commit = _merge_base(root, base)
-    with _terminating():
+    with terminating():
         _remove_leftovers(root)
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         tree = folder / WORKTREE
@@ -148,14 +148,12 @@ def _run(root: Path, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[
     )
 
 
-class _TerminatedError(SystemExit):
-    """SIGTERM or SIGHUP, as an exception so that what is open gets closed."""
-
-
 @contextlib.contextmanager
-def _terminating() -> Generator[None]:
+def terminating() -> Generator[None]:
+    """Lets SIGTERM and SIGHUP end the process as Ctrl-C does: what is open gets closed."""
+
     def end(number: int, _frame: FrameType | None) -> None:
-        raise _TerminatedError(128 + number)
+        raise SystemExit(128 + number)
 
     with _handling(end, signal.SIGTERM, signal.SIGHUP):
         yield

@@ -78,7 +78,8 @@ evaluate_trees(Path(sys.argv[1]), None)
 """
 
 
-def test_workers_end_with_their_caller(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_workers_end_with_their_caller(number: signal.Signals, tmp_path: Path) -> None:
     body = f"""
 import os, pathlib, time
 pathlib.Path({str(tmp_path / "part")!r}).write_text(str(os.getpid()))
@@ -91,7 +92,7 @@ time.sleep(60)
     while not (tmp_path / "pid").exists():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    caller.send_signal(signal.SIGINT)
+    caller.send_signal(number)
     assert caller.wait(timeout=30) != 0
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
