@@ -79,7 +79,9 @@ def main() -> int:
             print("There is no token to comment with; the preview is in the artifact and in the job's log.")
             return 0
         change = number(preview)
-        if reason := check(where, change, os.environ["HEAD_SHA"], os.environ["HEAD_REPOSITORY"]):
+        # In GitLab's pipelines of merged results the commit is that of the merge, and this the one at the head.
+        sha = os.environ.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA") or os.environ["HEAD_SHA"]
+        if reason := check(where, change, sha, os.environ["HEAD_REPOSITORY"]):
             print(reason)
             return 0
         print(post(where, change, body(preview, where.limit, os.environ.get("RUN_URL", ""))))

@@ -1,0 +1,94 @@
+"""The options of make's targets reach the preview's command line, and its exit code reaches whoever asks."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkout import copy_checkout
+
+FAKE = """#!{python}
+import json, pathlib, sys
+pathlib.Path({calls!r}).write_text(json.dumps(sys.argv[1:]))
+sys.exit(int(pathlib.Path({exits!r}).read_text()))
+"""
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_checkout(tmp_path_factory.mktemp("make") / "slipway")
+
+
+class Preview:
+    """Runs make with a stand-in for Python, which keeps the words that it was called with."""
+
+    def __init__(self, checkout: Path, folder: Path) -> None:
+        self._checkout, self._bin = checkout, folder / "bin"
+        self._calls, self._exits = folder / "calls", folder / "exits"
+        self._bin.mkdir()
+        for name in ("python", "uv"):
+            program = self._bin / name
+            program.write_text(
+                FAKE.format(python=sys.executable, calls=str(self._calls), exits=str(self._exits)),
+                encoding="utf-8",
+            )
+            program.chmod(0o755)
+
+    def make(self, *words: str, exits: int = 0) -> tuple[int, list[str], str]:
+        """make's own exit code, the words after ``python``, and what it left in build/preview/status."""
+        self._exits.write_text(str(exits), encoding="utf-8")
+        command = ["make", f"BIN={self._bin}", *words]
+        done = subprocess.run(command, cwd=self._checkout, check=False, capture_output=True, text=True)
+        status = (self._checkout / "build" / "preview" / "status").read_text(encoding="utf-8").strip()
+        return done.returncode, json.loads(self._calls.read_text(encoding="utf-8")), status
+
+
+@pytest.fixture
+def preview(checkout: Path, tmp_path: Path) -> Preview:
+    return Preview(checkout, tmp_path)
+
+
+def test_a_preview_without_options_is_of_all_stacks(preview: Preview) -> None:
+    assert preview.make("preview") == (0, ["-m", "stacks.preview"], "0")
+
+
+@pytest.mark.parametrize("stacks", ["gcp-dev aws-dev", "gcp-dev,aws-dev"])
+def test_every_option_is_handed_on(preview: Preview, stacks: str) -> None:
+    _, words, _ = preview.make(
+        "preview",
+        f"STACK={stacks}",
+        "BASE=origin/main",
+        "FORMAT=markdown",
+        "FAIL_ON=warning",
+        "OUTPUT=a file.md",
+        "PICTURES=build/pictures",
+    )
+    options = dict(zip(words[6::2], words[7::2], strict=True))
+    assert words[2:6] == ["--stack", "gcp-dev", "--stack", "aws-dev"]
+    assert options == {
+        "--base": "origin/main",
+        "--format": "markdown",
+        "--fail-on": "warning",
+        "--output": "a file.md",
+        "--pictures": "build/pictures",
+    }
+
+
+def test_an_option_is_one_word_whatever_is_in_it(preview: Preview) -> None:
+    _, words, _ = preview.make("preview", 'BASE=it\'s; touch here `id` "$$HOME"')
+    assert words[2:] == ["--base", 'it\'s; touch here `id` "$HOME"']
+
+
+def test_a_check_is_held_to_the_severity(preview: Preview) -> None:
+    _, words, _ = preview.make("check", "STACK=gcp-dev", "FAIL_ON=warning")
+    assert words[2:] == ["--stack", "gcp-dev", "--check", "--fail-on", "warning"]
+
+
+@pytest.mark.parametrize("target", ["preview", "check"])
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_the_exit_code_is_left_where_make_cannot_change_it(preview: Preview, target: str, code: int) -> None:
+    made, _, status = preview.make(target, exits=code)
+    assert status == str(code)
+    assert bool(made) == bool(code)
