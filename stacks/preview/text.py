@@ -38,8 +38,7 @@ def show(preview: Preview, console: Console) -> None:
         console.print()
         console.rule(Text(each.stack, "bold"), align="left", style="dim")
         for part in _parts(each):
-            # Never wrapped: people copy commands from here.
-            console.print(Padding(part, (0, 0, 0, 2)), soft_wrap=isinstance(part, Text))
+            console.print(Padding(part, (0, 0, 0, 2), expand=False))
 
 
 def _summary(preview: Preview) -> Table:

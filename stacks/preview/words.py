@@ -27,6 +27,12 @@ DONE = {
 ORDER = (Operation.DELETE, Operation.REPLACE, Operation.UPDATE, Operation.CREATE)
 """What destroys comes first."""
 
+WORK = frozenset({"kubernetes:batch/v1:Job", "node", "image"})
+"""Types of the legs of a timeline that are a Job, or that only a Job waits for."""
+
+LONG = 10
+"""Seconds from which on it is worth saying what is waited for."""
+
 OUTCOMES = {
     Outcome.RUNS: "runs",
     Outcome.RESUMES: "is re-created, finds its result in the store and ends",
@@ -202,26 +208,43 @@ def cost_words(preview: StackPreview) -> list[str]:
     cost = preview.cost
     if cost is None:
         return []
+    if cost.idle_hourly is None:
+        return [f"Nothing here has a known price: {listed(cost.unknown)}."] if cost.unknown else []
     idle, largest, run = figures(preview)
     hourly = with_difference(cost.idle_hourly, changed(preview.difference, "idle_hourly"), cost)
     lines = [f"Idle: {hourly} an hour, {idle} a month. Every pool at its maximum: {largest} an hour."]
     if cost.steps:
         most = with_difference(cost.run_limit, changed(preview.difference, "run_limit"), cost)
-        lines.append(f"One run of the pipelines adds {run}, at most {most}: {cost.run_basis}.")
+        adds = f"at most {run}" if cost.run == cost.run_limit else f"{run}, at most {most}"
+        lines.append(f"One run of the pipelines adds {adds}: {cost.run_basis}.")
     if cost.unknown:
         lines.append(f"Unknown, and in no sum: {listed(cost.unknown)}.")
     if cost.stale:
-        lines.append(f"Prices older than 90 days: {listed(cost.stale)}.")
+        oldest = min(each.rpartition("(")[2].rstrip(")") for each in cost.stale)
+        count = many(len(cost.stale), "source")
+        lines.append(f"Prices older than 90 days: those of {count}, the oldest of {oldest}.")
     return lines
 
 
 def timeline_words(timeline: Timeline) -> str:
     """How long an update from nothing takes, and what it waits for."""
-    legs = " → ".join(f"{each.name} ({duration(each.seconds)})" for each in timeline.critical if each.seconds >= 1)
-    most = timeline.limit
-    bound = f", at most {duration(most)}" if most is not None and round(most) > round(timeline.seconds) else ""
-    text = f"`pulumi up` from nothing: about {duration(timeline.seconds)}{bound}. It waits for {legs}."
-    return " ".join([text, *timeline.remarks])
+    first = next((each for each in timeline.critical if each.type in WORK), None)
+    limits = bool(first) and timeline.limit == timeline.seconds
+    told = f"at most {duration(timeline.seconds)}" if limits else f"about {duration(timeline.seconds)}"
+    if first is not None and limits:
+        told = f"{told} with every Job at its time limit"
+    elif timeline.limit is not None and timeline.limit > timeline.seconds:
+        told = f"{told}, at most {duration(timeline.limit)}"
+    start = (
+        f"`pulumi up` from nothing comes to its first Job after about {duration(first.begins)} and"
+        if first
+        else ("`pulumi up` from nothing")
+    )
+    legs = " → ".join(
+        f"{each.name} ({duration(each.seconds)})" for each in timeline.critical if each.seconds >= LONG
+    )
+    waits = f"It waits for {legs}." if legs else ""
+    return " ".join(filter(None, [f"{start} takes {told}.", waits, *timeline.remarks]))
 
 
 def needed(quota: QuotaNeed) -> str:

@@ -9,7 +9,7 @@ from stacks.preview.text import show
 from tests.preview.samples import broken, cost, preview, stack
 
 
-def shown(content: Preview, width: int = 140) -> str:
+def shown(content: Preview, width: int = 160) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
     show(content, console)
     assert isinstance(console.file, io.StringIO)
@@ -26,7 +26,10 @@ def test_says_what_changes_what_it_costs_and_what_is_wrong() -> None:
     assert "error  public-bucket  store" in text
     assert "suppressed until 2027-01-01: unprotected-stack" in text
     assert "NVIDIA_T4_GPUS" in text
-    assert "about 23 min. It waits for dev (5 min) → mnist-train (19 min)" in text
+    assert (
+        "comes to its first Job after about 5 min and takes about 23 min. It waits for dev (5 min) → mnist-train (19 min)"
+        in text
+    )
 
 
 def test_markup_in_a_value_is_shown_as_it_is() -> None:
@@ -43,11 +46,12 @@ def test_a_sum_with_unknown_prices_is_a_lower_bound_and_says_so() -> None:
 
 def test_nothing_known_is_unknown_and_not_free() -> None:
     nothing = cost(("nodes of edge",)).model_copy(
-        update={"idle_hourly": 0.0, "idle_monthly": 0.0, "most_hourly": 0.0, "lines": []}
+        update={"idle_hourly": None, "idle_monthly": None, "most_hourly": None, "run": None, "lines": []}
     )
     text = shown(preview(StackPreview(stack="onprem", cost=nothing)))
-    assert "$0.00" not in text
-    assert "Idle: unknown an hour, unknown a month" in text
+    assert "$" not in text
+    assert "onprem  0 resources                      unknown          unknown  unknown" in text
+    assert "Nothing here has a known price: nodes of edge." in text
 
 
 def test_a_broken_stack_lists_its_problems() -> None:

@@ -1,0 +1,243 @@
+"""A change in a clone: what the command line says of it, and what it leaves with."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.checkout import copy_checkout
+
+STACK = "stacks/Pulumi.gcp-dev.yaml"
+LOCAL = "stacks/Pulumi.local.yaml"
+
+
+def git(clone: Path, *arguments: str) -> str:
+    command = ["git", "-c", "user.name=A", "-c", "user.email=a@example.com", *arguments]
+    return subprocess.run(command, cwd=clone, check=True, capture_output=True, text=True).stdout
+
+
+def preview(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "stacks.preview", *arguments],
+        cwd=clone,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "SOURCE_DATE_EPOCH": "1795000000"},
+    )
+
+
+def document(clone: Path, *arguments: str, code: int = 0) -> dict[str, Any]:
+    done = preview(clone, "--format", "json", *arguments)
+    assert done.returncode == code, done.stdout[-3000:] + done.stderr[-3000:]
+    return {each["stack"]: each for each in json.loads(done.stdout)["stacks"]}
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A clone of the working tree with one commit on main."""
+    clone = copy_checkout(tmp_path_factory.mktemp("clone") / "slipway")
+    git(clone, "init", "--quiet", "--initial-branch", "main")
+    git(clone, "add", "--all")
+    git(clone, "commit", "--quiet", "--message", "all")
+    return clone
+
+
+@pytest.fixture
+def clone(clean: Path) -> Path:
+    """The clone without the changes of the test before."""
+    git(clean, "checkout", "--quiet", "--", ".")
+    git(clean, "clean", "--quiet", "--force", "-d")
+    return clean
+
+
+def edit(clone: Path, file: str, change: Callable[[str], str]) -> None:
+    before = (clone / file).read_text(encoding="utf-8")
+    after = change(before)
+    assert after != before
+    (clone / file).write_text(after, encoding="utf-8")
+
+
+def configure(clone: Path, change: Callable[[dict[str, Any]], None], file: str = STACK) -> None:
+    content = yaml.safe_load((clone / file).read_text(encoding="utf-8"))
+    change(content["config"])
+    (clone / file).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+
+
+def touched(stack: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each["operation"] for each in stack["changes"]["resources"]}
+
+
+def ran(stack: dict[str, Any], outcome: str = "runs") -> dict[str, str]:
+    return {each["name"]: each["pool"] for each in stack["changes"]["runs"] if each["outcome"] == outcome}
+
+
+@pytest.mark.slow
+def test_nothing_changed(clone: Path) -> None:
+    stack = document(clone, "-s", "gcp-dev", "--base", "main")["gcp-dev"]
+    assert stack["changes"]["resources"] == stack["changes"]["runs"] == []
+    assert stack["changes"]["unchanged"] == stack["resources"] > 50
+    assert stack["difference"] == dict.fromkeys(stack["difference"], 0)
+    assert stack["findings"] == []
+
+
+def test_each_consequence_of_a_change_and_nothing_else(clone: Path) -> None:
+    """A taint, a workload file, a pool's size and a bucket's access in one change."""
+
+    def change(config: dict[str, Any]) -> None:
+        (pools,) = [cluster["pools"] for cluster in config["slipway:clusters"].values()]
+        pools["train"]["taints"] = [{"key": "team", "value": "ml", "effect": "NoSchedule"}]
+        pools["cpu"]["nodes"]["total_max"] += 2
+
+    configure(clone, change)
+    edit(clone, "workloads/mnist/train.py", lambda text: text + "\n# Another digest.\n")
+    edit(clone, "infra/gcp/bucket.py", lambda text: text.replace('"enforced"', '"inherited"'))
+    stack = document(clone, "-s", "gcp-dev", "--base", "main", code=1)["gcp-dev"]
+    changes = {each["name"]: each for each in stack["changes"]["resources"]}
+
+    # In place, with pulumi-gcp 9.35: GKE taints the nodes that are there.
+    assert touched(stack) == {
+        "store": "update",
+        "dev-cpu": "update",
+        "dev-train": "update",
+        "dev-quota": "update",
+        "accelerator-gate-train": "replace",
+        "mnist-train-bundle": "replace",
+        "mnist-train": "replace",
+        "mnist-predict": "replace",
+        "benchmark-t4-fp32": "replace",
+        "benchmark-t4-fp16": "replace",
+    }
+    changed = {name: [each["path"] for each in changes[name]["properties"]] for name in changes}
+    assert changed["store"] == ["publicAccessPrevention"]
+    assert changed["dev-cpu"] == ["autoscaling.totalMaxNodeCount"]
+    assert changed["dev-train"] == ["nodeConfig.taints[1]"]
+    assert [path for path in changed["mnist-train-bundle"] if "train.py" in path]
+
+    # The new code trains again and so predicts again; the taint alone makes Jobs anew that find their results.
+    assert ran(stack) == {"accelerator-gate-train": "train", "mnist-train": "train", "mnist-predict": "predict"}
+    assert ran(stack, "finds its result") == {"benchmark-t4-fp32": "train", "benchmark-t4-fp16": "train"}
+    because = {each["name"]: each["because"] for each in stack["changes"]["runs"]}
+    assert "workloads/mnist/train.py" in because["mnist-train"]
+    assert "mnist-train" in because["mnist-predict"]
+    assert "tolerations" in because["benchmark-t4-fp32"]
+
+    # Two more e2-standard-4 with their disks, behind the NAT.
+    assert stack["difference"]["idle_hourly"] == stack["difference"]["run"] == 0
+    assert 2 * 0.13 < stack["difference"]["most_hourly"] < 2 * 0.16
+
+    (finding,) = stack["findings"]
+    assert (finding["policy"], finding["severity"], finding["new"]) == ("gcp-public-bucket", "error", True)
+
+
+@pytest.mark.slow
+def test_a_stack_with_ten_mistakes_has_ten_findings(clone: Path) -> None:
+    def mistakes(config: dict[str, Any]) -> None:
+        clusters, steps = config["slipway:clusters"], config["slipway:pipelines"]["mnist"]["steps"]
+        (cluster,) = clusters.values()
+        cluster["release_channel"] = "REGULLAR"
+        cluster["pools"]["train"]["accelerator"] = "nvidia-t5"
+        cluster["pools"]["train"]["disk_size_gb"] = 5
+        cluster["pools"]["cpu"]["machine_type"] = "e2-standard-5"
+        steps["train"]["pool"] = "trian"
+        steps["train"]["memory"] = "8 gigabytes"
+        steps["predict"]["time_limit"] = "soon"
+        config["slipway:pipelines"]["mnist"]["min_accuracy"] = 90
+        config["slipway:protect"] = "perhaps"
+        config["slipway:namespace"] = "Not A Name"
+
+    configure(clone, mistakes)
+    stack = document(clone, "-s", "gcp-dev", "--base", "main", code=2)["gcp-dev"]
+    assert len(stack["findings"]) == 10, stack["findings"]
+
+
+@pytest.mark.slow
+def test_all_stacks_are_clean(clone: Path) -> None:
+    stacks = document(clone, "--check", "--fail-on", "warning")
+    assert len(stacks) == 7
+    assert {name: each["findings"] for name, each in stacks.items() if each["findings"]} == {}
+
+
+@pytest.mark.slow
+def test_a_stack_that_cannot_be_evaluated_does_not_stop_the_others(clone: Path) -> None:
+    edit(clone, LOCAL, lambda text: text + "  slipway:secret: [\n")
+    stacks = document(clone, "-s", "local", "-s", "onprem", "--base", "main", code=2)
+    assert stacks["local"]["failures"][0]["revision"] == "head"
+    assert stacks["local"]["changes"] is None
+    assert stacks["onprem"]["failures"] == []
+    assert stacks["onprem"]["changes"]["resources"] == []
+
+
+@pytest.mark.slow
+def test_what_mends_a_broken_base_is_not_refused(clone: Path) -> None:
+    git(clone, "checkout", "--quiet", "-b", "broken")
+    good = (clone / LOCAL).read_text(encoding="utf-8")
+    try:
+        edit(clone, LOCAL, lambda text: text.replace("namespace", "namespac", 1) + "  x: [\n")
+        git(clone, "commit", "--quiet", "--all", "--message", "break it")
+        (clone / LOCAL).write_text(good, encoding="utf-8")
+        stack = document(clone, "-s", "local", "--base", "broken")["local"]
+    finally:
+        git(clone, "checkout", "--quiet", "--force", "main")
+    assert [each["revision"] for each in stack["failures"]] == ["base"]
+    assert stack["changes"] is None
+    assert stack["cost"] is not None
+
+
+@pytest.mark.slow
+def test_a_new_stack_and_one_that_is_gone_are_told_apart(clone: Path) -> None:
+    (clone / LOCAL).rename(clone / "stacks/Pulumi.laptop.yaml")
+    stacks = document(clone, "-s", "local", "-s", "laptop", "--base", "main")
+    assert stacks["laptop"]["new_stack"]
+    assert not stacks["laptop"]["removed"]
+    assert stacks["local"]["removed"]
+    assert "pulumi destroy -s local" in stacks["local"]["remarks"][0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["text", "markdown"])
+def test_the_same_change_gives_the_same_bytes(clone: Path, tmp_path: Path, format: str) -> None:
+    configure(clone, lambda config: config.update({"slipway:namespace": "elsewhere"}), LOCAL)
+    written: list[tuple[str, str]] = []
+    for name in ("one", "two"):
+        file = tmp_path / name
+        done = preview(clone, "-s", "local", "--base", "main", "--format", format, "--json", str(file))
+        assert done.returncode == 0, done.stderr
+        written.append((done.stdout, file.read_text(encoding="utf-8")))
+    assert written[0] == written[1]
+    assert all("elsewhere" in text for text in written[0])
+
+
+def test_a_revision_that_is_not_there_is_one_plain_error(clone: Path) -> None:
+    done = preview(clone, "-s", "local", "--base", "nowhere")
+    assert done.returncode == 2
+    assert "nowhere" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.slow
+def test_a_stack_that_is_not_there_is_said_with_those_that_are(clone: Path) -> None:
+    done = preview(clone, "-s", "gcp-div")
+    assert done.returncode == 2
+    assert re.search(r"no stack 'gcp-div'.*gcp-dev", re.sub(r"\s+", " ", done.stdout))
+
+
+@pytest.mark.slow
+def test_the_users_checkout_is_left_as_it_was(clone: Path) -> None:
+    configure(clone, lambda config: config.update({"slipway:namespace": "elsewhere"}), LOCAL)
+    before = git(clone, "status", "--porcelain"), git(clone, "worktree", "list"), git(clone, "stash", "list")
+    preview(clone, "-s", "local", "--base", "main")
+    assert (
+        git(clone, "status", "--porcelain"),
+        git(clone, "worktree", "list"),
+        git(clone, "stash", "list"),
+    ) == before
