@@ -27,8 +27,8 @@ def test_says_what_changes_what_it_costs_and_what_is_wrong() -> None:
     assert "suppressed until 2027-01-01: unprotected-stack" in text
     assert "NVIDIA_T4_GPUS" in text
     assert (
-        "comes to its first Job after about 5 min and takes about 23 min. It waits for dev (5 min) → mnist-train (19 min)"
-        in text
+        "comes to its first Job after about 5 min and takes about 23 min. "
+        "It waits for dev (5 min) → mnist-train (19 min)" in text
     )
 
 
