@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from stacks.monitor import JOB
+from stacks.order import reduced, topological
 from stacks.resources import Resource
 
 WIDTH, HEIGHT = 200, 40
@@ -56,7 +57,8 @@ class Drawing:
 def draw(resources: Mapping[str, Resource], pools: Collection[str]) -> Drawing:
     """The graph of ``resources``. ``pools`` are the URNs of those that bring nodes; each gets a box of its own."""
     vertices, owner = _group(resources, pools)
-    edges = _reduce(_edges(resources, owner), vertices)
+    # Grouping can make circles, which the reduction opens.
+    edges = reduced(_edges(resources, owner), vertices)
     _assign_layers(vertices, edges)
     chains = _split_long(vertices, edges)
     layers = _order(vertices, chains)
@@ -122,44 +124,12 @@ def _edges(resources: Mapping[str, Resource], owner: Mapping[str, str]) -> dict[
     return edges
 
 
-def _reduce(edges: Mapping[str, set[str]], vertices: Mapping[str, Vertex]) -> list[tuple[str, str]]:
-    """Without edges that others imply, and without those that close a circle, which grouping can make."""
-    order = _topological(edges, list(vertices))
-    rank = {key: index for index, key in enumerate(order)}
-    forward = {key: {to for to in edges.get(key, ()) if rank[to] > rank[key]} for key in order}
-    reachable: dict[str, set[str]] = {}
-    for key in reversed(order):
-        reachable[key] = set[str]().union(*(reachable[to] | {to} for to in forward[key]))
-    return [
-        (key, to)
-        for key in order
-        for to in sorted(forward[key], key=rank.__getitem__)
-        if not any(to in reachable[via] for via in forward[key] if via != to)
-    ]
-
-
-def _topological(edges: Mapping[str, set[str]], keys: list[str]) -> list[str]:
-    seen: set[str] = set()
-    order: list[str] = []
-
-    def visit(key: str) -> None:
-        if key not in seen:
-            seen.add(key)
-            for to in sorted(edges.get(key, ())):
-                visit(to)
-            order.append(key)
-
-    for key in keys:
-        visit(key)
-    return order[::-1]
-
-
 def _assign_layers(vertices: Mapping[str, Vertex], edges: list[tuple[str, str]]) -> None:
     """Each below all that it needs, and then as near as possible to what needs it."""
     after: dict[str, list[str]] = defaultdict(list)
     for start, end in edges:
         after[start].append(end)
-    order = _topological({key: set(ends) for key, ends in after.items()}, list(vertices))
+    order = topological({key: set(ends) for key, ends in after.items()}, vertices)
     for key in order:
         for end in after[key]:
             vertices[end].layer = max(vertices[end].layer, vertices[key].layer + 1)
