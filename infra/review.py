@@ -230,6 +230,21 @@ class Seconds:
     source: Source
 
 
+@dataclass(frozen=True)
+class Identity:
+    """Who may do what outside the cluster.
+
+    ``name`` is what the cloud calls it, ``of`` whose it is (``pods of slipway/runner``), ``may`` what it may do, in
+    a few words. ``clusters`` are those in which it is used. ``store`` says that the store is reached through it.
+    """
+
+    name: str
+    of: str
+    may: str
+    clusters: Sequence[str] = ()
+    store: bool = False
+
+
 class Severity(StrEnum):
     """How bad a finding is."""
 
@@ -277,6 +292,14 @@ class InPlace:
     source: Source
 
 
+def _no_identities(_: Stack) -> Sequence[Identity]:
+    return ()
+
+
+def _no_endpoints(_: Stack) -> Mapping[str, str]:
+    return {}
+
+
 def _nothing_in_place() -> Mapping[str, Sequence[InPlace]]:
     return {}
 
@@ -301,3 +324,5 @@ class Review:
     creation: Callable[[Declared], Seconds | None] = _no_seconds
     in_place: Callable[[], Mapping[str, Sequence[InPlace]]] = _nothing_in_place
     moving: frozenset[str] = frozenset()
+    identities: Callable[[Stack], Sequence[Identity]] = _no_identities
+    endpoints: Callable[[Stack], Mapping[str, str]] = _no_endpoints

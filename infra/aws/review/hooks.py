@@ -1,6 +1,7 @@
 """All of it in one place."""
 
 from infra.aws.review.charges import charges
+from infra.aws.review.identities import endpoints, identities
 from infra.aws.review.policies import POLICIES
 from infra.aws.review.pools import pools
 from infra.aws.review.quotas import quotas
@@ -18,4 +19,6 @@ REVIEW = Review(
     in_place=in_place,
     # Every update makes a new version, which its node group then takes.
     moving=frozenset({"aws:ec2/launchTemplate:LaunchTemplate"}),
+    identities=identities,
+    endpoints=endpoints,
 )

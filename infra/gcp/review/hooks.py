@@ -1,6 +1,7 @@
 """All of it in one place."""
 
 from infra.gcp.review.charges import charges
+from infra.gcp.review.identities import endpoints, identities
 from infra.gcp.review.policies import POLICIES
 from infra.gcp.review.pools import pools
 from infra.gcp.review.quotas import quotas
@@ -16,4 +17,6 @@ REVIEW = Review(
     replacing=replacing,
     creation=creation,
     in_place=in_place,
+    identities=identities,
+    endpoints=endpoints,
 )
