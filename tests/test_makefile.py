@@ -30,10 +30,8 @@ class Preview:
         self._bin.mkdir()
         for name in ("python", "uv"):
             program = self._bin / name
-            program.write_text(
-                FAKE.format(python=sys.executable, calls=str(self._calls), exits=str(self._exits)),
-                encoding="utf-8",
-            )
+            text = FAKE.format(python=sys.executable, calls=str(self._calls), exits=str(self._exits))
+            program.write_text(text, encoding="utf-8")
             program.chmod(0o755)
 
     def make(self, *words: str, exits: int = 0) -> tuple[int, list[str], str]:
