@@ -16,7 +16,7 @@ IDENTIFYING = ("name", "key")
 """Keys by which Kubernetes and the clouds tell the elements of a list apart."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_STEP = re.compile(r"""\["((?:[^"\\]|\\.)*)"\]|\[(\d+|\*)\]|([^.\[\]]+)""")
+_STEP = re.compile(r"""\[("(?:[^"\\]|\\.)*")\]|\[(\d+|\*)\]|([^.\[\]]+)""")
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,12 @@ def written(path: Path) -> str:
 def parsed(text: str) -> Path:
     """A path as it stands in ``ignore_changes``; ``*`` is a step like any other."""
     steps: list[str | int] = []
-    for quoted, index, key in _STEP.findall(text):
-        steps.append(int(index) if index.isdigit() else quoted or index or key)
+    for found in _STEP.finditer(text):
+        quoted, index, key = found.groups()
+        if quoted is not None:
+            steps.append(json.loads(quoted))
+        else:
+            steps.append(int(index) if index and index != "*" else index or key)
     return tuple(steps)
 
 

@@ -1,0 +1,188 @@
+"""What is known of replacements: it is of the pinned providers, and of everything that the stacks declare."""
+
+import json
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.clouds import CLOUDS
+from infra.gcp.review.hooks import REVIEW as GCP
+from infra.kubernetes.review.replacing import FILE as KUBERNETES_FILE
+from stacks.preview import schemas
+from stacks.preview.differences import Difference, parsed
+from stacks.preview.graph import reviews
+from stacks.preview.replacing import Replacing
+from stacks.preview.schemas import FILE, SchemaError, declarable, main, pins, sdk_name, table
+from tests.support.checkout import ROOT
+from tests.support.previewing import previewed
+from tests.support.tree import write_tree
+
+PROVIDED = {package: cloud.sdk for package, cloud in CLOUDS.items() if cloud.sdk}
+STACKS = sorted(path.stem.removeprefix("Pulumi.") for path in (ROOT / "stacks").glob("Pulumi.*.yaml"))
+
+
+def data(package: str) -> dict[str, Any]:
+    return json.loads((ROOT / "infra" / package / FILE).read_text(encoding="utf-8"))
+
+
+def test_each_file_is_of_the_pinned_provider() -> None:
+    versions = {package: data(package)["version"] for package in PROVIDED}
+    assert versions == {package: pins()[sdk] for package, sdk in PROVIDED.items() if sdk}
+    kubernetes = tomllib.loads(KUBERNETES_FILE.read_text(encoding="utf-8"))
+    assert kubernetes["version"] == pins()["pulumi-kubernetes"]
+    assert kubernetes["version"] in kubernetes["source"]
+
+
+@pytest.mark.parametrize("package", sorted(PROVIDED))
+def test_each_file_has_a_source_and_every_resource_that_the_cloud_can_declare(package: str) -> None:
+    held = data(package)
+    assert held["source"]
+    assert held["date"]
+    assert {sdk_name(token) for token in held["types"]} == declarable(package)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STACKS)
+def test_every_resource_of_the_stacks_is_known(name: str) -> None:
+    known = Replacing(reviews())
+    resources = previewed(name).resources.values()
+    assert {each.type for each in resources if each.custom and not known.knows(each.type)} == set()
+
+
+def forced(type_: str, path: str) -> bool:
+    return bool(Replacing(reviews()).forced(type_, [Difference(parsed(path), "a", "b")], {}, {}))
+
+
+@pytest.mark.parametrize(
+    ("type_", "path", "replaces"),
+    [
+        ("gcp:container/nodePool:NodePool", "nodeConfig.taints[0].value", False),
+        ("gcp:container/nodePool:NodePool", "nodeConfig.machineType", False),
+        ("gcp:container/nodePool:NodePool", "nodeConfig.spot", True),
+        ("gcp:container/nodePool:NodePool", "nodeConfig.guestAccelerators[0].type", True),
+        ("gcp:container/nodePool:NodePool", "autoscaling.totalMaxNodeCount", False),
+        ("gcp:container/nodePool:NodePool", "name", True),
+        ("gcp:container/cluster:Cluster", "location", True),
+        ("gcp:storage/bucket:Bucket", "publicAccessPrevention", False),
+        ("aws:eks/nodeGroup:NodeGroup", "taints[0].value", False),
+        ("aws:eks/nodeGroup:NodeGroup", "capacityType", True),
+        ("aws:eks/nodeGroup:NodeGroup", "launchTemplate.version", False),
+        ("aws:ec2/launchTemplate:LaunchTemplate", "instanceType", False),
+        ("aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock", "blockPublicAcls", False),
+        ("kubernetes:batch/v1:Job", "spec.template.spec.containers[0].args[3]", True),
+        ("kubernetes:batch/v1:Job", "spec.backoffLimit", False),
+        ("kubernetes:core/v1:ConfigMap", 'data["a.b"]', True),
+        ("kubernetes:core/v1:ConfigMap", "metadata.labels.a", False),
+        ("kubernetes:core/v1:NodePatch", "spec.taints[0].key", False),
+        ("kubernetes:helm.sh/v3:Release", "values.tolerations", False),
+        ("kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding", "roleRef.name", True),
+    ],
+)
+def test_what_the_providers_replace(type_: str, path: str, replaces: bool) -> None:
+    assert forced(type_, path) == replaces
+
+
+def test_notes_are_of_updates_in_place() -> None:
+    for type_, notes in GCP.in_place().items():
+        assert not any(forced(type_, path) for each in notes for path in each.paths)
+
+
+SCHEMA: dict[str, Any] = {
+    "name": "cloud",
+    "version": "1.0.0",
+    "resources": {
+        "cloud:compute/pool:Pool": {
+            "inputProperties": {
+                "name": {"type": "string", "willReplaceOnChanges": True},
+                "size": {"type": "integer"},
+                "config": {"$ref": "#/types/cloud:compute/Config:Config", "willReplaceOnChanges": True},
+                "disks": {"type": "array", "items": {"$ref": "#/types/cloud:compute/Disk:Disk"}},
+                "labels": {
+                    "type": "object",
+                    "additionalProperties": {"type": "string"},
+                    "willReplaceOnChanges": True,
+                },
+            }
+        },
+        "cloud:compute/other:Other": {"inputProperties": {}},
+    },
+    "types": {
+        "cloud:compute/Config:Config": {
+            "properties": {
+                "spot": {"type": "boolean", "willReplaceOnChanges": True},
+                "inner": {"$ref": "#/types/cloud:compute/Config:Config"},
+            }
+        },
+        "cloud:compute/Disk:Disk": {"properties": {"kind": {"type": "string", "willReplaceOnChanges": True}}},
+    },
+}
+
+
+def test_a_schema_is_followed_into_blocks_lists_and_itself() -> None:
+    made = table(SCHEMA, {"compute.Pool"}, "a test", "2026-11-21")
+    assert made["types"] == {
+        "cloud:compute/pool:Pool": ["config.spot", "config{}", "disks.kind", "labels", "name"]
+    }
+
+
+def test_a_schema_without_the_resource_is_refused() -> None:
+    with pytest.raises(SchemaError, match=r"cloud 1\.0\.0 has no resource compute\.Gone"):
+        table(SCHEMA, {"compute.Gone"}, "a test", "2026-11-21")
+
+
+def test_declarable_resources_are_those_that_the_code_calls(tmp_path: Path) -> None:
+    code = "import p as cloud\nx = cloud.compute.Pool(cloud.compute.PoolArgs())\ny: cloud.compute.Other\n"
+    write_tree(tmp_path, {"infra/cloud/pools.py": code})
+    assert declarable("cloud", tmp_path) == {"compute.Pool"}
+
+
+def test_check_says_what_is_out_of_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = next(iter(PROVIDED))
+    held = data(package)
+    type_ = next(iter(held["types"]))
+    published: dict[str, Any] = {
+        "version": held["version"],
+        "resources": {token: {"inputProperties": {}} for token in held["types"]},
+    }
+    schema = tmp_path / "schema.json"
+    schema.write_text(json.dumps(published), encoding="utf-8")
+    assert main(["--check", "--schema", f"{package}={schema}"]) == 1
+    told = capsys.readouterr().err
+    assert "is out of date; run: python -m stacks.preview.schemas" in told
+    assert f"{type_} -" in told
+
+    monkeypatch.setattr(schemas, "ROOT", tmp_path)
+    write_tree(tmp_path, {f"infra/{package}/{FILE}": ""})
+    assert main(["--schema", f"{package}={schema}"]) == 0
+    assert main(["--check", "--schema", f"{package}={schema}"]) == 0
+
+
+def test_a_schema_of_another_version_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    package = next(iter(PROVIDED))
+    schema = tmp_path / "schema.json"
+    schema.write_text(json.dumps({"version": "0.0.1"}), encoding="utf-8")
+    assert main(["--check", "--schema", f"{package}={schema}"]) == 1
+    assert "that is 0.0.1, and pyproject.toml pins" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", sorted(PROVIDED))
+def test_the_files_are_what_the_published_schemas_say(package: str, tmp_path: Path) -> None:
+    if shutil.which("pulumi") is None:
+        pytest.skip("the Pulumi CLI is not on PATH")
+    if not data(package)["source"].startswith("pulumi package get-schema"):
+        pytest.skip("the file is not made from the published schema; `python -m stacks.preview.schemas` does that")
+    version = data(package)["version"]
+    command = ["pulumi", "package", "get-schema", f"{package}@{version}"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"the provider's plugin is not there: {done.stderr.strip()}")
+    schema = tmp_path / "schema.json"
+    schema.write_text(done.stdout, encoding="utf-8")
+    assert main(["--check", "--schema", f"{package}={schema}"]) == 0

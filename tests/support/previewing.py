@@ -1,0 +1,44 @@
+"""Stacks evaluated for a preview, changed in one setting or in one file."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from infra.kubernetes.review.hooks import REVIEW
+from infra.review import Stack
+from infra.settings.loading import load
+from stacks.config import stack_config
+from stacks.emulators import emulators
+from stacks.evaluate import evaluate
+from stacks.program import PREFIX, declare
+from tests.support.checkout import ROOT
+from tests.support.reviewing import REVIEWS, as_declared
+from tests.support.stack_values import changed
+
+
+def previewed(name: str, changes: Mapping[str, Any] | None = None, root: Path = ROOT) -> Stack:
+    """One of the repository's stacks with the settings at dotted paths changed, shipping the files of ``root``."""
+    config = stack_config(name, ROOT)
+    raw = {key.removeprefix(PREFIX): value for key, value in config.items() if key.startswith(PREFIX)}
+    raw = changed(raw, changes or {})
+    found = emulators(load(raw))
+    for emulator in found:
+        config = {**emulator.configuration, **config}
+    config |= {f"{PREFIX}{key}": value for key, value in raw.items()}
+    evaluation = evaluate(
+        partial(declare, root), project="slipway", stack=name, config=config, emulators=found, preview=True
+    )
+    resources = {
+        urn: replace(
+            as_declared(each),
+            delete_before_replace=each.delete_before_replace,
+            ignore_changes=each.ignore_changes,
+            replace_on_changes=each.replace_on_changes,
+            replace_with=each.replace_with,
+            aliases=each.aliases,
+        )
+        for urn, each in evaluation.resources.items()
+    }
+    return Stack(name, resources, configuration=config, reviews=[*REVIEWS, REVIEW])
