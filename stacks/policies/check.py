@@ -10,11 +10,11 @@ from pydantic import ValidationError
 from infra.review import Policy, Severity, Stack
 from infra.settings.finding import did_you_mean, key_of
 from infra.settings.policies import Suppression
+from stacks.config import SECRET_PLACEHOLDER
 from stacks.documents import document
 from stacks.policies.configuration import secret
 from stacks.policies.registry import policies
 from stacks.preview.model import Finding, Suppressed
-from stacks.resources import SECRET
 
 SECTION = "slipway:policies"
 """The key of the stack file with the suppressions."""
@@ -214,4 +214,4 @@ def _about_file(policy: str, key: str, reason: str, fix: str) -> Finding:
 def _with_value(key: str, value: str, reason: str) -> str:
     if value in {"", "not set"}:
         return reason
-    return f"{SECRET if secret(key, value) else value}: {reason}"
+    return f"{SECRET_PLACEHOLDER if secret(key, value) else value}: {reason}"

@@ -3,13 +3,11 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from infra.kubernetes.gates import ACCELERATOR_GATE, DEVICES_GATE, STORE_GATE
 from infra.review import NodePool, Policy, Severity, Stack, Violation
 from stacks.documents import Document, document, documents
-from stacks.monitor import JOB
 from stacks.placement import obstacle
 from stacks.policies.values import known, leaves, number
-from stacks.policies.workloads import Workload, gpus_of, node_of, pools_of, workloads
+from stacks.policies.workloads import JOB, Workload, gpus_of, node_of, pools_of, workloads
 
 SHORT = 1800
 """Seconds that a Job may start over at the loss of its node: no longer than a GPU node takes to come."""
@@ -34,8 +32,8 @@ LOST = frozenset(
 REMOTE = re.compile(r"\b(?!https?:)[a-z][a-z0-9+.-]+://")
 """A URL of something that can be written to, such as a bucket."""
 
-GATES = frozenset({STORE_GATE, DEVICES_GATE, ACCELERATOR_GATE})
-"""The program's own Jobs that test and keep nothing, by their label ``app.kubernetes.io/name``."""
+GATES = frozenset({"store-gate", "devices-gate", "accelerator-gate"})
+"""The program's own Jobs that test and keep nothing (`infra.kubernetes.gates`), by `NAME_LABEL`."""
 
 NAME_LABEL = "app.kubernetes.io/name"
 

@@ -6,10 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from infra.kubernetes.files import LIMIT
 from infra.review import Declared, Policy, Severity, Stack, Violation
 from stacks.documents import document, strings
 from stacks.policies.values import known
+
+LIMIT = 1024 * 1024
+"""Most bytes that the values of one ConfigMap may have together ("cannot exceed 1 MiB",
+kubernetes.io/docs/concepts/configuration/configmap, seen November 2026)."""
 
 NEAR = 0.9
 """The part of a limit from which on it is worth a word."""

@@ -5,9 +5,6 @@ from collections.abc import Iterator
 
 from infra.review import Policy, Severity, Stack, Violation
 
-PRODUCTION = re.compile(r"(?:^|[^a-z])prod(?:uction)?(?:$|[^a-z])", re.IGNORECASE)
-"""Names of stacks that are for production: `prod`, `ml-prod`, `production-eu`."""
-
 PROTECT = "slipway:protect"
 
 HOLDS_DATA = re.compile(
@@ -18,7 +15,7 @@ HOLDS_DATA = re.compile(
 
 
 def _unprotected(stack: Stack) -> Iterator[Violation]:
-    if not PRODUCTION.search(stack.name):
+    if not stack.production:
         return
     if PROTECT in stack.configuration and str(stack.configuration[PROTECT]).lower() != "true":
         yield Violation(

@@ -11,11 +11,11 @@ from functools import cached_property
 from infra.platform import Node, Resources
 from infra.review import Declared, NodePool, Stack
 from stacks.documents import Document, document, documents, strings
-from stacks.monitor import JOB
 from stacks.placement import PodRequest, add, amounts, largest, tolerations
 from stacks.policies.values import known
 
 POD = "kubernetes:core/v1:Pod"
+JOB = "kubernetes:batch/v1:Job"
 DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
 CRON_JOB = "kubernetes:batch/v1:CronJob"
 

@@ -1,12 +1,17 @@
 """Each policy finds what it is for, and is silent about what looks like it."""
 
 import re
+import subprocess
+import sys
 from datetime import date
 
 import pytest
 
+from infra.kubernetes.gates import ACCELERATOR_GATE, DEVICES_GATE, STORE_GATE
 from infra.review import Severity, Stack
+from stacks.policies import reference
 from stacks.policies.check import check
+from stacks.policies.jobs import GATES
 from stacks.policies.registry import EVERYWHERE, of_clouds, policies
 from tests.policies.cases import PASSES, TRIPS
 from tests.policies.samples import container, gpu_pod, job, pod, stack
@@ -72,3 +77,21 @@ def test_no_finding_shows_the_secret_that_it_found() -> None:
             findings, _ = check(each, {}, TODAY)
             text = " ".join(finding.model_dump_json() for finding in findings)
             assert not re.search("hunter2|abc123|MIIE|AKIA", text)
+
+
+def test_the_gates_of_the_program_are_known_by_name() -> None:
+    assert {ACCELERATOR_GATE, DEVICES_GATE, STORE_GATE} == GATES
+
+
+def test_checking_needs_no_sdk() -> None:
+    """Reading a stack that was evaluated elsewhere has to be quick, and these take longer than all the rest."""
+    script = "import sys, stacks.policies.check as it; it.policies(); print({*sys.modules} & {'pulumi'})"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_the_page_lists_every_policy_with_what_to_do() -> None:
+    assert reference.main(["--check"]) == 0
+    rows = [line for line in reference.page().splitlines() if line.startswith("| `")]
+    assert len(rows) == len(policies()) + 3
+    assert [row for row in rows if not row.split(" | ")[-1].strip(" |")] == []
