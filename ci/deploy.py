@@ -40,10 +40,14 @@ def pulumi(*arguments: str, log: Path | None = None) -> int:
 
 
 def changes(plan: Path) -> bool:
-    """Whether the plan does anything at all."""
+    """Whether the plan does anything at all, be it to the stack's outputs alone."""
     content = cast("dict[str, Any]", json.loads(plan.read_text(encoding="utf-8")))
-    resources = cast("dict[str, dict[str, Any]]", content.get("resourcePlans") or {})
-    return any(step not in UNCHANGING for each in resources.values() for step in each.get("steps") or ())
+    resources = cast("dict[str, dict[str, Any]]", content.get("resourcePlans", {}))
+    return any(
+        any(step not in UNCHANGING for step in each.get("steps", ()))
+        or any(each.get("goal", {}).get("outputDiff", {}).values())
+        for each in resources.values()
+    )
 
 
 def plan(stack: str, folder: Path) -> int:

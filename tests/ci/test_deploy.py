@@ -59,6 +59,15 @@ def test_a_plan_without_changes_needs_no_approval(make: Make, pulumi: Cli, plan:
     assert len(pulumi.calls) == 1
 
 
+def test_a_new_output_of_the_stack_is_a_change(make: Make, pulumi: Cli, plan: Path, tmp_path: Path) -> None:
+    outputs = tmp_path / "outputs"
+    goal = {"inputDiff": {}, "outputDiff": {"adds": {"predictions": "gs://data/predictions.json"}}}
+    saved = json.dumps({"resourcePlans": {URN: {"steps": ["same"], "goal": goal}}})
+    variables = {**STACK, "PATH": pulumi.path, "PULUMI_PLAN": saved, "GITHUB_OUTPUT": str(outputs)}
+    assert make("ci-deploy-preview", **variables).returncode == 0
+    assert outputs.read_text(encoding="utf-8") == "changes=true\n"
+
+
 def test_a_breach_of_a_policy_saves_nothing_to_apply(make: Make, pulumi: Cli, plan: Path, tmp_path: Path) -> None:
     outputs = tmp_path / "outputs"
     plan.parent.mkdir(parents=True, exist_ok=True)
