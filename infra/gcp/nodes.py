@@ -88,6 +88,24 @@ def node_resources(inputs: Inputs) -> Resources:
     return allocatable(_as_settings(inputs))
 
 
+def disk_type(inputs: Inputs) -> str:
+    """Of a node's boot disk."""
+    return text(_config(inputs, "diskType"))
+
+
+def disk_size(inputs: Inputs) -> int:
+    """Of a node's boot disk, in GB."""
+    return whole(_config(inputs, "diskSizeGb"), DEFAULTS["diskSizeGb"])
+
+
+def local_ssds(inputs: Inputs) -> int:
+    """Local SSDs of a node: those asked for, or those that its machine type comes with."""
+    known = machine_type(machine(inputs))
+    keys = ("ephemeralStorageLocalSsdConfig", "localNvmeSsdBlockConfig")
+    asked = sum(whole(at(inputs, "nodeConfig", key, "localSsdCount")) for key in keys)
+    return asked or (known.bundled_local_ssds if known else 0)
+
+
 def fewest_nodes(inputs: Inputs) -> int:
     """The nodes that are there at all times, over all zones."""
     scaled = mapping(inputs.get("autoscaling"))
@@ -124,7 +142,7 @@ def labels(inputs: Inputs) -> dict[str, str]:
     found = {
         **strings(_config(inputs, "labels")),
         POOL_LABEL: text(inputs.get("name")),
-        "cloud.google.com/gke-boot-disk": text(_config(inputs, "diskType")),
+        "cloud.google.com/gke-boot-disk": disk_type(inputs),
         "cloud.google.com/machine-family": machine(inputs).partition("-")[0],
         "kubernetes.io/arch": "arm64" if is_arm(machine(inputs)) else "amd64",
         "kubernetes.io/os": "linux",
@@ -171,7 +189,7 @@ def _as_settings(inputs: Inputs) -> GcpPool:
             if {"gpuSharingStrategy", "maxSharedClientsPerGpu"} <= sharing.keys()
             else None
         ),
-        disk_size_gb=whole(_config(inputs, "diskSizeGb"), DEFAULTS["diskSizeGb"]),
+        disk_size_gb=disk_size(inputs),
         local_ssd_count=whole(at(inputs, "nodeConfig", "ephemeralStorageLocalSsdConfig", "localSsdCount")),
         local_ssd_block_count=whole(at(inputs, "nodeConfig", "localNvmeSsdBlockConfig", "localSsdCount")),
         image_type=_config(inputs, "imageType"),

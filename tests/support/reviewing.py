@@ -40,7 +40,7 @@ def declared_stack(name: str) -> Stack:
     return Stack(
         name=name,
         resources={urn: as_declared(each) for urn, each in evaluation.resources.items()},
-        configuration=config,
+        configuration=stack_config(name, ROOT),
         reviews=REVIEWS,
     )
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from infra.gcp.review.policies import buckets, clusters, grants, networks
+from infra.gcp.review.policies import buckets, grants, networks, protection
 from infra.review import Policy
 
 POLICIES: Sequence[Policy] = (
     *buckets.POLICIES,
     *networks.POLICIES,
-    *clusters.POLICIES,
     *grants.POLICIES,
+    *protection.POLICIES,
 )
