@@ -119,5 +119,33 @@ def test_a_wrong_stack_file_is_one_plain_error(stack: str, checkout: Path, envir
     assert "Traceback" not in text
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("stack", ["local", "gcp-prod"], indirect=True)
+def test_the_policy_pack_lets_a_clean_stack_pass(stack: str, checkout: Path, environment: dict[str, str]) -> None:
+    done = pulumi(checkout, environment, "preview", "-s", stack, "--policy-pack", "policy-pack")
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text[-3000:]
+    assert "slipway@v" in text
+    assert "[mandatory]" not in text
+    assert "[advisory]" not in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stack", ["local"], indirect=True)
+def test_the_policy_pack_stops_a_preview(stack: str, checkout: Path, environment: dict[str, str]) -> None:
+    path = checkout / "stacks" / f"Pulumi.{stack}.yaml"
+    right = path.read_text(encoding="utf-8")
+    path.write_text(right + "\n  other:password: hunter2\n", encoding="utf-8")
+    try:
+        done = pulumi(checkout, environment, "preview", "-s", stack, "--policy-pack", "policy-pack")
+    finally:
+        path.write_text(right, encoding="utf-8")
+    text = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "[mandatory]  secret-in-plain-config" in text
+    assert "other:password: a secret, by its name" in text
+    assert "hunter2" not in text
+
+
 def test_the_stacks_here_are_the_stacks_there_are() -> None:
     assert {path.stem.removeprefix("Pulumi.") for path in (ROOT / "stacks").glob("Pulumi.*.yaml")} == set(PLUGINS)
