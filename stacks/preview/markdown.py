@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from stacks.preview import words
-from stacks.preview.model import Changes, Cost, Finding, Preview, StackPreview
+from stacks.preview.model import Changes, Cost, Finding, Preview, StackPreview, Timeline
 
 LIMIT = 65_536
 """Characters of a comment."""
@@ -153,18 +153,20 @@ def _changes(changes: Changes | None, properties: int | None) -> Iterator[str]:
         yield f"Nothing changes; {words.many(changes.unchanged, 'resource')} as before.\n"
     rows: list[tuple[str, ...]] = []
     for each in words.ordered(changes):
-        shown = each.properties[:properties]
+        telling = words.telling(each)[:properties]
         values = [
-            f"{_code(change.path)}: {_code(words.value(change.before))} → {_code(words.value(change.after))}"
-            for change in shown
+            f"{_code(change.path)}: {_value(change.before)} → {_value(change.after)}"
+            + (" **replaces it**" if change.forces else "")
+            for change in telling
         ]
-        if (more := len(each.properties) - len(shown)) and properties != 0:
-            values.append(f"and {more} more")
+        if telling and (rest := words.more(len(telling), len(each.properties))):
+            values.append(rest)
+        why = [_plain(words.why(each)), "" if telling else _plain(words.forced(each))]
         rows.append(
             (
                 f"**{words.DONE[each.operation]}**",
                 f"{_code(each.name)} {_plain(words.kind(each.type))}",
-                "<br>".join([*filter(None, [_plain(words.why(each))]), *values]),
+                "<br>".join(filter(None, [*why, *values])),
             )
         )
     if rows:
@@ -180,6 +182,8 @@ def _figures(preview: StackPreview, *, lines: bool) -> Iterator[str]:
         yield "\n".join(f"- {_plain(each)}" for each in sums)
     if preview.timeline is not None:
         yield f"- {_ticked(words.timeline_words(preview.timeline))}"
+        if lines:
+            yield _folded("What pulumi up waits for", _path(preview.timeline))
     if preview.cost is not None and preview.cost.lines and lines:
         yield _folded("Cost of each resource", _cost(preview.cost))
     if preview.quotas:
@@ -205,8 +209,23 @@ def _cost(cost: Cost) -> list[str]:
     return _table(head, rows, "llrrrl")
 
 
+def _path(timeline: Timeline) -> list[str]:
+    rows = [
+        (
+            _code(each.name),
+            _plain(words.kind(each.type)),
+            words.duration(each.begins),
+            words.duration(each.seconds),
+            _plain(each.basis),
+        )
+        for each in timeline.critical
+    ]
+    table = _table(("Name", "Kind", "Begins after", "Takes", "As of"), rows, "llrr")
+    return [*table, "", *map(_plain, timeline.remarks)]
+
+
 def _folded(title: str, table: Sequence[str]) -> str:
-    return "\n".join(["\n<details>", f"<summary>{title}</summary>", "", *table, "", "</details>"])
+    return "\n".join(["\n<details>", f"<summary>{_html(title)}</summary>", "", *table, "", "</details>"])
 
 
 def _icon(findings: Sequence[Finding]) -> str:
@@ -238,10 +257,14 @@ def _plain(text: str) -> str:
     return line.replace("$", "&#36;").replace("@", "@\u200b")
 
 
+def _value(content: object) -> str:
+    return _plain(words.value(content)) if content is None else _code(words.value(content))
+
+
 def _ticked(text: str) -> str:
     """`_plain`, but what stands between backticks is code."""
     parts = text.split("`")
-    return "".join(_code(part) if index % 2 else _plain(part) for index, part in enumerate(parts))
+    return " ".join(_code(part) if index % 2 else _plain(part) for index, part in enumerate(parts)).strip()
 
 
 def _html(text: str) -> str:

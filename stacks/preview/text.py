@@ -96,6 +96,7 @@ def _parts(preview: StackPreview) -> Iterator[RenderableType]:
         yield Text(line)
     if preview.timeline is not None:
         yield Text(words.timeline_words(preview.timeline))
+        yield Text(words.path_words(preview.timeline))
     if preview.quotas:
         yield _quotas(preview)
     for remark in preview.remarks:
@@ -121,16 +122,24 @@ def _changes(changes: Changes) -> Iterator[RenderableType]:
 
 
 def _change(change: ResourceChange) -> Group:
-    symbol = words.SYMBOLS[change.operation]
     reason = words.why(change)
     head = Text.assemble(
-        (f"{symbol} ", STYLES[change.operation]), (change.name, "bold"), f"  {words.kind(change.type)}  ",
-        (words.DONE[change.operation], STYLES[change.operation]), f"  {reason}" if reason else "",
-    )  # fmt: skip
+        (f"{words.SYMBOLS[change.operation]} ", STYLES[change.operation]),
+        (change.name, "bold"),
+        f"  {words.kind(change.type)}  ",
+        (words.DONE[change.operation], STYLES[change.operation]),
+        f"  {reason}" if reason else "",
+    )
+    shown = words.telling(change)
     lines = [
-        Text(f"    {each.path}: {words.value(each.before)} → {words.value(each.after)}")
-        for each in change.properties
+        Text.assemble(
+            f"    {each.path}: {words.value(each.before)} → {words.value(each.after)}",
+            ("  replaces it" if each.forces else "", STYLES[Operation.REPLACE]),
+        )
+        for each in shown
     ]
+    if rest := words.more(len(shown), len(change.properties)):
+        lines.append(Text(f"    {rest}, digests alone", "dim"))
     return Group(head, *lines)
 
 

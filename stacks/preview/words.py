@@ -1,5 +1,7 @@
 """How a preview's amounts, counts and names are written, in the terminal and in Markdown alike."""
 
+import json
+import re
 from collections.abc import Iterable, Sequence
 
 from stacks.preview.model import (
@@ -11,6 +13,7 @@ from stacks.preview.model import (
     JobRun,
     Operation,
     Outcome,
+    PropertyChange,
     QuotaNeed,
     ResourceChange,
     StackPreview,
@@ -24,6 +27,9 @@ DONE = {
     Operation.REPLACE: "replaced",
     Operation.DELETE: "deleted",
 }
+DIGEST = re.compile(r"(?<![0-9a-f])[0-9a-f]{10}(?![0-9a-f])")
+"""Of a run or a bundle, as names and paths end in it."""
+
 ORDER = (Operation.DELETE, Operation.REPLACE, Operation.UPDATE, Operation.CREATE)
 """What destroys comes first."""
 
@@ -131,14 +137,26 @@ def kind(type_: str) -> str:
     return type_.rpartition(":")[2]
 
 
+def forced(change: ResourceChange) -> str:
+    """Which properties replace the resource."""
+    paths = [each.path for each in change.properties if each.forces]
+    return f"forced by {', '.join(paths)}" if paths else ""
+
+
+def telling(change: ResourceChange) -> list[PropertyChange]:
+    """The properties that tell a reader something: all but those that differ in a digest alone, if others do."""
+    return [each for each in change.properties if not _digests(each)] or change.properties
+
+
+def _digests(change: PropertyChange) -> bool:
+    if not isinstance(change.before, str) or not isinstance(change.after, str):
+        return False
+    return DIGEST.sub("", change.before) == DIGEST.sub("", change.after)
+
+
 def why(change: ResourceChange) -> str:
-    """What forces a replacement, or what else is to be said of a change."""
-    forcing = [each.path for each in change.properties if each.forces]
-    parts = [f"forced by {', '.join(forcing)}"] if forcing else []
-    if change.because:
-        parts.append(change.because)
-    if change.note:
-        parts.append(change.note)
+    """What is to be said of a change beside its properties."""
+    parts = [each for each in (change.because, change.note) if each]
     if not change.known:
         parts.append("no schema says whether this replaces it")
     if change.protected and change.operation in {Operation.REPLACE, Operation.DELETE}:
@@ -148,13 +166,14 @@ def why(change: ResourceChange) -> str:
 
 def value(content: object) -> str:
     """A property's value on one line."""
-    if content is None:
-        return "not set"
-    if isinstance(content, bool):
-        return "true" if content else "false"
-    if isinstance(content, str):
-        return content if content.startswith("[") else f'"{content}"'
-    return str(content)
+    if content is None or isinstance(content, bool):
+        return {None: "not set", True: "true", False: "false"}[content]
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+
+def more(count: int, of: int) -> str:
+    """What is left out of a list; empty where nothing is."""
+    return f"and {of - count} more" if of > count else ""
 
 
 def state(preview: StackPreview) -> str:
@@ -227,7 +246,7 @@ def cost_words(preview: StackPreview) -> list[str]:
 
 
 def timeline_words(timeline: Timeline) -> str:
-    """How long an update from nothing takes, and what it waits for."""
+    """How long an update from nothing takes."""
     first = next((each for each in timeline.critical if each.type in WORK), None)
     limits = bool(first) and timeline.limit == timeline.seconds
     told = f"at most {duration(timeline.seconds)}" if limits else f"about {duration(timeline.seconds)}"
@@ -240,11 +259,15 @@ def timeline_words(timeline: Timeline) -> str:
         if first
         else ("`pulumi up` from nothing")
     )
+    return f"{start} takes {told}."
+
+
+def path_words(timeline: Timeline) -> str:
+    """What an update from nothing waits for, in a line."""
     legs = " → ".join(
         f"{each.name} ({duration(each.seconds)})" for each in timeline.critical if each.seconds >= LONG
     )
-    waits = f"It waits for {legs}." if legs else ""
-    return " ".join(filter(None, [f"{start} takes {told}.", waits, *timeline.remarks]))
+    return " ".join(filter(None, [f"It waits for {legs}." if legs else "", *timeline.remarks]))
 
 
 def needed(quota: QuotaNeed) -> str:

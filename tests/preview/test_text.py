@@ -4,9 +4,9 @@ import io
 
 from rich.console import Console
 
-from stacks.preview.model import Preview, StackPreview
+from stacks.preview.model import Changes, Preview, PropertyChange, StackPreview
 from stacks.preview.text import show
-from tests.preview.samples import broken, cost, preview, stack
+from tests.preview.samples import broken, changes, cost, preview, stack
 
 
 def shown(content: Preview, width: int = 160) -> str:
@@ -19,17 +19,15 @@ def shown(content: Preview, width: int = 160) -> str:
 def test_says_what_changes_what_it_costs_and_what_is_wrong() -> None:
     text = shown(preview(stack()))
     assert "against origin/main (1a2b3c4)" in text
-    assert "± dev-train-0  NodePool  replaced  forced by nodeConfig.diskType0" in text
-    assert 'nodeConfig.diskType0: "a|b" → "c`d"' in text
+    assert "± dev-train-0  NodePool  replaced" in text
+    assert "nodeConfig.diskType0: a|b → c`d  replaces it" in text
     assert "Job mnist-train runs on pool train, 1 nvidia-tesla-t4: workloads/mnist/train.py changed" in text
     assert "$131.40 (+$14.60)" in text
     assert "error  public-bucket  store" in text
     assert "suppressed until 2027-01-01: unprotected-stack" in text
     assert "NVIDIA_T4_GPUS" in text
-    assert (
-        "comes to its first Job after about 5 min and takes about 23 min. "
-        "It waits for dev (5 min) → mnist-train (19 min)" in text
-    )
+    assert "`pulumi up` from nothing comes to its first Job after about 5 min and takes about 23 min." in text
+    assert "It waits for dev (5 min) → mnist-train (19 min)" in text
 
 
 def test_markup_in_a_value_is_shown_as_it_is() -> None:
@@ -58,3 +56,24 @@ def test_a_broken_stack_lists_its_problems() -> None:
     text = shown(preview(broken()))
     assert "slipway:store.kind: 'gsc'" in text
     assert "fix: write `gcs`" in text
+
+
+def test_digests_make_way_for_what_tells_a_reader_something() -> None:
+    def run(*paths: tuple[str, str, str]) -> str:
+        change = (
+            changes()
+            .resources[0]
+            .model_copy(
+                update={
+                    "properties": [PropertyChange(path=path, before=old, after=new) for path, old, new in paths]
+                }
+            )
+        )
+        return shown(preview(StackPreview(stack="dev", changes=Changes(resources=[change]))))
+
+    name = ("metadata.name", "train-0123456789", "train-abcdef0123")
+    both = run(name, ("spec.image", "a:1", "a:2"))
+    assert "spec.image: a:1 → a:2" in both
+    assert "abcdef0123" not in both
+    assert "and 1 more, digests alone" in both
+    assert "metadata.name: train-0123456789 → train-abcdef0123" in run(name)
