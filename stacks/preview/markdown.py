@@ -216,11 +216,11 @@ def _path(timeline: Timeline) -> list[str]:
             _plain(words.kind(each.type)),
             words.duration(each.begins),
             words.duration(each.seconds),
-            _plain(each.basis),
+            words.as_of(each.basis),
         )
         for each in timeline.critical
     ]
-    table = _table(("Name", "Kind", "Begins after", "Takes", "As of"), rows, "llrr")
+    table = _table(("Name", "Kind", "Begins after", "Takes", "From"), rows, "llrr")
     return [*table, "", *map(_plain, timeline.remarks)]
 
 

@@ -30,6 +30,8 @@ DONE = {
 DIGEST = re.compile(r"(?<![0-9a-f])[0-9a-f]{10}(?![0-9a-f])")
 """Of a run or a bundle, as names and paths end in it."""
 
+DATE = re.compile(r"^.* \((\d{4}-\d\d-\d\d)\)$")
+
 ORDER = (Operation.DELETE, Operation.REPLACE, Operation.UPDATE, Operation.CREATE)
 """What destroys comes first."""
 
@@ -40,8 +42,8 @@ LONG = 10
 """Seconds from which on it is worth saying what is waited for."""
 
 OUTCOMES = {
-    Outcome.RUNS: "runs",
-    Outcome.RESUMES: "is re-created, finds its result in the store and ends",
+    Outcome.RUNS: "runs {}",
+    Outcome.RESUMES: "is re-created {} and finds its result in the store",
 }
 
 REVISIONS = {"base": "the base", "head": "this revision"}
@@ -218,8 +220,8 @@ def figures(preview: StackPreview) -> tuple[str, str, str]:
 def run_words(run: JobRun) -> str:
     """What becomes of a Job, where, and why."""
     gpus = f", {run.gpus} {run.accelerator}" if run.gpus and run.accelerator else ""
-    place = f"on pool {run.pool}{gpus}" if run.pool else "and no pool can take it"
-    return f"{OUTCOMES[run.outcome]} {place}: {run.because}"
+    place = f"on pool {run.pool}{gpus}" if run.pool else "on no pool, for none can take it"
+    return f"{OUTCOMES[run.outcome].format(place)}: {run.because}"
 
 
 def cost_words(preview: StackPreview) -> list[str]:
@@ -239,7 +241,7 @@ def cost_words(preview: StackPreview) -> list[str]:
     if cost.unknown:
         lines.append(f"Unknown, and in no sum: {listed(cost.unknown)}.")
     if cost.stale:
-        oldest = min(each.rpartition("(")[2].rstrip(")") for each in cost.stale)
+        oldest = min(map(as_of, cost.stale))
         count = many(len(cost.stale), "source")
         lines.append(f"Prices older than 90 days: those of {count}, the oldest of {oldest}.")
     return lines
@@ -268,6 +270,11 @@ def path_words(timeline: Timeline) -> str:
         f"{each.name} ({duration(each.seconds)})" for each in timeline.critical if each.seconds >= LONG
     )
     return " ".join(filter(None, [f"It waits for {legs}." if legs else "", *timeline.remarks]))
+
+
+def as_of(basis: str) -> str:
+    """The date of a source, which stands behind its address in brackets; all of the text where there is none."""
+    return DATE.sub(r"\1", basis)
 
 
 def needed(quota: QuotaNeed) -> str:
