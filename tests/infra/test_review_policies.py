@@ -379,6 +379,11 @@ def test_only_production_has_to_be_protected(policy: str, wrong: Resources, righ
     assert found(policy, wrong, "product-dev") == []
 
 
+def test_what_the_switch_of_a_stack_file_leaves_open_is_not_said_again() -> None:
+    stack = stack_of(gke(deletionProtection=False), name="prod", configuration={"slipway:protect": False})
+    assert list(POLICIES["gcp-deletable-in-production"].check(stack)) == []
+
+
 def test_every_policy_has_a_case() -> None:
     assert {policy for policy, *_ in (*CASES, *DELETABLE)} == set(POLICIES)
 

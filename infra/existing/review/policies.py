@@ -1,10 +1,9 @@
 """Policies about stores that clusters mount."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterator, Sequence
 
 from infra.existing.catalogue import S3Driver, s3_drivers
-from infra.properties import Properties, at, mapping, text, texts
+from infra.properties import Properties, at, mapping, mappings, text, texts
 from infra.review import Policy, Severity, Stack, Violation
 
 
@@ -34,17 +33,15 @@ def _only_read(properties: Properties) -> bool:
     return bool(modes) and set(modes) == {"ReadOnlyMany"}
 
 
-def _volumes(value: object) -> Iterator[Properties]:
-    """The CSI volumes anywhere in an object: of a PersistentVolume, or in a pod's template."""
-    if isinstance(value, Mapping):
-        found = cast("Mapping[str, Any]", value)
-        if csi := mapping(found.get("csi")):
-            yield csi
-        for each in found.values():
-            yield from _volumes(each)
-    elif isinstance(value, list):
-        for each in cast("list[Any]", value):
-            yield from _volumes(each)
+def _volumes(properties: Properties) -> Iterator[Properties]:
+    """The CSI volumes of an object: a PersistentVolume's own, or those of a pod template anywhere in it."""
+    pending = [properties]
+    while pending:
+        found = pending.pop()
+        for volume in (found, *mappings(found.get("volumes"))):
+            if csi := mapping(volume.get("csi")):
+                yield csi
+        pending.extend(filter(None, map(mapping, found.values())))
 
 
 POLICIES: Sequence[Policy] = (

@@ -83,7 +83,7 @@ def _metadata(stack: Stack) -> Iterator[Violation]:
     for machines in stack.of_type(LAUNCH_TEMPLATE):
         tokens = at(machines.properties, "metadataOptions", "httpTokens")
         off = at(machines.properties, "metadataOptions", "httpEndpoint") == "disabled"
-        if tokens not in ("required", UNKNOWN) and not off:  # It may be of any shape.
+        if tokens not in ("required", UNKNOWN) and not off:
             yield Violation(
                 machines.urn,
                 "its machines give their role's credentials to any request for them, also to one that an attacker "

@@ -13,7 +13,8 @@ EMPTIES = ("forceDestroy", "forceDelete")
 
 
 def _deletable(stack: Stack) -> Iterator[Violation]:
-    if not stack.production:
+    # What the one switch of a stack file leaves open is said once, of the switch.
+    if not stack.production or stack.configuration.get("slipway:protect", True) in (False, "false"):
         return
     for cluster in stack.of_type(CLUSTER):
         protected = cluster.properties.get("deletionProtection")

@@ -33,7 +33,7 @@ PUBLIC_ACLS = frozenset({"publicRead", "publicReadWrite", "authenticatedRead"})
 def _public(stack: Stack) -> Iterator[Violation]:
     for bucket in stack.of_type(BUCKET):
         prevention = bucket.properties.get("publicAccessPrevention")
-        if prevention not in ("enforced", UNKNOWN):  # It may be of any shape.
+        if prevention not in ("enforced", UNKNOWN):
             yield Violation(
                 bucket.urn,
                 f"publicAccessPrevention is {prevention or 'not set'}, so one binding can publish all of it",

@@ -9,16 +9,18 @@ FIX = "set `slipway:protect: true` in the stack file"
 
 
 def _deletable(stack: Stack) -> Iterator[Violation]:
-    if not stack.production:
+    # What the one switch of a stack file leaves open is said once, of the switch.
+    if not stack.production or stack.configuration.get("slipway:protect", True) in (False, "false"):
         return
     for resource in stack.resources.values():
         if resource.package != "gcp" or resource.read:
             continue
         if resource.properties.get("deletionProtection") is False:
             yield Violation(
-                resource.urn, "Google would delete it with all that is in it when asked: no deletion protection",
+                resource.urn,
+                "Google would delete it when asked: it has no deletion protection",
                 f"{FIX} (deletionProtection: true)",
-            )  # fmt: skip
+            )
         if is_true(resource.properties.get("forceDestroy")):
             yield Violation(
                 resource.urn, "a destroy deletes it with everything in it", f"{FIX} (forceDestroy: false)"
