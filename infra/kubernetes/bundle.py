@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from infra.kubernetes.files import Files, ShippingError, require_fit
@@ -82,12 +83,16 @@ def _normalised(path: Path) -> bytes:
     return path.read_bytes().replace(b"\r\n", b"\n")
 
 
-def _imports(source: bytes, name: str, module: str, *, is_package: bool) -> Iterator[_Import]:
+@cache  # Most steps ship the same files, and parsing them is most of the work.
+def _imports(source: bytes, name: str, module: str, *, is_package: bool) -> tuple[_Import, ...]:
     try:
         tree = ast.parse(source, name)
     except (SyntaxError, ValueError) as error:
         raise ShippingError(name, f"Python cannot read it: {error}", "correct the file") from error
-    package = module if is_package else module.rpartition(".")[0]
+    return tuple(_imported(tree, module if is_package else module.rpartition(".")[0]))
+
+
+def _imported(tree: ast.Module, package: str) -> Iterator[_Import]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:

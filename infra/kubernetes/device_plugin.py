@@ -84,7 +84,7 @@ class NvidiaDevicePlugin(pulumi.ComponentResource):
         args: NvidiaDevicePluginArgs,
         namespace: k8s.core.v1.Namespace,
         opts: pulumi.ResourceOptions,
-    ) -> k8s.helm.v3.Release:
+    ) -> "k8s.helm.v3.Release":  # As text: the SDK's Helm takes long to import, and few stacks need it.
         chart = charts()[CHART]
         release = release_name(pool)
         after: list[pulumi.Resource] = [namespace]
