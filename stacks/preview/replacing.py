@@ -26,6 +26,7 @@ class Replacing:
         self._notes: dict[str, list[InPlace]] = {}
         self.moving = frozenset[str]().union(*(review.moving for review in reviews))
         """Types of which every update changes what others read from them."""
+        self._sometimes = {type_: paths for review in reviews for type_, paths in review.sometimes.items()}
         for review in reviews:
             for type_, paths in review.replacing().items():
                 self._forces[type_] = [
@@ -44,7 +45,16 @@ class Replacing:
         """Those of the differences that replace a resource with these properties before and after."""
         if type_ == KUBERNETES_PROVIDER:
             found = _of_provider(found, before, after)
-        return [each for each in found if any(_forces(force, each) for force in self._forces.get(type_, ()))]
+        always, sometimes = self._forces.get(type_, ()), self._sometimes.get(type_, {})
+        return [
+            each
+            for each in found
+            if any(_forces(force, each) for force in always)
+            or any(
+                _keys(each.path) == parsed(path) and replaces(each.before, each.after)
+                for path, replaces in sometimes.items()
+            )
+        ]
 
     def may_force(self, type_: str, property_: str) -> bool:
         """Whether there is a change below ``property_`` that replaces the resource."""

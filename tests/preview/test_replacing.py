@@ -12,6 +12,7 @@ import pytest
 from infra.clouds import CLOUDS
 from infra.gcp.review.hooks import REVIEW as GCP
 from infra.kubernetes.review.replacing import FILE as KUBERNETES_FILE
+from infra.review import UNKNOWN
 from stacks.preview import schemas
 from stacks.preview.differences import Difference, parsed
 from stacks.preview.graph import reviews
@@ -84,6 +85,24 @@ def forced(type_: str, path: str) -> bool:
 )
 def test_what_the_providers_replace(type_: str, path: str, replaces: bool) -> None:
     assert forced(type_, path) == replaces
+
+
+@pytest.mark.parametrize(
+    ("type_", "path", "before", "after", "replaces"),
+    [
+        ("gcp:compute/subnetwork:Subnetwork", "ipCidrRange", "10.0.0.0/22", "10.0.0.0/20", False),
+        ("gcp:compute/subnetwork:Subnetwork", "ipCidrRange", "10.0.0.0/22", "10.0.0.0/24", True),
+        ("gcp:compute/subnetwork:Subnetwork", "ipCidrRange", "10.0.0.0/22", "10.4.0.0/20", True),
+        ("gcp:compute/subnetwork:Subnetwork", "ipCidrRange", UNKNOWN, "10.4.0.0/20", True),
+        ("aws:eks/cluster:Cluster", "encryptionConfig", None, {"resources": ["secrets"]}, False),
+        ("aws:eks/cluster:Cluster", "encryptionConfig", {"resources": ["secrets"]}, None, True),
+    ],
+)
+def test_what_the_providers_replace_sometimes(
+    type_: str, path: str, before: object, after: object, replaces: bool
+) -> None:
+    found = Replacing(reviews()).forced(type_, [Difference(parsed(path), before, after)], {}, {})
+    assert bool(found) == replaces
 
 
 def test_notes_are_of_updates_in_place() -> None:

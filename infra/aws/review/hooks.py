@@ -5,7 +5,7 @@ from infra.aws.review.identities import endpoints, identities
 from infra.aws.review.policies import POLICIES
 from infra.aws.review.pools import pools
 from infra.aws.review.quotas import quotas
-from infra.aws.review.replacing import in_place, replacing
+from infra.aws.review.replacing import SOMETIMES, in_place, replacing
 from infra.aws.review.times import creation
 from infra.review import Review
 
@@ -17,6 +17,7 @@ REVIEW = Review(
     replacing=replacing,
     creation=creation,
     in_place=in_place,
+    sometimes=SOMETIMES,
     # Every update makes a new version, which its node group then takes.
     moving=frozenset({"aws:ec2/launchTemplate:LaunchTemplate"}),
     identities=identities,

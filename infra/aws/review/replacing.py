@@ -1,6 +1,6 @@
 """Which changes replace a resource, and what updates in place do."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -20,3 +20,14 @@ def replacing() -> Mapping[str, Sequence[str]]:
 def in_place() -> Mapping[str, Sequence[InPlace]]:
     """By resource type, what updates in place mean for what runs there."""
     return in_place_from(DATA / "in_place.toml")
+
+
+def _is_taken_away(_: object, after: object) -> bool:
+    return after is None
+
+
+SOMETIMES: Mapping[str, Mapping[str, Callable[[object, object], bool]]] = {
+    "aws:eks/cluster:Cluster": {"encryptionConfig": _is_taken_away}
+}
+"""What the provider's own code decides, so that the schema does not have it. Source:
+https://github.com/hashicorp/terraform-provider-aws/blob/main/internal/service/eks/cluster.go, 2026-06-02."""

@@ -5,7 +5,7 @@ from infra.gcp.review.identities import endpoints, identities
 from infra.gcp.review.policies import POLICIES
 from infra.gcp.review.pools import pools
 from infra.gcp.review.quotas import quotas
-from infra.gcp.review.replacing import in_place, replacing
+from infra.gcp.review.replacing import SOMETIMES, in_place, replacing
 from infra.gcp.review.times import creation
 from infra.review import Review
 
@@ -17,6 +17,7 @@ REVIEW = Review(
     replacing=replacing,
     creation=creation,
     in_place=in_place,
+    sometimes=SOMETIMES,
     identities=identities,
     endpoints=endpoints,
 )

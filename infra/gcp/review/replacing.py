@@ -1,6 +1,7 @@
 """Which changes replace a resource, and what updates in place do."""
 
-from collections.abc import Mapping, Sequence
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -20,3 +21,20 @@ def replacing() -> Mapping[str, Sequence[str]]:
 def in_place() -> Mapping[str, Sequence[InPlace]]:
     """By resource type, what updates in place mean for what runs there."""
     return in_place_from(DATA / "in_place.toml")
+
+
+def _does_not_only_grow(before: object, after: object) -> bool:
+    if not isinstance(before, str) or not isinstance(after, str):
+        return True
+    try:
+        return not ipaddress.ip_network(before).subnet_of(ipaddress.ip_network(after))  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError):
+        return True
+
+
+SOMETIMES: Mapping[str, Mapping[str, Callable[[object, object], bool]]] = {
+    "gcp:compute/subnetwork:Subnetwork": {"ipCidrRange": _does_not_only_grow}
+}
+"""What the provider's own code decides, so that the schema does not have it. Source: `IsShrinkageIpCidr`,
+https://github.com/hashicorp/terraform-provider-google/blob/main/google/services/compute/resource_compute_subnetwork.go,
+2026-08-28; previews of November 2026 agree."""
