@@ -1,9 +1,9 @@
 """The preview of a change, as files for a summary, a comment and machines: ``python -m ci.preview``.
 
 ``BASE`` is the revision to compare with, ``FAIL_ON`` the severity that fails, ``NUMBER`` the pull or merge
-request. Writes preview.md, preview.json, pictures/, number and status into build/ci/preview. Exits 0 whatever the
-preview found, so that its files can be published first; ``python -m ci.preview verdict`` then exits with what it
-found.
+request, ``PICTURES_AT`` the address of a folder with the stacks' pictures. Writes preview.md, preview.json,
+pictures/, number and status into build/ci/preview. Exits 0 whatever the preview found, so that its files can be
+published first; ``python -m ci.preview verdict`` then exits with what it found.
 """
 
 import os
@@ -48,6 +48,8 @@ def main() -> int:
     except subprocess.CalledProcessError:
         print(f"There is no commit {os.environ['BASE']!r} here to compare with.", file=sys.stderr)
         return NOT_EVALUATED
+    if place := os.environ.get("PICTURES_AT"):
+        command += ["--pictures-at", place]
     if fail_on := os.environ.get("FAIL_ON"):
         command += ["--fail-on", fail_on]
     code = subprocess.run(command, check=False).returncode

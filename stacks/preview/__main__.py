@@ -44,6 +44,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
     json: Annotated[Path | None, typer.Option(help="File for the JSON, beside the output.")] = None,
     pictures: Annotated[Path | None, typer.Option(help="Folder for the stacks' architecture pictures.")] = None,
+    pictures_at: Annotated[str, typer.Option(help="Address of a folder with the pictures, to link to.")] = "",
     times: Annotated[
         Path | None, typer.Option(help="What `pulumi stack export` of the stack wrote: the times of its last run.")
     ] = None,
@@ -78,7 +79,9 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
         Options(today=today(), configuration=_configuration, base=title, measured=measured, policies_only=check),
     )
     if pictures is not None:
-        preview = _draw(evaluations, preview, pictures)
+        _draw(evaluations, pictures)
+    if place := pictures_at or str(pictures or ""):
+        preview = _pictured(preview, place)
     _write(preview, format, output)
     if json is not None:
         _write(preview, Format.JSON, json)
@@ -98,22 +101,23 @@ def _configuration(stack: str) -> Mapping[str, Any]:
         return {}
 
 
-def _draw(evaluations: Evaluations, preview: Preview, folder: Path) -> Preview:
-    """Draws every stack that could be evaluated, and says in the preview where."""
+def _draw(evaluations: Evaluations, folder: Path) -> None:
+    """Draws every stack that could be evaluated."""
     from stacks.preview.picture import picture  # noqa: PLC0415
 
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = {name: each.stack for name, each in evaluations.head.items() if each.stack is not None}
-    for name, stack in drawn.items():
-        _replace(folder / f"{name}.svg", picture(stack))
-    return preview.model_copy(
-        update={
-            "stacks": [
-                each.model_copy(update={"picture": f"{each.stack}.svg"}) if each.stack in drawn else each
-                for each in preview.stacks
-            ]
-        }
-    )
+    for name, each in evaluations.head.items():
+        if each.stack is not None:
+            _replace(folder / f"{name}.svg", picture(each.stack))
+
+
+def _pictured(preview: Preview, place: str) -> Preview:
+    """Says of every stack that could be evaluated where its picture is."""
+    stacks = [
+        each.model_copy(update={"picture": f"{place}/{each.stack}.svg"}) if each.resources else each
+        for each in preview.stacks
+    ]
+    return preview.model_copy(update={"stacks": stacks})
 
 
 def _write(preview: Preview, format: Format, file: Path | None) -> None:

@@ -7,15 +7,13 @@ The largest sections lose detail until the comment fits; no stack is ever left o
 import heapq
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from urllib.parse import quote
 
 from stacks.preview import words
 from stacks.preview.model import Changes, Cost, Finding, Preview, StackPreview, Timeline
 
-LIMIT = 65_536
-"""Characters of a comment."""
-
-MARKER = "<!-- slipway preview -->"
-"""By which the one comment of a pull request is found again."""
+LIMIT = 65_000
+"""Characters of the preview; the rest of a comment is for whoever posts it: a marker, a link."""
 
 SHORTENED = "Detail was left out to fit into a comment; the whole of it is in the JSON and the text."
 
@@ -58,7 +56,7 @@ def _head(preview: Preview) -> str:
         for each in preview.stacks
     ]
     head = ("Stack", "Changes", "Jobs that run", "Idle a month", "At most an hour", "One run", "Findings")
-    lines = [MARKER, f"## Preview of {words.many(len(preview.stacks), 'stack')}{against}", ""]
+    lines = [f"## Preview of {words.many(len(preview.stacks), 'stack')}{against}", ""]
     lines += _table(head, rows, "lllrrrl")
     if preview.prices_as_of:
         lines += [
@@ -70,9 +68,9 @@ def _head(preview: Preview) -> str:
 
 def _names(preview: Preview, limit: int) -> str:
     """The least that says something of every stack."""
-    title = f"{MARKER}\n## Preview of {words.many(len(preview.stacks), 'stack')}\n\n{SHORTENED}\n"
+    title = f"## Preview of {words.many(len(preview.stacks), 'stack')}\n\n{SHORTENED}\n"
     text = "\n".join([title, *(f"- {_plain(each.stack)}: {_plain(words.state(each))}" for each in preview.stacks)])
-    return text if len(text) <= limit else f"{MARKER}\n{', '.join(_plain(each.stack) for each in preview.stacks)}"
+    return text if len(text) <= limit else ", ".join(_plain(each.stack) for each in preview.stacks)
 
 
 def _section(preview: StackPreview, detail: int) -> str:
@@ -122,8 +120,8 @@ def _start(preview: StackPreview) -> Iterator[str]:
         ]
         if rows:
             yield "\n".join(_table(("Key", "Value", "Why", "Fix"), rows)) + "\n"
-    if preview.picture:
-        yield f"[Architecture]({preview.picture})\n"
+    if preview.picture.startswith("https://"):
+        yield f"[The architecture of {_plain(preview.stack)}]({quote(preview.picture, safe=':/?=&%')})\n"
     yield from _findings(preview)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stacks.preview.markdown import LIMIT, MARKER, comment
+from stacks.preview.markdown import LIMIT, comment
 from stacks.preview.model import Changes, Operation, PropertyChange, ResourceChange, StackPreview
 from tests.preview.samples import broken, preview, stack
 
@@ -17,7 +17,7 @@ def balanced(text: str) -> bool:
 
 def test_shows_every_stack_in_the_table_and_in_a_section() -> None:
     text = comment(preview(stack("gcp-dev"), stack("aws-dev")))
-    assert text.startswith(MARKER)
+    assert text.startswith("## Preview of 2 stacks against `origin/main (1a2b3c4)`")
     for name in ("gcp-dev", "aws-dev"):
         assert f"**{name}**" in text
         assert f"<summary><b>{name}</b>" in text
@@ -105,3 +105,10 @@ def test_any_text_fits_and_stays_in_its_table(texts: list[str], limit: int) -> N
 
 def test_the_same_preview_gives_the_same_bytes() -> None:
     assert comment(preview(stack(), broken())) == comment(preview(stack(), broken()))
+
+
+def test_links_to_the_picture_where_it_can_be_reached() -> None:
+    there = stack().model_copy(update={"picture": "https://example.com/a b)/gcp-dev.svg"})
+    here = stack().model_copy(update={"picture": "build/gcp-dev.svg"})
+    assert "[The architecture of gcp-dev](https://example.com/a%20b%29/gcp-dev.svg)" in comment(preview(there))
+    assert "build/gcp-dev.svg" not in comment(preview(here))
