@@ -77,11 +77,11 @@ def configured(**values: Any) -> Stack:
     return stack(configuration={key.replace("__", ":"): value for key, value in values.items()})
 
 
-def quota(limit: str, jobs: int) -> Stack:
+def quota(limit: str, jobs: int, **options: Any) -> Stack:
     hard = {"count/jobs.batch": limit, "requests.cpu": "1"}
     properties = {"metadata": {"namespace": "slipway"}, "spec": {"hard": hard}}
     made = [job(pod(), f"job-{number}") for number in range(jobs)]
-    return stack(resource("kubernetes:core/v1:ResourceQuota", "quota", properties), *made)
+    return stack(resource("kubernetes:core/v1:ResourceQuota", "quota", properties, **options), *made)
 
 
 def secret(**data: Any) -> Stack:
@@ -132,7 +132,8 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
         in_pod(hostNetwork=True),
         in_pod(volumes=[{"name": "root", "hostPath": {"path": "/"}}]),
         stack(workload(DAEMON_SET, pod(hostPID=True))),
-        # A pod that only says it is the device plugin.
+        # Another image in the device plugin's place, and a pod that only says it is the device plugin.
+        in_pod(volumes=[{"name": "sockets", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]),
         in_pod(
             containers=[container(image="example.com/k8s-device-plugin:1.0.0")],
             volumes=[{"name": "root", "hostPath": {"path": "/"}}],
@@ -140,6 +141,7 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
     ],
     "root-pod": [
         in_pod(securityContext=None),
+        in_pod(securityContext={"runAsNonRoot": False, "runAsUser": 0}),
         in_pod(securityContext={"runAsUser": 0}),
         in_container(securityContext={"runAsNonRoot": False, "allowPrivilegeEscalation": False}),
     ],
@@ -158,6 +160,7 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
     ],
     "secret-in-plain-config": [
         configured(slipway__password="hunter2"),
+        configured(slipway__password="/hunter2"),
         configured(cloud__secretKey="abc123"),
         configured(slipway__nested={"list": [{"api-token": "abc123"}]}),
         configured(slipway__text=PEM),
@@ -249,6 +252,7 @@ PASSES: Mapping[str, Sequence[Stack]] = {
     "root-pod": [
         in_pod(),
         in_pod(securityContext={"runAsUser": 1000}),
+        in_pod(securityContext={"runAsNonRoot": UNKNOWN}),
         stack(workload(DAEMON_SET, DEVICE_PLUGIN)),
     ],
     "privilege-escalation": [in_pod(), stack(workload(DAEMON_SET, DEVICE_PLUGIN))],
@@ -287,5 +291,9 @@ PASSES: Mapping[str, Sequence[Stack]] = {
     "configmap-too-large": [config_map(LIMIT)],
     "configmap-near-limit": [config_map(int(0.9 * LIMIT) - 1), config_map(0)],
     "count-over-quota": [quota("2", 2)],
-    "count-near-quota": [quota("10", 8), quota("0", 0)],
+    "count-near-quota": [
+        quota("10", 8),
+        quota("0", 0),
+        quota("2", 2, provider="urn:pulumi:test::slipway::p::other"),
+    ],
 }

@@ -124,6 +124,15 @@ def test_only_what_the_base_does_not_have_is_new() -> None:
     ]
 
 
+def test_a_second_finding_about_a_resource_is_new_where_there_was_one() -> None:
+    def keys(*names: str) -> list[Finding]:
+        pem = "-----BEGIN PRIVATE KEY-----"
+        return checked(resource("kubernetes:core/v1:ConfigMap", "keys", {"data": dict.fromkeys(names, pem)}))[0]
+
+    assert [each.new for each in mark_new(keys("a", "b"), keys("a"))] == [False, True]
+    assert [each.new for each in mark_new(keys("b"), keys("a"))] == [False]
+
+
 def problems_of(values: dict[str, Any]) -> list[dict[str, str]]:
     with pytest.raises(SettingsError) as caught:
         load(values)
@@ -152,7 +161,9 @@ def test_ten_mistakes_in_a_stack_file_are_ten_findings() -> None:
     findings = settings_findings(problems_of(wrong))
     assert len({each.resource for each in findings}) == len(findings) == 10
     assert {(each.policy, each.severity) for each in findings} == {("settings", Severity.ERROR)}
-    assert next(each for each in findings if each.resource == "slipway:protekt").fix == "did you mean `protect`?"
+    by_key = {each.resource: each for each in findings}
+    assert by_key["slipway:protekt"].fix == "did you mean `protect`?"
+    assert by_key["slipway:pipelines.mnist.epochs"].reason == "0: below 1, the least it can be"
 
 
 def test_no_finding_about_settings_shows_what_may_be_a_secret() -> None:
