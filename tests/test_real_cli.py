@@ -143,7 +143,7 @@ def test_the_policy_pack_stops_a_preview(stack: str, checkout: Path, environment
     text = done.stdout + done.stderr
     assert done.returncode != 0
     assert "[mandatory]  secret-in-plain-config" in text
-    assert "other:password: a secret, by its name" in text
+    assert "other:password: what its name calls a secret" in text
     assert "hunter2" not in text
 
 

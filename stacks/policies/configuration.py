@@ -63,7 +63,7 @@ def secret(place: str, value: object) -> str | None:
         return None
     name = _words(re.split(r"[.:\[]", place)[-1])
     named = SECRET_NAME.search(name) and not NO_SECRET.fullmatch(value) and not _known_reference(place)
-    return _looks_like(value) or ("a secret, by its name" if named or CERTAIN_NAME.search(name) else None)
+    return _looks_like(value) or ("what its name calls a secret" if named or CERTAIN_NAME.search(name) else None)
 
 
 def _plain(stack: Stack) -> Iterator[Violation]:
@@ -72,7 +72,7 @@ def _plain(stack: Stack) -> Iterator[Violation]:
             if what := secret(place, value):
                 yield Violation(
                     place,
-                    f"{what}, stands in clear in the stack file and so in every clone",
+                    f"{what} stands in clear in the stack file and so in every clone",
                     f"withdraw it, and set the new one with `pulumi config set --secret --path '{place}'`",
                 )
 
@@ -106,7 +106,7 @@ def _objects(stack: Stack) -> Iterator[Violation]:
             if what := _looks_like(value):
                 yield Violation(
                     config_map.urn,
-                    f"{what}, stands in clear in a ConfigMap, in {place}",
+                    f"{what} stands in clear in a ConfigMap, in {place}",
                     "withdraw it, and put the new one into a Secret whose value Pulumi knows as a secret",
                 )
     for workload in workloads(stack):
@@ -116,7 +116,7 @@ def _objects(stack: Stack) -> Iterator[Violation]:
                 if what := _looks_like(value):
                     yield Violation(
                         workload.resource.urn,
-                        f"{what}, stands in clear in {place} of the container {container.get('name')}",
+                        f"{what} stands in clear in {place} of the container {container.get('name')}",
                         "withdraw it, and take the new one from a Secret with valueFrom.secretKeyRef",
                     )
 
