@@ -234,8 +234,9 @@ class Seconds:
 class Identity:
     """Who may do what outside the cluster.
 
-    ``name`` is what the cloud calls it, ``of`` whose it is (``pods of slipway/runner``), ``may`` what it may do, in
-    a few words. ``clusters`` are those in which it is used. ``store`` says that the store is reached through it.
+    ``name`` is what the cloud calls it, ``of`` whose it is (``pods of slipway/runner``), ``may`` what it may do,
+    in a few words. ``clusters`` are those in which it is used. ``store`` says that the store is reached through
+    it.
     """
 
     name: str
@@ -265,8 +266,8 @@ class Violation:
 class Policy:
     """A rule about a whole stack.
 
-    ``id`` is what suppressions name; ``title`` says the rule in one sentence, and ``fix`` what to do about a breach
-    of it, where that is the same for all of them.
+    ``id`` is what suppressions name; ``title`` says the rule in one sentence, and ``fix`` what to do about a
+    breach of it, where that is the same for all of them.
     """
 
     id: str
