@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.machine import processor
 from workloads.mnist.data import load, save
 from workloads.store import load_manifest, publish
 
@@ -36,7 +37,7 @@ def main() -> int:
         data = _prepare(options.source, Path(scratch))
         count = len(load(data / "train.npz")[0])
         name = load_manifest(data).summary["dataset"]
-        machine = f"{_processor()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+        machine = f"{processor()}, {os.cpu_count()} cores, Python {platform.python_version()}"
         print(
             f"{machine}; {count:,} training images of {name}, {options.epochs} epochs, {options.rounds} rounds\n"
         )
@@ -124,15 +125,6 @@ def _run(module: str, *arguments: object) -> str:
     if result.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{result.stdout}{result.stderr}")
     return result.stdout
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def _parse() -> argparse.Namespace:

@@ -11,7 +11,7 @@ from infra.kubernetes.files import config_map
 from infra.kubernetes.labels import step_labels
 from infra.kubernetes.nodes import NAME as NODE_READER
 from infra.kubernetes.pod import bundle_map, folder_map, template
-from infra.kubernetes.run import Run, plan
+from infra.kubernetes.run import Known, Run, plan
 from infra.kubernetes.workspace import Workspace
 from infra.step import Step
 
@@ -114,7 +114,7 @@ def declare(steps: Iterable[Step], workspaces: Mapping[str, Workspace], root: Pa
     ``workspaces`` are by platform, ``root`` is the repository whose files the steps ship. Raises ShippingError.
     """
     declared: dict[str, StepJob] = {}
-    known: dict[int, Run] = {}
+    known = Known()
 
     def declare_one(step: Step) -> StepJob:
         run = plan(step, root, known)

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.kubernetes.bundle import collect
@@ -51,6 +51,14 @@ class Run:
         return f"{self.step.pipeline}/{self.step.name}/{short_digest(self.digest)}"
 
 
+@dataclass
+class Known:
+    """What was found so far below one repository's root: runs by the identity of their step, and bundles."""
+
+    runs: dict[int, Run] = field(default_factory=dict[int, Run])
+    bundles: dict[object, Files] = field(default_factory=dict[object, Files])
+
+
 def bundle_of(module: str, requirements: Requirements | None, root: Path, files: Sequence[str] = ()) -> Files:
     """The files that a step with this module and these requirements ships, ``files`` too. Raises ShippingError."""
     if requirements is None:
@@ -58,22 +66,24 @@ def bundle_of(module: str, requirements: Requirements | None, root: Path, files:
     return collect([module, INSTALLER], root, [requirements.file, *files])
 
 
-def plan(step: Step, root: Path, known: dict[int, Run] | None = None) -> Run:
+def plan(step: Step, root: Path, known: Known | None = None) -> Run:
     """Finds what ``step`` ships, below the repository's ``root``, and what its result depends on.
 
-    ``known`` are the runs found so far by the identity of their step; a step that several others read is then
-    looked at once. Raises ShippingError where a file is missing or too big.
+    ``known`` grows by it: a step that several others read, and files that several ship, are looked at once.
+    Raises ShippingError where a file is missing or too big.
     """
-    known = {} if known is None else known
-    if id(step) in known:
-        return known[id(step)]
+    known = known or Known()
+    if id(step) in known.runs:
+        return known.runs[id(step)]
     taken = RESERVED & (set(step.inputs) | set(step.folders)) | set(step.inputs) & set(step.folders)
     if taken:
         raise ValueError(
             f"{step.pipeline} {step.name}: {', '.join(sorted(taken))} would mean two things in arguments"
         )
     inputs = {name: plan(each, root, known) for name, each in step.inputs.items()}
-    bundle = bundle_of(step.module, step.requirements, root, step.files)
+    shipped = (step.module, step.requirements, tuple(step.files))
+    bundle = known.bundles.get(shipped) or bundle_of(step.module, step.requirements, root, step.files)
+    known.bundles[shipped] = bundle
     folders = {name: image_folder(folder) for name, folder in step.folders.items()}
     decisive = {
         "format": FORMAT,
@@ -89,5 +99,5 @@ def plan(step: Step, root: Path, known: dict[int, Run] | None = None) -> Run:
         "inputs": {name: each.digest for name, each in inputs.items()},
     }
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
-    known[id(step)] = Run(step, bundle, folders, inputs, digest)
-    return known[id(step)]
+    known.runs[id(step)] = Run(step, bundle, folders, inputs, digest)
+    return known.runs[id(step)]

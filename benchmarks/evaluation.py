@@ -1,0 +1,156 @@
+"""Time the evaluation of stacks with more and more pipelines, to see that it grows with them and no faster.
+
+Each pipeline is the MNIST pipeline under a name of its own, declared by the same code as in a stack, on a stand-in
+cluster and in preview mode. Each size is evaluated in a process of its own, and only the evaluation is timed, in
+seconds of CPU: importing the SDK is done before. Run as `python -m benchmarks.evaluation`.
+"""
+
+import argparse
+import gc
+import json
+import platform as machine
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from benchmarks.machine import processor
+from infra.kubernetes import job
+from infra.kubernetes.gates import Gates
+from infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from infra.pipelines import mnist
+from infra.pipelines.images import CPU_IMAGE
+from infra.platform import Platform, Pool, Resources, Store, Taint
+from infra.settings.pipelines import Mnist
+from infra.step import Step
+from stacks.evaluate import evaluate
+
+ROOT = Path(__file__).resolve().parents[1]
+
+SIZES = (10, 100, 1000)
+
+SETTINGS = Mnist.model_validate(
+    {
+        "steps": {
+            "prepare": {"pool": "cpu"},
+            "train": {"pool": "gpu", "gpus": 1},
+            "predict": {"pool": "gpu", "gpus": 1},
+        }
+    }
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One evaluation: seconds of CPU, and the process's peak memory in bytes."""
+
+    pipelines: int
+    resources: int
+    seconds: float
+    memory: int
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print a table; returns 0."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.evaluation", description=__doc__)
+    parser.add_argument("sizes", type=int, nargs="*", default=SIZES, metavar="PIPELINES")
+    parser.add_argument("--rounds", type=int, default=3, help="the median counts")
+    parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.once:
+        print(json.dumps(vars(measure(options.sizes[0]))))
+        return 0
+    print(f"{processor()}, Python {machine.python_version()}, median of {options.rounds}\n")
+    print("pipelines  resources  seconds  per pipeline  ratio  peak memory")
+    first = None
+    for size in options.sizes:
+        rounds = [_apart(size) for _ in range(options.rounds)]
+        seconds = statistics.median(each.seconds for each in rounds)
+        first = first or seconds / size
+        print(
+            f"{size:9,}  {rounds[0].resources:9,}  {seconds:7.2f}  {1000 * seconds / size:9.1f} ms"
+            f"  {seconds / size / first:5.2f}  {max(each.memory for each in rounds) / 1e6:8,.0f} MB",
+            flush=True,
+        )
+    return 0
+
+
+def _apart(size: int) -> Measured:
+    """Measures in another process, where nothing is left of the sizes before."""
+    command = [sys.executable, "-m", "benchmarks.evaluation", "--once", str(size)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+    return Measured(**json.loads(done.stdout))
+
+
+def measure(size: int) -> Measured:
+    """Evaluates a stack with ``size`` pipelines, after a small one that imports whatever is needed."""
+    gc.disable()  # As in a preview's workers.
+    evaluate(lambda: declare(1), project="slipway", stack="warm-up", config={}, preview=True)
+    begin = time.process_time()
+    found = evaluate(lambda: declare(size), project="slipway", stack="benchmark", config={}, preview=True)
+    seconds = time.process_time() - begin
+    # In KiB on Linux, in bytes on macOS (getrusage(2)).
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return Measured(size, len(found.resources), seconds, peak)
+
+
+def declare(size: int) -> None:
+    """Declares ``size`` pipelines on a stand-in cluster."""
+    platform = _platform()
+    workspaces = {platform.name: Workspace(platform.name, WorkspaceArgs(platform, "slipway", "runner", False))}
+    gates = Gates(CPU_IMAGE)
+    steps = [step for number in range(size) for step in _pipeline(number, platform, gates)]
+    job.declare(steps, workspaces, ROOT)
+
+
+def _pipeline(number: int, platform: Platform, gates: Gates) -> Iterator[Step]:
+    """The steps of a pipeline, those of all but the first under another name. The gates are of the first."""
+    made = mnist.steps(SETTINGS, {platform.name: platform}, gates, ROOT)
+    renamed: dict[int, Step] = {}
+
+    def rename(step: Step) -> Step:
+        if number == 0 or step.pipeline != mnist.NAME:
+            return step
+        if id(step) not in renamed:
+            inputs = {name: rename(each) for name, each in step.inputs.items()}
+            renamed[id(step)] = replace(step, pipeline=f"{mnist.NAME}-{number}", inputs=inputs)
+        return renamed[id(step)]
+
+    return map(rename, (made.prepare, made.train, made.predict))
+
+
+def _platform() -> Platform:
+    sizes = Resources(cpu=8000, memory=32000, ephemeral_storage=100_000)
+    taint = Taint("nvidia.com/gpu", "present", "NoSchedule")
+    pools = [
+        Pool("cpu", "here", {"pool": "cpu"}, [], sizes, max_nodes=3),
+        Pool("gpu", "here", {"pool": "gpu"}, [taint], replace(sizes, gpus=1), 1, accelerator="nvidia-tesla-t4"),
+    ]
+    volume = k8s.core.v1.VolumeArgs(
+        name="store",
+        persistent_volume_claim=k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name="store"),
+    )
+    return Platform(
+        name="here",
+        provider=k8s.Provider("here", kubeconfig="{}"),
+        kubeconfig=pulumi.Output.secret("{}"),
+        pools={pool.name: pool for pool in pools},
+        store=Store(url="pvc://slipway/store", volume=volume),
+        service_account_annotations={},
+        ready=(),
+        connect="",
+        kubectl="kubectl",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
