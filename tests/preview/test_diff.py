@@ -145,6 +145,19 @@ def test_what_may_differ_but_forces_nothing_is_an_update() -> None:
     assert paths(found["it"]) == {"id": ("[unknown]", "[unknown]", False)}
 
 
+def test_what_is_unknown_on_both_sides_stays_where_its_source_does() -> None:
+    policy = declared(POLICY, "it", {"id": UNKNOWN}, property_dependencies={"id": frozenset({cluster().urn})})
+    updated = declared(CLUSTER, "main", {"name": "main", "location": "here", "labels": {"a": "b"}})
+    assert list(changes([cluster(), policy], [updated, policy])) == ["main"]
+
+
+def test_what_goes_first_takes_along_what_needs_it() -> None:
+    user = declared(POOL, "cpu", {"cluster": "a"}, property_dependencies={"cluster": frozenset({cluster().urn})})
+    next_ = declared(POOL, "next", {"cluster": "b"}, property_dependencies={"cluster": frozenset({user.urn})})
+    found = changes([cluster(), user, next_], [cluster("there"), user, next_])
+    assert found["next"].because == "its cluster comes from Pool cpu, which is replaced"
+
+
 def test_a_name_that_is_taken_until_its_owner_is_gone_replaces_those_that_use_it() -> None:
     """The engine takes all that comes from a resource that is deleted first for unknown, known as it may be."""
     user = declared(

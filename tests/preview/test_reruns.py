@@ -170,6 +170,15 @@ def test_a_job_that_is_declared_under_another_name_finds_its_result() -> None:
     assert (found.outcome, found.because) == (Outcome.RESUMES, "it is declared anew")
 
 
+def test_an_input_that_finds_its_result_does_not_run_again() -> None:
+    def both(memory: str) -> list[Declared]:
+        sized = {"resources": {"requests": {"memory": memory}}}
+        args = ["--model=/store/train/1", "--output=/store/predict/9"]
+        return [job("train", "1", container=sized), job("predict", "9", container={**sized, "args": args})]
+
+    assert {each.because for each in runs(both("1Gi"), both("2Gi")).values()} == {"its memory changed"}
+
+
 def test_a_new_input_is_no_repeated_one() -> None:
     before = [job("predict", "1", "--model=/elsewhere")]
     after = [job("train", "1"), job("predict", "2", "--model=/store/train/1")]
