@@ -136,6 +136,23 @@ def test_a_pool_is_on_the_cluster_by_the_name_of_the_provider_that_reaches_it() 
     assert (reached.cluster, reached.name) == ("prod", "gpu")
 
 
+def own_pools(**properties: Any) -> list[tuple[str, str, int]]:
+    cluster = declared(GKE_CLUSTER.type, "gke", {"location": "us-central1-a", **properties})
+    return [(pool.name, pool.machine, pool.max_nodes) for pool in gcp_pools(stack_of(cluster))]
+
+
+def test_pools_that_a_cluster_declares_within_itself() -> None:
+    config = {"machineType": "e2-standard-4"}
+    assert own_pools(initialNodeCount=2, nodeConfig=config) == [("default-pool", "e2-standard-4", 2)]
+    assert own_pools(nodePools=[{"name": "a", "nodeCount": 3, "nodeConfig": config}]) == [
+        ("a", "e2-standard-4", 3)
+    ]
+    assert own_pools(initialNodeCount=1, removeDefaultNodePool=True) == []
+    assert own_pools(initialNodeCount=1, enableAutopilot=True) == []
+    # Beside its own zone.
+    assert own_pools(initialNodeCount=2, nodeLocations=["us-central1-b"]) == [("default-pool", "e2-medium", 4)]
+
+
 def eks(template: Mapping[str, Any] | None = None, *others: Any, **properties: Any) -> NodePool:
     machines = declared(aws.LAUNCH_TEMPLATE, "gpu", template or {})
     group = declared(

@@ -10,7 +10,7 @@ from typing import Any
 from infra.gcp import nodes
 from infra.gcp.catalogue import machine_type
 from infra.gcp.locations import region_of
-from infra.gcp.review.pools import inputs
+from infra.gcp.review.pools import declared_pools
 from infra.properties import Properties, at, is_true, text
 from infra.review import Declared, Quota, Stack
 
@@ -38,10 +38,9 @@ Need = tuple[str, str, str]
 def quotas(stack: Stack) -> Sequence[Quota]:
     """What the stack needs of each quota, by region, and then in the whole project."""
     needed: Counter[Need] = Counter()
-    for pool in stack.of_type(nodes.NODE_POOL):
-        declared = inputs(stack, pool)
-        count = nodes.most_nodes(declared)
-        for need, amount in _of_node(declared):
+    for pool in declared_pools(stack):
+        count = nodes.most_nodes(pool.inputs)
+        for need, amount in _of_node(pool.inputs):
             needed[need] += amount * count
     for need, amount in _of_network(stack):
         needed[need] += amount
@@ -55,14 +54,12 @@ def _quota(need: Need, amount: int, project: str) -> Quota:
     name, _, family = metric.partition(", ")
     how = "dimension" if family else "project" if where == ALL_REGIONS else "region"
     see: str = _data()["see"][how]
-    # Where a project has none of the first, the second counts.
-    shown = f"{SPOT_CPUS}|CPUS" if metric == SPOT_CPUS else name
     return Quota(
         metric=metric,
         where=where,
         needed=amount,
         unit=unit,
-        see=see.format(region=where, project=project, metric=shown),
+        see=see.format(region=where, project=project, metric=name),
         ordinary=_data()["ordinary"].get(family or name),
     )
 
