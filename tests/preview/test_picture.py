@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.review import Declared, Identity, Stack
+from infra.review import UNLIMITED, Declared, Identity, Stack
 from stacks.preview import evaluation
 from stacks.preview import picture as module
 from stacks.preview.drawing.layout import layout
@@ -128,11 +128,13 @@ def test_jobs_stand_in_the_pool_that_takes_them_below_what_they_wait_for() -> No
 
 
 def test_what_a_pool_and_a_job_have_is_written_there() -> None:
-    drawing = drawn(job("train", "gpu", gpus=2, cpu="1500m", limit=7200))
+    unknown = Pool("new", least=2, most=2, hourly=None, cpu=UNLIMITED)
+    drawing = parse(picture(stack([CPU, GPU, unknown], job("train", "gpu", gpus=2, cpu="1500m", limit=7200))))
     shown = {each.name: [text for text, _, _ in each.texts] for each in drawing.boxes}
     assert shown["cpu"] == ["cpu", "4 CPU, 15.6 GiB", "1 to 3 nodes"]
     assert shown["gpu"] == ["gpu", "4 CPU, 15.6 GiB", "0 to 1 node", "2 GPUs"]
-    assert shown["train"] == ["train", "2 GPUs, 1.5 CPU, 0 GiB, ≤ 2 h"]
+    assert shown["new"] == ["new", "machine type not known", "2 nodes"]
+    assert shown["train"] == ["train", "2 GPUs, 1.5 CPU, ≤ 2 h"]
 
 
 def test_a_job_that_no_pool_takes_is_shown_all_the_same() -> None:

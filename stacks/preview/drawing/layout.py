@@ -10,10 +10,10 @@ from stacks.preview.drawing.writing import CLUSTER, JOB, NAME, SMALL, TITLE, Sty
 from stacks.preview.words import many
 
 MARGIN = 20
-INDENT = 8
+INDENT = 7
 """Between a box and its text."""
 
-JOB_WIDTH, JOB_HEIGHT = 194, 38
+JOB_WIDTH, JOB_HEIGHT = 198, 38
 POOL_PADDING = 9
 POOL_WIDTH = JOB_WIDTH + 2 * POOL_PADDING
 GUTTER = 14

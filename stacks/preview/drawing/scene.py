@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from infra.clouds import CLOUDS
 from infra.properties import at, items, mapping, strings, text, whole
-from infra.review import Identity, NodePool, Secret, Stack, Unknown
+from infra.review import UNLIMITED, Identity, NodePool, Secret, Stack, Unknown
 from stacks.monitor import JOB
 from stacks.order import reduced
 from stacks.placement import obstacle
@@ -139,7 +139,9 @@ def _place(job: Workload, pools: Sequence[NodePool]) -> int | None:
 
 
 def _column(pool: NodePool, jobs: Sequence[Work]) -> Column:
-    size = f"{_number(pool.allocatable.cpu / 1000)} CPU, {_number(pool.allocatable.memory / 1024)} GiB"
+    size = f"{_number(pool.allocatable.cpu / 1000)} CPU, {_memory(pool.allocatable.memory)}"
+    if pool.allocatable.cpu >= UNLIMITED:
+        size = "machine type not known"
     count = str(pool.max_nodes) if pool.min_nodes == pool.max_nodes else f"{pool.min_nodes} to {pool.max_nodes}"
     lines = [
         pool.machine or size,
@@ -158,7 +160,10 @@ def _work(job: Workload) -> Work:
     if (asks := job.requests) is not None:
         if asks.gpus:
             parts.append(many(asks.gpus, "GPU"))
-        parts += [f"{_number(asks.cpu / 1000)} CPU", f"{_number(asks.memory / 1024)} GiB"]
+        if asks.cpu:
+            parts.append(f"{_number(asks.cpu / 1000)} CPU")
+        if asks.memory:
+            parts.append(_memory(asks.memory))
     if limit := whole(job.job.get("activeDeadlineSeconds")):
         parts.append(f"≤ {duration(limit)}")
     labels = strings(at(job.resource.properties, "metadata", "labels"))
@@ -193,6 +198,10 @@ def _said(value: object) -> str | None:
     if isinstance(value, Secret | Unknown):
         return repr(value)
     return str(value) if isinstance(value, str | int | float) else None
+
+
+def _memory(mebibytes: int) -> str:
+    return f"{_number(mebibytes / 1024)} GiB" if mebibytes >= 1024 else f"{mebibytes} MiB"
 
 
 def _number(value: float) -> str:
