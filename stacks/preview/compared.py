@@ -66,7 +66,8 @@ class _Update:
         self._created = {new.urn for old, new in self._pairs if old is None and new}
         self._replaced = set[str]()
         self._deleted_first = set[str]()
-        self._moved = set[str]()
+        self._renewed = set(self._created)
+        """Resources of which nobody knows yet what others will read from them."""
 
     def all(self) -> list[Compared]:
         found: list[Compared] = []
@@ -85,13 +86,14 @@ class _Update:
         known = not there or bool(forcing or because) or self._replacing.knows(new.type)
         if forcing or because:
             self._replaced.add(new.urn)
+            self._renewed.add(new.urn)
             if new.delete_before_replace or _keeps_name(old, new) or self._goes_first(new):
                 self._deleted_first.add(new.urn)
             return Compared(old, new, Operation.REPLACE, there, forcing, because, known)
         if not there:
             return Compared(old, new, None)
         if new.type in self._replacing.moving:
-            self._moved.add(new.urn)
+            self._renewed.add(new.urn)
         note = self._replacing.note(new.type, there)
         return Compared(old, new, Operation.UPDATE, there, known=known, note=note)
 
@@ -115,11 +117,6 @@ class _Update:
             # An update in place leaves what identifies a resource, and so all that would replace others.
             kept = [] if urns & (self._created | self._replaced) else self._forced(old, new, there)
             yield from (each for each in there if each not in kept)
-
-    @property
-    def _renewed(self) -> set[str]:
-        """Resources of which nobody knows yet what others will read from them."""
-        return self._created | self._replaced | self._moved
 
     def _because(self, old: Declared, new: Declared, forcing: Sequence[Difference]) -> str:
         """What replaces the resource beside a property that was changed for itself; empty where nothing does."""

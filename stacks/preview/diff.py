@@ -2,22 +2,26 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 from infra.review import Declared, Stack
 from stacks.preview.compared import Compared, compared
 from stacks.preview.differences import Difference, Path, differences, written
-from stacks.preview.files import files_by_key, is_config_map
+from stacks.preview.files import ShippedFiles, is_config_map
 from stacks.preview.model import Changes, PropertyChange, ResourceChange
 from stacks.preview.reruns import runs
 from stacks.preview.values import both
+
+Shipped = tuple[ShippedFiles, ShippedFiles]
+"""The files of now and those of before."""
 
 
 def compare(before: Stack, after: Stack) -> Changes:
     """What an update from ``before`` to ``after`` does to each resource, and which Jobs it runs."""
     found = compared(before, after)
+    shipped = (ShippedFiles(after), ShippedFiles(before))
     return Changes(
-        resources=[_change(each, before, after) for each in found if each.operation],
+        resources=[_change(each, shipped) for each in found if each.operation],
         unchanged=sum(not each.operation for each in found),
         runs=runs(before, after, found),
         remarks=list(_remarks(found)),
@@ -32,7 +36,7 @@ def output_remarks(before: Mapping[str, bool], after: Mapping[str, bool]) -> lis
     return told
 
 
-def _change(change: Compared, before: Stack, after: Stack) -> ResourceChange:
+def _change(change: Compared, shipped: Shipped) -> ResourceChange:
     assert change.operation is not None
     resource = change.resource
     return ResourceChange(
@@ -40,7 +44,7 @@ def _change(change: Compared, before: Stack, after: Stack) -> ResourceChange:
         type=resource.type,
         name=resource.name,
         operation=change.operation,
-        properties=list(_properties(change, before, after)),
+        properties=list(_properties(change, shipped)),
         because=change.because,
         known=change.known,
         note=change.note,
@@ -48,12 +52,12 @@ def _change(change: Compared, before: Stack, after: Stack) -> ResourceChange:
     )
 
 
-def _properties(change: Compared, before: Stack, after: Stack) -> Iterator[PropertyChange]:
+def _properties(change: Compared, shipped: Shipped) -> Iterator[PropertyChange]:
     for difference in change.differences:
         forces = difference in change.forcing
         for each in _inside(change.resource, difference):
             old, new = both(each.before, each.after)
-            path = written(_file_path(change, each.path, before, after))
+            path = written(_file_path(change, each.path, shipped))
             yield PropertyChange(path=path, before=old, after=new, forces=forces)
 
 
@@ -74,12 +78,12 @@ def _document(value: object) -> Any:
         return None
 
 
-def _file_path(change: Compared, path: Path, before: Stack, after: Stack) -> Path:
+def _file_path(change: Compared, path: Path, shipped: Shipped) -> Path:
     """In a ConfigMap of files, the file's path in place of the key that stands for it."""
     if not is_config_map(change.resource) or len(path) != 2:
         return path
-    for side, stack in ((change.after, after), (change.before, before)):
-        if side is not None and (name := files_by_key(stack, side).get(cast("str", path[1]))):
+    for side, files in zip((change.after, change.before), shipped, strict=True):
+        if side is not None and (name := files.path(side, str(path[1]))):
             return (path[0], name)
     return path
 

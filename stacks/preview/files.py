@@ -1,6 +1,6 @@
 """The files that travel to pods in ConfigMaps, by the paths that they have there."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from infra.properties import at, mapping, mappings, text
@@ -20,35 +20,39 @@ def pod_spec(job: Declared) -> Mapping[str, Any]:
     return mapping(at(job.properties, "spec", "template", "spec"))
 
 
-def files_by_key(stack: Stack, config_map: Declared) -> dict[str, str]:
-    """Paths in the pod by the keys of the ConfigMap, as the Jobs that mount it say; empty where none does."""
-    name = text(at(config_map.properties, "metadata", "name"))
-    found: dict[str, str] = {}
-    for job in stack.of_type(JOB):
-        if job.provider == config_map.provider:
-            for volume in mappings(pod_spec(job).get("volumes")):
-                if text(at(volume, "configMap", "name")) == name:
-                    items = mappings(at(volume, "configMap", "items"))
-                    found.update({text(item.get("key")): text(item.get("path")) for item in items})
-    return found
+class ShippedFiles:
+    """The files of all ConfigMaps of a stack, and the Jobs that mount them."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._maps = {_identity(each): each for each in stack.of_type(CONFIG_MAP)}
+        self._paths: dict[tuple[str, str], dict[str, str]] = {}
+        for job in stack.of_type(JOB):
+            for identity, items in _mounted(job):
+                self._paths.setdefault(identity, {}).update(items)
+
+    def path(self, config_map: Declared, key: str) -> str:
+        """The path in the pod of what stands at a key, as the Jobs that mount it say; empty where none does."""
+        return self._paths.get(_identity(config_map), {}).get(key, "")
+
+    def of(self, job: Declared) -> dict[str, Any]:
+        """The contents of all files that a Job mounts, by path."""
+        found: dict[str, Any] = {}
+        for identity, items in _mounted(job):
+            if identity in self._maps:
+                held = self._maps[identity].properties
+                contents = {**mapping(held.get("data")), **mapping(held.get("binaryData"))}
+                found.update({path: contents.get(key) for key, path in items.items()})
+        return found
 
 
-def shipped(stack: Stack, job: Declared) -> dict[str, Any]:
-    """The contents of all files that a Job mounts from ConfigMaps of the stack, by path."""
-    maps = {
-        text(at(each.properties, "metadata", "name")): each
-        for each in stack.of_type(CONFIG_MAP)
-        if each.provider == job.provider
-    }
-    found: dict[str, Any] = {}
+def _identity(config_map: Declared) -> tuple[str, str]:
+    """Its cluster and its name there."""
+    return config_map.provider, text(at(config_map.properties, "metadata", "name"))
+
+
+def _mounted(job: Declared) -> Iterator[tuple[tuple[str, str], dict[str, str]]]:
+    """The identities of the ConfigMaps that a Job mounts, each with the paths of its keys."""
     for volume in mappings(pod_spec(job).get("volumes")):
-        config_map = maps.get(text(at(volume, "configMap", "name")))
-        if config_map is not None:
-            contents = {**mapping(config_map.properties.get("data")), **_binary(config_map)}
-            for item in mappings(at(volume, "configMap", "items")):
-                found[text(item.get("path"))] = contents.get(text(item.get("key")))
-    return found
-
-
-def _binary(config_map: Declared) -> Mapping[str, Any]:
-    return mapping(config_map.properties.get("binaryData"))
+        if name := text(at(volume, "configMap", "name")):
+            items = mappings(at(volume, "configMap", "items"))
+            yield (job.provider, name), {text(item.get("key")): text(item.get("path")) for item in items}

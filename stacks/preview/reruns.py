@@ -8,7 +8,7 @@ from infra.review import Declared, NodePool, Stack
 from stacks.placement import tolerations, untolerated
 from stacks.preview.compared import Compared
 from stacks.preview.differences import Path
-from stacks.preview.files import JOB, pod_spec, shipped
+from stacks.preview.files import JOB, ShippedFiles, pod_spec
 from stacks.preview.model import JobRun, Operation, Outcome
 
 SHOWN = 3
@@ -64,10 +64,11 @@ class _Runs:
     """Decides Job by Job: those whose results a Job reads are decided before it."""
 
     def __init__(self, before: Stack, after: Stack, compared: Sequence[Compared]) -> None:
-        self._before = before
         self._after = after
+        self._shipped_before, self._shipped = ShippedFiles(before), ShippedFiles(after)
         self._compared = compared
         self._operations = {each.resource.urn: each.operation for each in compared}
+        self._claims = after.of_type(CLAIM)
         self._earlier = {_run(each) for each in before.of_type(JOB)}
         self._computing: dict[str, Declared] = {}
         """Jobs that compute, by the directory of their result."""
@@ -127,7 +128,7 @@ class _Runs:
         return [f"the pool {name} changes" for name in changed]
 
     def _changed_files(self, old: Declared, new: Declared) -> list[str]:
-        earlier, now = shipped(self._before, old), shipped(self._after, new)
+        earlier, now = self._shipped_before.of(old), self._shipped.of(new)
         changed = [path for path in now if path in earlier and earlier[path] != now[path]]
         return [
             *_listed(changed, "changed"),
@@ -144,16 +145,14 @@ class _Runs:
                 yield f"its input {needed.name} {fate}"
 
     def _lost_store(self, job: Declared) -> list[str]:
-        return (
-            ["its store is new"] if _result(job) and self._store_is_new(job) and self._before.of_type(JOB) else []
-        )
+        return ["its store is new"] if _result(job) and self._store_is_new(job) and self._earlier else []
 
     def _store_is_new(self, job: Declared) -> bool:
         """Whether what the Job mounts its results from is created by this update."""
         claims = {text(at(each, "persistentVolumeClaim", "claimName")) for each in _volumes(job)}
         mounted = [
             each
-            for each in self._after.of_type(CLAIM)
+            for each in self._claims
             if each.provider == job.provider and text(at(each.properties, "metadata", "name")) in claims
         ]
         urns = {each.urn for each in mounted}
