@@ -185,11 +185,10 @@ def _figures(preview: StackPreview, *, lines: bool) -> Iterator[str]:
     if preview.cost is not None and preview.cost.lines and lines:
         yield _folded("Cost of each resource", _cost(preview.cost))
     if preview.quotas:
-        rows = [
-            (_code(each.metric), _plain(each.where), words.needed(each), _code(each.see))
-            for each in preview.quotas
-        ]
-        yield _folded("Quota needed at maximum", _table(("Metric", "Where", "Needed", "See"), rows, "llrl"))
+        rows = [(_code(each.metric), _plain(each.where), words.needed(each)) for each in preview.quotas]
+        see = [f"- {_code(each)}" for each in words.where_to_see(preview.quotas)]
+        table = _table(("Metric", "Where", "Needed"), rows, "llr")
+        yield _folded("Quota needed at maximum", [*table, "", "What there is:", *see])
     for remark in preview.remarks:
         yield f"\n{_plain(remark)}"
 

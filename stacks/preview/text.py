@@ -156,10 +156,10 @@ def _cost(cost: Cost) -> Table:
     return table
 
 
-def _quotas(preview: StackPreview) -> Table:
+def _quotas(preview: StackPreview) -> Group:
     table = Table(title="Quota at maximum", title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for name in ("Metric", "Where", "Needed", "See"):
+    for name in ("Metric", "Where", "Needed"):
         table.add_column(name, justify="right" if name == "Needed" else "left")
     for each in preview.quotas:
-        table.add_row(each.metric, each.where, words.needed(each), each.see)
-    return table
+        table.add_row(each.metric, each.where, words.needed(each))
+    return Group(table, *(Text(f"  {see}", "dim") for see in words.where_to_see(preview.quotas)))

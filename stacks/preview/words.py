@@ -281,3 +281,8 @@ def needed(quota: QuotaNeed) -> str:
     """How much of a quota is needed, beside what a new account has."""
     ordinary = f" (new accounts have {quota.ordinary:g})" if quota.ordinary is not None else ""
     return f"{quota.needed:g} {quota.unit}{ordinary}".replace("  ", " ")
+
+
+def where_to_see(quotas: Iterable[QuotaNeed]) -> list[str]:
+    """The commands and pages that show the limits, each once."""
+    return list(dict.fromkeys(each.see for each in quotas))
