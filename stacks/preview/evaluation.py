@@ -86,7 +86,7 @@ def _cores() -> int:
 
 @contextlib.contextmanager
 def _started(tree: Path, stacks: Sequence[str], key: str) -> Generator[_Worker]:
-    command = [sys.executable, worker.__file__, "--tree", str(tree)]
+    command = [sys.executable, "-P", worker.__file__, "--tree", str(tree)]
     for name in stacks:
         command += ["--stack", name]
     with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as complaints:
