@@ -15,7 +15,9 @@ from stacks.policies.registry import EVERYWHERE, of_clouds
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "policies.md"
 
-HEAD = """# Policies
+EXAMPLE = "gcp-dev"
+
+HEAD = f"""# Policies
 
 What may not be in a stack. Each policy is a function over the declared resources and the stack file, and runs in
 three places: in the preview of a change, over all stacks by itself, and in Pulumi's own engine.
@@ -31,7 +33,7 @@ shown:
 
 ```sh cloud
 make setup
-pulumi preview -s gcp-dev --policy-pack policy-pack
+pulumi preview -s {EXAMPLE} --policy-pack policy-pack
 ```
 
 The engine tells a pack less than the program tells a preview: it opens secrets, so that the pack cannot see
@@ -47,7 +49,7 @@ A stack file suppresses a policy by its id, and has to say why. `until` is the l
 `resources` are the names of the resources, or the keys of the stack file, that it is for. Without these it is
 for all, and for good.
 
-```yaml gcp-dev
+```yaml {EXAMPLE}
 config:
   slipway:policies:
     suppress:
