@@ -21,6 +21,7 @@ import secrets
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,6 +36,14 @@ UNKNOWN = {MARK: "unknown"}
 SECRET = "[secret]"
 PROJECT = "slipway"
 PREFIX = "slipway:"
+
+PLAIN = ("urn", "name", "custom", "parent", "provider", "protect", "delete_before_replace", "read")
+LISTS = ("ignore_changes", "replace_on_changes", "aliases")
+SETS = ("dependencies", "replace_with")
+"""What is written of a resource as it is."""
+
+TRACE = "_slipway_traceback"
+"""The attribute of an error that keeps its traceback."""
 
 SHORTEST = 4
 """Characters of the shortest secret that is looked for in messages; any shorter one is part of many words."""
@@ -106,11 +115,11 @@ class _Secrets:
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
-        for each in cast("Mapping[str, Any]", value).values():
-            yield from _texts(each)
-    elif isinstance(value, list):
-        for each in cast("list[Any]", value):
+    elif isinstance(value, Mapping | list):
+        below = (
+            cast("Mapping[str, Any]", value).values() if isinstance(value, Mapping) else cast("list[Any]", value)
+        )
+        for each in below:
             yield from _texts(each)
 
 
@@ -186,7 +195,7 @@ def _where(error: BaseException, tree: Path) -> str:
     for each in reversed(chain):
         if isinstance(each, SyntaxError) and each.filename and Path(each.filename).is_relative_to(tree):
             return f"{Path(each.filename).relative_to(tree)}:{each.lineno}"
-        for frame in reversed(traceback.extract_tb(each.__traceback__)):
+        for frame in reversed(traceback.extract_tb(getattr(each, TRACE, each.__traceback__))):
             path = Path(frame.filename)
             ours = path.is_relative_to(tree) and ".venv" not in path.parts
             if ours and (path.parent != engine or path.name == "program.py"):
@@ -205,7 +214,7 @@ def _evaluated(name: str, tree: Path, secret: _Secrets, remark: Callable[[str], 
     from stacks.program import declare, shipping_problems  # noqa: PLC0415
 
     _answer_as_in_a_preview()
-    _hide_secrets(secret)
+    _watch(secret)
     config = load_stack(name, tree)
     values = dict(config.values)
     raw = {key.removeprefix(PREFIX): value for key, value in values.items() if key.startswith(PREFIX)}
@@ -252,17 +261,33 @@ def _evaluated(name: str, tree: Path, secret: _Secrets, remark: Callable[[str], 
     }
 
 
-def _hide_secrets(secret: _Secrets) -> None:
-    """Remembers what the program says is secret: an error may come before a resource has it."""
+@cache
+def _watch(secret: _Secrets) -> None:
+    """Learns of the program what it calls secret, and where it was when an `apply` failed.
+
+    An error may come before any resource has the secret, and asyncio forgets where it came from.
+    """
     import pulumi  # noqa: PLC0415
 
-    make = pulumi.Output.secret
+    output: Any = pulumi.Output
+    make, apply = output.secret, output.apply
 
     def remembering(value: Any) -> "pulumi.Output[Any]":
         secret.hide(value)
         return make(value)
 
-    setattr(pulumi.Output, "secret", staticmethod(remembering))  # noqa: B010  # Typed as its own overloads.
+    def locating(self: Any, func: Callable[[Any], Any], *more: Any, **options: Any) -> "pulumi.Output[Any]":
+        def located(value: Any) -> Any:
+            try:
+                return func(value)
+            except Exception as error:
+                setattr(error, TRACE, error.__traceback__)
+                raise
+
+        return apply(self, located, *more, **options)
+
+    for name, replaced in (("secret", staticmethod(remembering)), ("apply", locating)):
+        setattr(output, name, replaced)
 
 
 def _observer(secret: _Secrets) -> Any:
@@ -293,22 +318,12 @@ def _answer_as_in_a_preview() -> None:
 
 def _resource(resource: Any, encode: Callable[[Any, Any], Any]) -> dict[str, Any]:
     return {
-        "urn": resource.urn,
+        **{key: getattr(resource, key) for key in PLAIN},
+        **{key: list(getattr(resource, key)) for key in LISTS},
+        **{key: sorted(getattr(resource, key)) for key in SETS},
         "type": resource.token,
-        "name": resource.name,
         "properties": encode(resource.inputs, resource.shown_inputs),
-        "custom": resource.custom,
-        "parent": resource.parent,
-        "provider": resource.provider,
-        "dependencies": sorted(resource.dependencies),
         "property_dependencies": {key: sorted(urns) for key, urns in resource.property_dependencies.items()},
-        "protect": resource.protect,
-        "delete_before_replace": resource.delete_before_replace,
-        "ignore_changes": list(resource.ignore_changes),
-        "replace_on_changes": list(resource.replace_on_changes),
-        "replace_with": sorted(resource.replace_with),
-        "aliases": list(resource.aliases),
-        "read": resource.read,
     }
 
 
