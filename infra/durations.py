@@ -1,6 +1,6 @@
 """How long things take, as dated data: a place's table of seconds.
 
-A table is TOML. ``[sources.<id>]`` has the ``url`` and ``date`` of what was read. All other tables are
+A table is TOML. ``[sources.<id>]`` is as in `infra.sources`. All other tables are
 ``[<kind>.<name>]``, for example ``[creation."gcp:compute/router:Router"]``, with ``seconds`` and ``source``.
 """
 
@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from infra.review import Seconds, Source
+from infra.review import Seconds
+from infra.sources import sources
 
 
 @cache
@@ -18,10 +19,10 @@ def durations(path: Path) -> Mapping[tuple[str, str], Seconds]:
     """By kind and name. Raises KeyError where a row has no seconds or no source that is there."""
     with path.open("rb") as file:
         content = tomllib.load(file)
-    sources = {name: Source(facts["url"], facts["date"]) for name, facts in content.pop("sources").items()}
+    known = sources(content.pop("sources"))
     return MappingProxyType(
         {
-            (kind, name): Seconds(float(row["seconds"]), sources[row["source"]])
+            (kind, name): Seconds(float(row["seconds"]), known[row["source"]])
             for kind, rows in content.items()
             for name, row in rows.items()
         }

@@ -1,19 +1,19 @@
 """List prices as dated data: a cloud's table, and how a price by the month counts by the hour.
 
-A table is TOML. ``[sources.<id>]`` has the ``url`` and ``date`` of what was read; ``[kinds]`` names the source of
-each kind of row. All other tables are ``[<kind>.<name>]``, for example ``[machines.a3-highgpu-8g]``: by region, or
-by ``"*"`` for all regions, the amounts in US dollars by column, and a ``source`` where it is not the kind's.
+A table is TOML. ``[sources.<id>]`` is as in `infra.sources`; ``[kinds]`` names the source of each kind of row. All
+other tables are ``[<kind>.<name>]``, for example ``[machines.a3-highgpu-8g]``: by region, or by ``"*"`` for all
+regions, the amounts in US dollars by column, and a ``source`` where it is not the kind's.
 """
 
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from infra.review import Price, Source
+from infra.sources import sources
 
 HOURS_A_MONTH = 730
 """What all clouds count as a month: a twelfth of a year's 8,760 hours."""
@@ -62,7 +62,7 @@ def price_table(path: Path) -> PriceTable:
     """The table in ``path``. Raises ValueError where a row has no source, no known column or no amount above 0."""
     with path.open("rb") as file:
         content = tomllib.load(file)
-    sources = {name: _source(name, facts) for name, facts in content["sources"].items()}
+    known = sources(content["sources"])
     rows: dict[tuple[str, str], dict[str, dict[str, Price]]] = {}
     for kind, names in content.items():
         if kind in _NO_KINDS:
@@ -70,10 +70,10 @@ def price_table(path: Path) -> PriceTable:
         for name, regions in names.items():
             where = f"{path.name}, {kind}.{name}"
             rows[kind, name] = {
-                region: _row(f"{where}, {region}", columns, content["kinds"].get(kind), sources)
+                region: _row(f"{where}, {region}", columns, content["kinds"].get(kind), known)
                 for region, columns in regions.items()
             }
-    return PriceTable(sources, rows)
+    return PriceTable(known, rows)
 
 
 def hourly(price: Price) -> float | None:
@@ -88,21 +88,14 @@ def scaled(price: Price | None, by: float) -> Price | None:
     return None if price is None else Price(price.amount * by, price.unit, price.source)
 
 
-def _source(name: str, facts: Mapping[str, Any]) -> Source:
-    found = facts["date"]
-    if not isinstance(found, date):
-        raise ValueError(f"source {name} has no date")
-    return Source(str(facts["url"]), found)
-
-
 def _row(
-    where: str, columns: Mapping[str, Any], kind_source: str | None, sources: Mapping[str, Source]
+    where: str, columns: Mapping[str, Any], kind_source: str | None, known: Mapping[str, Source]
 ) -> dict[str, Price]:
     name = columns.get("source", kind_source)
-    if name not in sources:
+    if name not in known:
         raise ValueError(f"{where}: there is no source {name!r}")
     amounts = {column: amount for column, amount in columns.items() if column != "source"}
     for column, amount in amounts.items():
         if column not in UNITS or not isinstance(amount, int | float) or not amount > 0:
             raise ValueError(f"{where}: {column} = {amount!r} is no price")
-    return {column: Price(float(amount), UNITS[column], sources[name]) for column, amount in amounts.items()}
+    return {column: Price(float(amount), UNITS[column], known[name]) for column, amount in amounts.items()}

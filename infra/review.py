@@ -168,10 +168,16 @@ class Stack:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a fact is from, and the date of that source."""
+    """Where a fact is from, and the date of that source; when it was read where it has none (not ``dated``)."""
 
     url: str
     date: date
+    dated: bool = True
+
+    @property
+    def when(self) -> str:
+        """``2026-07-30``, or ``undated, read 2026-11-21``."""
+        return f"{'' if self.dated else 'undated, read '}{self.date}"
 
 
 @dataclass(frozen=True)

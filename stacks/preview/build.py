@@ -46,7 +46,8 @@ def build(evaluations: Evaluations, options: Options) -> Preview:
         _head(found, base.get(name), options) if (found := head.get(name)) else _removed(base[name])
         for name in sorted({*head, *base})
     ]
-    dates = [line.as_of for each in stacks if each.cost for line in each.cost.lines if line.as_of]
+    lines = [line for each in stacks if each.cost for line in each.cost.lines]
+    dates = [line.as_of for line in lines if line.as_of[:1].isdigit()]
     return Preview(base=options.base, prices_as_of=min(dates, default=""), stacks=stacks)
 
 

@@ -13,7 +13,7 @@ from stacks.preview.model import Cost, CostDifference, CostLine, StepCost
 from stacks.preview.schedule import Schedule, schedule
 
 FRESH = timedelta(days=90)
-"""How old a price's source may be before a preview warns of it."""
+"""How old a price's source may be before a preview warns of it. One without a date is old."""
 
 BASES: Mapping[str, str] = {
     "measured": "measured times of {}",
@@ -158,7 +158,7 @@ def _line(stack: Stack, charge: Charge) -> CostLine:
         idle=None if rate is None else rate * charge.idle,
         most=None if rate is None else rate * charge.most,
         source=price.source.url if price is not None else "",
-        as_of=price.source.date.isoformat() if price is not None else "",
+        as_of=price.source.when if price is not None else "",
         metered=charge.metered,
         metered_price=metered if charge.metered else "",
     )
@@ -175,8 +175,9 @@ def _named(stack: Stack, charge: Charge) -> str:
 
 def _stale(prices: Iterable[Price | None], today: date) -> list[str]:
     used = {price.source for price in prices if price is not None}
-    old = [source for source in used if today - source.date > FRESH]
-    return [f"{source.url} ({source.date})" for source in sorted(old, key=lambda each: (each.date, each.url))]
+    old = [source for source in used if not source.dated or today - source.date > FRESH]
+    ordered = sorted(old, key=lambda each: (not each.dated, each.date, each.url))
+    return [f"{source.url} ({source.when})" for source in ordered]
 
 
 def _less(one: float | None, other: float | None) -> float | None:

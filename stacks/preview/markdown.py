@@ -61,7 +61,8 @@ def _head(preview: Preview) -> str:
     if preview.prices_as_of:
         lines += [
             "",
-            f"List prices in US dollars, the oldest as of {preview.prices_as_of}, without what is paid by use.",
+            "List prices in US dollars, without what is paid by use; "
+            f"of those with a date, the oldest as of {preview.prices_as_of}.",
         ]
     return "\n".join([*lines, ""])
 

@@ -99,7 +99,9 @@ class CostLine(Model):
     idle: float | None = Field(description="Per hour while no Job runs.")
     most: float | None = Field(description="Per hour with every pool at its largest.")
     source: str = ""
-    as_of: str = Field(default="", description="Date of the price's source.")
+    as_of: str = Field(
+        default="", description="Date of the price's source, or `undated, read 2026-11-21` of one that has none."
+    )
     metered: bool = Field(default=False, description="Paid by use, so in no sum.")
     metered_price: str = Field(default="", description="For example `$0.026 per GiB-month`.")
 
@@ -143,7 +145,9 @@ class Cost(Model):
     lines: list[CostLine] = Field(default_factory=list)
     steps: list[StepCost] = Field(default_factory=list)
     unknown: list[str] = Field(default_factory=list, description="What no source prices.")
-    stale: list[str] = Field(default_factory=list, description="Sources older than 90 days.")
+    stale: list[str] = Field(
+        default_factory=list, description="Sources older than 90 days, and then those without a date."
+    )
 
 
 class CostDifference(Model):
@@ -243,5 +247,5 @@ class Preview(Model):
 
     format: Literal[1] = FORMAT
     base: str = Field(default="", description="The revision that was compared with; empty without one.")
-    prices_as_of: str = Field(default="", description="Date of the oldest price used.")
+    prices_as_of: str = Field(default="", description="Date of the oldest price used that has one.")
     stacks: list[StackPreview]

@@ -122,7 +122,7 @@ class _Scheduler:
         if known is None:
             self._found.unknown[resource.urn] = resource.type
             return Span(resource, time, time, after)
-        source = f"{known.source.url} ({known.source.date})"
+        source = f"{known.source.url} ({known.source.when})"
         part = Part(resource.name, resource.type, known.amount, source)
         return Span(resource, time, time + known.amount, after, [part])
 
@@ -151,7 +151,7 @@ class _Scheduler:
             if pool.boot is None:
                 self._found.unknown[workload.resource.urn] = f"boot of a node of pool {pool.name}"
             else:
-                source = f"{pool.boot.source.url} ({pool.boot.source.date})"
+                source = f"{pool.boot.source.url} ({pool.boot.source.when})"
                 yield Part(f"node of {pool.name}", NODE, pool.boot.amount, source)
         if seat.boots or not _images(workload) <= seat.node.images:
             time = pull(_images(workload))
@@ -159,7 +159,7 @@ class _Scheduler:
                 f"image of {workload.resource.name}",
                 IMAGE,
                 time.amount,
-                f"{time.source.url} ({time.source.date})",
+                f"{time.source.url} ({time.source.when})",
             )
 
     def _time(self, job: Declared) -> tuple[float, Basis]:

@@ -30,7 +30,7 @@ DONE = {
 DIGEST = re.compile(r"(?<![0-9a-f])[0-9a-f]{10}(?![0-9a-f])")
 """Of a run or a bundle, as names and paths end in it."""
 
-DATE = re.compile(r"^.* \((\d{4}-\d\d-\d\d)\)$")
+DATE = re.compile(r"^.* \(((?:undated, read )?\d{4}-\d\d-\d\d)\)$")
 
 ORDER = (Operation.DELETE, Operation.REPLACE, Operation.UPDATE, Operation.CREATE)
 """What destroys comes first."""
@@ -241,10 +241,18 @@ def cost_words(preview: StackPreview) -> list[str]:
     if cost.unknown:
         lines.append(f"Unknown, and in no sum: {listed(cost.unknown)}.")
     if cost.stale:
-        oldest = min(map(as_of, cost.stale))
-        count = many(len(cost.stale), "source")
-        lines.append(f"Prices older than 90 days: those of {count}, the oldest of {oldest}.")
+        lines.append(_stale_words([as_of(each) for each in cost.stale]))
     return lines
+
+
+def _stale_words(dates: Sequence[str]) -> str:
+    dated = [each for each in dates if each[0].isdigit()]
+    parts = (
+        [f"older than 90 days, those of {many(len(dated), 'source')}, the oldest of {min(dated)}"] if dated else []
+    )
+    if undated := len(dates) - len(dated):
+        parts.append(f"of unknown age, those of {many(undated, 'source')}")
+    return f"Prices {'; '.join(parts)}."
 
 
 def timeline_words(timeline: Timeline) -> str:

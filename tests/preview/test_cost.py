@@ -122,6 +122,13 @@ def test_sources_older_than_90_days_are_stale(today: date, stale: bool) -> None:
     assert {line.as_of for line in found.lines} == {"2026-11-01"}
 
 
+def test_a_source_without_a_date_is_stale_on_the_day_it_was_read() -> None:
+    read = Source("https://quotes.example", TODAY, dated=False)
+    found = cost(small(charges=(Charge(CLUSTER.urn, "quoted", replace(price(1), source=read)),)), today=TODAY)
+    assert found.stale == ["https://quotes.example (undated, read 2026-11-21)"]
+    assert {line.as_of for line in found.lines} == {"2026-11-01", "undated, read 2026-11-21"}
+
+
 def test_a_source_that_nothing_uses_is_not_stale() -> None:
     old = Charge(CLUSTER.urn, "old", replace(price(1), source=Source("https://old.example", date(2020, 1, 1))))
     assert cost(small(charges=(old,)), today=TODAY).stale == ["https://old.example (2020-01-01)"]

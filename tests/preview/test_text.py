@@ -2,6 +2,7 @@
 
 import io
 
+import pytest
 from rich.console import Console
 
 from stacks.preview.model import Changes, Preview, PropertyChange, StackPreview
@@ -50,6 +51,22 @@ def test_nothing_known_is_unknown_and_not_free() -> None:
     assert "$" not in text
     assert "onprem  0 resources                      unknown          unknown  unknown" in text
     assert "Nothing here has a known price: nodes of edge." in text
+
+
+@pytest.mark.parametrize(
+    ("stale", "said"),
+    [
+        (["2024-07-01", "2026-01-05"], "Prices older than 90 days, those of 2 sources, the oldest of 2024-07-01."),
+        (["undated, read 2026-11-21"], "Prices of unknown age, those of 1 source."),
+        (
+            ["2024-07-01", "undated, read 2026-11-21"],
+            "the oldest of 2024-07-01; of unknown age, those of 1 source.",
+        ),
+    ],
+)
+def test_old_prices_and_those_of_unknown_age_are_told_apart(stale: list[str], said: str) -> None:
+    old = cost().model_copy(update={"stale": [f"https://prices.example ({each})" for each in stale]})
+    assert said in shown(preview(StackPreview(stack="dev", cost=old)))
 
 
 def test_a_broken_stack_lists_its_problems() -> None:
