@@ -20,7 +20,7 @@ import reprlib
 import secrets
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -64,8 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A worker lives for seconds, and all that it makes is in use until it ends.
     gc.disable()
     secret = _Secrets(os.environ.pop(KEY, "").encode() or secrets.token_bytes())
-    names = options.stack or stacks_of(tree)
-    document = {"stacks": {name: _stack(name, tree, secret) for name in names}}
+    document = {"stacks": {name: _stack(name, tree, secret) for name in options.stack or stacks_of(tree)}}
     with answer:
         json.dump(document, answer, sort_keys=True, separators=(",", ":"))
     return 0
@@ -84,6 +83,7 @@ class _Secrets:
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._texts: set[str] = set()
+        self._public: set[str] = set()
 
     def digest(self, value: Any) -> dict[str, str]:
         """What stands for a secret; ``value`` is made of what JSON knows."""
@@ -94,20 +94,20 @@ class _Secrets:
         """All texts of ``value`` that ``shown`` hides."""
         if shown == SECRET:
             self.hide(value)
-        elif isinstance(shown, Mapping):
-            for key, each in cast("Mapping[str, Any]", shown).items():
-                self.remember(value[key], each)
-        elif isinstance(shown, list):
-            for index, each in enumerate(cast("list[Any]", shown)):
-                self.remember(value[index], each)
+        for key, each in _items(shown):
+            self.remember(value[key], each)
 
     def hide(self, value: Any) -> None:
         """All texts of ``value``, which is a secret."""
         self._texts.update(text for text in _texts(value) if len(text) >= SHORTEST)
 
+    def publish(self, value: Any) -> None:
+        """Texts that stand in clear in a stack file, such as a kubeconfig's path, are no secrets."""
+        self._public.update(_texts(value))
+
     def hidden(self, text: str) -> str:
         """``text`` without the secrets."""
-        for each in sorted(self._texts, key=len, reverse=True):
+        for each in sorted(self._texts - self._public, key=len, reverse=True):
             text = text.replace(each, SECRET)
         return text
 
@@ -115,12 +115,15 @@ class _Secrets:
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping | list):
-        below = (
-            cast("Mapping[str, Any]", value).values() if isinstance(value, Mapping) else cast("list[Any]", value)
-        )
-        for each in below:
-            yield from _texts(each)
+    for _, each in _items(value):
+        yield from _texts(each)
+
+
+def _items(value: Any) -> Iterable[tuple[Any, Any]]:
+    """What is in a mapping or a list; nothing for all else."""
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value).items()
+    return enumerate(cast("list[Any]", value)) if isinstance(value, list) else ()
 
 
 def _stack(name: str, tree: Path, secret: _Secrets) -> dict[str, Any]:
@@ -147,17 +150,13 @@ class _Remarks(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._remarks: dict[str, None] = {}
+        self.remarks: dict[str, None] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         self.remark(record.getMessage())
 
     def remark(self, text: str) -> None:
-        self._remarks[text.strip()] = None
-
-    @property
-    def remarks(self) -> list[str]:
-        return list(self._remarks)
+        self.remarks[text.strip()] = None
 
 
 def _failure(error: BaseException, tree: Path, shown: Callable[[str], str]) -> dict[str, Any]:
@@ -216,6 +215,7 @@ def _evaluated(name: str, tree: Path, secret: _Secrets, remark: Callable[[str], 
     _answer_as_in_a_preview()
     _watch(secret)
     config = load_stack(name, tree)
+    secret.publish(config.values)
     values = dict(config.values)
     raw = {key.removeprefix(PREFIX): value for key, value in values.items() if key.startswith(PREFIX)}
     try:
@@ -387,9 +387,7 @@ def _configuration(values: Any, written: Any, secret: _Secrets) -> Any:
         items = cast("list[Any]", values)
         beside = cast("list[Any]", written) if isinstance(written, list) else [None] * len(items)
         return [_configuration(each, beside[index], secret) for index, each in enumerate(items)]
-    if isinstance(written, Mapping):
-        return secret.digest(written["secure"])
-    return values
+    return secret.digest(written["secure"]) if isinstance(written, Mapping) else values
 
 
 if __name__ == "__main__":

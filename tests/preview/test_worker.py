@@ -112,6 +112,14 @@ def test_no_error_tells_a_secret(tmp_path: Path) -> None:
     assert "hunter2" not in run(tree)
 
 
+def test_what_stands_in_clear_in_the_stack_file_is_told_though_the_program_calls_it_a_secret(
+    tmp_path: Path,
+) -> None:
+    body = 'pulumi.Output.secret("~/.kube/config")\npulumi.log.warn("~/.kube/config is not there")'
+    tree = make_tree(tmp_path / "tree", body, {"dev": {"other:path": "~/.kube/config"}})
+    assert evaluated_dev(tree)["remarks"] == ["~/.kube/config is not there"]
+
+
 def test_an_encrypted_value_shows_that_it_was_changed(tmp_path: Path) -> None:
     def of(ciphertext: str) -> dict[str, Any]:
         tree = tmp_path / ciphertext
