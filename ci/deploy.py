@@ -4,8 +4,12 @@
 were shown: an update that would do anything else fails at that point. What Pulumi knows as a secret is encrypted
 in it with the stack's own key; everything else that the resources are declared with is in clear
 (https://www.pulumi.com/docs/iac/concepts/update-plans/ and pkg/resource/stack/plan.go of Pulumi, November 2026).
+
+A plan says nothing of the state that it starts from, so an old one takes back what a later update did wherever the
+operations are the same. The digest of the state lies beside it, and has to be the same when the plan is applied.
 """
 
+import hashlib
 import json
 import os
 import subprocess
@@ -39,14 +43,28 @@ def pulumi(*arguments: str, log: Path | None = None) -> int:
     return process.returncode
 
 
-def changes(plan: Path) -> bool:
-    """Whether the plan does anything at all, be it to the stack's outputs alone."""
+def exported(stack: str) -> str:
+    """The state as JSON, with its secrets encrypted. Raises CalledProcessError."""
+    command = ["pulumi", "stack", "export", "--stack", stack, "--non-interactive"]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
+
+
+def digest(state: str) -> str:
+    """Another one after every update, refresh and import."""
+    return hashlib.sha256(state.encode()).hexdigest()
+
+
+def changes(plan: Path, state: str) -> bool:
+    """Whether the plan does anything at all, be it to the stack's outputs or to a resource's protection alone."""
     content = cast("dict[str, Any]", json.loads(plan.read_text(encoding="utf-8")))
-    resources = cast("dict[str, dict[str, Any]]", content.get("resourcePlans", {}))
+    planned = cast("dict[str, dict[str, Any]]", content.get("resourcePlans", {}))
+    deployment = cast("dict[str, Any]", json.loads(state)["deployment"] or {})
+    protected = {each["urn"] for each in deployment.get("resources", ()) if each.get("protect")}
     return any(
         any(step not in UNCHANGING for step in each.get("steps", ()))
-        or any(each.get("goal", {}).get("outputDiff", {}).values())
-        for each in resources.values()
+        or any((goal := each.get("goal", {})).get("outputDiff", {}).values())
+        or goal.get("protect", False) != (urn in protected)
+        for urn, each in planned.items()
     )
 
 
@@ -55,12 +73,14 @@ def plan(stack: str, folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     file, log = folder / "plan.json", folder / "preview.txt"
     file.unlink(missing_ok=True)
+    state = exported(stack)
+    (folder / "state").write_text(digest(state), encoding="utf-8")
     code = pulumi("preview", "--stack", stack, "--save-plan", str(file), "--policy-pack", POLICIES, log=log)
     shown = log.read_text(encoding="utf-8")
     append("GITHUB_STEP_SUMMARY", f"### `pulumi preview` of {stack}\n\n{fenced(shown)}")
     if code:
         return code
-    pending = changes(file)
+    pending = changes(file, state)
     append("GITHUB_OUTPUT", f"changes={str(pending).lower()}")
     print("The plan is saved." if pending else "There is nothing to change.")
     return 0
@@ -72,7 +92,11 @@ def apply(stack: str, folder: Path) -> int:
     if not file.is_file():
         print(f"There is no plan at {file}: it was never saved, or its artifact has expired.", file=sys.stderr)
         return 1
-    if not changes(file):
+    state = exported(stack)
+    if digest(state) != (folder / "state").read_text(encoding="utf-8"):
+        print(f"{stack} has been updated since this plan was made: make and approve a new one.", file=sys.stderr)
+        return 1
+    if not changes(file, state):
         print("There is nothing to change.")
         return 0
     options = ["--plan", str(file), "--policy-pack", POLICIES, "--yes", "--skip-preview"]
@@ -83,7 +107,10 @@ def main() -> int:
     """Exits as the Pulumi CLI does: https://www.pulumi.com/docs/iac/cli/exit-codes/"""
     stack = os.environ["STACK"]
     action = {"plan": plan, "apply": apply}[sys.argv[1]]
-    return action(stack, Path("build/ci/deploy") / stack)
+    try:
+        return action(stack, Path("build/ci/deploy") / stack)
+    except subprocess.CalledProcessError as error:
+        return error.returncode
 
 
 if __name__ == "__main__":

@@ -56,6 +56,9 @@ def gitlab(repository: Repository) -> dict[str, str]:
 
 FAKE = """#!{python}
 import json, os, pathlib, sys
+if "export" in sys.argv:
+    print(os.environ.get("PULUMI_STATE", {state!r}))
+    sys.exit(int(os.environ.get("PULUMI_EXPORT_EXITS", "0")))
 with open({calls!r}, "a") as file:
     file.write(json.dumps(sys.argv[1:]) + chr(10))
 print(os.environ.get("PULUMI_SAYS", ""))
@@ -65,14 +68,21 @@ sys.exit(int(os.environ.get("PULUMI_EXITS", "0")))
 """
 
 
+STATE = '{"deployment": {}}'
+
+
 class Cli:
-    """Stands in for the Pulumi CLI: ``PULUMI_SAYS``, ``PULUMI_PLAN`` and ``PULUMI_EXITS`` are what it does."""
+    """Stands in for the Pulumi CLI: ``PULUMI_SAYS``, ``PULUMI_PLAN`` and ``PULUMI_EXITS`` are what it does.
+
+    ``PULUMI_STATE`` is what it exports, with ``PULUMI_EXPORT_EXITS``; exports are no ``calls``.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._calls = folder / "calls"
         program = folder / "bin" / "pulumi"
         program.parent.mkdir()
-        program.write_text(FAKE.format(python=sys.executable, calls=str(self._calls)), encoding="utf-8")
+        text = FAKE.format(python=sys.executable, calls=str(self._calls), state=STATE)
+        program.write_text(text, encoding="utf-8")
         program.chmod(0o755)
         self.path = f"{program.parent}:{os.environ['PATH']}"
 

@@ -68,6 +68,32 @@ def test_a_new_output_of_the_stack_is_a_change(make: Make, pulumi: Cli, plan: Pa
     assert outputs.read_text(encoding="utf-8") == "changes=true\n"
 
 
+def test_a_change_of_protection_alone_is_a_change(make: Make, pulumi: Cli, plan: Path, tmp_path: Path) -> None:
+    outputs = tmp_path / "outputs"
+    saved = json.dumps({"resourcePlans": {URN: {"steps": ["same"], "goal": {"protect": True}}}})
+    variables = {**STACK, "PATH": pulumi.path, "PULUMI_PLAN": saved, "GITHUB_OUTPUT": str(outputs)}
+    for protect in (False, True):
+        state = json.dumps({"deployment": {"resources": [{"urn": URN, "protect": protect}]}})
+        assert make("ci-deploy-preview", **variables, PULUMI_STATE=state).returncode == 0
+    assert outputs.read_text(encoding="utf-8") == "changes=true\nchanges=false\n"
+
+
+def test_a_plan_is_not_applied_to_a_state_that_has_changed_since(make: Make, pulumi: Cli, plan: Path) -> None:
+    variables = {**STACK, "PATH": pulumi.path, "PULUMI_PLAN": plan_of("update")}
+    assert make("ci-deploy-preview", **variables).returncode == 0
+    done = make("ci-deploy-up", **variables, PULUMI_STATE='{"deployment": {"manifest": {"time": "later"}}}')
+    assert done.returncode != 0
+    assert "make and approve a new one" in done.stderr
+    assert [json.loads(call)[0] for call in pulumi.calls] == ["preview"]
+
+
+def test_a_state_that_cannot_be_read_fails(make: Make, pulumi: Cli, plan: Path) -> None:
+    done = make("ci-deploy-preview", **STACK, PATH=pulumi.path, PULUMI_EXPORT_EXITS="6")
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    assert pulumi.calls == []
+
+
 def test_a_breach_of_a_policy_saves_nothing_to_apply(make: Make, pulumi: Cli, plan: Path, tmp_path: Path) -> None:
     outputs = tmp_path / "outputs"
     plan.parent.mkdir(parents=True, exist_ok=True)
@@ -86,8 +112,8 @@ def test_nothing_is_applied_without_a_plan(make: Make, pulumi: Cli, plan: Path) 
 
 
 def test_a_failed_update_fails(make: Make, pulumi: Cli, plan: Path) -> None:
-    plan.parent.mkdir(parents=True, exist_ok=True)
-    plan.write_text(plan_of("create"), encoding="utf-8")
+    variables = {**STACK, "PATH": pulumi.path, "PULUMI_PLAN": plan_of("create")}
+    assert make("ci-deploy-preview", **variables).returncode == 0
     done = make("ci-deploy-up", **STACK, PATH=pulumi.path, PULUMI_EXITS="4", PULUMI_SAYS="error: violates plan")
     assert done.returncode != 0
     assert "violates plan" in done.stdout
