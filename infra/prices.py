@@ -7,12 +7,12 @@ regions, the amounts in US dollars by column, and a ``source`` where it is not t
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from infra.review import Price, Source
+from infra.review import Charge, Price, Source
 from infra.sources import sources
 
 HOURS_A_MONTH = 730
@@ -28,9 +28,7 @@ UNITS: Mapping[str, str] = {
     "spot_vcpu": "hour",
     "spot_gib": "hour",
     "per_hour": "hour",
-    "extended_support_per_hour": "hour",
     "per_vm_hour": "hour",
-    "most_per_hour": "hour",
     "per_month": "month",
     "per_gib_month": "GiB-month",
     "spot_per_gib_month": "GiB-month",
@@ -86,6 +84,13 @@ def hourly(price: Price) -> float | None:
 def scaled(price: Price | None, by: float) -> Price | None:
     """The price of ``by`` of them together."""
     return None if price is None else Price(price.amount * by, price.unit, price.source)
+
+
+def priced_in(charge: Charge, region: str) -> Charge:
+    """The charge; where a price is missing, with the region in which it is."""
+    if charge.price is not None or charge.metered or not region:
+        return charge
+    return replace(charge, what=f"{charge.what} in {region}")
 
 
 def _row(

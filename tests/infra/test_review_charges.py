@@ -14,6 +14,7 @@ from infra.platform import Resources
 from infra.review import KUBERNETES_PROVIDER, UNKNOWN, Charge, Declared, NodePool, Stack
 from tests.support.reviewing import declared, declared_stack, stack_of
 
+CLUSTER = "gcp:container/cluster:Cluster"
 NODE_POOL = "gcp:container/nodePool:NodePool"
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
@@ -83,16 +84,18 @@ def test_spot_nodes_have_the_spot_price() -> None:
 def test_a_reserved_node_is_billed_whether_it_runs_or_not() -> None:
     pool = gke_pool(
         {
-            "machineType": "a3-highgpu-8g",
+            "machineType": "g2-standard-4",
             "reservationAffinity": {"consumeReservationType": "SPECIFIC_RESERVATION"},
+            "ephemeralStorageLocalSsdConfig": {"localSsdCount": 1},
         },
         nodeCount=None,
         autoscaling={"totalMinNodeCount": 0, "totalMaxNodeCount": 3},
     )
-    machine, disk = gcp_charges(stack_of(pool))
+    machine, disk, ssds = gcp_charges(stack_of(pool))
     assert "billed whether it runs or not" in machine.what
     assert (machine.idle, machine.most) == (3, 3)
     assert (disk.idle, disk.most) == (0, 3)
+    assert (ssds.idle, ssds.most) == (3, 3)
 
 
 @pytest.mark.parametrize(
@@ -110,14 +113,59 @@ def test_what_the_table_does_not_price_is_unknown(config: Mapping[str, Any]) -> 
     assert machine.most == 2
 
 
-def test_a_region_without_prices_is_unknown() -> None:
+def test_a_region_without_prices_is_unknown_and_named() -> None:
     found = gcp_charges(stack_of(gke_pool({"machineType": "e2-standard-4"}, location="antarctica-south1-a")))
-    assert [each.price for each in found] == [None, None]
+    assert [(each.what, each.price) for each in found] == [
+        ("e2-standard-4, on demand in antarctica-south1", None),
+        ("boot disk, 100 GiB pd-balanced in antarctica-south1", None),
+    ]
+
+
+def test_local_ssds_that_a_machines_price_leaves_out_are_unknown() -> None:
+    found = told(gcp_charges(stack_of(gke_pool({"machineType": "a3-ultragpu-8g", "spot": True}))))
+    assert found["a3-ultragpu-8g, Spot"][0] == 40.9943
+    assert found["32 local SSDs in us-central1"] == (None, 32 * 375, 2, 2)
+
+
+def test_a_boot_disk_of_unknown_size_has_no_price() -> None:
+    (_, disk) = gcp_charges(stack_of(gke_pool({"diskSizeGb": UNKNOWN})))
+    assert (disk.what, disk.price) == ("boot disk, unknown GiB pd-balanced in us-central1", None)
+
+
+def test_pools_that_a_cluster_declares_within_itself_are_billed() -> None:
+    config = {"machineType": "e2-standard-4"}
+    cluster = {"location": "us-central1", "nodePools": [{"name": "a", "nodeCount": 1, "nodeConfig": config}]}
+    found = told(gcp_charges(stack_of(declared(CLUSTER, "inline", cluster))))
+    assert found["e2-standard-4, on demand"] == (pytest.approx(4 * 0.021812 + 16 * 0.002924), 1, 3, 3)
+    default = {"location": "us-central1-a", "initialNodeCount": 2, "nodeConfig": config}
+    found = told(gcp_charges(stack_of(declared(CLUSTER, "default", default))))
+    assert found["e2-standard-4, on demand"][2:] == (2, 2)
+    removed = declared(CLUSTER, "removed", {**default, "removeDefaultNodePool": True})
+    assert [each for each in gcp_charges(stack_of(removed)) if each.pool] == []
+
+
+def test_a_pool_without_a_location_is_where_its_cluster_is() -> None:
+    cluster = declared(CLUSTER, "here", {"location": "us-west4", "removeDefaultNodePool": True})
+    pool = declared(
+        NODE_POOL,
+        "pool",
+        {"nodeConfig": {"machineType": "e2-standard-4"}, "nodeCount": 1},
+        property_dependencies={"cluster": frozenset({cluster.urn})},
+    )
+    found = told(gcp_charges(stack_of(cluster, pool)))
+    assert found["e2-standard-4, on demand"] == (pytest.approx(4 * 0.024567 + 16 * 0.003292), 1, 3, 3)
+
+
+def test_pods_on_autopilot_are_not_free() -> None:
+    found = gcp_charges(stack_of(declared(CLUSTER, "here", {"location": "us-central1", "enableAutopilot": True})))
+    assert [(each.what, each.price) for each in found[1:]] == [
+        ("what pods on Autopilot ask for in us-central1", None)
+    ]
 
 
 def test_only_a_zonal_cluster_could_use_the_free_tier() -> None:
     whats = {
-        location: next(iter(gcp_charges(stack_of(declared("gcp:container/cluster:Cluster", properties=at))))).what
+        location: next(iter(gcp_charges(stack_of(declared(CLUSTER, properties=at))))).what
         for location in ("us-central1", "us-central1-a")
         if (at := {"location": location})
     }
@@ -158,9 +206,40 @@ def test_eks_spot_is_never_priced_as_on_demand() -> None:
 def test_a_capacity_block_is_paid_elsewhere_and_a_reservation_always() -> None:
     (block, _) = aws_charges(eks_group({"instanceType": "p5.48xlarge"}, capacityType="CAPACITY_BLOCK"))
     assert (block.price, "paid for beforehand" in block.what) == (None, True)
-    reserved = {"instanceType": "p5.48xlarge", "capacityReservationSpecification": {"a": "b"}}
+    reserved = {
+        "instanceType": "p5.48xlarge",
+        "capacityReservationSpecification": {"capacityReservationTarget": {"capacityReservationId": "cr-1"}},
+    }
     (machine, _) = aws_charges(eks_group(reserved))
     assert (machine.idle, machine.most, machine.price and machine.price.amount) == (2, 2, 55.04)
+    open_ = {
+        "instanceType": "p5.48xlarge",
+        "capacityReservationSpecification": {"capacityReservationPreference": "open"},
+    }
+    (machine, _) = aws_charges(eks_group(open_))
+    assert (machine.what, machine.idle) == ("p5.48xlarge, on demand", 0)
+
+
+@pytest.mark.parametrize(
+    ("disks", "billed"),
+    [
+        ([{"volumeType": "gp3"}], {"root disk, 20 GiB gp3": (0.08, 20)}),
+        (
+            [{"volumeType": "gp3", "volumeSize": UNKNOWN}],
+            {"root disk, unknown GiB gp3 in us-east-2": (None, 0)},
+        ),
+        (
+            [{"volumeType": "gp3", "volumeSize": 50}, {"volumeType": "io2", "volumeSize": 500}],
+            {"root disk, 50 GiB gp3": (0.08, 50), "disk, 500 GiB io2 in us-east-2": (None, 500)},
+        ),
+    ],
+)
+def test_every_disk_of_an_eks_node_is_billed(
+    disks: list[dict[str, Any]], billed: dict[str, tuple[float | None, float]]
+) -> None:
+    stack = eks_group({"instanceType": "g4dn.xlarge", "blockDeviceMappings": [{"ebs": disk} for disk in disks]})
+    _, *found = aws_charges(stack)
+    assert {what: (price, quantity) for what, (price, quantity, *_) in told(found).items()} == billed
 
 
 def test_aws_bills_a_network_by_its_gateways_and_addresses() -> None:
@@ -178,7 +257,7 @@ def test_aws_bills_a_network_by_its_gateways_and_addresses() -> None:
     assert told(each for each in aws_charges(stack) if not each.metered) == {
         "NAT gateway": (0.045, 1, 1, 1),
         "public IPv4 address": (0.005, 1, 1, 1),
-        "Interface endpoint in 2 zones": (None, 2, 1, 1),
+        "Interface endpoint in 2 zones in us-east-2": (None, 2, 1, 1),
         "KMS key": (1, 1, 1, 1),
     }
 

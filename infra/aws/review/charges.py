@@ -7,8 +7,8 @@ from pathlib import Path
 from infra.aws import nodes
 from infra.aws.catalogue import instance_type
 from infra.aws.review.pools import template
-from infra.prices import price_table, scaled
-from infra.properties import Properties, at, items, mappings, text
+from infra.prices import price_table, priced_in, scaled
+from infra.properties import Properties, at, items, mappings, text, whole
 from infra.review import Charge, Declared, Price, Stack
 
 TABLE = price_table(Path(__file__).parents[1] / "data" / "prices.toml")
@@ -49,7 +49,7 @@ def charges(stack: Stack) -> Sequence[Charge]:
     goes through a NAT gateway; and requests to a bucket.
     """
     return [
-        charge
+        priced_in(charge, _region(resource))
         for resource in stack.resources.values()
         if resource.custom and not resource.read and resource.package == "aws"
         for charge in _charges(stack, resource)
@@ -65,7 +65,7 @@ def _charges(stack: Stack, resource: Declared) -> Iterator[Charge]:
 
 def _node_group(stack: Stack, resource: Declared) -> Iterator[Charge]:
     group, machines = resource.properties, template(stack, resource)
-    region = text(group.get("region"))
+    region = _region(resource)
     name = nodes.machine(group, machines)
     way, column = _way(group, machines)
     least, most = nodes.fewest_nodes(group), nodes.most_nodes(group)
@@ -77,18 +77,21 @@ def _node_group(stack: Stack, resource: Declared) -> Iterator[Charge]:
         most=most,
         pool=resource.urn,
     )
-    disks = mappings(machines.get("blockDeviceMappings"))
-    kind = (text(at(disks[0], "ebs", "volumeType")) if disks else "") or "of unknown type"
-    size = nodes.disk_size(group, machines)
-    yield Charge(
-        resource.urn,
-        f"root disk, {size} GiB {kind}",
-        TABLE.price("disks", kind, region, "per_gib_month"),
-        idle=least,
-        most=most,
-        quantity=size,
-        pool=resource.urn,
-    )
+    declared = mappings(machines.get("blockDeviceMappings"))
+    disks = [disk["ebs"] for disk in declared if "ebs" in disk] or [{"volumeSize": group.get("diskSize")}]
+    for number, disk in enumerate(disks):
+        kind, size = text(at(disk, "volumeType")) or "of unknown type", at(disk, "volumeSize")
+        # A root disk without a size has that of its image.
+        gib = nodes.DEFAULT_DISK if size is None and not number else whole(size)
+        yield Charge(
+            resource.urn,
+            f"{'disk' if number else 'root disk'}, {gib or 'unknown'} GiB {kind}",
+            TABLE.price("disks", kind, region, "per_gib_month") if gib else None,
+            idle=least,
+            most=most,
+            quantity=gib,
+            pool=resource.urn,
+        )
 
 
 def _cluster(_: Stack, resource: Declared) -> Iterator[Charge]:
@@ -160,7 +163,7 @@ def _way(group: Properties, machines: Properties) -> tuple[str, str]:
         return "in a Capacity Block, which is paid for beforehand", ""
     if nodes.is_spot(group):
         return "Spot", "spot"
-    if machines.get("capacityReservationSpecification"):
+    if at(machines, "capacityReservationSpecification", "capacityReservationTarget") is not None:
         return RESERVED, "on_demand"
     return "on demand", "on_demand"
 

@@ -4,16 +4,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from infra.gcp import nodes
 from infra.gcp.catalogue import machine_type
-from infra.gcp.locations import region_of
-from infra.prices import price_table
-from infra.properties import at, is_true, mappings, text, texts, whole
-from infra.review import Charge, Declared, NodePool, Price, Stack
+from infra.gcp.locations import is_zone, region_of
+from infra.gcp.review.pools import CLUSTER, DeclaredPool, declared_pools
+from infra.prices import price_table, priced_in
+from infra.properties import Properties, at, is_true, mappings, text, texts, whole
+from infra.review import Charge, Declared, Price, Stack, Unknown
 
 TABLE = price_table(Path(__file__).parents[1] / "data" / "prices.toml")
 
-CLUSTER = "gcp:container/cluster:Cluster"
-NODE_POOL = "gcp:container/nodePool:NodePool"
+WITHOUT_SSDS = "machines_without_ssds"
+"""The kind of rows that price machine types without the local SSDs which they always have."""
 
 LOCAL_SSD_GB = 375
 """Of one local SSD. Source: https://cloud.google.com/compute/docs/disks/local-ssd, as documented in 2025."""
@@ -42,30 +44,41 @@ def charges(stack: Stack) -> Sequence[Charge]:
     """The charges of all of the stack's resources on Google Cloud.
 
     A node pool's are per node. Not here: the traffic between zones, regions and to the Internet, but for what goes
-    through Cloud NAT; requests to a bucket; and the credit of GKE's free tier.
+    through Cloud NAT; external addresses of nodes; requests to a bucket; and the credit of GKE's free tier.
     """
+    pools = declared_pools(stack)
     return [
-        charge
+        priced_in(charge, _region(resource.properties))
         for resource in stack.resources.values()
         if resource.custom and not resource.read and resource.package == "gcp"
-        for charge in _charges(stack, resource)
+        for charge in _charges(pools, resource)
     ]
 
 
-def _charges(stack: Stack, resource: Declared) -> Iterator[Charge]:
+def _charges(pools: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
     if (known := _BILLED.get(resource.type)) is not None:
-        yield from known(stack, resource)
-    elif not any(fnmatchcase(resource.type, pattern) for pattern in FREE):
+        yield from known(pools, resource)
+    elif resource.type != nodes.NODE_POOL and not any(fnmatchcase(resource.type, pattern) for pattern in FREE):
         yield Charge(resource.urn, f"{resource.type.rpartition(':')[2]}, whose price is not recorded", None)
+    for pool in pools:
+        if pool.resource is resource:
+            yield from _nodes(pool)
 
 
-def _cluster(_: Stack, resource: Declared) -> Iterator[Charge]:
+def _cluster(_: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
     credit = TABLE.price("fixed", "gke-free-tier", "", "per_month")
-    zonal = text(at(resource.properties, "location")).count("-") > 1
-    free = f"; the free tier's ${credit.amount:.2f} a month is not deducted" if credit and zonal else ""
+    autopilot = is_true(at(resource.properties, "enableAutopilot"))
+    zonal = is_zone(text(at(resource.properties, "location")))
+    free = (
+        f"; the free tier's ${credit.amount:.2f} a month is not deducted"
+        if credit and (zonal or autopilot)
+        else ""
+    )
     yield Charge(
         resource.urn, f"GKE control plane{free}", TABLE.price("fixed", "gke-control-plane", "", "per_hour")
     )
+    if autopilot:
+        yield Charge(resource.urn, "what pods on Autopilot ask for", None)
     if texts(at(resource.properties, "loggingConfig", "enableComponents")):
         yield Charge(
             resource.urn, "Cloud Logging", TABLE.price("fixed", "cloud-logging", "", "per_gib"), metered=True
@@ -74,69 +87,47 @@ def _cluster(_: Stack, resource: Declared) -> Iterator[Charge]:
         yield Charge(resource.urn, "Managed Service for Prometheus, by sample", None, metered=True)
 
 
-def _node_pool(stack: Stack, resource: Declared) -> Iterator[Charge]:
-    pool = _pools(stack).get(resource.urn)
-    if pool is None:
-        yield Charge(resource.urn, "nodes, of which nothing is known", None, pool=resource.urn)
-        return
-    config = at(resource.properties, "nodeConfig")
-    name = pool.machine or text(at(config, "machineType"))
-    region = _region(resource)
+def _nodes(pool: DeclaredPool) -> Iterator[Charge]:
+    config = at(pool.inputs, "nodeConfig")
+    name, region = nodes.machine(pool.inputs), _region(pool.inputs)
+    least, most = nodes.fewest_nodes(pool.inputs), nodes.most_nodes(pool.inputs)
     way, column = _way(config)
-    spot = column == "spot"
 
-    def each(what: str, price: Price | None, quantity: float = 1, *, always: bool = False) -> Charge:
-        return Charge(
-            resource.urn,
-            what,
-            price,
-            idle=pool.max_nodes if always else pool.min_nodes,
-            most=pool.max_nodes,
-            quantity=quantity,
-            pool=resource.urn,
-        )
+    def each(what: str, price: Price | None, quantity: float = 1, *, reserved: bool = way == RESERVED) -> Charge:
+        urn, idle = pool.resource.urn, most if reserved else least
+        return Charge(urn, what, price, idle=idle, most=most, quantity=quantity, pool=urn)
 
-    reserved = way == RESERVED
-    yield each(f"{name}, {way}", _machine(name, region, column) if column else None, always=reserved)
+    yield each(f"{name or 'a machine of unknown type'}, {way}", _machine(name, region, column) if column else None)
     machine = machine_type(name)
     for gpu in mappings(at(config, "guestAccelerators")):
         if machine is None or not machine.gpus:
             kind, count = text(gpu.get("type")), whole(gpu.get("count"), 1)
             price = TABLE.price("accelerators", kind, region, column) if column else None
-            yield each(f"{count} {kind}, {way}", price, count, always=reserved)
-    disk, size = at(config, "diskType"), at(config, "diskSizeGb")
-    kind = text(disk) or ("pd-balanced" if disk is None else "a disk of unknown type")
-    gib = whole(size, 100 if size is None else 0)
+            yield each(f"{count} {kind}, {way}", price, count)
+    kind, size = nodes.disk_type(pool.inputs) or "of unknown type", at(config, "diskSizeGb")
+    gib = 0 if isinstance(size, Unknown) else nodes.disk_size(pool.inputs)
     yield each(
         f"boot disk, {gib or 'unknown'} GiB {kind}",
         TABLE.price("disks", kind, region, "per_gib_month") if gib else None,
         gib,
+        reserved=False,
     )
-    ssds = sum(
-        whole(at(config, block, "localSsdCount"))
-        for block in ("ephemeralStorageLocalSsdConfig", "localNvmeSsdBlockConfig")
-    )
-    if ssds and (machine is None or not machine.bundled_local_ssds):
-        yield each(
-            f"{ssds} local SSDs",
-            TABLE.price("disks", "local-ssd", region, "spot_per_gib_month" if spot else "per_gib_month"),
-            ssds * LOCAL_SSD_GB,
-        )
+    alone = (WITHOUT_SSDS, name) in TABLE.rows
+    if (ssds := nodes.local_ssds(pool.inputs)) and (alone or machine is None or not machine.bundled_local_ssds):
+        monthly = "spot_per_gib_month" if column == "spot" else "per_gib_month"
+        price = TABLE.price("disks", "local-ssd", region, monthly) if column and not alone else None
+        yield each(f"{ssds} local SSDs", price, ssds * LOCAL_SSD_GB)
 
 
-def _nat(stack: Stack, resource: Declared) -> Iterator[Charge]:
-    region = text(at(resource.properties, "region"))
-    behind = [
-        pool
-        for urn, pool in _pools(stack).items()
-        if (declared := stack.resources.get(urn)) is not None and _region(declared) == region
-    ]
+def _nat(pools: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
+    region = _region(resource.properties)
+    behind = [pool.inputs for pool in pools if _region(pool.inputs) == region]
     yield Charge(
         resource.urn,
         "Cloud NAT, for each node behind it",
         TABLE.price("fixed", "nat-gateway", region, "per_vm_hour"),
-        idle=min(sum(pool.min_nodes for pool in behind), MOST_NAT_VMS),
-        most=min(sum(pool.max_nodes for pool in behind), MOST_NAT_VMS),
+        idle=min(sum(map(nodes.fewest_nodes, behind)), MOST_NAT_VMS),
+        most=min(sum(map(nodes.most_nodes, behind)), MOST_NAT_VMS),
     )
     yield Charge(resource.urn, "external address", TABLE.price("fixed", "external-ipv4", region, "per_hour"))
     yield Charge(
@@ -153,16 +144,15 @@ def _nat(stack: Stack, resource: Declared) -> Iterator[Charge]:
     )
 
 
-def _bucket(_: Stack, resource: Declared) -> Iterator[Charge]:
+def _bucket(_: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
     location = text(at(resource.properties, "location")).lower()
     kind = text(at(resource.properties, "storageClass")) or "STANDARD"
     price = TABLE.price("storage", kind.lower(), location, "per_gib_month")
     yield Charge(resource.urn, f"{kind.capitalize()} storage in {location or 'unknown'}", price, metered=True)
 
 
-_BILLED: Mapping[str, Callable[[Stack, Declared], Iterator[Charge]]] = {
+_BILLED: Mapping[str, Callable[[Sequence[DeclaredPool], Declared], Iterator[Charge]]] = {
     CLUSTER: _cluster,
-    NODE_POOL: _node_pool,
     "gcp:compute/routerNat:RouterNat": _nat,
     "gcp:storage/bucket:Bucket": _bucket,
 }
@@ -183,8 +173,9 @@ def _way(config: object) -> tuple[str, str]:
 
 def _machine(name: str, region: str, column: str) -> Price | None:
     """Of a whole machine, without GPUs that are attached to it."""
-    if (price := TABLE.price("machines", name, region, column)) is not None:
-        return price
+    for kind in ("machines", WITHOUT_SSDS):
+        if (price := TABLE.price(kind, name, region, column)) is not None:
+            return price
     machine = machine_type(name)
     if machine is None or machine.gpus or machine.bundled_local_ssds or "custom" in name:
         return None
@@ -197,10 +188,6 @@ def _machine(name: str, region: str, column: str) -> Price | None:
     return Price(amount, vcpu.unit, vcpu.source)
 
 
-def _region(pool: Declared) -> str:
-    zones = texts(at(pool.properties, "nodeLocations"))
-    return region_of(zones[0] if zones else text(at(pool.properties, "location")))
-
-
-def _pools(stack: Stack) -> Mapping[str, NodePool]:
-    return {pool.urn: pool for pool in stack.pools if pool.urn}
+def _region(inputs: Properties) -> str:
+    zones = texts(inputs.get("nodeLocations"))
+    return region_of((zones[0] if zones else text(inputs.get("location"))) or text(inputs.get("region")))
