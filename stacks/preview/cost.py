@@ -50,13 +50,15 @@ def cost(stack: Stack, *, today: date, measured: Mapping[str, Measured] | None =
 
 
 def difference(base: Cost, head: Cost) -> CostDifference:
-    """What ``head`` costs more than ``base``."""
+    """What ``head`` costs more than ``base``: not known where they differ in what has no known price."""
+    idle = _unpriced(base, "idle_count") == _unpriced(head, "idle_count")
+    most = _unpriced(base, "most_count") == _unpriced(head, "most_count")
     return CostDifference(
-        idle_hourly=_less(head.idle_hourly, base.idle_hourly),
-        idle_monthly=_less(head.idle_monthly, base.idle_monthly),
-        most_hourly=_less(head.most_hourly, base.most_hourly),
-        run=_less(head.run, base.run),
-        run_limit=_less(head.run_limit, base.run_limit),
+        idle_hourly=_more(base.idle_hourly or 0.0, head.idle_hourly or 0.0) if idle else None,
+        idle_monthly=_more(base.idle_monthly or 0.0, head.idle_monthly or 0.0) if idle else None,
+        most_hourly=_more(base.most_hourly or 0.0, head.most_hourly or 0.0) if most else None,
+        run=_more(*(each.run if each.run_basis else 0.0 for each in (base, head))),
+        run_limit=_more(*(each.run_limit if each.run_basis else 0.0 for each in (base, head))),
     )
 
 
@@ -82,10 +84,8 @@ class _Run:
 
     @property
     def basis(self) -> str:
-        """What its times are from; and why it is not known, or which nodes add nothing to it."""
+        """What its times are from; why it is not known, or which nodes add nothing to it. Empty without Jobs."""
         work = self.schedule.work
-        if not work:
-            return ""
         counts = Counter(each.basis for each in work)
         times = " and ".join(
             words.format(f"{counts[basis]} Job{'s' * (counts[basis] > 1)}")
@@ -93,7 +93,7 @@ class _Run:
             if counts[basis]
         )
         if self._hindrances:
-            return f"{times}; not known without {', '.join(self._hindrances)}"
+            return "; ".join(filter(None, [times, f"not known without {', '.join(self._hindrances)}"]))
         standing = dict.fromkeys(stay.pool.name for stay in self.schedule.stays if not stay.booted)
         there = f"; nodes that are there at all times add nothing (pool {', '.join(standing)})" if standing else ""
         booted = any(stay.booted for stay in self.schedule.stays)
@@ -129,7 +129,9 @@ class _Run:
 
     def _rate(self, pool: NodePool, number: int) -> float | None:
         """What the node of that number adds to the idle cost, an hour; None where a price is not known."""
-        charges = [charge for charge in self.charges if charge.pool == pool.urn] if pool.urn else []
+        # What one resource declares several pools is billed for is not told apart.
+        alone = sum(each.urn == pool.urn for each in self.stack.pools) == 1
+        charges = [charge for charge in self.charges if alone and charge.pool == pool.urn]
         if not charges:
             return None
         rates = [_hourly(charge) for charge in charges if charge.idle <= number]
@@ -157,6 +159,8 @@ def _line(stack: Stack, charge: Charge) -> CostLine:
         hourly=rate,
         idle=None if rate is None else rate * charge.idle,
         most=None if rate is None else rate * charge.most,
+        idle_count=charge.idle,
+        most_count=charge.most,
         source=price.source.url if price is not None else "",
         as_of=price.source.when if price is not None else "",
         metered=charge.metered,
@@ -180,5 +184,14 @@ def _stale(prices: Iterable[Price | None], today: date) -> list[str]:
     return [f"{source.url} ({source.when})" for source in ordered]
 
 
-def _less(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one - other
+def _unpriced(cost: Cost, count: str) -> Counter[tuple[str, str]]:
+    """How many there are of each thing whose price is not known."""
+    found = Counter[tuple[str, str]]()
+    for line in cost.lines:
+        if line.hourly is None and not line.metered:
+            found[line.resource, line.what] += getattr(line, count)
+    return found
+
+
+def _more(base: float | None, head: float | None) -> float | None:
+    return None if base is None or head is None else head - base

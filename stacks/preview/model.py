@@ -98,6 +98,8 @@ class CostLine(Model):
     hourly: float | None = Field(description="Of one of them, per hour; null where the price is not known.")
     idle: float | None = Field(description="Per hour while no Job runs.")
     most: float | None = Field(description="Per hour with every pool at its largest.")
+    idle_count: float = Field(default=1, description="How many of them are billed while no Job runs.")
+    most_count: float = Field(default=1, description="The same with every pool at its largest.")
     source: str = ""
     as_of: str = Field(
         default="", description="Date of the price's source, or `undated, read 2026-11-21` of one that has none."
@@ -151,7 +153,7 @@ class Cost(Model):
 
 
 class CostDifference(Model):
-    """From the base to now; null where one side has no sum."""
+    """From the base to now; null where it depends on a price that is not known."""
 
     idle_hourly: float | None
     idle_monthly: float | None

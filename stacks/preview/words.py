@@ -63,29 +63,31 @@ def money(amount: float | None) -> str:
     return f"{sign}${size:.4f}" if 0 < size < 0.01 else f"{sign}${size:.2f}"
 
 
-def total(amount: float | None, cost: Cost) -> str:
-    """A sum of known prices: a lower bound where some are not known, and no sum at all where none is."""
-    if amount is None or (cost.unknown and not amount):
+def total(amount: float | None, cost: Cost, count: str) -> str:
+    """A sum of known prices: a lower bound where some are not known, and no sum at all where none is.
+
+    ``count`` is the field of a line that says how many of it are in this sum.
+    """
+    partial = any(line.hourly is None and not line.metered and getattr(line, count) for line in cost.lines)
+    if amount is None or (partial and not amount):
         return UNKNOWN
-    return f"≥ {money(amount)}" if cost.unknown else money(amount)
+    return f"≥ {money(amount)}" if partial else money(amount)
 
 
-def difference(amount: float | None) -> str:
+def difference(amount: float) -> str:
     """A change in a sum, with its sign; empty where there is none."""
-    if amount is None or abs(amount) < 0.00005:
+    if abs(amount) < 0.00005:
         return ""
     return f"+{money(amount)}" if amount > 0 else money(amount)
 
 
-def with_difference(amount: float | None, change: float | None, cost: Cost) -> str:
-    """A sum and, in brackets, by how much it changed."""
-    changed = difference(change)
-    return total(amount, cost) + (f" ({changed})" if changed else "")
-
-
-def changed(of: CostDifference | None, key: str) -> float | None:
-    """One figure of a difference."""
-    return getattr(of, key) if of is not None else None
+def with_difference(figure: str, of: CostDifference | None, key: str) -> str:
+    """A figure and, in brackets, by how much it changed."""
+    if of is None or figure == UNKNOWN:
+        return figure
+    change = getattr(of, key)
+    changed = "change unknown" if change is None else difference(change)
+    return figure + (f" ({changed})" if changed else "")
 
 
 def duration(seconds: float) -> str:
@@ -211,9 +213,9 @@ def figures(preview: StackPreview) -> tuple[str, str, str]:
     if cost is None:
         return "", "", ""
     return (
-        with_difference(cost.idle_monthly, changed(by, "idle_monthly"), cost),
-        with_difference(cost.most_hourly, changed(by, "most_hourly"), cost),
-        with_difference(cost.run, changed(by, "run"), cost) if cost.steps else "no Jobs",
+        with_difference(total(cost.idle_monthly, cost, "idle_count"), by, "idle_monthly"),
+        with_difference(total(cost.most_hourly, cost, "most_count"), by, "most_hourly"),
+        with_difference(money(cost.run) if cost.run_basis else "no Jobs", by, "run"),
     )
 
 
@@ -230,16 +232,19 @@ def cost_words(preview: StackPreview) -> list[str]:
     if cost is None:
         return []
     if cost.idle_hourly is None:
-        return [f"Nothing here has a known price: {listed(cost.unknown)}."] if cost.unknown else []
+        return [f"Nothing here has a known price: {'; '.join(cost.unknown)}."] if cost.unknown else []
     idle, largest, run = figures(preview)
-    hourly = with_difference(cost.idle_hourly, changed(preview.difference, "idle_hourly"), cost)
+    by = preview.difference
+    hourly = with_difference(total(cost.idle_hourly, cost, "idle_count"), by, "idle_hourly")
     lines = [f"Idle: {hourly} an hour, {idle} a month. Every pool at its maximum: {largest} an hour."]
-    if cost.steps:
-        most = with_difference(cost.run_limit, changed(preview.difference, "run_limit"), cost)
+    if cost.run_basis and cost.run is None:
+        lines.append(f"What one run of the pipelines adds is unknown: {cost.run_basis}.")
+    elif cost.run_basis:
+        most = with_difference(money(cost.run_limit), by, "run_limit")
         adds = f"at most {run}" if cost.run == cost.run_limit else f"{run}, at most {most}"
         lines.append(f"One run of the pipelines adds {adds}: {cost.run_basis}.")
     if cost.unknown:
-        lines.append(f"Unknown, and in no sum: {listed(cost.unknown)}.")
+        lines.append(f"Unknown, and in no sum: {'; '.join(cost.unknown)}.")
     if cost.stale:
         lines.append(_stale_words([as_of(each) for each in cost.stale]))
     return lines

@@ -79,7 +79,7 @@ def cost(unknown: tuple[str, ...] = ()) -> Cost:
             CostLine(
                 resource="dev-cpu", what="e2-standard-4", hourly=0.134, idle=0.134, most=0.268, as_of="2026-01-05"
             ),
-            CostLine(resource="other", what="z9-huge", hourly=None, idle=None, most=None),
+            *(CostLine(resource=name, what="z9-huge", hourly=None, idle=None, most=None) for name in unknown),
             CostLine(
                 resource="store",
                 what="storage",
@@ -101,7 +101,7 @@ def stack(name: str = "gcp-dev", *, properties: int = 1, resources: int = 1) -> 
         resources=74,
         changes=changes(properties, resources),
         cost=cost(),
-        difference=CostDifference(idle_hourly=0.02, idle_monthly=14.6, most_hourly=0, run=None),
+        difference=CostDifference(idle_hourly=0.02, idle_monthly=14.6, most_hourly=0, run=0),
         timeline=Timeline(
             seconds=1400,
             critical=[

@@ -86,6 +86,11 @@ def test_without_jobs_there_is_no_run() -> None:
     assert (found.run, found.run_basis, found.steps) == (None, "", [])
 
 
+def test_a_run_without_a_pool_for_any_job_is_not_known() -> None:
+    found = cost(stack([CPU], job("train", "nowhere")), today=TODAY)
+    assert (found.run, found.run_basis) == (None, "not known without a pool for train")
+
+
 def test_a_job_without_a_limit_has_no_most_but_what_was_measured() -> None:
     endless = job("train", "gpu", gpus=1, limit=None)
     assert cost(stack([GPU], endless), today=TODAY).run is None
@@ -93,6 +98,11 @@ def test_a_job_without_a_limit_has_no_most_but_what_was_measured() -> None:
     assert found.run == pytest.approx(3600 / 3600 * 3.61)
     assert found.run_limit is None
     assert found.steps[0].basis == "measured"
+
+
+def test_a_run_on_one_of_several_pools_of_a_resource_is_not_known() -> None:
+    found = cost(stack([GPU, GPU], job("train", "gpu", gpus=1)), today=TODAY)
+    assert (found.run, found.steps[0].dollars) == (None, None)
 
 
 def test_reserved_nodes_add_nothing_to_a_run() -> None:
@@ -110,9 +120,48 @@ def test_a_larger_pool_costs_more_at_most_and_nothing_idle() -> None:
     assert found.run == pytest.approx(0)
 
 
-def test_a_difference_needs_both_sides() -> None:
-    unknown = cost(small(CPU, replace(GPU, hourly=None)), today=TODAY)
-    assert difference(cost(small(), today=TODAY), unknown).run is None
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_price_that_only_one_side_knows_leaves_no_difference(swapped: bool) -> None:
+    known, unknown = (
+        cost(small(CPU, replace(GPU, hourly=hourly, least=1)), today=TODAY) for hourly in (3.6, None)
+    )
+    found = difference(unknown, known) if swapped else difference(known, unknown)
+    assert (found.idle_hourly, found.idle_monthly, found.most_hourly) == (None, None, None)
+
+
+def test_a_run_that_only_one_side_knows_leaves_no_difference() -> None:
+    known, unknown = (cost(small(CPU, replace(GPU, hourly=hourly)), today=TODAY) for hourly in (3.6, None))
+    found = difference(known, unknown)
+    assert (found.run, found.run_limit) == (None, None)
+
+
+def test_what_both_sides_do_not_know_is_in_no_difference() -> None:
+    base, head = (
+        cost(small(replace(CPU, least=least, most=3), replace(GPU, hourly=None)), today=TODAY) for least in (1, 2)
+    )
+    found = difference(base, head)
+    assert (found.idle_hourly, found.idle_monthly) == (pytest.approx(0.2), pytest.approx(0.2 * 730))
+    assert found.most_hourly == pytest.approx(0)
+
+
+def test_more_of_what_has_no_price_leaves_no_difference() -> None:
+    base, head = (cost(small(CPU, replace(GPU, hourly=None, most=most)), today=TODAY) for most in (1, 2))
+    found = difference(base, head)
+    assert found.idle_hourly == 0, "the pool is at 0 on both sides"
+    assert found.most_hourly is None
+
+
+def test_what_nobody_prices_at_either_side_makes_no_difference() -> None:
+    unpriced = stack([replace(CPU, hourly=None)], PREPARE)
+    found = difference(cost(unpriced, today=TODAY), cost(unpriced, today=TODAY))
+    assert (found.idle_hourly, found.most_hourly) == (0, 0)
+
+
+def test_the_first_job_of_a_stack_is_all_that_a_run_costs_more() -> None:
+    base, head = (cost(stack([GPU], *jobs), today=TODAY) for jobs in ((), (job("train", "gpu", gpus=1),)))
+    assert difference(base, head).run == head.run
+    assert head.run
+    assert difference(head, base).run == -head.run
 
 
 @pytest.mark.parametrize(("today", "stale"), [(date(2027, 1, 30), False), (date(2027, 1, 31), True)])

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from stacks.preview.model import Changes, Preview, PropertyChange, StackPreview
+from stacks.preview.model import Changes, CostDifference, Preview, PropertyChange, StackPreview
 from stacks.preview.text import show
 from tests.preview.samples import broken, changes, cost, preview, stack
 
@@ -41,6 +41,28 @@ def test_a_sum_with_unknown_prices_is_a_lower_bound_and_says_so() -> None:
     text = shown(preview(StackPreview(stack="dev", cost=cost(("other",)))))
     assert "≥ $131.40" in text
     assert "Unknown, and in no sum: other." in text
+
+
+def test_a_sum_without_any_of_what_is_unknown_is_no_lower_bound() -> None:
+    known = cost(("gpu",))
+    (line,) = [line for line in known.lines if line.resource == "gpu"]
+    lines = [line.model_copy(update={"idle_count": 0})]
+    text = shown(preview(StackPreview(stack="dev", cost=known.model_copy(update={"lines": lines}))))
+    assert "Idle: $0.18 an hour, $131.40 a month. Every pool at its maximum: ≥ $1.50 an hour." in text
+    assert "One run of the pipelines adds $0.42, at most unknown: the steps' time limits." in text
+
+
+def test_a_difference_that_is_not_known_is_said() -> None:
+    unknown = CostDifference(idle_hourly=None, idle_monthly=None, most_hourly=None, run=None)
+    text = shown(preview(stack().model_copy(update={"difference": unknown})))
+    assert "Idle: $0.18 (change unknown) an hour, $131.40 (change unknown) a month." in text
+    assert "adds $0.42 (change unknown)" in text
+
+
+def test_a_run_of_unknown_cost_is_said_to_be_unknown_with_the_reason() -> None:
+    update = {"run": None, "run_basis": "not known without the price of pool gpu"}
+    text = shown(preview(StackPreview(stack="dev", cost=cost().model_copy(update=update))))
+    assert "What one run of the pipelines adds is unknown: not known without the price of pool gpu." in text
 
 
 def test_nothing_known_is_unknown_and_not_free() -> None:
