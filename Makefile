@@ -11,7 +11,6 @@ PICTURES ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
-UV_VERSION := $(shell sed -n 's/^  "uv==\(.*\)",$$/\1/p' pyproject.toml)
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p && break; done)
 
 # Behind a company's proxy only the system's store knows the certificates; uv's own is for machines without one.
@@ -36,7 +35,8 @@ $(BIN)/uv:
 	@test -n "$(PYTHON)" || { echo "Slipway needs Python 3.11 to 3.13, and there is no python3 on PATH. Name one: make PYTHON=/path/to/python3.11 …" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; v = sys.version_info; (3, 11) <= v < (3, 14) or sys.exit(f"Slipway needs Python 3.11 to 3.13; $(PYTHON) is {v[0]}.{v[1]}. Name another one: make PYTHON=python3.11 …")'
 	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@sed -n '/^uv==/,/[^\\]$$/p' requirements-dev.txt >$(VENV)/uv.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.txt
 
 # The stamps keep a second call fast; an interrupted install leaves none and is taken up again.
 $(VENV)/.runtime: requirements.txt | $(BIN)/uv

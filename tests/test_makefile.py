@@ -90,3 +90,29 @@ def test_the_exit_code_is_left_where_make_cannot_change_it(preview: Preview, tar
     made, _, status = preview.make(target, exits=code)
     assert status == str(code)
     assert bool(made) == bool(code)
+
+
+INSTALLING = """#!{python}
+import pathlib, shutil, sys
+if sys.argv[1:3] == ["-m", "venv"]:
+    folder = pathlib.Path(sys.argv[3]) / "bin"
+    folder.mkdir(parents=True)
+    shutil.copy(__file__, folder / "python")
+if sys.argv[1:3] == ["-m", "pip"]:
+    options = sys.argv[4:]
+    requirements = pathlib.Path(options[options.index("-r") + 1]).read_text()
+    print("--require-hashes" in options, requirements)
+"""
+
+
+def test_what_installs_the_rest_is_held_to_its_hashes_too(checkout: Path, tmp_path: Path) -> None:
+    program, venv = tmp_path / "python", tmp_path / "venv"
+    program.write_text(INSTALLING.format(python=sys.executable), encoding="utf-8")
+    program.chmod(0o755)
+    command = ["make", "--no-print-directory", f"VENV={venv}", f"PYTHON={program}", f"{venv}/bin/uv"]
+    done = subprocess.run(command, cwd=checkout, check=True, capture_output=True, text=True)
+    hashed, uv, *hashes = done.stdout.split()
+    assert hashed == "True"
+    assert uv.startswith("uv==")
+    assert len(hashes) > 2
+    assert all(word == "\\" or word.startswith("--hash=sha256:") for word in hashes)

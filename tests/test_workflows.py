@@ -125,6 +125,15 @@ def test_no_workflow_holds_a_secret(path: Path) -> None:
     assert "secrets." not in path.read_text(encoding="utf-8")
 
 
+def test_every_variable_of_the_page_reaches_a_workflow() -> None:
+    section = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8").split("### Variables")[1].split("\n### ")[0]
+    cells = re.findall(r"^\| (`[^|]*`) \|", section, flags=re.MULTILINE)
+    variables = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    assert "PULUMI_BACKEND_URL" in variables
+    text = "".join(path.read_text(encoding="utf-8") for path in WORKFLOWS)
+    assert [name for name in variables if f"vars.{name}" not in text] == []
+
+
 def test_what_runs_anybodys_code_may_only_read() -> None:
     for name in READS_ONLY:
         path = ROOT / ".github" / "workflows" / name
