@@ -27,9 +27,13 @@ VERDICTS = {
 
 
 def base() -> str:
-    """The commit that ``BASE`` names; empty without a base. Raises CalledProcessError where there is no such."""
-    if not (revision := os.environ.get("BASE", "")):
-        return ""
+    """The revision to compare with; empty without one."""
+    # GitLab sets it in pipelines of merged results alone, whose commit has what the target got in the meantime too.
+    return os.environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_SHA") or os.environ.get("BASE", "")
+
+
+def commit(revision: str) -> str:
+    """Raises CalledProcessError where there is none of that name."""
     command = ["git", "rev-parse", "--short=12", "--verify", "--end-of-options", f"{revision}^{{commit}}"]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout.strip()
 
@@ -44,9 +48,9 @@ def main() -> int:
     command += ["--json", str(FOLDER / "preview.json"), "--pictures", str(FOLDER / "pictures")]
     try:
         if compared := base():
-            command += ["--base", compared]
+            command += ["--base", commit(compared)]
     except subprocess.CalledProcessError:
-        print(f"There is no commit {os.environ['BASE']!r} here to compare with.", file=sys.stderr)
+        print(f"There is no commit {base()!r} here to compare with.", file=sys.stderr)
         return NOT_EVALUATED
     if place := os.environ.get("PICTURES_AT"):
         command += ["--pictures-at", place]
