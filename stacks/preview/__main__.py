@@ -46,7 +46,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     pictures: Annotated[Path | None, typer.Option(help="Folder for the stacks' architecture pictures.")] = None,
     pictures_at: Annotated[str, typer.Option(help="Address of a folder with the pictures, to link to.")] = "",
     times: Annotated[
-        Path | None, typer.Option(help="What `pulumi stack export` of the stack wrote: the times of its last run.")
+        Path | None, typer.Option(help="What `pulumi stack export` wrote: the times of that stack's last run.")
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only hold the stacks to the policies.")] = False,
 ) -> None:
@@ -57,12 +57,14 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     """
     errors = Console(stderr=True, highlight=False)
     try:
-        last_run = exported(times) if times else None
+        last_runs = exported(times) if times else {}
         if base:
             with checked_out(ROOT, base) as checkout:
                 evaluations, title = evaluate_trees(ROOT, checkout.path, stack or ()), checkout.title
         else:
             evaluations, title = evaluate_trees(ROOT, None, stack or ()), ""
+        if times and last_runs.keys().isdisjoint(evaluations.head):
+            raise TimesError(f"{times} has the times of no Job of {', '.join(sorted(evaluations.head))}")
     except (TreeError, TimesError) as error:
         errors.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
         raise typer.Exit(2) from None
@@ -72,7 +74,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     from stacks.preview.build import Options, build, exit_code  # noqa: PLC0415
 
     def measured(name: str) -> Mapping[str, Measured]:
-        return last_run if last_run is not None else rehearsed(ROOT / "build" / "rehearsal" / name)
+        return last_runs.get(name) or rehearsed(ROOT / "build" / "rehearsal" / name)
 
     preview = build(
         evaluations,

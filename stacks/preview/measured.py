@@ -45,8 +45,8 @@ def rehearsed(folder: Path) -> dict[str, Measured]:
     }
 
 
-def exported(file: Path) -> dict[str, Measured]:
-    """By the Jobs' logical names, what the last run took, from what ``pulumi stack export`` wrote to ``file``.
+def exported(file: Path) -> dict[str, dict[str, Measured]]:
+    """By stack and the Jobs' logical names, what the last run took, from what ``pulumi stack export`` wrote.
 
     Jobs that did not complete are left out. Raises TimesError where it is no such file.
     """
@@ -57,7 +57,12 @@ def exported(file: Path) -> dict[str, Measured]:
     deployment = document(document(content).get("deployment"))
     if not deployment:
         raise TimesError(f"{file} is not what `pulumi stack export` writes: it has no deployment")
-    return dict(_completed(deployment))
+    found: dict[str, dict[str, Measured]] = {}
+    for urn, measured in _completed(deployment):
+        # urn:pulumi:<stack>::<project>::<types>::<name>
+        stack, *_, name = urn.removeprefix("urn:pulumi:").split("::")
+        found.setdefault(stack, {})[name] = measured
+    return found
 
 
 def _completed(deployment: Document) -> Iterator[tuple[str, Measured]]:
@@ -67,7 +72,7 @@ def _completed(deployment: Document) -> Iterator[tuple[str, Measured]]:
         status = document(document(resource.get("outputs")).get("status"))
         seconds = _between(_epoch(status.get("startTime")), _epoch(status.get("completionTime")))
         if seconds:
-            yield str(resource.get("urn", "")).rpartition("::")[2], Measured(seconds, "measured")
+            yield str(resource.get("urn", "")), Measured(seconds, "measured")
 
 
 def _epoch(time: object) -> float | None:

@@ -139,6 +139,25 @@ def test_each_consequence_of_a_change_and_nothing_else(clone: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_run_takes_the_measured_times_of_its_own_stack(clone: Path, tmp_path: Path) -> None:
+    urn = "urn:pulumi:{}::slipway::slipway:kubernetes:StepJob$kubernetes:batch/v1:Job::mnist-train"
+    status = {"startTime": "2026-11-20T10:00:00Z", "completionTime": "2026-11-20T10:12:30Z"}
+    last_run = {"urn": urn.format("gcp-dev"), "type": "kubernetes:batch/v1:Job", "outputs": {"status": status}}
+    file = tmp_path / "exported.json"
+    file.write_text(json.dumps({"version": 3, "deployment": {"resources": [last_run]}}), encoding="utf-8")
+    stacks = document(clone, "-s", "gcp-dev", "-s", "aws-dev", "--times", str(file))
+    trained = {
+        name: [(step["basis"], step["seconds"]) for step in stack["cost"]["steps"] if step["job"] == "mnist-train"]
+        for name, stack in stacks.items()
+    }
+    assert trained == {"gcp-dev": [("measured", 750)], "aws-dev": [("limit", 4 * 3600)]}
+    assert stacks["gcp-dev"]["cost"]["run"] < stacks["gcp-dev"]["cost"]["run_limit"]
+    done = preview(clone, "-s", "local", "--times", str(file))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "has the times of no Job of local" in " ".join(done.stderr.split())
+
+
+@pytest.mark.slow
 def test_a_stack_with_ten_mistakes_has_ten_findings(clone: Path) -> None:
     def mistakes(config: dict[str, Any]) -> None:
         clusters, steps = config["slipway:clusters"], config["slipway:pipelines"]["mnist"]["steps"]

@@ -36,7 +36,13 @@ def test_a_stack_export_has_the_times_of_its_jobs(tmp_path: Path) -> None:
         job("old-train", "2026-11-20T10:00:00Z", "2026-11-20T10:12:30Z", delete=True),
         {"urn": "urn:pulumi:dev::slipway::gcp:storage/bucket:Bucket::store", "type": "gcp:storage/bucket:Bucket"},
     )
-    assert exported(file) == {"mnist-train": Measured(750, "measured")}
+    assert exported(file) == {"dev": {"mnist-train": Measured(750, "measured")}}
+
+
+def test_an_export_says_whose_times_they_are(tmp_path: Path) -> None:
+    train = job("mnist-train", "2026-11-20T10:00:00Z", "2026-11-20T10:12:30Z")
+    other = {**train, "urn": train["urn"].replace("pulumi:dev", "pulumi:prod")}
+    assert exported(export(tmp_path, train, other)).keys() == {"dev", "prod"}
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "no json", '{"deployment": null}'])
