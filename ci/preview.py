@@ -28,7 +28,7 @@ VERDICTS = {
 
 def base() -> str:
     """The revision to compare with; empty without one."""
-    # GitLab sets it in pipelines of merged results alone, whose commit has what the target got in the meantime too.
+    # GitLab sets it in pipelines of merged results alone, whose commit has what the target got meanwhile too.
     return os.environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_SHA") or os.environ.get("BASE", "")
 
 
