@@ -6,6 +6,7 @@ no values.
 """
 
 import os
+import re
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -22,6 +23,10 @@ CHANGES_FOUND = 7
 
 REPORT_LIMIT = 60_000
 """Characters of Pulumi's output in an issue; GitHub takes 65,536 in all."""
+
+
+QUIET = re.compile(r"@ |.{4}\S+ \S+ refreshing\b|    \S+:\S+ \S+( running)?\s*$")
+"""Lines of Pulumi's output about what is being looked at, and what is as it was."""
 
 
 class Outcome(StrEnum):
@@ -43,7 +48,8 @@ def check(stack: str, folder: Path) -> int:
     log = folder / "refresh.txt"
     code = pulumi("refresh", "--stack", stack, "--preview-only", "--expect-no-changes", log=log)
     outcome = {0: Outcome.NONE, CHANGES_FOUND: Outcome.DRIFT}.get(code, Outcome.ERROR)
-    text = log.read_text(encoding="utf-8")[-REPORT_LIMIT:]
+    lines = log.read_text(encoding="utf-8").splitlines()
+    text = "\n".join(line for line in lines if not QUIET.match(line))[-REPORT_LIMIT:]
     said = {
         Outcome.NONE: f"{stack} is as its last update left it.",
         Outcome.DRIFT: f"{stack} is no longer as its last update left it.",
@@ -70,8 +76,8 @@ def keep_issue(forge: Forge, stack: str, outcome: Outcome, report: str, run: str
     body = "\n\n".join(
         [
             f"{marker(stack)}\n{report}",
-            f"`pulumi up -s {stack}` brings back what the stack file says; "
-            f"`pulumi refresh -s {stack}` takes over what is there.",
+            f"`pulumi up --refresh -s {stack}` brings back what the stack file says. "
+            "An update without `--refresh` does not see the drift.",
             run,
         ]
     ).rstrip()

@@ -39,7 +39,30 @@ def test_drift_opens_an_issue(make: Make, pulumi: Cli, github: dict[str, str], r
     assert sent["labels"] == [LABEL]
     assert sent["body"].startswith(marker("gcp-dev"))
     assert "~ gcp:container:NodePool train" in sent["body"]
+    assert "`pulumi up --refresh -s gcp-dev`" in sent["body"]
     assert "https://example.org/run/1" in sent["body"]
+
+
+SAYS = """Previewing refresh (local):
+@ previewing refresh....
+ ~  pulumi:pulumi:Stack slipway-local refreshing
+    pulumi:pulumi:Stack slipway-local running
+ ~  kubernetes:batch/v1:Job train refreshing Waiting for Job "slipway/train" to start
+ -  kubernetes:networking.k8s.io/v1:NetworkPolicy local-deny-ingress delete
+ ~  gcp:container/nodePool:NodePool train update [diff: ~autoscaling]
+    kubernetes:batch/v1:Job train
+    pulumi:pulumi:Stack slipway-local
+Resources:
+    ~ 1 to update
+    - 1 to delete
+    18 unchanged"""
+
+
+def test_what_is_as_it_was_is_left_out(make: Make, pulumi: Cli, checkout: Path) -> None:
+    assert check(make, pulumi, 7, SAYS) == 0
+    report = (checkout / "build" / "ci" / "drift" / "gcp-dev" / "report.md").read_text(encoding="utf-8")
+    said = report.split("```text\n")[1].split("\n```")[0]
+    assert said.splitlines() == [SAYS.splitlines()[line] for line in (0, 5, 6, 9, 10, 11, 12)]
 
 
 def test_more_drift_updates_it(make: Make, pulumi: Cli, github: dict[str, str], repository: Repository) -> None:
