@@ -23,16 +23,19 @@ class RefusedError(Exception):
 
 
 def body(preview: Path, limit: int, run: str) -> str:
-    """The comment's text: the preview between a marker and a link to the pipeline."""
+    """The comment's text: a marker, what to make of it with a link to the pipeline, and the preview.
+
+    The preview comes last: an open fence, fold or comment in it would swallow whatever followed.
+    """
     try:
         markdown = (preview / "preview.md").read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         markdown = "The preview could not be made. The log of the pipeline says why."
-    head, foot = f"{MARKER}\n", f"\n\n{PREFACE}" + (f" [Artifacts and log]({run})" if run else "")
-    room = limit - len(head) - len(foot)
+    head = f"{MARKER}\n{PREFACE}" + (f" [Artifacts and log]({run})" if run else "") + "\n\n"
+    room = limit - len(head)
     if len(markdown) > room:
         markdown = markdown[: room - len(CUT)] + CUT
-    return head + markdown + foot
+    return head + markdown
 
 
 def number(preview: Path) -> int:

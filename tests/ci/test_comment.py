@@ -32,8 +32,11 @@ def test_the_first_preview_is_posted(make: Make, github: dict[str, str], reposit
     assert done.returncode == 0, done.stderr
     [(method, path, sent)] = repository.requests
     assert (method, path) == ("POST", "/repos/team/slipway/issues/12/comments")
-    assert sent["body"].startswith(f"{MARKER}\n## What changes")
-    assert "https://example.org/run/1" in sent["body"]
+    head, shown = sent["body"].split("\n\n", 1)
+    assert head.startswith(f"{MARKER}\n")
+    assert "judge this comment" in head
+    assert "https://example.org/run/1" in head
+    assert shown == "## What changes"
 
 
 def test_the_next_one_updates_it(make: Make, github: dict[str, str], repository: Repository) -> None:
@@ -107,8 +110,8 @@ def test_a_comment_never_exceeds_the_limit(preview: Path) -> None:
     (preview / "preview.md").write_text("é" * 70_000, encoding="utf-8")
     text = body(preview, 65536, "https://example.org/run/1")
     assert len(text) == 65536
-    assert CUT in text
-    assert text.endswith("(https://example.org/run/1)")
+    assert text.endswith(CUT)
+    assert "(https://example.org/run/1)" in text
 
 
 def test_a_refusal_of_the_forge_fails(make: Make, github: dict[str, str], repository: Repository) -> None:
