@@ -1,4 +1,4 @@
-"""Google's own library takes the credentials that a GitLab job writes for it."""
+"""A job on GitLab signs in to Google Cloud with its own token, which nobody else may read."""
 
 import json
 import stat
