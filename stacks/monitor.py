@@ -5,7 +5,7 @@
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import pulumi
 from google.protobuf import struct_pb2
@@ -14,6 +14,7 @@ from pulumi.runtime.proto import resource_pb2
 
 from infra.platform import Emulator, StoreFiles
 from stacks.documents import document, texts
+from stacks.foreseen import is_marked, mark
 from stacks.outputs import computed_outputs, physical_id
 from stacks.resources import Resource, StackOutput, masked, plain, stood_in
 
@@ -208,13 +209,15 @@ class Cloud(mocks.Mocks):
         whole = replace(resource, inputs=stood_in(resource.inputs))
         foreseen = struct_pb2.Struct()
         foreseen.CopyFrom(known)
-        _add_unknowns(foreseen, whole.inputs, {**computed_outputs(whole), **self._emulated(whole)})
+        computed = {**computed_outputs(whole), **self._emulated(whole)}
+        _add_unknowns(foreseen, whole.inputs, computed, resource.name)
         return foreseen
 
     def looked_up(self, request: Any) -> struct_pb2.Struct | None:
         """The result of a provider function; None where no emulator knows it, or knows the file to be read."""
         try:
-            result = self._called(request.tok, plain(rpc.deserialize_properties(request.args)))
+            arguments = rpc.deserialize_properties(request.args)
+            result = None if is_marked(arguments) else self._called(request.tok, plain(arguments))
         except FileNotFoundError:
             return None
         if result is None:
@@ -232,15 +235,28 @@ class Cloud(mocks.Mocks):
         return next((answer for answer in answers if answer is not None), None)
 
 
-def _add_unknowns(known: struct_pb2.Struct, inputs: Mapping[str, Any], computed: Mapping[str, Any]) -> None:
+def _add_unknowns(
+    known: struct_pb2.Struct, inputs: Mapping[str, Any], computed: Mapping[str, Any], name: str
+) -> None:
     """Marks in ``known`` what ``computed`` has beyond ``inputs``, or has in another form."""
     for key, value in computed.items():
         below = inputs.get(key)
         if key not in known.fields:
-            known[key] = rpc.UNKNOWN
+            known[key] = _unknown(value, f"{name}.{key}")
         elif isinstance(value, Mapping) and isinstance(below, Mapping):
             inner = known.fields[key].struct_value
             if not rpc.is_rpc_secret(dict(inner)):
-                _add_unknowns(inner, document(below), document(value))
+                _add_unknowns(inner, document(below), document(value), f"{name}.{key}")
         elif value != below:
-            known[key] = rpc.UNKNOWN
+            known[key] = _unknown(value, f"{name}.{key}")
+
+
+def _unknown(value: Any, name: str) -> Any:
+    """What stands for ``value``, which only an update knows: its shape, with a mark for each text."""
+    if isinstance(value, str):
+        return mark(name)
+    if isinstance(value, Mapping):
+        return {key: _unknown(each, f"{name}.{key}") for key, each in document(value).items()}
+    if isinstance(value, list):
+        return [_unknown(each, f"{name}[{index}]") for index, each in enumerate(cast("list[Any]", value))]
+    return rpc.UNKNOWN

@@ -7,6 +7,8 @@ from typing import Any, cast
 from pulumi.output import Unknown
 from pulumi.runtime import rpc
 
+from stacks.foreseen import is_marked, is_whole
+
 SECRET = "[secret]"
 """What is shown of a secret, as in Pulumi's own output."""
 
@@ -16,8 +18,9 @@ class Resource:
     """A declared resource: what the program asked of the engine.
 
     ``inputs`` have secrets in clear, for the engine to act on; `shown_inputs` are for everything that is written
-    down. In a preview, both have a `pulumi.output.Unknown` for each value that only an update knows. ``provider``
-    and ``parent`` are URNs, empty where there is none. ``outputs`` are there once it is created, without secrets.
+    down. In a preview, both have a `pulumi.output.Unknown` for each value that only an update knows, and texts
+    of which a part is unknown have a mark for it (`stacks.foreseen`). ``provider`` and ``parent`` are URNs, empty
+    where there is none. ``outputs`` are there once it is created, without secrets.
     """
 
     urn: str
@@ -55,7 +58,7 @@ class Resource:
     def of(cls, urn: str, request: Any) -> "Resource":
         """From a RegisterResource or ReadResource request, which Pulumi's protocol leaves untyped."""
         read = not hasattr(request, "object")
-        inputs: Any = rpc.deserialize_properties(request.properties if read else request.object)
+        inputs: Any = _unmarked(rpc.deserialize_properties(request.properties if read else request.object))
         by_property = {
             key: frozenset(str(each) for each in value.urns)
             for key, value in getattr(request, "propertyDependencies", {}).items()
@@ -96,7 +99,7 @@ class StackOutput:
         secret = rpc.is_rpc_secret(value)
         if secret:
             value = rpc.unwrap_rpc_secret(value)
-        return cls(plain(value), secret, not _has_unknown(value))
+        return cls(plain(value), secret, not (_has_unknown(value) or is_marked(value)))
 
     @property
     def shown(self) -> Any:
@@ -121,6 +124,17 @@ def _hide(_: Any) -> str:
 def stood_in(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
     """``inputs`` with a text in place of every unknown value, for who has to work with some value."""
     return cast("Mapping[str, Any]", _known(inputs))
+
+
+def _unmarked(value: Any) -> Any:
+    """``value`` with an unknown value for each text of which nothing is known, and for each secret in part."""
+    if rpc.is_rpc_secret(value):
+        return Unknown() if is_marked(rpc.unwrap_rpc_secret(value)) else value
+    if isinstance(value, Mapping):
+        return {key: _unmarked(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list):
+        return [_unmarked(each) for each in cast("list[Any]", value)]
+    return Unknown() if is_whole(value) else value
 
 
 def _known(value: Any) -> Any:

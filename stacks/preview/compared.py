@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from infra.review import UNKNOWN, Declared, Stack
+from infra.review import UNKNOWN, Declared, Stack, unknown
 from stacks.preview.differences import Difference, Path, covers, differences, parsed, unknown_paths
 from stacks.preview.model import Operation
 from stacks.preview.pairs import pairs
@@ -112,7 +112,7 @@ class _Update:
             there = [
                 Difference(path, UNKNOWN, UNKNOWN)
                 for path in paths
-                if urns & self._renewed and _value_at(old.properties, path) is UNKNOWN
+                if urns & self._renewed and _same_unknown(old, new, path)
             ]
             # An update in place leaves what identifies a resource, and so all that would replace others.
             kept = [] if urns & (self._created | self._replaced) else self._forced(old, new, there)
@@ -166,6 +166,12 @@ class _Update:
 def _asked_to_replace(new: Declared, difference: Difference) -> bool:
     patterns = [parsed(each) for each in new.replace_on_changes]
     return any(covers(pattern, path) for pattern in patterns for path in difference.leaves)
+
+
+def _same_unknown(old: Declared, new: Declared, path: Path) -> bool:
+    """Whether nobody can tell if what is at ``path`` is the same."""
+    earlier, now = _value_at(old.properties, path), _value_at(new.properties, path)
+    return earlier is UNKNOWN or (unknown(earlier) and earlier == now)
 
 
 def _keeps_name(old: Declared, new: Declared) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, cast
 
-from infra.review import Unknown
+from infra.review import unknown
 
 Path = tuple[str | int, ...]
 """Keys of mappings and indices of lists, from the resource's inputs downwards."""
@@ -50,7 +50,7 @@ def differences(before: Any, after: Any, path: Path = ()) -> Iterator[Difference
 
 def unknown_paths(value: Any, path: Path) -> Iterator[Path]:
     """The places in ``value`` that only an update can fill."""
-    if isinstance(value, Unknown):
+    if unknown(value):
         yield path
     elif isinstance(value, Mapping):
         for key, each in cast("Mapping[str, Any]", value).items():

@@ -8,6 +8,7 @@ from infra.clouds import CLOUDS
 from infra.kubernetes.review.hooks import REVIEW
 from infra.platform import Resources, Taint
 from infra.review import UNKNOWN, Declared, NodePool, Review, Secret, Stack
+from stacks.foreseen import told
 
 MARK = "$slipway"
 """The key of the mappings that stand for what JSON has no word for: a secret, an unknown value."""
@@ -115,4 +116,4 @@ def _opened(value: Any) -> Any:
         return {key: _opened(each) for key, each in mapping.items()}
     if isinstance(value, list):
         return [_opened(each) for each in cast("list[Any]", value)]
-    return value
+    return told(value) if isinstance(value, str) else value

@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from infra.aws.review.policies.buckets import FLAGS
-from infra.review import UNKNOWN, Declared, Policy, Stack
+from infra.review import UNKNOWN, Declared, Partial, Policy, Stack
 from tests.support import aws
 from tests.support.reviewing import REVIEWS, declared, declared_stack, stack_of
-from tests.support.stack_values import stack_settings
 
 POLICIES: Mapping[str, Policy] = {policy.id: policy for review in REVIEWS for policy in review.policies}
 
@@ -427,16 +427,14 @@ def test_the_repositorys_stacks_keep_the_policies_of_their_clouds(name: str) -> 
     assert findings(declared_stack(name)) == []
 
 
-@pytest.mark.parametrize("name", ["aws-dev", "aws-prod"])
-def test_the_iam_documents_of_the_program_are_clean_once_they_are_known(name: str) -> None:
-    """A preview does not know them: ARNs of what is yet to be created stand in them."""
-    recording = aws.declare(stack_settings(name), stack=name)
-    resources = [
-        Declared(each.urn, each.token, each.name, each.inputs, dependencies=each.dependencies)
-        for each in recording.resources
-    ]
-    documents = [each for each in resources if each.type == aws.ROLE_POLICY]
-    assert documents
-    assert all(isinstance(each.properties["policy"], str) for each in documents)
-    found_there = findings(Stack(name, {each.urn: each for each in resources}))
-    assert [each for each in found_there if each[0] in {"aws-iam-wildcard", "aws-open-trust"}] == []
+def test_a_preview_reads_policies_that_name_what_is_yet_to_be_created() -> None:
+    stack = declared_stack("aws-dev")
+    documents = stack.of_type("aws:iam/rolePolicy:RolePolicy")
+    assert {type(each.properties["policy"]) for each in documents} == {Partial, str}
+    for each in documents:
+        document = json.loads(each.properties["policy"])
+        document["Statement"][0] |= {"Action": "*", "Resource": "*"}
+        document["Statement"][0].pop("Condition", None)
+        wrong = replace(each, properties={**each.properties, "policy": json.dumps(document)})
+        seeded = findings(Stack(stack.name, {**stack.resources, each.urn: wrong}))
+        assert [found[:2] for found in seeded] == [("aws-iam-wildcard", each.urn)]

@@ -7,7 +7,17 @@ from pathlib import Path
 from tests.support.tree import write_tree
 
 ROOT = Path(__file__).parents[2]
-ENGINE = ("__init__", "config", "documents", "emulators", "evaluate", "monitor", "outputs", "resources")
+ENGINE = (
+    "__init__",
+    "config",
+    "documents",
+    "emulators",
+    "evaluate",
+    "foreseen",
+    "monitor",
+    "outputs",
+    "resources",
+)
 
 SETTINGS = {
     "slipway:clusters": {

@@ -1,5 +1,6 @@
 """The engine in place of the CLI's records what a program declares, and fails as the CLI's would."""
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from pulumi.output import Unknown
 
 from infra.platform import Emulator, StoreFiles
+from infra.review import Partial
 from stacks.evaluate import evaluate
+from stacks.foreseen import told
 from stacks.monitor import Evaluation, EvaluationError
 
 
@@ -155,6 +158,23 @@ def test_a_preview_knows_what_was_asked_for_and_not_what_a_cloud_computes() -> N
         Unknown
     ] * 4
     assert inputs_of(evaluation(program), "dev")["kubeconfig"] == "gs://bucket"
+
+
+def test_a_preview_knows_all_of_a_text_but_the_part_that_a_cloud_computes() -> None:
+    def program() -> None:
+        bucket = gcp.storage.Bucket("store", name="bucket", location="US")
+        provider = k8s.Provider("dev", kubeconfig=pulumi.Output.secret(bucket.url.apply("at {}".format)))
+        document = pulumi.Output.json_dumps({"allow": "read", "on": bucket.url})
+        k8s.core.v1.ConfigMap("settings", data={"rule": document}, opts=pulumi.ResourceOptions(provider=provider))
+        pulumi.export("rule", document)
+
+    found = evaluation(program, preview=True)
+    rule = told(inputs_of(found, "settings")["data"]["rule"])
+    assert isinstance(rule, Partial)
+    assert json.loads(rule) == {"allow": "read", "on": "[store.url]"}
+    assert not found.outputs["rule"].known
+    # Of a secret nothing is told, not even that a part of it is known.
+    assert isinstance(inputs_of(found, "dev")["kubeconfig"], Unknown)
 
 
 def test_a_preview_does_not_know_what_a_cloud_adds_within_what_was_asked_for() -> None:

@@ -12,6 +12,7 @@ from infra.review import UNKNOWN, Declared, Stack
 from stacks.config import stack_config
 from stacks.emulators import emulators
 from stacks.evaluate import evaluate
+from stacks.foreseen import told
 from stacks.program import declare
 from stacks.resources import Resource
 from tests.support.checkout import ROOT
@@ -79,4 +80,4 @@ def _known(value: Any) -> Any:
         return {key: _known(each) for key, each in value.items()}
     if isinstance(value, list):
         return [_known(each) for each in value]
-    return value
+    return told(value) if isinstance(value, str) else value
