@@ -42,7 +42,7 @@ KINDS: Mapping[Any, str] = {
         (base.Cidr, "CIDR block"),
         (base.UtcTime, "time in UTC, in quotes"),
         (base.Image, "image by digest"),
-        (policies.Day, "day: `\"2027-03-31\"`"),
+        (policies.Day, 'day: `"2027-03-31"`'),
         (base.StorePath, "path in the store"),
     )
 }
