@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from infra.platform import GPU_RESOURCE, Node, Resources, Taint
 from infra.settings.quantity import cpu_millicores, mebibytes
-from stacks.documents import documents
+from stacks.documents import documents, texts
 
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
@@ -31,13 +31,23 @@ class Toleration:
 
 
 @dataclass(frozen=True)
+class Expression:
+    """What a node affinity asks of one label, by one of Kubernetes' operators."""
+
+    key: str
+    operator: str
+    values: Sequence[str]
+
+
+@dataclass(frozen=True)
 class PodRequest:
-    """What of a pod decides where it can go."""
+    """What of a pod decides where it can go. ``affinity`` are the terms of which a node has to match one."""
 
     cluster: str
     selector: Mapping[str, str]
     tolerations: Sequence[Toleration]
     resources: Resources
+    affinity: Sequence[Sequence[Expression]] = ()
 
 
 def obstacles(pod: PodRequest, nodes: Sequence[Node]) -> dict[str, str]:
@@ -64,11 +74,36 @@ def obstacle(pod: PodRequest, node: Node) -> str | None:
         return "it has no nodes and cannot grow"
     if taint := untolerated(pod.tolerations, node.taints):
         return f"{count} had untolerated taint {{{taint.key}: {taint.value}}}"
-    if any(node.labels.get(key) != value for key, value in pod.selector.items()):
+    if not selects(pod, node.labels):
         return f"{count} didn't match Pod's node affinity/selector"
     if short := lacking(pod.resources, node.allocatable):
         return ", ".join(f"{node.count} Insufficient {name} ({detail})" for name, detail in short.items())
     return None
+
+
+def selects(pod: PodRequest, labels: Mapping[str, str]) -> bool:
+    """Whether a pod's node selector and node affinity choose nodes with these labels."""
+    selected = all(labels.get(key) == value for key, value in pod.selector.items())
+    return selected and (not pod.affinity or any(all(_holds(e, labels) for e in term) for term in pod.affinity))
+
+
+def _holds(asked: Expression, labels: Mapping[str, str]) -> bool:
+    value = labels.get(asked.key)
+    match asked.operator:
+        case "In":
+            return value in asked.values
+        case "NotIn":
+            return value not in asked.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case _:
+            # Gt and Lt compare whole numbers.
+            bound = asked.values[0] if asked.values else ""
+            if value is None or not value.isdigit() or not bound.isdigit():
+                return False
+            return int(value) > int(bound) if asked.operator == "Gt" else int(value) < int(bound)
 
 
 def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
@@ -119,6 +154,17 @@ def tolerations(value: object) -> list[Toleration]:
             effect=str(each.get("effect", "")),
         )
         for each in documents(value)
+    ]
+
+
+def affinity(terms: object) -> list[list[Expression]]:
+    """The ``nodeSelectorTerms`` of a required node affinity. What they ask of a node's fields is left out."""
+    return [
+        [
+            Expression(str(each.get("key", "")), str(each.get("operator", "")), texts(each.get("values")))
+            for each in documents(term.get("matchExpressions"))
+        ]
+        for term in documents(terms)
     ]
 
 

@@ -7,7 +7,7 @@ from infra.review import NodePool, Policy, Severity, Stack, Violation
 from stacks.documents import Document, document, documents
 from stacks.placement import obstacle
 from stacks.policies.values import known, leaves, number
-from stacks.policies.workloads import JOB, Workload, gpus_of, node_of, pools_of, workloads
+from stacks.policies.workloads import JOB, Workload, asked_of, gpus_of, node_of, pools_of, workloads
 
 SHORT = 1800
 """Seconds that a Job may start over at the loss of its node: no longer than a GPU node takes to come."""
@@ -51,7 +51,8 @@ def _ttl(stack: Stack) -> Iterator[Violation]:
 
 def _without_limit(stack: Stack) -> Iterator[Violation]:
     for workload in workloads(stack):
-        if not workload.job or not gpus_of(workload) or workload.job.get("activeDeadlineSeconds") is not None:
+        limits = (spec.get("activeDeadlineSeconds") for spec in (workload.job, workload.spec))
+        if not workload.job or not gpus_of(workload) or any(limit is not None for limit in limits):
             continue
         unlimited = [pool for pool in _eligible(stack, workload) if pool.run_limit is None]
         if unlimited:
@@ -106,7 +107,8 @@ def _eligible(stack: Stack, workload: Workload) -> list[NodePool]:
     request = workload.request
     if request is None:
         return []
-    return [pool for pool in pools_of(stack, workload.cluster) if obstacle(request, node_of(pool)) is None]
+    pools = pools_of(stack, workload.cluster)
+    return [pool for pool in pools if obstacle(asked_of(pool, request, pools), node_of(pool)) is None]
 
 
 def _on_disruption(job: Document) -> str | None:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from infra.review import NodePool, Policy, Severity, Stack, Violation
-from stacks.placement import PodRequest, obstacle, untolerated
-from stacks.policies.workloads import Workload, gpus_of, has_gpus, node_of, pools_of, workloads
+from stacks.placement import PodRequest, obstacle, selects, untolerated
+from stacks.policies.workloads import Workload, asked_of, gpus_of, has_gpus, node_of, pools_of, workloads
 
 
 def _placed(stack: Stack) -> Iterator[tuple[Workload, PodRequest, list[NodePool]]]:
@@ -20,7 +20,7 @@ def _on_gpus(stack: Stack) -> Iterator[tuple[Workload, PodRequest, list[NodePool
     for workload, request, pools in _placed(stack):
         if gpus_of(workload):
             there = [pool for pool in pools if has_gpus(pool)]
-            yield workload, request, there, [pool for pool in there if _selected(request, pool)]
+            yield workload, request, there, [pool for pool in there if _chosen(request, pool, pools)]
 
 
 def _without_pool(stack: Stack) -> Iterator[Violation]:
@@ -28,7 +28,7 @@ def _without_pool(stack: Stack) -> Iterator[Violation]:
         if chosen:
             continue
         if there:
-            reason = f"its node selector {_selector(request)} matches no GPU pool of {workload.cluster}"
+            reason = f"its {_selector(request)} matches no GPU pool of {workload.cluster}"
             fix = f"select one of {_listed(there)}: {_labels(there[0])}"
         else:
             reason = f"it asks for a GPU, and {workload.cluster} has no pool with one"
@@ -62,7 +62,7 @@ def _without_selector(stack: Stack) -> Iterator[Violation]:
 
 def _unschedulable(stack: Stack) -> Iterator[Violation]:
     for workload, request, pools in _placed(stack):
-        reasons = {pool.name: obstacle(request, node_of(pool)) for pool in pools}
+        reasons = {pool.name: obstacle(asked_of(pool, request, pools), node_of(pool)) for pool in pools}
         if not all(reasons.values()) or _said_otherwise(workload, request, pools):
             continue
         yield Violation(
@@ -76,16 +76,25 @@ def _said_otherwise(workload: Workload, request: PodRequest, pools: Sequence[Nod
     """Whether one of the policies about GPU pods says why this one cannot be placed."""
     if not gpus_of(workload):
         return False
-    chosen = [pool for pool in pools if has_gpus(pool) and _selected(request, pool)]
+    chosen = [pool for pool in pools if has_gpus(pool) and _chosen(request, pool, pools)]
     return all(untolerated(request.tolerations, pool.taints) for pool in chosen)
 
 
-def _selected(request: PodRequest, pool: NodePool) -> bool:
-    return all(pool.labels.get(key) == value for key, value in request.selector.items())
+def _chosen(request: PodRequest, pool: NodePool, pools: Sequence[NodePool]) -> bool:
+    return selects(asked_of(pool, request, pools), pool.labels)
 
 
 def _selector(request: PodRequest) -> str:
-    return "{" + ", ".join(f"{key}: {value}" for key, value in request.selector.items()) + "}"
+    asked = [
+        f"{each.key} {each.operator} {', '.join(each.values)}".rstrip()
+        for term in request.affinity
+        for each in term
+    ]
+    selector = "{" + ", ".join(f"{key}: {value}" for key, value in request.selector.items()) + "}"
+    affinity = f"node affinity ({'; '.join(asked)})"
+    if not request.affinity:
+        return f"node selector {selector}"
+    return f"node selector {selector} and {affinity}" if request.selector else affinity
 
 
 def _labels(pool: NodePool) -> str:

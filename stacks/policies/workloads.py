@@ -1,17 +1,18 @@
 """The pods that a stack declares, whatever declares them, and where they can go.
 
 Unlike a rehearsal's reading (`stacks.rehearsal.pods`) this one takes any pod. What it cannot judge, because only
-an update knows it or because it is no plain node selector, it leaves out.
+an update knows it, it leaves out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from infra.platform import Node, Resources
+from infra.properties import at
 from infra.review import Declared, NodePool, Stack
 from stacks.documents import Document, document, documents, strings
-from stacks.placement import PodRequest, add, amounts, largest, tolerations
+from stacks.placement import PodRequest, add, affinity, amounts, largest, tolerations
 from stacks.policies.values import known
 
 POD = "kubernetes:core/v1:Pod"
@@ -32,6 +33,9 @@ TEMPLATES: Mapping[str, Sequence[str]] = {
     CRON_JOB: ("spec", "jobTemplate", *_TEMPLATE),
 }
 """Where the pod template of each kind stands."""
+
+ZONE = "topology.kubernetes.io/zone"
+"""Which zone's nodes of a pool over several zones have."""
 
 NVIDIA_PLUGIN = "k8s-device-plugin"
 """The name of NVIDIA's device plugin among images (github.com/NVIDIA/k8s-device-plugin, v0.20.0)."""
@@ -58,7 +62,7 @@ class Workload:
     def job(self) -> Document:
         """The spec of the Job, also of the Jobs that a CronJob makes; empty for other kinds."""
         if self.resource.type == CRON_JOB:
-            return document(document(_at(self.resource.properties, "spec", "jobTemplate")).get("spec"))
+            return document(document(at(self.resource.properties, "spec", "jobTemplate")).get("spec"))
         return document(self.resource.properties.get("spec")) if self.resource.type == JOB else {}
 
     @property
@@ -95,7 +99,8 @@ class Workload:
     def request(self) -> PodRequest | None:
         """What decides where the pod can go; None where it cannot be judged, or where no scheduler is asked."""
         spec = self.spec
-        selecting = (spec.get("nodeSelector"), spec.get("tolerations"), spec.get("nodeName"))
+        required = at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+        selecting = (spec.get("nodeSelector"), spec.get("tolerations"), spec.get("nodeName"), required)
         if (
             self.requests is None
             or not self.cluster
@@ -103,11 +108,14 @@ class Workload:
             or self.resource.type == DAEMON_SET
             or spec.get("nodeName")
             or spec.get("schedulerName", "default-scheduler") != "default-scheduler"
-            or _at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
         ):
             return None
         return PodRequest(
-            self.cluster, strings(spec.get("nodeSelector")), tolerations(spec.get("tolerations")), self.requests
+            self.cluster,
+            strings(spec.get("nodeSelector")),
+            tolerations(spec.get("tolerations")),
+            self.requests,
+            affinity(document(required).get("nodeSelectorTerms")),
         )
 
     @property
@@ -121,13 +129,31 @@ class Workload:
 def workloads(stack: Stack, *types: str) -> Iterator[Workload]:
     """The resources of these types (default: of all) that have a pod template."""
     for resource in stack.of_type(*(types or TEMPLATES)):
-        template = document(_at(resource.properties, *TEMPLATES[resource.type]))
+        template = document(at(resource.properties, *TEMPLATES[resource.type]))
         yield Workload(resource, stack.cluster_of(resource), template)
 
 
 def pools_of(stack: Stack, cluster: str) -> list[NodePool]:
     """The pools of a cluster; empty where the stack does not know them."""
     return [pool for pool in stack.pools if pool.cluster == cluster]
+
+
+def asked_of(pool: NodePool, request: PodRequest, pools: Sequence[NodePool]) -> PodRequest:
+    """``request`` without the labels of which nobody can tell whether the nodes of ``pool`` have them."""
+
+    def told(key: str) -> bool:
+        if key in pool.labels:
+            return True
+        # The stack file names but some of the labels of nodes that are there; and what has a domain before it may
+        # be the kubelet's, a driver's or an operator's.
+        named = any(key in each.labels for each in pools)
+        return bool(pool.urn) and key != ZONE and (named or "/" not in key)
+
+    return replace(
+        request,
+        selector={key: value for key, value in request.selector.items() if told(key)},
+        affinity=[[each for each in term if told(each.key)] for term in request.affinity],
+    )
 
 
 def node_of(pool: NodePool) -> Node:
@@ -167,9 +193,3 @@ def _requests(container: Document) -> Resources:
     resources = document(container.get("resources"))
     # A limit without a request is the request, too.
     return amounts({**strings(resources.get("limits")), **strings(resources.get("requests"))})
-
-
-def _at(value: object, *keys: str) -> object:
-    for key in keys:
-        value = document(value).get(key)
-    return value

@@ -21,6 +21,7 @@ from tests.policies.samples import (
     workload,
 )
 
+ZONE = "topology.kubernetes.io/zone"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 SERVICE = "kubernetes:core/v1:Service"
 RBAC = "kubernetes:rbac.authorization.k8s.io/v1"
@@ -73,6 +74,16 @@ def in_pod(**changes: Any) -> Stack:
     return stack(job(pod(**changes)))
 
 
+def affine(key: str, *values: str) -> dict[str, Any]:
+    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"nodeSelector": None, "affinity": {"nodeAffinity": required}}
+
+
+def variables(**values: Any) -> Stack:
+    return in_container(env=[{"name": name, "value": value} for name, value in values.items()])
+
+
 def configured(**values: Any) -> Stack:
     return stack(configuration={key.replace("__", ":"): value for key, value in values.items()})
 
@@ -102,9 +113,16 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
     "gpu-pod-without-pool": [
         stack(job(gpu_pod(nodeSelector={"pool": "a100"}))),
         stack(job(gpu_pod(nodeSelector={})), pools=[pool("cpu")]),
+        stack(job(gpu_pod(**affine("pool", "a100")))),
     ],
-    "gpu-pod-without-toleration": [stack(job(gpu_pod(tolerations=[])))],
-    "gpu-pod-without-selector": [stack(job(gpu_pod(nodeSelector={})), pools=[*POOLS, H100])],
+    "gpu-pod-without-toleration": [
+        stack(job(gpu_pod(tolerations=[]))),
+        stack(job(gpu_pod(tolerations=[], **affine("pool", "t4")))),
+    ],
+    "gpu-pod-without-selector": [
+        stack(job(gpu_pod(nodeSelector={})), pools=[*POOLS, H100]),
+        stack(job(gpu_pod(**affine("pool", "t4", "h100"))), pools=[*POOLS, H100]),
+    ],
     "unschedulable-pod": [
         in_container(resources={"requests": {"cpu": "8"}}),
         stack(workload(DEPLOYMENT, pod(nodeSelector={"pool": "elsewhere"}))),
@@ -199,6 +217,10 @@ PASSES: Mapping[str, Sequence[Stack]] = {
         # Whose pools nobody knows.
         stack(job(gpu_pod(nodeSelector={"pool": "a100"})), pools=[]),
         stack(job(gpu_pod(nodeSelector={"pool": UNKNOWN}))),
+        stack(job(gpu_pod(affinity=UNKNOWN, nodeSelector={"pool": "a100"}))),
+        # Labels that a driver gives to nodes, and whatever else nodes have that are there already.
+        stack(job(gpu_pod(nodeSelector={"nvidia.com/gpu.product": "Tesla-T4"}))),
+        stack(job(gpu_pod(nodeSelector={"rack": "7"})), pools=[pool("t4", gpus=1, urn="")]),
     ],
     "gpu-pod-without-toleration": [
         stack(job(gpu_pod())),
@@ -215,6 +237,13 @@ PASSES: Mapping[str, Sequence[Stack]] = {
         in_pod(initContainers=[container(resources={"requests": {"cpu": "4"}})] * 2),
         stack(workload(DAEMON_SET, pod(nodeSelector={"pool": "elsewhere"}))),
         in_container(resources={"requests": {"cpu": UNKNOWN}}),
+        in_pod(nodeSelector={"kubernetes.io/os": "linux"}),
+        in_pod(**affine("kubernetes.io/arch", "amd64")),
+        # One zone of a pool over several, beside a pool in one.
+        stack(
+            workload(DEPLOYMENT, pod(nodeSelector={ZONE: "a"})),
+            pools=[pool("cpu"), pool("other", labels={ZONE: "b"})],
+        ),
     ],
     "gpu-pool-without-taint": [
         stack(),
@@ -232,6 +261,7 @@ PASSES: Mapping[str, Sequence[Stack]] = {
         stack(job(gpu_pod())),
         stack(job(gpu_pod(), activeDeadlineSeconds=None), pools=[pool("t4", gpus=1, run_limit=3600)]),
         stack(job(pod(), activeDeadlineSeconds=None)),
+        stack(job(gpu_pod(activeDeadlineSeconds=600), activeDeadlineSeconds=None)),
     ],
     "spot-job-without-retries": [
         stack(job(gpu_pod(), backoffLimit=0, podFailurePolicy=IGNORED), pools=SPOT),
