@@ -57,8 +57,8 @@ def binding(role: str, subject: str = "runner") -> Stack:
     return stack(resource(f"{RBAC}:ClusterRoleBinding", "binding", properties))
 
 
-def chart(chart: str, version: object = None) -> Stack:
-    return stack(resource(RELEASE, "plugin", {"chart": chart, "version": version}))
+def chart(chart: str, version: object = None, **values: Any) -> Stack:
+    return stack(resource(RELEASE, "plugin", {"chart": chart, "version": version, "values": values}))
 
 
 def config_map(size: int, binary: int = 0) -> Stack:
@@ -182,13 +182,22 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
         configured(cloud__secretKey="abc123"),
         configured(slipway__nested={"list": [{"api-token": "abc123"}]}),
         configured(slipway__text=PEM),
+        configured(db__password=12345678, db__port=5432),
+        configured(wandb__apikey="abc123"),
+        configured(db__login='{"host": "db", "password": "hunter2"}'),
+        configured(kubernetes__kubeconfig="users:\n- user:\n    token: abc1230123456789\n"),
         configured(slipway__key="AKIA" + "A" * 16),
         configured(slipway__account='{"type": "service_account", "private_key": "…"}'),
     ],
     "secret-in-plain-object": [
         secret(password="hunter2"),
         stack(resource(CONFIG_MAP, "keys", {"data": {"id_rsa": PEM}})),
-        in_container(env=[{"name": "URL", "value": "postgres://me:hunter2@db.example.com/x"}]),
+        variables(URL="postgres://me:hunter2@db.example.com/x"),
+        variables(WANDB_API_KEY="abc123"),
+        in_container(args=["--password=hunter2"]),
+        in_container(args=["--user", "me", "--db-password", "hunter2"]),
+        stack(resource(CONFIG_MAP, "keys", {"data": {"password": "hunter2"}})),
+        chart("grafana", "8.5.1", adminPassword="hunter2"),
     ],
     "unpinned-image": [
         in_container(image="python"),
@@ -300,11 +309,21 @@ PASSES: Mapping[str, Sequence[Stack]] = {
         configured(slipway__secret_name="keys", slipway__token_url="https://example.com", slipway__tokens=3),
         configured(slipway__store={"kind": "s3_compatible", "secret": "csi-s3-secret"}),
         configured(slipway__kubeconfig="~/.kube/config"),
+        configured(db__password="", db__passwordLength=16, app__debug_token=True),
     ],
     "secret-in-plain-object": [
         secret(password=Secret("")),
         secret(password=UNKNOWN),
         stack(resource(CONFIG_MAP, "code", {"data": {"train.py": "password = input()"}})),
+        stack(resource(CONFIG_MAP, "tokenizer", {"data": {"tokenizer.json": '{"unk_token": "unknown"}'}})),
+        variables(HF_TOKEN=UNKNOWN, DB_PASSWORD="$(OTHER)", ALLOW_EMPTY_PASSWORD="yes"),
+        variables(
+            GOOGLE_APPLICATION_CREDENTIALS="/var/run/key.json", AWS_WEB_IDENTITY_TOKEN_FILE="/var/run/token"
+        ),
+        in_container(args=["--db-password", UNKNOWN, "--tls-secret=my-tls", "--token-ttl", "15m"]),
+        chart(
+            "db", "1.2.3", auth={"existingSecret": "db", "password": "", "passwordKey": "key"}, usePassword=True
+        ),
     ],
     "unpinned-image": [in_container(), in_container(image="python:3.11.4-slim"), in_container(image=UNKNOWN)],
     "unpinned-chart": [
