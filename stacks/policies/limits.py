@@ -3,9 +3,10 @@
 import base64
 import binascii
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
+from infra.properties import at, whole
 from infra.review import Declared, Policy, Severity, Stack, Violation
 from stacks.documents import document, strings
 from stacks.policies.values import known
@@ -76,11 +77,10 @@ def _large(stack: Stack) -> Iterator[Violation]:
 def _counts(stack: Stack) -> Iterator[tuple[Declared, str, int, int]]:
     """For each number of objects that a quota limits: the quota, its key, how many are declared, and the limit."""
     for quota in stack.of_type(QUOTA):
-        hard = document(document(quota.properties.get("spec")).get("hard"))
-        for key, limit in hard.items():
-            counted = key.removeprefix("count/")
-            if (key.startswith("count/") or key in PLAIN_COUNTS) and str(limit).isdigit():
-                yield quota, key, _declared(stack, quota, counted), int(limit)
+        for key, hard in document(at(quota.properties, "spec", "hard")).items():
+            limit = whole(hard, -1)
+            if (key.startswith("count/") or key in PLAIN_COUNTS) and limit >= 0 and known(_namespace(quota)):
+                yield quota, key, _declared(stack, quota, key.removeprefix("count/")), limit
 
 
 def _declared(stack: Stack, quota: Declared, counted: str) -> int:
@@ -95,8 +95,7 @@ def _declared(stack: Stack, quota: Declared, counted: str) -> int:
 
 
 def _namespace(resource: Declared) -> Any:
-    metadata: Mapping[str, Any] = document(resource.properties.get("metadata"))
-    return metadata.get("namespace", "default")
+    return at(resource.properties, "metadata", "namespace") or "default"
 
 
 def _plural(type_: str) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from infra.networks import whole_internet
+from infra.properties import at, is_true, whole
 from infra.review import Declared, Policy, Severity, Stack, Violation
 from stacks.documents import Document, document, documents, strings, texts
 from stacks.policies.values import known
@@ -16,10 +18,10 @@ SERVICE = "kubernetes:core/v1:Service"
 EVERYBODY = frozenset({"system:anonymous", "system:authenticated", "system:unauthenticated"})
 """Users and groups that stand for anyone (kubernetes.io/docs/reference/access-authn-authz/rbac, November 2026)."""
 
-ALMOST_PRIVILEGED = frozenset({"ALL", "SYS_ADMIN", "SYS_MODULE", "SYS_PTRACE", "SYS_RAWIO", "BPF", "NET_ADMIN"})
+ALMOST_PRIVILEGED = frozenset(
+    {"ALL", "BPF", "DAC_READ_SEARCH", "NET_ADMIN", "SYS_ADMIN", "SYS_MODULE", "SYS_PTRACE", "SYS_RAWIO"}
+)
 """Capabilities with which a container reaches the host (man7.org/linux/man-pages/man7/capabilities.7.html)."""
-
-OPEN = frozenset({"0.0.0.0/0", "::/0"})
 
 
 def _on_host(stack: Stack) -> Iterator[Violation]:
@@ -45,7 +47,7 @@ def _reaches_host(workload: Workload) -> Iterator[str]:
         if security.get("privileged") is True:
             yield f"the container {container.get('name')} is privileged"
         added = texts(document(security.get("capabilities")).get("add"))
-        for capability in sorted(ALMOST_PRIVILEGED & {each.removeprefix("CAP_") for each in added}):
+        for capability in sorted(ALMOST_PRIVILEGED & {each.upper().removeprefix("CAP_") for each in added}):
             yield f"the container {container.get('name')} has the capability {capability}"
 
 
@@ -53,12 +55,7 @@ def _root(stack: Stack) -> Iterator[Violation]:
     for workload in workloads(stack):
         if workload.is_device_plugin:
             continue
-        whole = document(workload.spec.get("securityContext"))
-        names = [
-            str(each.get("name"))
-            for each in workload.containers
-            if _as_root(whole, document(each.get("securityContext")))
-        ]
+        names = [str(each.get("name")) for each in workload.containers if _as_root(workload.spec, each)]
         if names:
             yield Violation(
                 workload.resource.urn,
@@ -68,12 +65,14 @@ def _root(stack: Stack) -> Iterator[Violation]:
 
 
 def _as_root(pod: Document, container: Document) -> bool:
-    # What a container says goes before what its pod says.
-    merged = {**pod, **container}
-    user = merged.get("runAsUser")
-    if not known((user, merged.get("runAsNonRoot"))) or merged.get("runAsNonRoot") is True:
-        return False
-    return not user
+    user, other = (_secured(pod, container, key) for key in ("runAsUser", "runAsNonRoot"))
+    return known((user, other)) and not is_true(other) and whole(user) == 0
+
+
+def _secured(pod: Document, container: Document, key: str) -> object:
+    """What a container says goes before what its pod says."""
+    own = at(container, "securityContext", key)
+    return at(pod, "securityContext", key) if own is None else own
 
 
 def _escalating(stack: Stack) -> Iterator[Violation]:
@@ -81,7 +80,7 @@ def _escalating(stack: Stack) -> Iterator[Violation]:
         names = [
             str(each.get("name"))
             for each in workload.containers
-            if document(each.get("securityContext")).get("allowPrivilegeEscalation", True) is True
+            if at(each, "securityContext", "allowPrivilegeEscalation") in (None, True)
         ]
         if names and not workload.is_device_plugin:
             yield Violation(
@@ -103,7 +102,7 @@ def _public(stack: Stack) -> Iterator[Violation]:
             reason = "a Service of type LoadBalancer has a public address, and anyone may connect to it"
         elif kind == "NodePort":
             reason = "a Service of type NodePort opens a port on every node of the cluster"
-        elif spec.get("externalIPs"):
+        elif texts(spec.get("externalIPs")):
             reason = "externalIPs take traffic for addresses that nobody checks (CVE-2020-8554)"
         else:
             continue
@@ -115,17 +114,20 @@ def _public(stack: Stack) -> Iterator[Violation]:
 
 
 def _internal(service: Declared) -> bool:
-    """Whether an annotation makes the load balancer an internal one; each cloud has its own, all alike."""
-    annotations = strings(document(service.properties.get("metadata")).get("annotations"))
-    return any(
+    """Whether an annotation makes the load balancer an internal one; each cloud has its own, all alike.
+
+    Also where only an update can tell.
+    """
+    annotations = at(service.properties, "metadata", "annotations")
+    return not known(annotations) or any(
         "load-balancer" in key and (value.lower() == "internal" or (key.endswith("internal") and value == "true"))
-        for key, value in annotations.items()
+        for key, value in strings(annotations).items()
     )
 
 
 def _from_few(spec: Mapping[str, Any]) -> bool:
     ranges = spec.get("loadBalancerSourceRanges")
-    return not known(ranges) or (bool(ranges) and not OPEN & set(texts(ranges)))
+    return not known(ranges) or (bool(ranges) and not whole_internet(texts(ranges)))
 
 
 def _wildcard(stack: Stack) -> Iterator[Violation]:

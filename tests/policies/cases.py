@@ -23,6 +23,7 @@ from tests.policies.samples import (
 
 ZONE = "topology.kubernetes.io/zone"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
+QUOTA = "kubernetes:core/v1:ResourceQuota"
 SERVICE = "kubernetes:core/v1:Service"
 RBAC = "kubernetes:rbac.authorization.k8s.io/v1"
 RELEASE = "kubernetes:helm.sh/v3:Release"
@@ -88,11 +89,11 @@ def configured(**values: Any) -> Stack:
     return stack(configuration={key.replace("__", ":"): value for key, value in values.items()})
 
 
-def quota(limit: str, jobs: int, **options: Any) -> Stack:
+def quota(limit: object, jobs: int, **options: Any) -> Stack:
     hard = {"count/jobs.batch": limit, "requests.cpu": "1"}
     properties = {"metadata": {"namespace": "slipway"}, "spec": {"hard": hard}}
     made = [job(pod(), f"job-{number}") for number in range(jobs)]
-    return stack(resource("kubernetes:core/v1:ResourceQuota", "quota", properties, **options), *made)
+    return stack(resource(QUOTA, "quota", properties, **options), *made)
 
 
 def secret(**data: Any) -> Stack:
@@ -147,6 +148,10 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
     "host-access": [
         in_container(securityContext={"privileged": True, "allowPrivilegeEscalation": False}),
         in_container(securityContext={"capabilities": {"add": ["SYS_ADMIN"]}, "allowPrivilegeEscalation": False}),
+        in_container(securityContext={"capabilities": {"add": ["sys_admin"]}, "allowPrivilegeEscalation": False}),
+        in_container(
+            securityContext={"capabilities": {"add": ["DAC_READ_SEARCH"]}, "allowPrivilegeEscalation": False}
+        ),
         in_pod(hostNetwork=True),
         in_pod(volumes=[{"name": "root", "hostPath": {"path": "/"}}]),
         stack(workload(DAEMON_SET, pod(hostPID=True))),
@@ -161,12 +166,14 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
         in_pod(securityContext=None),
         in_pod(securityContext={"runAsNonRoot": False, "runAsUser": 0}),
         in_pod(securityContext={"runAsUser": 0}),
+        in_pod(securityContext={"runAsUser": "0"}),
         in_container(securityContext={"runAsNonRoot": False, "allowPrivilegeEscalation": False}),
     ],
     "privilege-escalation": [in_container(securityContext=None)],
     "public-service": [
         service(type="LoadBalancer"),
         service(type="LoadBalancer", loadBalancerSourceRanges=["0.0.0.0/0"]),
+        service(type="LoadBalancer", loadBalancerSourceRanges=["0.0.0.0/1", "128.0.0.0/1"]),
         service(type="NodePort"),
         service(type="ClusterIP", externalIPs=["192.0.2.1"]),
     ],
@@ -216,7 +223,7 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
     ],
     "configmap-too-large": [config_map(LIMIT + 1), config_map(LIMIT, 1)],
     "configmap-near-limit": [config_map(int(0.9 * LIMIT) + 1), config_map(LIMIT)],
-    "count-over-quota": [quota("2", 3)],
+    "count-over-quota": [quota("2", 3), quota(2, 3)],
     "count-near-quota": [quota("2", 2), quota("10", 9)],
 }
 
@@ -292,13 +299,21 @@ PASSES: Mapping[str, Sequence[Stack]] = {
         in_pod(),
         in_pod(securityContext={"runAsUser": 1000}),
         in_pod(securityContext={"runAsNonRoot": UNKNOWN}),
+        in_pod(securityContext=UNKNOWN),
+        in_container(securityContext=UNKNOWN),
         stack(workload(DAEMON_SET, DEVICE_PLUGIN)),
     ],
-    "privilege-escalation": [in_pod(), stack(workload(DAEMON_SET, DEVICE_PLUGIN))],
+    "privilege-escalation": [
+        in_pod(),
+        stack(workload(DAEMON_SET, DEVICE_PLUGIN)),
+        in_container(securityContext=UNKNOWN),
+    ],
     "public-service": [
         service(type="ClusterIP"),
         service(),
         service(type="LoadBalancer", loadBalancerSourceRanges=["192.0.2.0/24"]),
+        service(type="LoadBalancer", annotations=UNKNOWN),
+        service(type="ClusterIP", externalIPs=UNKNOWN),
         service(type="LoadBalancer", annotations={"example.com/load-balancer-type": "Internal"}),
         service(type="LoadBalancer", annotations={"example.com/some-load-balancer-internal": "true"}),
     ],
@@ -343,6 +358,11 @@ PASSES: Mapping[str, Sequence[Stack]] = {
     "count-near-quota": [
         quota("10", 8),
         quota("0", 0),
+        # Objects of which only an update tells the namespace.
+        stack(
+            resource(QUOTA, "quota", {"metadata": {"namespace": UNKNOWN}, "spec": {"hard": {"secrets": "1"}}}),
+            resource("kubernetes:core/v1:Secret", "keys", {"metadata": {"namespace": UNKNOWN}}),
+        ),
         quota("2", 2, provider="urn:pulumi:test::slipway::p::other"),
     ],
 }
