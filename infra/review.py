@@ -117,7 +117,10 @@ class NodePool:
     boot: "Seconds | None" = None
 
 
-_PRODUCTION = re.compile(r"(?:^|[^a-z])prod(?:uction)?(?:$|[^a-z])", re.IGNORECASE)
+PROTECT = "slipway:protect"
+"""The one switch of a stack file for all that keeps things from being deleted."""
+
+_PRODUCTION = re.compile(r"(?:^|(?<!non)(?<!not)(?<!pre)[^a-z])prod(?:uction)?(?:$|[^a-z])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -141,8 +144,13 @@ class Stack:
 
     @property
     def production(self) -> bool:
-        """Whether its name says that it is for production: `prod`, `ml-prod`, `production-eu`."""
+        """Whether its name says that it is for production: `prod`, `ml-prod`, `production-eu`; not `non-prod`."""
         return _PRODUCTION.search(self.name) is not None
+
+    @property
+    def switched_off(self) -> bool:
+        """Whether its file leaves `PROTECT` off."""
+        return str(self.configuration.get(PROTECT, True)).lower() not in {"1", "on", "true", "yes"}
 
     def of_type(self, *types: str) -> list[Declared]:
         """The custom resources of these types that the stack manages, in the order of their declaration."""

@@ -3,13 +3,11 @@
 import re
 from collections.abc import Iterator
 
-from infra.review import Policy, Severity, Stack, Violation
-
-PROTECT = "slipway:protect"
+from infra.review import PROTECT, Policy, Severity, Stack, Violation
 
 HOLDS_DATA = re.compile(
-    r":(?:Bucket|BucketV2|Cluster|Database|DatabaseInstance|Disk|FileSystem|PersistentVolumeClaim|Repository|Table|"
-    r"Volume)$"
+    r":(?:Bucket|BucketV2|Cluster|Database|DatabaseInstance|Dataset|Disk|[A-Za-z]*FileSystem|PersistentVolumeClaim|"
+    r"Repository|Table|Volume|(?:filestore|rds)/instance:Instance)$"
 )
 """The last parts of the types of resources with which data or what runs on it is gone, on whatever cloud."""
 
@@ -17,7 +15,7 @@ HOLDS_DATA = re.compile(
 def _unprotected(stack: Stack) -> Iterator[Violation]:
     if not stack.production:
         return
-    if PROTECT in stack.configuration and str(stack.configuration[PROTECT]).lower() != "true":
+    if stack.switched_off:
         yield Violation(
             PROTECT,
             f"the stack {stack.name} is for production, and `pulumi destroy` would delete it, data included",

@@ -132,7 +132,11 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
         in_pod(initContainers=[container(restartPolicy="Always", resources={"requests": {"cpu": "3800m"}})]),
     ],
     "gpu-pool-without-taint": [stack(pools=[pool("cpu"), pool("t4", gpus=1, taints=[])])],
-    "gpu-pool-always-on": [stack(pools=[pool("cpu"), pool("t4", gpus=1, min_nodes=1)])],
+    "gpu-pool-always-on": [
+        stack(pools=[pool("cpu"), pool("t4", gpus=1, min_nodes=1)]),
+        # A stack whose program fails has its file.
+        configured(slipway__clusters={"dev": {"pools": {"t4": {"accelerator": "t4", "nodes": {"count": 1}}}}}),
+    ],
     "job-ttl": [stack(job(pod(), ttlSecondsAfterFinished=0))],
     "gpu-job-without-limit": [stack(job(gpu_pod(), activeDeadlineSeconds=None))],
     "spot-job-without-retries": [
@@ -220,6 +224,8 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
     "production-unprotected": [
         stack(name="ml-prod", configuration={"slipway:protect": False}),
         stack(resource(*BUCKET), name="prod-eu", configuration={"slipway:protect": True}),
+        stack(resource("test:fsx/lustreFileSystem:LustreFileSystem", "scratch", {}), name="prod"),
+        stack(resource("test:rds/instance:Instance", "db", {}), name="prod"),
     ],
     "configmap-too-large": [config_map(LIMIT + 1), config_map(LIMIT, 1)],
     "configmap-near-limit": [config_map(int(0.9 * LIMIT) + 1), config_map(LIMIT)],
@@ -271,6 +277,7 @@ PASSES: Mapping[str, Sequence[Stack]] = {
         stack(pools=[pool("cpu", min_nodes=1), pool("t4", gpus=1, min_nodes=1, run_limit=3600)]),
         # Nodes that are there anyway.
         stack(pools=[pool("t4", gpus=1, min_nodes=1, urn="")]),
+        configured(slipway__clusters={"dev": {"pools": {"t4": {"accelerator": "t4", "nodes": {"total_min": 0}}}}}),
     ],
     "job-ttl": [stack(job(pod()))],
     "gpu-job-without-limit": [
@@ -351,6 +358,8 @@ PASSES: Mapping[str, Sequence[Stack]] = {
     "production-unprotected": [
         stack(resource(*BUCKET, protect=True), name="ml-prod", configuration={"slipway:protect": True}),
         stack(resource(*BUCKET), name="product", configuration={"slipway:protect": False}),
+        stack(resource(*BUCKET), name="ml-non-prod", configuration={"slipway:protect": False}),
+        stack(resource(*BUCKET, protect=True), name="prod", configuration={"slipway:protect": "yes"}),
     ],
     "configmap-too-large": [config_map(LIMIT)],
     "configmap-near-limit": [config_map(int(0.9 * LIMIT) - 1), config_map(0)],

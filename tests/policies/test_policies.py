@@ -14,7 +14,7 @@ from stacks.policies.check import check
 from stacks.policies.jobs import GATES
 from stacks.policies.registry import EVERYWHERE, of_clouds, policies
 from tests.policies.cases import PASSES, TRIPS
-from tests.policies.samples import container, gpu_pod, job, pod, stack
+from tests.policies.samples import container, gpu_pod, job, pod, pool, stack
 from tests.support.checkout import ROOT
 
 TODAY = date(2026, 11, 21)
@@ -69,6 +69,15 @@ def test_an_unschedulable_pod_is_told_of_in_kube_schedulers_words() -> None:
 def test_the_fix_of_a_missing_toleration_is_the_toleration() -> None:
     [finding], _ = check(stack(job(gpu_pod(tolerations=[]))), {}, TODAY)
     assert "{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}" in finding.fix
+
+
+def test_the_fix_of_a_pool_that_is_always_on_names_its_key() -> None:
+    clusters = {"dev": {"pools": {"t4": {"accelerator": "nvidia-tesla-t4", "nodes": {"count": 2}}}}}
+    pools = [pool("cpu"), pool("t4", gpus=1, min_nodes=2)]
+    declared = stack(job(pod()), pools=pools, configuration={"slipway:clusters": clusters})
+    [finding], _ = check(declared, {}, TODAY)
+    assert finding.resource == pools[1].urn
+    assert "`slipway:clusters.dev.pools.t4.nodes`" in finding.fix
 
 
 def test_no_finding_shows_the_secret_that_it_found() -> None:

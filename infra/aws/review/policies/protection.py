@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from infra.aws.review.pools import CLUSTER
 from infra.properties import is_true
-from infra.review import UNKNOWN, Policy, Severity, Stack, Violation
+from infra.review import PROTECT, UNKNOWN, Policy, Severity, Stack, Violation
 
-FIX = "set `slipway:protect: true` in the stack file"
+FIX = f"set `{PROTECT}: true` in the stack file"
 
 EMPTIES = ("forceDestroy", "forceDelete")
 """Of buckets and of image repositories."""
@@ -14,7 +14,7 @@ EMPTIES = ("forceDestroy", "forceDelete")
 
 def _deletable(stack: Stack) -> Iterator[Violation]:
     # What the one switch of a stack file leaves open is said once, of the switch.
-    if not stack.production or stack.configuration.get("slipway:protect", True) in (False, "false"):
+    if not stack.production or stack.switched_off:
         return
     for cluster in stack.of_type(CLUSTER):
         protected = cluster.properties.get("deletionProtection")
@@ -39,6 +39,6 @@ POLICIES = (
         Severity.ERROR,
         "In a production stack AWS refuses to delete clusters, and buckets and repositories that are in use.",
         _deletable,
-        "Set `slipway:protect: true`.",
+        f"Set `{PROTECT}: true`.",
     ),
 )

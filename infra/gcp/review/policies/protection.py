@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 from infra.properties import is_true
-from infra.review import Policy, Severity, Stack, Violation
+from infra.review import PROTECT, Policy, Severity, Stack, Violation
 
-FIX = "set `slipway:protect: true` in the stack file"
+FIX = f"set `{PROTECT}: true` in the stack file"
 
 
 def _deletable(stack: Stack) -> Iterator[Violation]:
     # What the one switch of a stack file leaves open is said once, of the switch.
-    if not stack.production or stack.configuration.get("slipway:protect", True) in (False, "false"):
+    if not stack.production or stack.switched_off:
         return
     for resource in stack.resources.values():
         if resource.package != "gcp" or resource.read:
@@ -33,6 +33,6 @@ POLICIES = (
         Severity.ERROR,
         "In a production stack Google refuses to delete clusters, and buckets that have objects in them.",
         _deletable,
-        "Set `slipway:protect: true`.",
+        f"Set `{PROTECT}: true`.",
     ),
 )
