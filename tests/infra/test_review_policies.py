@@ -35,8 +35,8 @@ def gke_pool(cluster: Declared | None = None, **properties: Any) -> list[Declare
     return [pool, *([cluster] if cluster else [])]
 
 
-def grant(type_: str, role: str, member: Any = "user:a@example.com") -> Declared:
-    return declared(type_, "grant", {"role": role, "member": member})
+def grant(type_: str, role: str, member: Any = "user:a@example.com", **more: Any) -> Declared:
+    return declared(type_, "grant", {"role": role, "member": member, **more})
 
 
 ACCOUNT = declared("gcp:serviceaccount/account:Account", "nodes")
@@ -93,6 +93,8 @@ GCP: list[tuple[str, Resources, Resources]] = [
         gke(privateClusterConfig={"enablePrivateEndpoint": True}),
     ),
     ("gcp-public-endpoint", gke(), gke(masterAuthorizedNetworksConfig=UNKNOWN)),
+    # Authorized networks that are on, and none.
+    ("gcp-public-endpoint", gke(), gke(masterAuthorizedNetworksConfig={})),
     (
         "gcp-public-nodes",
         gke_pool(networkConfig={"enablePrivateNodes": False}),
@@ -152,6 +154,21 @@ GCP: list[tuple[str, Resources, Resources]] = [
         "gcp-project-wide-role",
         grant("gcp:folder/iAMMember:IAMMember", "roles/iam.serviceAccountTokenCreator"),
         grant("gcp:folder/iAMMember:IAMMember", "roles/logging.viewer"),
+    ),
+    (
+        "gcp-project-wide-role",
+        grant(PROJECT_GRANT, "roles/compute.instanceAdmin.v1"),
+        grant(PROJECT_GRANT, "roles/storage.objectViewer", condition={"expression": "…", "title": "one bucket"}),
+    ),
+    (
+        "gcp-project-wide-role",
+        grant(PROJECT_GRANT, "roles/secretmanager.secretAccessor"),
+        grant("gcp:secretmanager/secretIamMember:SecretIamMember", "roles/secretmanager.secretAccessor"),
+    ),
+    (
+        "gcp-project-wide-role",
+        grant(PROJECT_GRANT, "roles/iam.workloadIdentityUser"),
+        grant("gcp:serviceaccount/iAMMember:IAMMember", "roles/iam.workloadIdentityUser"),
     ),
     ("gcp-node-service-account", gke_pool(), gke_pool(**OWN_ACCOUNT)),
     (
@@ -311,6 +328,12 @@ AWS: list[tuple[str, Resources, Resources]] = [
         declared(aws.ROLE_POLICY, properties={"policy": UNKNOWN}),
     ),
     ("aws-iam-wildcard", attached("AdministratorAccess"), attached("AmazonEKSClusterPolicy")),
+    ("aws-iam-wildcard", attached("AmazonS3FullAccess"), attached("AmazonS3ReadOnlyAccess")),
+    (
+        "aws-iam-wildcard",
+        role_policy(Action="s3:*", Resource=None, NotResource="arn:aws:s3:::a/*"),
+        role_policy(Action="s3:*", Resource="arn:aws:s3:::a/*"),
+    ),
     ("aws-open-trust", role(Principal={"AWS": "*"}), role(Principal={"Service": "ec2.amazonaws.com"})),
     (
         "aws-open-trust",
@@ -344,6 +367,11 @@ EXISTING: list[tuple[str, Resources, Resources]] = [
     ("store-cannot-rename", volume("s3.csi.aws.com"), volume("efs.csi.aws.com")),
     ("store-cannot-rename", volume("s3.csi.scality.com"), volume("s3.csi.aws.com", accessModes=["ReadOnlyMany"])),
     ("store-cannot-rename", pod(), pod(readOnly=True)),
+    (
+        "store-cannot-rename",
+        volume("s3.csi.aws.com", mountOptions=["allow-delete"]),
+        volume("s3.csi.aws.com", mountOptions=["read-only"]),
+    ),
 ]
 
 CASES = [*GCP, *AWS, *EXISTING]

@@ -30,7 +30,8 @@ def _lacking(driver: S3Driver) -> str:
 
 def _only_read(properties: Properties) -> bool:
     modes = texts(at(properties, "spec", "accessModes"))
-    return bool(modes) and set(modes) == {"ReadOnlyMany"}
+    options = {each.removeprefix("--") for each in texts(at(properties, "spec", "mountOptions"))}
+    return modes == ["ReadOnlyMany"] or bool(options & {"read-only", "ro"})
 
 
 def _volumes(properties: Properties) -> Iterator[Properties]:

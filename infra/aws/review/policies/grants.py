@@ -58,6 +58,8 @@ def too_much(resource: Declared) -> str:
     """Why a policy, an attachment or a role gives too much, as far as that is known."""
     if found := sorted(ADMINISTERS & set(attached(resource))):
         return f"{' and '.join(found)}: whoever has it can change everything, or give itself the right to"
+    if full := sorted(name for name in attached(resource) if name.endswith("FullAccess")):
+        return f"{' and '.join(full)} allows every action of a service on every resource"
     documents = [resource.properties.get("policy")] if resource.type in IDENTITY_POLICIES else []
     documents += [each.get("policy") for each in mappings(resource.properties.get("inlinePolicies"))]
     statements = (statement for document in documents for statement in allowing(document))
@@ -70,8 +72,8 @@ def _wildcard(statement: Properties) -> str:
     actions = texts(statement.get("Action"))
     if any(action in ("*", "*:*") for action in actions):
         return "a statement allows every action"
-    limited = not any(EVERYTHING.fullmatch(each) for each in texts(statement.get("Resource")))
-    if limited or statement.get("Condition"):
+    everywhere = "NotResource" in statement or any(map(EVERYTHING.fullmatch, texts(statement.get("Resource"))))
+    if not everywhere or statement.get("Condition"):
         return ""
     for action in actions:
         service, _, what = action.partition(":")

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 
-from infra.aws.review.policies.grants import attached, node_grants, too_much
+from infra.aws.review.policies.grants import node_grants, too_much
 from infra.review import Policy, Severity, Stack, Violation
 
 
 def _role(stack: Stack) -> Iterator[Violation]:
     for group, grant in node_grants(stack):
-        full = sorted(name for name in attached(grant) if name.endswith("FullAccess"))
-        if why := too_much(grant) or ", ".join(full):
+        if why := too_much(grant):
             yield Violation(
                 grant.urn,
                 f"{why}; it is for the nodes of {group.name}, and whoever breaks out of a pod has it",

@@ -17,16 +17,30 @@ GRANT = re.compile(r"gcp:.*(?:IAM|Iam)(?:Member|Binding|Policy)$")
 OF_EVERYTHING = re.compile(r"gcp:(?:projects|folder|organizations)/(?:iAM|iam)(?:Member|Binding|Policy):")
 """Grants on a whole project, folder or organization."""
 
-ADMINISTERS = re.compile(r"roles/(?:owner|editor|.*\.admin|.*Admin)$")
+ADMINISTERS = re.compile(r"roles/(?:owner|editor|.*\.admin|.*Admin(?:\.v\d)?)$")
 """Roles that change everything, or everything of a service.
 
 Source: https://cloud.google.com/iam/docs/roles-overview#legacy-basic, 2026-11-20.
 """
 
-IMPERSONATES = frozenset({"roles/iam.serviceAccountTokenCreator", "roles/iam.serviceAccountUser"})
+IMPERSONATES = frozenset(
+    {"roles/iam.serviceAccountTokenCreator", "roles/iam.serviceAccountUser", "roles/iam.workloadIdentityUser"}
+)
 """On a whole project: to act as any of its service accounts.
 
 Source: https://cloud.google.com/iam/docs/best-practices-service-accounts, 2026-11-20.
+"""
+
+READS_SECRETS = frozenset(
+    {
+        "roles/cloudkms.cryptoKeyDecrypter",
+        "roles/cloudkms.cryptoKeyEncrypterDecrypter",
+        "roles/secretmanager.secretAccessor",
+    }
+)
+"""On a whole project: to read all that it keeps secret.
+
+Source: https://cloud.google.com/secret-manager/docs/access-control, 2026-11-20.
 """
 
 DEFAULT_ACCOUNT = re.compile(r"(?:default|\d+-compute@developer\.gserviceaccount\.com)")
@@ -53,7 +67,8 @@ def _everyone(stack: Stack) -> Iterator[Violation]:
 def _broad(stack: Stack) -> Iterator[Violation]:
     nodes = {each.urn for _, _, grants in _node_accounts(stack) for each in grants}
     for grant in _grants(stack):
-        if not OF_EVERYTHING.match(grant.type) or grant.urn in nodes:
+        # A condition can limit a role to single resources; the basic roles take none.
+        if not OF_EVERYTHING.match(grant.type) or grant.urn in nodes or grant.properties.get("condition"):
             continue
         for role, _ in bindings(grant):
             if why := _too_much(role):
@@ -69,6 +84,8 @@ def _too_much(role: str) -> str:
         return "whoever has it can change everything that it administers, and grant it to others"
     if role in IMPERSONATES:
         return "whoever has it can act as any service account there"
+    if role in READS_SECRETS:
+        return "whoever has it can read every secret there"
     # A bucket's own grant does, and reaches that bucket only.
     return "whoever has it reaches every bucket" if role.startswith("roles/storage.") else ""
 

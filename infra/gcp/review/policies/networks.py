@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from infra.gcp.nodes import NODE_POOL
 from infra.gcp.review.pools import CLUSTER
 from infra.networks import whole_internet
-from infra.properties import at, is_true, items, mapping, mappings, texts
+from infra.properties import at, is_true, items, mappings, texts
 from infra.review import UNKNOWN, Declared, Policy, Severity, Stack, Violation
 
 FIREWALL = "gcp:compute/firewall:Firewall"
@@ -37,7 +37,7 @@ def _open(cluster: Declared) -> str:
     allowed = properties.get("masterAuthorizedNetworksConfig")
     if enabled is False or is_true(private) or UNKNOWN in (enabled, private, allowed):
         return ""
-    if not mapping(allowed):
+    if allowed is None:
         return "the control plane's IP endpoint has no authorized networks, so it is open to the whole Internet"
     if whole_internet(
         block for each in mappings(at(allowed, "cidrBlocks")) for block in texts(each.get("cidrBlock"))
