@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from infra.review import NodePool, Policy, Severity, Stack, Violation
 from stacks.documents import Document, document, documents
-from stacks.placement import obstacle
 from stacks.policies.values import known, leaves, number
-from stacks.policies.workloads import JOB, Workload, asked_of, gpus_of, node_of, pools_of, workloads
+from stacks.policies.workloads import JOB, Workload, gpus_of, hindrance, pools_of, workloads
 
 SHORT = 1800
 """Seconds that a Job may start over at the loss of its node: no longer than a GPU node takes to come."""
@@ -108,7 +107,7 @@ def _eligible(stack: Stack, workload: Workload) -> list[NodePool]:
     if request is None:
         return []
     pools = pools_of(stack, workload.cluster)
-    return [pool for pool in pools if obstacle(asked_of(pool, request, pools), node_of(pool)) is None]
+    return [pool for pool in pools if hindrance(pool, request, pools) is None]
 
 
 def _on_disruption(job: Document) -> str | None:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from infra.review import NodePool, Policy, Severity, Stack, Violation
-from stacks.placement import PodRequest, obstacle, selects, untolerated
-from stacks.policies.workloads import Workload, asked_of, gpus_of, has_gpus, node_of, pools_of, workloads
+from stacks.placement import PodRequest, selects, untolerated
+from stacks.policies.workloads import Workload, asked_of, gpus_of, has_gpus, hindrance, pools_of, workloads
 
 
 def _placed(stack: Stack) -> Iterator[tuple[Workload, PodRequest, list[NodePool]]]:
@@ -62,7 +62,7 @@ def _without_selector(stack: Stack) -> Iterator[Violation]:
 
 def _unschedulable(stack: Stack) -> Iterator[Violation]:
     for workload, request, pools in _placed(stack):
-        reasons = {pool.name: obstacle(asked_of(pool, request, pools), node_of(pool)) for pool in pools}
+        reasons = {pool.name: hindrance(pool, request, pools) for pool in pools}
         if not all(reasons.values()) or _said_otherwise(workload, request, pools):
             continue
         yield Violation(

@@ -12,7 +12,7 @@ from infra.platform import Node, Resources
 from infra.properties import at
 from infra.review import Declared, NodePool, Stack
 from stacks.documents import Document, document, documents, strings
-from stacks.placement import PodRequest, add, affinity, amounts, largest, tolerations
+from stacks.placement import PodRequest, add, affinity, amounts, largest, obstacle, tolerations
 from stacks.policies.values import known
 
 POD = "kubernetes:core/v1:Pod"
@@ -156,11 +156,12 @@ def asked_of(pool: NodePool, request: PodRequest, pools: Sequence[NodePool]) -> 
     )
 
 
-def node_of(pool: NodePool) -> Node:
-    """The nodes of ``pool`` at its largest, as the scheduler sees them."""
-    return Node(
+def hindrance(pool: NodePool, request: PodRequest, pools: Sequence[NodePool]) -> str | None:
+    """What keeps a pod off the nodes of ``pool``, one of its cluster's ``pools``; None if nothing is known to."""
+    node = Node(
         pool.cluster, pool.name, pool.labels, pool.taints, pool.allocatable, pool.max_nodes, pool.accelerator
     )
+    return obstacle(asked_of(pool, request, pools), node)
 
 
 def standing(node: Node) -> NodePool:

@@ -13,8 +13,7 @@ from typing import Literal
 from infra.kubernetes.review.times import pull
 from infra.properties import at, whole
 from infra.review import Declared, NodePool, Stack
-from stacks.placement import obstacle
-from stacks.policies.workloads import Workload, node_of, pools_of, workloads
+from stacks.policies.workloads import Workload, hindrance, pools_of, workloads
 from stacks.preview.measured import JOB, Measured
 from stacks.preview.nodes import PoolNodes, Seat, Stay
 
@@ -171,8 +170,9 @@ class _Scheduler:
     def _nodes(self, workload: Workload) -> PoolNodes | None:
         if (request := workload.request) is None:
             return None
-        for pool in pools_of(self._stack, workload.cluster):
-            if obstacle(request, node_of(pool)) is None:
+        pools = pools_of(self._stack, workload.cluster)
+        for pool in pools:
+            if hindrance(pool, request, pools) is None:
                 return self._pools.setdefault((pool.cluster, pool.name), PoolNodes(pool))
         return None
 

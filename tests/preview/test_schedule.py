@@ -1,6 +1,7 @@
 """Which node takes a Job, and when."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -100,6 +101,12 @@ def test_a_component_is_there_before_its_children_and_waits_for_what_it_needs() 
 
 def test_a_job_that_no_pool_takes_is_named() -> None:
     assert run(stack([CPU], job("lost", "gpu", gpus=1))).homeless == ["lost"]
+
+
+def test_a_job_that_selects_what_the_kubelet_tells_of_its_node_has_a_home() -> None:
+    properties = {"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/os": "linux"}}}}}
+    selecting = replace(job("any", "cpu"), properties=properties)
+    assert [work.pool.name for work in run(stack([CPU], selecting)).work] == ["cpu"]
 
 
 def test_what_nothing_is_known_of_is_named_and_takes_no_time() -> None:

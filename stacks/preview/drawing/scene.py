@@ -8,9 +8,8 @@ from infra.properties import at, items, mapping, strings, text, whole
 from infra.review import UNLIMITED, Identity, NodePool, Secret, Stack, Unknown
 from stacks.monitor import JOB
 from stacks.order import reduced
-from stacks.placement import obstacle
 from stacks.policies.jobs import GATES
-from stacks.policies.workloads import Workload, has_gpus, node_of, pools_of, workloads
+from stacks.policies.workloads import Workload, has_gpus, hindrance, pools_of, workloads
 from stacks.preview.words import duration, many
 
 PREFIX = "slipway:"
@@ -134,7 +133,7 @@ def _place(job: Workload, pools: Sequence[NodePool]) -> int | None:
     request = job.request
     if request is None:
         return -1
-    suitable = [index for index, pool in enumerate(pools) if obstacle(request, node_of(pool)) is None]
+    suitable = [index for index, pool in enumerate(pools) if hindrance(pool, request, pools) is None]
     return min(suitable, key=lambda index: (has_gpus(pools[index]), index), default=None)
 
 
