@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks.evaluation import declare
 from stacks.evaluate import evaluate
 
@@ -22,6 +24,7 @@ def test_each_further_pipeline_brings_its_own_jobs() -> None:
     assert len(jobs(4)) == len(jobs(1)) + 3 * 3
 
 
+@pytest.mark.slow
 def test_it_prints_a_row_for_each_size() -> None:
     command = [sys.executable, "-m", "benchmarks.evaluation", "2", "4", "--rounds", "1"]
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)

@@ -89,6 +89,7 @@ def test_nothing_changed(clone: Path) -> None:
     assert stack["findings"] == []
 
 
+@pytest.mark.slow
 def test_each_consequence_of_a_change_and_nothing_else(clone: Path) -> None:
     """A taint, a workload file, a pool's size and a bucket's access in one change."""
 

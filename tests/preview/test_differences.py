@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.review import UNKNOWN, Secret
@@ -17,7 +17,7 @@ VALUES = st.recursive(
 MAPPINGS = st.recursive(
     st.booleans() | st.integers() | st.text() | st.just(UNKNOWN),
     lambda inner: st.dictionaries(st.text(min_size=1), inner, min_size=1),
-    max_leaves=20,
+    max_leaves=8,
 )
 KEYS = st.text(min_size=1).filter(lambda key: key != "*")
 PATHS = st.tuples(KEYS) | st.lists(KEYS | st.integers(min_value=0, max_value=99), min_size=1).map(
@@ -54,6 +54,7 @@ def put(value: Any, path: Path, new: Any) -> Any:
     return made
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.text(min_size=1), MAPPINGS), st.dictionaries(st.text(min_size=1), MAPPINGS))
 def test_making_each_change_leads_from_one_side_to_the_other(
     before: dict[str, Any], after: dict[str, Any]
@@ -69,6 +70,7 @@ def test_a_written_path_can_be_read_again(path: Path) -> None:
     assert parsed(written(path)) == path
 
 
+@settings(max_examples=50)
 @given(VALUES, VALUES)
 def test_every_shown_value_is_short_and_plain(before: Any, after: Any) -> None:
     for value in (shown(before), *both(before, after)):

@@ -64,6 +64,7 @@ def check(drawing: Drawing) -> None:
             assert crossed == []
 
 
+@pytest.mark.slow
 def test_the_pictures_in_the_pages_show_the_stacks_as_they_are(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -61,6 +61,7 @@ pulumi.export("hidden", pulumi.Output.secret(late.id))
     assert [(each["pool"], each["allocatable"]["cpu"]) for each in found["standing"]] == [("cpu", 4000)]
 
 
+@pytest.mark.slow
 def test_the_same_input_gives_the_same_bytes_wherever_the_tree_is(tmp_path: Path) -> None:
     body = """
 import pathlib, warnings
@@ -211,6 +212,7 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tree
 
 
+@pytest.mark.slow
 def test_an_older_revision_is_evaluated_as_a_preview_would(older: Path) -> None:
     found = evaluated(older, "gcp-dev")["gcp-dev"]
     by_name = {(each["type"], each["name"]): each["properties"] for each in found["resources"]}
@@ -218,6 +220,7 @@ def test_an_older_revision_is_evaluated_as_a_preview_would(older: Path) -> None:
     assert by_name["pulumi:providers:kubernetes", "dev"]["kubeconfig"] == {"$slipway": "unknown"}
 
 
+@pytest.mark.slow
 def test_every_stack_of_this_revision_is_evaluated() -> None:
     found = evaluated(ROOT)
     assert set(found) == set(worker.stacks_of(ROOT))
