@@ -15,6 +15,8 @@ SHOWN = 3
 """How many changed files are named."""
 
 CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
+VOLUME = "kubernetes:core/v1:PersistentVolume"
+UNEXPLAINED = ["what its result depends on changed"]
 COMES = frozenset({Operation.CREATE, Operation.REPLACE})
 
 PARTS: Mapping[str, str] = {
@@ -64,11 +66,14 @@ class _Runs:
     """Decides Job by Job: those whose results a Job reads are decided before it."""
 
     def __init__(self, before: Stack, after: Stack, compared: Sequence[Compared]) -> None:
+        self._before = before
         self._after = after
         self._shipped_before, self._shipped = ShippedFiles(before), ShippedFiles(after)
         self._compared = compared
         self._operations = {each.resource.urn: each.operation for each in compared}
         self._claims = after.of_type(CLAIM)
+        self._volumes = after.of_type(VOLUME)
+        self._earlier_places = [_place(each) for each in before.of_type(VOLUME)]
         self._earlier = {_run(each) for each in before.of_type(JOB)}
         self._computing: dict[str, Declared] = {}
         """Jobs that compute, by the directory of their result."""
@@ -108,13 +113,16 @@ class _Runs:
             *self._changed_files(compared.before, job),
             *self._inputs(job),
             *_parts(compared, job),
+            *self._other_accelerator(compared.before, pool),
             *self._lost_store(job),
         ]
         if self._operations.get(job.provider) is Operation.REPLACE:
             causes.append(f"its cluster {self._after.cluster_of(job)} is replaced")
         elif compared.because:
             causes.append(compared.because)
-        return causes or self._changed_pools(job, pool) or ["what its result depends on changed"]
+        return (
+            causes or self._changed_pools(job, pool) or self._changed_before(compared.before, job) or UNEXPLAINED
+        )
 
     def _changed_pools(self, job: Declared, pool: NodePool | None) -> list[str]:
         """The Job's own pool, else the others of its cluster: what checks nodes looks at all of them."""
@@ -126,6 +134,25 @@ class _Runs:
         if pool is not None and pool.name in changed:
             changed = [pool.name]
         return [f"the pool {name} changes" for name in changed]
+
+    def _other_accelerator(self, old: Declared, pool: NodePool | None) -> list[str]:
+        earlier = pool_of(old, self._before)
+        known = earlier and earlier.accelerator, pool and pool.accelerator
+        return (
+            [f"its accelerator changed from {known[0]} to {known[1]}"] if all(known) and len({*known}) > 1 else []
+        )
+
+    def _changed_before(self, old: Declared, job: Declared) -> list[str]:
+        """What has to be there before the Job and changes: other Jobs, which it may read from, else the rest."""
+        fates = {Operation.CREATE: "is new", Operation.DELETE: "is gone", Operation.UPDATE: "changes"}
+        changed = [
+            (urn, fates.get(operation, "is replaced"))
+            for urn in sorted(old.dependencies | job.dependencies)
+            if (operation := self._operations.get(urn))
+        ]
+        changed = [each for each in changed if f"{JOB}::" in each[0]] or changed
+        more = [f"{len(changed) - SHOWN} more that it waits for change"] if len(changed) > SHOWN else []
+        return [*(f"{urn.rpartition('::')[2]} {fate}" for urn, fate in changed[:SHOWN]), *more]
 
     def _changed_files(self, old: Declared, new: Declared) -> list[str]:
         earlier, now = self._shipped_before.of(old), self._shipped.of(new)
@@ -150,15 +177,29 @@ class _Runs:
     def _store_is_new(self, job: Declared) -> bool:
         """Whether what the Job mounts its results from is created by this update."""
         claims = {text(at(each, "persistentVolumeClaim", "claimName")) for each in _volumes(job)}
-        mounted = [
-            each
-            for each in self._claims
-            if each.provider == job.provider and text(at(each.properties, "metadata", "name")) in claims
-        ]
-        urns = {each.urn for each in mounted}
-        for each in (job, *mounted):
-            urns |= each.property_dependencies.get("spec", frozenset())
-        return any(self._operations.get(urn) in COMES for urn in urns)
+        origins = set(job.property_dependencies.get("spec", ()))
+        for claim in self._claims:
+            if claim.provider == job.provider and text(at(claim.properties, "metadata", "name")) in claims:
+                volume = self._volume(claim)
+                origins |= {claim.urn, *claim.property_dependencies.get("spec", ())}
+                if volume is not None and _place(volume) in self._earlier_places:
+                    # The same folder or bucket behind another claim.
+                    origins -= {claim.urn, volume.urn}
+                    origins |= volume.property_dependencies.get("spec", frozenset())
+                    if at(volume.properties, "spec", "hostPath"):
+                        origins.add(volume.provider)
+        return any(self._operations.get(urn) in COMES for urn in origins)
+
+    def _volume(self, claim: Declared) -> Declared | None:
+        """The volume that the stack declares for the claim."""
+        name = at(claim.properties, "spec", "volumeName")
+        for each in self._volumes:
+            named = isinstance(name, str) and at(each.properties, "metadata", "name") == name
+            if each.provider == claim.provider and (
+                named or each.urn in claim.property_dependencies.get("spec", ())
+            ):
+                return each
+        return None
 
 
 def _parts(compared: Compared, job: Declared) -> list[str]:
@@ -177,6 +218,8 @@ def _parts(compared: Compared, job: Declared) -> list[str]:
 
 def _part(path: Path) -> str:
     keys = [step for step in path if isinstance(step, str)]
+    if keys == ["metadata", "namespace"]:
+        return "its namespace"
     if keys[:3] != ["spec", "template", "spec"] and keys[:3] != ["spec", "template", "metadata"]:
         return {"completions": "its completions", "parallelism": "its parallelism"}.get(keys[-1], "")
     if "resources" in keys:
@@ -221,6 +264,22 @@ def _result(job: Declared) -> str:
     digest = _run(job).rpartition("-")[2]
     found = (_directory(each) for each in _arguments(job))
     return next((each for each in found if digest and each.rpartition("/")[2] == digest), "")
+
+
+def _place(volume: Declared) -> list[object]:
+    """Where a volume's files are, whatever it is called and however large it says it is."""
+    spec = mapping(volume.properties.get("spec"))
+    attributes = {
+        key: value for key, value in mapping(at(spec, "csi", "volumeAttributes")).items() if key != "capacity"
+    }
+    return [
+        at(spec, "nfs", "server"),
+        at(spec, "nfs", "path"),
+        at(spec, "hostPath", "path"),
+        at(spec, "csi", "driver"),
+        at(spec, "csi", "volumeHandle"),
+        attributes,
+    ]
 
 
 def _volumes(job: Declared) -> list[Mapping[str, object]]:

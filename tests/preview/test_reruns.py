@@ -1,5 +1,6 @@
 """Which Jobs an update runs, on Jobs made by hand: one cause each."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -162,6 +163,84 @@ def test_a_store_that_goes_with_its_cluster_takes_the_results_along() -> None:
     mounted = job("train", "1", volumes=[{"name": "store", "persistentVolumeClaim": {"claimName": "store"}}])
     found = runs([claim, mounted], [claim, mounted], kubeconfig="b")["train"]
     assert (found.outcome, found.because) == (Outcome.RUNS, "its store is new; its cluster main is replaced")
+
+
+def on_volume(source: dict[str, Any], *, claim: str = "store", size: str = "1Gi") -> list[Declared]:
+    """A volume of the stack's own, its claim, and a Job that keeps its result there."""
+    volume = {"metadata": {"name": f"volume-{claim}"}, "spec": {"capacity": {"storage": size}, **source}}
+    claiming = {"metadata": {"name": claim}, "spec": {"volumeName": f"volume-{claim}"}}
+    mounts = [{"name": "store", "persistentVolumeClaim": {"claimName": claim}}]
+    return [
+        declared("kubernetes:core/v1:PersistentVolume", "volume", volume, provider=provider().urn),
+        declared("kubernetes:core/v1:PersistentVolumeClaim", "store", claiming, provider=provider().urn),
+        job("train", "1", volumes=mounts),
+    ]
+
+
+NFS = {"nfs": {"server": "filer.example", "path": "/slipway"}}
+
+
+def test_the_same_folder_behind_another_claim_still_has_the_results() -> None:
+    found = runs(on_volume(NFS), on_volume(NFS, claim="larger", size="2Gi"))["train"]
+    assert (found.outcome, found.because) == (Outcome.RESUMES, "its volumes changed")
+
+
+def test_another_folder_has_no_results() -> None:
+    other = {"nfs": {**NFS["nfs"], "path": "/elsewhere"}}
+    found = runs(on_volume(NFS), on_volume(other, claim="other"))["train"]
+    assert (found.outcome, found.because) == (Outcome.RUNS, "its volumes changed; its store is new")
+
+
+def test_a_bucket_stays_whatever_size_its_driver_is_told() -> None:
+    def bucket(capacity: str, options: str) -> dict[str, Any]:
+        attributes = {"capacity": capacity, "options": options}
+        return {"csi": {"driver": "s3", "volumeHandle": "bucket", "volumeAttributes": attributes}}
+
+    before = on_volume(bucket("1Gi", "--endpoint a"))
+    assert runs(before, on_volume(bucket("2Gi", "--endpoint a"), claim="b"))["train"].outcome is Outcome.RESUMES
+    assert runs(before, on_volume(bucket("1Gi", "--endpoint b"), claim="b"))["train"].outcome is Outcome.RUNS
+
+
+@pytest.mark.parametrize(
+    ("source", "outcome"), [(NFS, Outcome.RESUMES), ({"hostPath": {"path": "/data"}}, Outcome.RUNS)]
+)
+def test_a_folder_of_a_node_is_another_one_on_another_cluster(source: dict[str, Any], outcome: Outcome) -> None:
+    assert runs(on_volume(source), on_volume(source), kubeconfig="b")["train"].outcome is outcome
+
+
+def test_a_job_in_another_namespace_says_so() -> None:
+    spec = job("gate", "1", result=False).properties["spec"]
+    before, after = (
+        declared(
+            JOB, "gate", {"metadata": {"name": "gate-1", "namespace": each}, "spec": spec}, provider=provider().urn
+        )
+        for each in ("old", "new")
+    )
+    assert one(before, after) == (Outcome.RUNS, "its namespace changed")
+
+
+def test_another_accelerator_of_the_pool_is_named() -> None:
+    asking = {"resources": {"limits": {GPU_RESOURCE: "1"}}}
+    on_gpu: dict[str, Any] = {"nodeSelector": {"pool": "gpu"}, "container": asking, "tolerations": [TOLERATION]}
+    before, after = stack(job("train", "1", **on_gpu)), stack(job("train", "2", **on_gpu))
+    other = replace(after, standing=[pool("cpu"), replace(pool("gpu", 1), accelerator="l4")])
+    (found,) = compare(before, other).runs
+    assert found.because == "its accelerator changed from t4 to l4"
+
+
+def test_what_a_job_waits_for_is_named_where_nothing_else_explains_it() -> None:
+    def chart(digest: str, *needed: Declared) -> Declared:
+        urns = frozenset(each.urn for each in needed)
+        return replace(job("chart", digest, "--results=/store"), dependencies=urns)
+
+    one_run, other_run = job("t4", "1"), job("h100", "1")
+    release = declared("kubernetes:helm.sh/v3:Release", "plugin", {"version": "1"}, provider=provider().urn)
+    newer = replace(release, properties={"version": "2"})
+    before = [release, one_run, chart("1", release, one_run)]
+    added = runs(before, [release, one_run, other_run, chart("2", release, one_run, other_run)])
+    assert added["chart"].because == "h100 is new"
+    assert runs(before, [release, chart("2", release)])["chart"].because == "t4 is gone"
+    assert runs(before, [newer, one_run, chart("2", newer, one_run)])["chart"].because == "plugin changes"
 
 
 def test_a_job_that_is_declared_under_another_name_finds_its_result() -> None:
