@@ -111,6 +111,8 @@ def _volume(name: str, namespace: str, mountable: Mountable, args: MountArgs) ->
             depends_on=[args.cluster.storage.addon, *mountable.ready],
             # A volume's handle cannot change, and its name is taken until the old one is gone.
             delete_before_replace=True,
+            # Once bound, it takes no claim of another namespace.
+            replace_on_changes=["spec.claimRef"],
         ),
     )
 

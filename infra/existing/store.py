@@ -37,7 +37,7 @@ def declare_store(
 ) -> tuple[Store, Sequence[pulumi.Resource]]:
     """The store that ``namespace`` claims, and the volume that it needs, declared as ``name`` with ``opts``."""
     resources: list[pulumi.Resource] = []
-    claim = f"{VOLUME}-{_digest(store)}"
+    claim = f"{VOLUME}-{_digest(store, namespace)}"
     storage_class, volume_name = None, None
     if isinstance(store, PvcStore):
         storage_class = store.storage_class
@@ -83,14 +83,17 @@ def _url(store: MountedStore, namespace: str, claim: str) -> str:
     return f"pvc://{namespace}/{claim}"
 
 
-def _digest(store: MountedStore) -> str:
-    """Names the store: another server, folder or class is another claim, in which every step runs again.
+def _digest(store: MountedStore, namespace: str) -> str:
+    """Names the store: another server, folder or class is another claim, and another volume.
 
     A claim's source cannot change, and one that is replaced under its own name makes Pulumi's preview fail, and
-    waits for its volume, which waits for it. A claim that the cluster fills may grow.
+    waits for its volume, which waits for it. Nor does a volume that was bound take a claim of another namespace. A
+    claim that the cluster fills may grow.
     """
-    grows = isinstance(store, PvcStore) and store.host_path is None
-    text = store.model_dump_json(exclude={"size"} if grows else None)
+    if isinstance(store, PvcStore) and store.host_path is None:
+        text = store.model_dump_json(exclude={"size"})
+    else:
+        text = f"{namespace} {store.model_dump_json()}"
     return short_digest(hashlib.sha256(text.encode()).hexdigest())
 
 

@@ -260,6 +260,14 @@ def test_the_volume_goes_before_everything_that_it_is_mounted_through(kind: str,
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_another_namespace_gets_another_volume(kind: str) -> None:
+    """Kubernetes binds a volume that was bound once to no claim of another namespace."""
+    volume = declare(with_store(kind=kind)).one(VOLUME)
+    assert "spec.claimRef" in volume.replace_on_changes
+    assert volume.delete_before_replace
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_pods_claim_the_one_volume_and_several_nodes_may_write(kind: str) -> None:
     recording = declare(with_store(kind=kind))
     volume = recording.one(VOLUME).inputs

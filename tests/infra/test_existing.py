@@ -206,6 +206,15 @@ def test_another_server_is_another_volume_and_claim(tmp_path: Path) -> None:
     assert len({each.volume_name for each in claims if each}) == 2
 
 
+def test_a_volume_is_claimed_from_one_namespace_only(tmp_path: Path) -> None:
+    """Kubernetes binds a volume that was bound once to no claim of another namespace."""
+    given = settings(tmp_path, NFS)
+    claims = [
+        platform(given.model_copy(update={"namespace": namespace})).store.claim for namespace in ("old", "new")
+    ]
+    assert len({each.volume_name for each in claims if each}) == 2
+
+
 @pytest.mark.parametrize(("change", "same"), [({"size": "20Gi"}, True), ({"storage_class": "fast"}, False)])
 def test_a_claim_grows_in_place_and_changes_its_class_as_another(
     tmp_path: Path, change: dict[str, str], same: bool
