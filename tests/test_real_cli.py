@@ -135,7 +135,8 @@ def test_the_policy_pack_lets_a_clean_stack_pass(stack: str, checkout: Path, env
 def test_the_policy_pack_stops_a_preview(stack: str, checkout: Path, environment: dict[str, str]) -> None:
     path = checkout / "stacks" / f"Pulumi.{stack}.yaml"
     right = path.read_text(encoding="utf-8")
-    path.write_text(right + "\n  other:password: hunter2\n", encoding="utf-8")
+    # Below `config`, which is not the last key: `pulumi stack init` adds one.
+    path.write_text(right.replace("\nconfig:\n", "\nconfig:\n  other:password: hunter2\n"), encoding="utf-8")
     try:
         done = pulumi(checkout, environment, "preview", "-s", stack, "--policy-pack", "policy-pack")
     finally:
