@@ -178,6 +178,9 @@ class Emulator:
     store_drivers: ClassVar[frozenset[str]] = frozenset()
     """The CSI drivers that mount the stack's store straight into a pod."""
 
+    def prepare(self) -> None:
+        """Called before the program, in the evaluation's context: keeps it from what differs between machines."""
+
     def outputs(self, token: str, name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:  # noqa: ARG002
         """The provider-computed outputs of a resource of type ``token``: well-formed and clearly fake."""
         return None

@@ -52,6 +52,8 @@ def evaluate(
 
     def run() -> None:
         set_all_config(for_engine(config), [])
+        for each in emulators:
+            each.prepare()
         pulumi_settings.set_root_resource(None)  # pyright: ignore[reportArgumentType]
         pulumi_settings.configure(
             mocks.MockSettings(

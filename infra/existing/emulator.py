@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from infra.existing.kubeconfig import UNREAD
 from infra.existing.platforms import pool_of
 from infra.existing.settings import ExistingCluster
 from infra.platform import Emulator, Node, Pool, Resources
@@ -13,6 +14,10 @@ class ExistingEmulator(Emulator):
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+
+    def prepare(self) -> None:
+        """No kubeconfig of this machine is read."""
+        UNREAD.set(True)
 
     def standing_nodes(self) -> Sequence[Node]:
         """The nodes of every existing cluster: those that two pools select are there once."""

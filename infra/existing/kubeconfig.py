@@ -1,9 +1,13 @@
 """What a kubeconfig on this machine says."""
 
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, cast
 
 import yaml
+
+UNREAD: ContextVar[bool] = ContextVar("unread", default=False)
+"""Whether the program is evaluated without its clusters, and so the same on every machine."""
 
 
 class KubeconfigError(Exception):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.existing.kubeconfig import KubeconfigError, context_of
+from infra.existing.kubeconfig import UNREAD, KubeconfigError, context_of
 from infra.existing.nodes import mark_nodes
 from infra.existing.settings import ExistingCluster, ExistingPool
 from infra.existing.store import MountedStore, declare_store
@@ -114,6 +114,8 @@ class Cluster(pulumi.ComponentResource):
 
 
 def _context(name: str, cluster: ExistingCluster) -> str | None:
+    if UNREAD.get():
+        return cluster.context
     try:
         return context_of(cluster.kubeconfig, cluster.context)
     except KubeconfigError as error:

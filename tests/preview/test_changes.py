@@ -203,3 +203,15 @@ def test_protection_alone_is_told_only_when_it_goes() -> None:
     safe = previewed("gcp-dev", {"protect": True, "store.versioning": True})
     assert compare(base(), safe).remarks == []
     assert any("dev (Cluster) is no longer protected" in each for each in compare(safe, base()).remarks)
+
+
+def test_a_kubeconfig_of_this_machine_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    elsewhere = previewed("local")
+    (tmp_path / ".kube").mkdir()
+    kubeconfig = "current-context: laptop\ncontexts: [{name: laptop, context: {cluster: a, user: b}}]\n"
+    (tmp_path / ".kube" / "config").write_text(kubeconfig, encoding="utf-8")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert compare(elsewhere, previewed("local")).resources == []
+    assert caplog.messages == []
