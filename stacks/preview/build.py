@@ -14,6 +14,7 @@ from stacks.preview.graph import Evaluated, Failed
 from stacks.preview.measured import Measured
 from stacks.preview.model import Failure, Finding, Preview, QuotaNeed, StackPreview, Suppressed
 from stacks.preview.timeline import timeline
+from stacks.preview.words import many
 
 CLEAN, FINDINGS, NOT_EVALUATED = 0, 1, 2
 """What a preview exits with."""
@@ -139,7 +140,8 @@ def _found(stack: Stack, today: date) -> tuple[list[Finding], list[Suppressed]]:
 
 
 def _failure(revision: Literal["base", "head"], failed: Failed) -> Failure:
-    message = failed.message.partition("\n")[0] if failed.problems else failed.message
+    problems = f"{many(len(failed.problems), 'problem')} in the stack's settings"
+    message = problems if failed.problems else failed.message
     where = f" ({failed.where})" if failed.where else ""
     return Failure(
         revision=revision, message=f"{message}{where}", problems=[dict(each) for each in failed.problems]

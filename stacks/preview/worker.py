@@ -32,7 +32,6 @@ MARK = "$slipway"
 """The key of the mappings that stand for what JSON has no word for."""
 
 UNKNOWN = {MARK: "unknown"}
-
 SECRET = "[secret]"
 PROJECT = "slipway"
 PREFIX = "slipway:"
@@ -164,15 +163,11 @@ def _failure(error: BaseException, tree: Path, shown: Callable[[str], str]) -> d
         error = error.__cause__
     problems: Sequence[Any] = getattr(error, "problems", ())
     short = reprlib.Repr()
-    short.maxstring = short.maxother = 80
-    short.maxlevel = 3
-    message = str(error)
-    if not type(error).__module__.startswith(("infra.", "stacks.")):
-        message = f"{type(error).__name__}: {message}"
+    short.maxstring, short.maxother, short.maxlevel = 80, 80, 3
     return {
         "kind": type(error).__name__,
-        "message": shown(message),
-        "where": _where(error, tree),
+        "message": shown(told(error)),
+        "where": "" if problems else where(error, tree),
         "problems": [
             {
                 "key": each.key,
@@ -185,8 +180,15 @@ def _failure(error: BaseException, tree: Path, shown: Callable[[str], str]) -> d
     }
 
 
-def _where(error: BaseException, tree: Path) -> str:
-    """The innermost line of the tree's own code, past the engine that evaluates it."""
+def told(error: BaseException) -> str:
+    """Its message, and its kind where it is none of the project's own."""
+    kind = "" if type(error).__module__.startswith(("infra.", "stacks.")) else f"{type(error).__name__}: "
+    # Python's own words for an error of syntax repeat the place, which `where` tells.
+    return kind + (error.msg if isinstance(error, SyntaxError) else str(error))
+
+
+def where(error: BaseException, tree: Path) -> str:
+    """The innermost line of the tree's own code, past the engine that evaluates it; empty where there is none."""
     chain = [error]
     while (below := chain[-1].__cause__ or chain[-1].__context__) is not None and below not in chain:
         chain.append(below)
@@ -196,7 +198,7 @@ def _where(error: BaseException, tree: Path) -> str:
             return f"{Path(each.filename).relative_to(tree)}:{each.lineno}"
         for frame in reversed(traceback.extract_tb(getattr(each, TRACE, each.__traceback__))):
             path = Path(frame.filename)
-            ours = path.is_relative_to(tree) and ".venv" not in path.parts
+            ours = path.is_relative_to(tree) and ".venv" not in path.parts and path != Path(__file__)
             if ours and (path.parent != engine or path.name == "program.py"):
                 return f"{path.relative_to(tree)}:{frame.lineno}"
     return ""

@@ -249,6 +249,42 @@ def test_a_stack_that_is_not_there_is_said_with_those_that_are(clone: Path) -> N
     done = preview(clone, "-s", "gcp-div")
     assert done.returncode == 2
     assert re.search(r"no stack 'gcp-div'.*gcp-dev", re.sub(r"\s+", " ", done.stdout))
+    assert ".py" not in done.stdout
+
+
+@pytest.mark.parametrize("option", ["--output", "--json", "--pictures"])
+def test_a_file_that_cannot_be_written_is_one_plain_error(clone: Path, option: str) -> None:
+    done = preview(clone, "-s", "local", option, "stacks" if option != "--pictures" else "README.md")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "cannot be written" in done.stderr
+    assert git(clone, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "said"),
+    [
+        ("infra/platform.py", "def (", "SyntaxError: invalid syntax (infra/platform.py:"),
+        ("infra/review.py", "import nothing_of_that_name", "ModuleNotFoundError: No module named"),
+    ],
+)
+def test_a_change_that_breaks_the_preview_itself_is_one_plain_error(
+    clone: Path, file: str, line: str, said: str
+) -> None:
+    edit(clone, file, lambda text: f"{text}\n{line}\n")
+    done = preview(clone, "-s", "local")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert said in done.stderr
+
+
+@pytest.mark.slow
+def test_a_terminal_without_the_characters_gets_the_rest(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    configure(clone, lambda config: config.update({"slipway:namespace": "elsewhere"}), LOCAL)
+    done = preview(clone, "-s", "local", "--base", "main")
+    assert done.returncode == 0, done.stderr
+    assert "elsewhere" in done.stdout
 
 
 @pytest.mark.slow
