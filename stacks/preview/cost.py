@@ -152,7 +152,7 @@ def _sum(charges: Iterable[Charge], count: str) -> float | None:
 def _line(stack: Stack, charge: Charge) -> CostLine:
     rate = None if charge.metered else _hourly(charge)
     price = charge.price
-    metered = f"${price.amount:g} per {price.unit}" if price is not None else "unknown"
+    metered = f"${_cents(price.amount)} per {price.unit}" if price is not None else "unknown"
     return CostLine(
         resource=_resource(stack, charge),
         what=charge.what,
@@ -166,6 +166,12 @@ def _line(stack: Stack, charge: Charge) -> CostLine:
         metered=charge.metered,
         metered_price=metered if charge.metered else "",
     )
+
+
+def _cents(amount: float) -> str:
+    """In full, to the cent at least."""
+    whole = f"{amount:g}"
+    return whole if len(whole.partition(".")[2]) > 2 else f"{amount:.2f}"
 
 
 def _resource(stack: Stack, charge: Charge) -> str:

@@ -15,7 +15,10 @@ from stacks.preview.model import Changes, Cost, Finding, Preview, StackPreview, 
 LIMIT = 65_000
 """Characters of the preview; the rest of a comment is for whoever posts it: a marker, a link."""
 
-SHORTENED = "Detail was left out to fit into a comment; the whole of it is in the JSON and the text."
+NUMBERS = frozenset({"Idle a month", "At most an hour", "One run"})
+"""The columns of the table over all stacks that have amounts."""
+
+SHORTENED = "Detail was left out to fit into a comment; the whole of it is in the JSON."
 
 
 def comment(preview: Preview, limit: int = LIMIT) -> str:
@@ -45,19 +48,13 @@ def _joined(head: str, sections: Iterable[str], *, shortened: bool) -> str:
 
 def _head(preview: Preview) -> str:
     against = f" against {_code(preview.base)}" if preview.base else ""
+    found = words.columns(preview)
     rows = [
-        (
-            f"**{_plain(each.stack)}**",
-            _plain(words.state(each)),
-            _plain(words.jobs(each.changes)),
-            *map(_plain, words.figures(each)),
-            _icon(each.findings) + words.finding_words(each.findings),
-        )
-        for each in preview.stacks
+        (f"**{_plain(name)}**", *map(_plain, cells), _icon(stack.findings) + findings)
+        for stack, (name, *cells, findings) in zip(preview.stacks, zip(*found.values(), strict=True), strict=True)
     ]
-    head = ("Stack", "Changes", "Jobs that run", "Idle a month", "At most an hour", "One run", "Findings")
     lines = [f"## Preview of {words.many(len(preview.stacks), 'stack')}{against}", ""]
-    lines += _table(head, rows, "lllrrrl")
+    lines += _table(tuple(found), rows, "".join("r" if each in NUMBERS else "l" for each in found))
     if preview.prices_as_of:
         lines += [
             "",
@@ -116,7 +113,7 @@ def _start(preview: StackPreview) -> Iterator[str]:
     for failure in preview.failures:
         yield f"**Cannot be evaluated at {words.REVISIONS[failure.revision]}.**\n\n{_block(failure.message)}\n"
         rows = [
-            (_code(each["key"]), _code(each["value"]), _plain(each["reason"]), _plain(each["fix"]))
+            (_code(each["key"]), _code(each["value"]), _ticked(each["reason"]), _ticked(each["fix"]))
             for each in words.problems(failure)
         ]
         if rows:
@@ -127,21 +124,17 @@ def _start(preview: StackPreview) -> Iterator[str]:
 
 
 def _findings(preview: StackPreview) -> Iterator[str]:
-    if preview.findings:
-        rows = [
-            (
-                f"{_icon([each])}{each.severity}",
-                _code(each.policy),
-                _code(each.name),
-                _plain(each.reason),
-                _plain(each.fix),
-            )
-            for each in preview.findings
-        ]
-        yield "\n".join(_table(("", "Policy", "Where", "Why", "Fix"), rows)) + "\n"
+    # No table: paths of keys are long, and what comes last would have to be scrolled to.
+    lines = [
+        f"- {_icon([each])}{words.severity(each)}: {_code(each.policy)} {_code(each.name)}<br>"
+        f"{_ticked(each.reason)}<br>**Fix:** {_ticked(each.fix)}"
+        for each in preview.findings
+    ]
+    if lines:
+        yield "\n".join(lines) + "\n"
     for each in preview.suppressed:
         until = f" until {each.until}" if each.until else ""
-        yield f"Suppressed{until}: {_code(each.finding.policy)} {_code(each.finding.name)}: {_plain(each.why)}\n"
+        yield f"Suppressed{until}: {_code(each.finding.policy)} {_code(each.finding.name)}: {_ticked(each.why)}\n"
 
 
 def _changes(changes: Changes | None, properties: int | None) -> Iterator[str]:
@@ -149,7 +142,7 @@ def _changes(changes: Changes | None, properties: int | None) -> Iterator[str]:
     if changes is None:
         return
     if not changes.resources:
-        yield f"Nothing changes; {words.many(changes.unchanged, 'resource')} as before.\n"
+        yield f"{words.unchanged(changes)}\n"
     rows: list[tuple[str, ...]] = []
     for each in words.ordered(changes):
         telling = words.telling(each)[:properties]
@@ -173,7 +166,7 @@ def _changes(changes: Changes | None, properties: int | None) -> Iterator[str]:
     if changes.runs:
         yield "\n".join(f"- Job {_code(run.name)} {_plain(words.run_words(run))}" for run in changes.runs) + "\n"
     for remark in changes.remarks:
-        yield f"{_plain(remark)}\n"
+        yield f"{_ticked(remark)}\n"
 
 
 def _figures(preview: StackPreview, *, lines: bool) -> Iterator[str]:
@@ -183,7 +176,7 @@ def _figures(preview: StackPreview, *, lines: bool) -> Iterator[str]:
         yield f"- {_ticked(words.timeline_words(preview.timeline))}"
         if lines:
             yield _folded("What pulumi up waits for", _path(preview.timeline))
-    if preview.cost is not None and preview.cost.lines and lines:
+    if preview.cost is not None and words.priced(preview.cost) and lines:
         yield _folded("Cost of each resource", _cost(preview.cost))
     if preview.quotas:
         rows = [(_code(each.metric), _plain(each.where), words.needed(each)) for each in preview.quotas]
@@ -191,7 +184,7 @@ def _figures(preview: StackPreview, *, lines: bool) -> Iterator[str]:
         table = _table(("Metric", "Where", "Needed"), rows, "llr")
         yield _folded("Quota needed at maximum", [*table, "", "What there is:", *see])
     for remark in preview.remarks:
-        yield f"\n{_plain(remark)}"
+        yield f"\n{_ticked(remark)}"
 
 
 def _cost(cost: Cost) -> list[str]:
@@ -249,7 +242,11 @@ def _code(text: str) -> str:
 
 def _plain(text: str) -> str:
     """Text with no markup and nobody mentioned, fit for a cell of a table."""
-    line = _html(" ".join(text.split()))
+    return _escaped(" ".join(text.split()))
+
+
+def _escaped(line: str) -> str:
+    line = _html(line)
     line = re.sub(r"([\\`*_\[\]|~#])", r"\\\1", line)
     # Two dollar signs on a line would be a formula to GitHub.
     return line.replace("$", "&#36;").replace("@", "@\u200b")
@@ -260,9 +257,11 @@ def _value(content: object) -> str:
 
 
 def _ticked(text: str) -> str:
-    """`_plain`, but what stands between backticks is code."""
-    parts = text.split("`")
-    return " ".join(_code(part) if index % 2 else _plain(part) for index, part in enumerate(parts)).strip()
+    """`_plain`, but what stands between two backticks is code."""
+    parts = " ".join(text.split()).split("`")
+    if len(parts) % 2 == 0:
+        return _plain(text)
+    return "".join(_code(part) if index % 2 else _escaped(part) for index, part in enumerate(parts))
 
 
 def _html(text: str) -> str:

@@ -1,6 +1,7 @@
 """A preview for a terminal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -28,6 +29,13 @@ STYLES = {
 FINDING_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow"}
 
 
+@dataclass(frozen=True)
+class Command:
+    """A line to be copied, and so never broken."""
+
+    line: str
+
+
 def show(preview: Preview, console: Console) -> None:
     """Prints the table over all stacks, and then each stack."""
     against = f" against {preview.base}" if preview.base else ""
@@ -38,29 +46,26 @@ def show(preview: Preview, console: Console) -> None:
         console.print()
         console.rule(Text(each.stack, "bold"), align="left", style="dim")
         for part in _parts(each):
-            console.print(Padding(part, (0, 0, 0, 2), expand=False))
+            if isinstance(part, Command):
+                console.print(Text(f"    {part.line}", "dim"), soft_wrap=True)
+            else:
+                console.print(Padding(part, (0, 0, 0, 2), expand=False))
 
 
 def _summary(preview: Preview) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for name, justify in (
-        ("Stack", "left"),
-        ("Changes", "left"),
-        ("Jobs that run", "left"),
-        ("Idle a month", "right"),
-        ("At most an hour", "right"),
-        ("One run", "right"),
-        ("Findings", "left"),
-    ):
-        table.add_column(name, justify=justify)  # pyright: ignore[reportArgumentType]
-    for each in preview.stacks:
-        table.add_row(
-            each.stack,
-            Text(words.state(each), _state_style(each)),
-            words.jobs(each.changes),
-            *words.figures(each),
-            Text(words.finding_words(each.findings), _worst(each.findings)),
-        )
+    found = words.columns(preview)
+    table = _table(found, right=("Idle a month", "At most an hour", "One run"))
+    for stack, cells in zip(preview.stacks, zip(*found.values(), strict=True), strict=True):
+        styles = {1: _state_style(stack), len(cells) - 1: _worst(stack.findings)}
+        table.add_row(*(Text(cell, styles.get(index, "")) for index, cell in enumerate(cells)))
+    return table
+
+
+def _table(headings: Iterable[str], right: Container[str], title: str | None = None) -> Table:
+    """Without lines, its cells in full; the columns in ``right`` have numbers."""
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
     return table
 
 
@@ -75,7 +80,7 @@ def _worst(findings: Sequence[Finding]) -> str:
     return FINDING_STYLES[min(findings, key=lambda each: each.severity).severity] if findings else "green"
 
 
-def _parts(preview: StackPreview) -> Iterator[RenderableType]:
+def _parts(preview: StackPreview) -> Iterator[RenderableType | Command]:
     for failure in preview.failures:
         yield Text(f"cannot be evaluated at {words.REVISIONS[failure.revision]}: {failure.message}", "red")
         for problem in words.problems(failure):
@@ -90,7 +95,9 @@ def _parts(preview: StackPreview) -> Iterator[RenderableType]:
         yield Text(f"suppressed{until}: {each.finding.policy}  {each.finding.name}: {each.why}", "dim")
     if preview.changes is not None:
         yield from _changes(preview.changes)
-    if preview.cost is not None:
+        if not preview.changes.resources:
+            return
+    if preview.cost is not None and words.priced(preview.cost):
         yield _cost(preview.cost)
     for line in words.cost_words(preview):
         yield Text(line)
@@ -99,13 +106,14 @@ def _parts(preview: StackPreview) -> Iterator[RenderableType]:
         yield Text(words.path_words(preview.timeline))
     if preview.quotas:
         yield _quotas(preview)
+        yield from map(Command, words.where_to_see(preview.quotas))
     for remark in preview.remarks:
         yield Text(remark, "dim")
 
 
 def _finding(finding: Finding) -> Text:
     return Text.assemble(
-        (finding.severity, FINDING_STYLES[finding.severity]), "  ", (finding.policy, "bold"),
+        (words.severity(finding), FINDING_STYLES[finding.severity]), "  ", (finding.policy, "bold"),
         f"  {finding.name}\n  why: {finding.reason}\n  fix: {finding.fix}",
     )  # fmt: skip
 
@@ -118,7 +126,7 @@ def _changes(changes: Changes) -> Iterator[RenderableType]:
     for remark in changes.remarks:
         yield Text(remark)
     if not changes.resources:
-        yield Text(f"Nothing changes; {words.many(changes.unchanged, 'resource')} as before.", "green")
+        yield Text(words.unchanged(changes), "green")
 
 
 def _change(change: ResourceChange) -> Group:
@@ -144,9 +152,8 @@ def _change(change: ResourceChange) -> Group:
 
 
 def _cost(cost: Cost) -> Table:
-    table = Table(title="Cost", title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for name in ("Resource", "What", "Each an hour", "Idle an hour", "At most an hour", "As of"):
-        table.add_column(name, justify="right" if "hour" in name else "left")  # pyright: ignore[reportArgumentType]
+    hours = ("Each an hour", "Idle an hour", "At most an hour")
+    table = _table(("Resource", "What", *hours, "As of"), hours, "Cost")
     for line in cost.lines:
         if line.metered:
             table.add_row(line.resource, line.what, line.metered_price or words.UNKNOWN, "by use", "", line.as_of)
@@ -156,10 +163,8 @@ def _cost(cost: Cost) -> Table:
     return table
 
 
-def _quotas(preview: StackPreview) -> Group:
-    table = Table(title="Quota at maximum", title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for name in ("Metric", "Where", "Needed"):
-        table.add_column(name, justify="right" if name == "Needed" else "left")
+def _quotas(preview: StackPreview) -> Table:
+    table = _table(("Metric", "Where", "Needed"), ("Needed",), "Quota at maximum")
     for each in preview.quotas:
         table.add_row(each.metric, each.where, words.needed(each))
-    return Group(table, *(Text(f"  {see}", "dim") for see in words.where_to_see(preview.quotas)))
+    return table

@@ -1,6 +1,7 @@
 """How a preview's amounts, counts and names are written, in the terminal and in Markdown alike."""
 
 import json
+import math
 import re
 from collections.abc import Iterable, Sequence
 
@@ -13,6 +14,7 @@ from stacks.preview.model import (
     JobRun,
     Operation,
     Outcome,
+    Preview,
     PropertyChange,
     QuotaNeed,
     ResourceChange,
@@ -31,6 +33,9 @@ DIGEST = re.compile(r"(?<![0-9a-f])[0-9a-f]{10}(?![0-9a-f])")
 """Of a run or a bundle, as names and paths end in it."""
 
 DATE = re.compile(r"^.* \(((?:undated, read )?\d{4}-\d\d-\d\d)\)$")
+
+PLURAL = re.compile(r"(?<=ss)es$|(?<!s)s$")
+"""How a unit ends that counts: `addresses`, `GPUs`."""
 
 ORDER = (Operation.DELETE, Operation.REPLACE, Operation.UPDATE, Operation.CREATE)
 """What destroys comes first."""
@@ -53,14 +58,15 @@ NO_CHANGES = "no changes"
 
 
 def money(amount: float | None) -> str:
-    """An amount in US dollars; cents up to a thousand dollars, and what is less than a cent in full."""
+    """An amount in US dollars: cents up to a thousand dollars, two digits that count below ten cents."""
     if amount is None:
         return UNKNOWN
     sign = "-" if amount < 0 else ""
     size = abs(amount)
     if size >= 1000:
         return f"{sign}${size:,.0f}"
-    return f"{sign}${size:.4f}" if 0 < size < 0.01 else f"{sign}${size:.2f}"
+    digits = max(2, 1 - math.floor(math.log10(size))) if size else 2
+    return f"{sign}${size:.{digits}f}"
 
 
 def total(amount: float | None, cost: Cost, count: str) -> str:
@@ -126,9 +132,21 @@ def change_words(changes: Changes) -> str:
 
 
 def finding_words(findings: Sequence[Finding]) -> str:
-    """``2 errors, 1 warning``."""
+    """``2 errors, 1 warning``, and how many are new where the base has some of them."""
     counts = {severity: sum(each.severity == severity for each in findings) for severity in ("error", "warning")}
-    return listed(many(count, severity) for severity, count in counts.items() if count)
+    new = sum(each.new for each in findings)
+    told = f" ({new or 'none'} new)" if new < len(findings) else ""
+    return listed(many(count, severity) for severity, count in counts.items() if count) + told
+
+
+def severity(finding: Finding) -> str:
+    """How bad it is, and whether the base has it, too."""
+    return finding.severity if finding.new else f"{finding.severity}, not new"
+
+
+def unchanged(changes: Changes) -> str:
+    """What is said where no resource changes."""
+    return f"No resource changes; {many(changes.unchanged, 'resource')} as before."
 
 
 def ordered(changes: Changes) -> list[ResourceChange]:
@@ -190,7 +208,26 @@ def state(preview: StackPreview) -> str:
         return "new stack"
     if preview.failures:
         return "base cannot be evaluated"
-    return change_words(preview.changes) if preview.changes is not None else many(preview.resources, "resource")
+    if preview.changes is None:
+        return many(preview.resources, "resource")
+    # What an encrypted value does, nobody can see.
+    unseen = " to be seen" if preview.changes.remarks and not preview.changes.resources else ""
+    return change_words(preview.changes) + unseen
+
+
+def columns(preview: Preview) -> dict[str, list[str]]:
+    """The table over all stacks: the cells of each column by its heading, without those that have none."""
+    figures_of = [figures(each) for each in preview.stacks]
+    found = {
+        "Stack": [each.stack for each in preview.stacks],
+        "Changes" if preview.base else "Program": [state(each) for each in preview.stacks],
+        "Jobs that run": [jobs(each.changes) for each in preview.stacks],
+        "Idle a month": [idle for idle, _, _ in figures_of],
+        "At most an hour": [most for _, most, _ in figures_of],
+        "One run": [run for _, _, run in figures_of],
+        "Findings": [finding_words(each.findings) for each in preview.stacks],
+    }
+    return {heading: cells for heading, cells in found.items() if any(cells)}
 
 
 def problems(failure: Failure) -> list[dict[str, str]]:
@@ -293,7 +330,13 @@ def as_of(basis: str) -> str:
 def needed(quota: QuotaNeed) -> str:
     """How much of a quota is needed, beside what a new account has."""
     ordinary = f" (new accounts have {quota.ordinary:g})" if quota.ordinary is not None else ""
-    return f"{quota.needed:g} {quota.unit}{ordinary}".replace("  ", " ")
+    unit = PLURAL.sub("", quota.unit) if quota.needed == 1 else quota.unit
+    return f"{quota.needed:g} {unit}{ordinary}".replace("  ", " ")
+
+
+def priced(cost: Cost) -> bool:
+    """Whether a table of the prices tells more than that none is known."""
+    return any(line.metered or line.hourly is not None for line in cost.lines)
 
 
 def where_to_see(quotas: Iterable[QuotaNeed]) -> list[str]:

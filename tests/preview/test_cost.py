@@ -54,6 +54,13 @@ def test_a_second_node_of_a_pool_with_one_at_all_times_is_paid() -> None:
     assert found.run == pytest.approx((3600 + 600) / 3600 * 0.2)
 
 
+@pytest.mark.parametrize(("amount", "written"), [(0.5, "$0.50"), (0.026, "$0.026"), (2, "$2.00")])
+def test_a_price_by_use_has_its_cents(amount: float, written: str) -> None:
+    metered = replace(STORE, price=price(amount, "GiB-month"))
+    (line,) = [line for line in cost(small(charges=(metered,)), today=TODAY).lines if line.metered]
+    assert line.metered_price == f"{written} per GiB-month"
+
+
 def test_an_unknown_price_is_never_zero() -> None:
     found = cost(small(CPU, replace(GPU, hourly=None)), today=TODAY)
     assert found.unknown == ["gpu: machine"]

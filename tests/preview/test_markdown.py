@@ -42,7 +42,7 @@ def test_a_stack_that_cannot_be_evaluated_shows_its_problems_beside_the_others()
     text = comment(preview(broken(), stack()))
     assert "cannot be evaluated" in text
     assert "`slipway:store.kind`" in text
-    assert "write \\`gcs\\`" in text
+    assert "write `gcs`" in text
     assert "<b>gcp-dev</b>" in text
 
 
@@ -112,3 +112,16 @@ def test_links_to_the_picture_where_it_can_be_reached() -> None:
     here = stack().model_copy(update={"picture": "build/gcp-dev.svg"})
     assert "[The architecture of gcp-dev](https://example.com/a%20b%29/gcp-dev.svg)" in comment(preview(there))
     assert "build/gcp-dev.svg" not in comment(preview(here))
+
+
+def test_a_fix_stands_below_its_reason_where_no_long_key_pushes_it_aside() -> None:
+    (line,) = [line for line in comment(preview(stack())).splitlines() if "error: `public-bucket`" in line]
+    assert line.endswith("`store`<br>everybody can read it<br>**Fix:** enforce `publicAccessPrevention`")
+
+
+@pytest.mark.parametrize(
+    ("remark", "written"),
+    [("sign in (`oc login`) @all", "sign in (`oc login`) @\u200ball"), ("a `lone one", "a \\`lone one")],
+)
+def test_code_in_a_remark_is_code(remark: str, written: str) -> None:
+    assert written in comment(preview(StackPreview(stack="dev", remarks=[remark])))

@@ -5,9 +5,10 @@ import io
 import pytest
 from rich.console import Console
 
-from stacks.preview.model import Changes, CostDifference, Preview, PropertyChange, StackPreview
+from stacks.preview import words
+from stacks.preview.model import Changes, CostDifference, CostLine, Preview, PropertyChange, StackPreview
 from stacks.preview.text import show
-from tests.preview.samples import broken, changes, cost, preview, stack
+from tests.preview.samples import broken, changes, cost, finding, preview, stack
 
 
 def shown(content: Preview, width: int = 160) -> str:
@@ -71,7 +72,9 @@ def test_nothing_known_is_unknown_and_not_free() -> None:
     )
     text = shown(preview(StackPreview(stack="onprem", cost=nothing)))
     assert "$" not in text
-    assert "onprem  0 resources                      unknown          unknown  unknown" in text
+    assert ["onprem", "0", "resources", "unknown", "unknown", "unknown", "none"] in map(
+        str.split, text.splitlines()
+    )
     assert "Nothing here has a known price: nodes of edge." in text
 
 
@@ -116,3 +119,87 @@ def test_digests_make_way_for_what_tells_a_reader_something() -> None:
     assert "abcdef0123" not in both
     assert "and 1 more, digests alone" in both
     assert "metadata.name: train-0123456789 → train-abcdef0123" in run(name)
+
+
+def heading(content: Preview) -> str:
+    return shown(content).splitlines()[2]
+
+
+def test_the_table_has_no_column_without_content() -> None:
+    assert "Changes" in heading(preview(stack()))
+    assert "Jobs that run" in heading(preview(stack()))
+    alone = preview(stack().model_copy(update={"changes": None}), base="")
+    assert heading(alone).split()[:2] == ["Stack", "Program"]
+    assert "Jobs that run" not in heading(alone)
+    assert heading(preview(StackPreview(stack="dev"), base="")).split() == ["Stack", "Program", "Findings"]
+
+
+def test_of_a_stack_that_does_not_change_only_that_is_said() -> None:
+    same = stack().model_copy(update={"changes": Changes(unchanged=74), "findings": [finding()]})
+    text = shown(preview(same))
+    assert "No resource changes; 74 resources as before." in text
+    assert "error  public-bucket" in text
+    assert "NVIDIA_T4_GPUS" not in text
+    assert "e2-standard-4" not in text
+
+
+def test_what_nobody_can_see_is_not_said_to_be_nothing() -> None:
+    rotated = Changes(unchanged=74, remarks=["the encrypted configuration x:token is another one"])
+    text = shown(preview(StackPreview(stack="dev", changes=rotated)))
+    assert "no changes to be seen" in text
+    assert "no changes to be seen" not in shown(preview(StackPreview(stack="dev", changes=Changes(unchanged=74))))
+
+
+def test_a_narrow_terminal_cuts_off_nothing() -> None:
+    text = shown(preview(stack("a-stack-with-a-long-name")), width=60)
+    assert "…" not in text.replace("gcloud compute …", "")
+    assert "$131.40" in text.replace("\n", "")
+
+
+def test_a_command_is_not_broken() -> None:
+    see = "gcloud compute regions describe us-central1 --format='table(quotas.metric,quotas.limit)'"
+    quotas = [each.model_copy(update={"see": see}) for each in stack().quotas]
+    assert f"\n    {see}\n" in shown(preview(stack().model_copy(update={"quotas": quotas})), width=60)
+
+
+def test_findings_say_how_many_of_them_are_new() -> None:
+    old, new = finding().model_copy(update={"new": False}), finding(name="other")
+    assert "1 error  " in shown(preview(StackPreview(stack="dev", findings=[new]))).replace(
+        "error \n", "error  \n"
+    )
+    text = shown(preview(StackPreview(stack="dev", findings=[old, new])))
+    assert "2 errors (1 new)" in text
+    assert "error, not new  public-bucket  store" in text
+    assert "1 error (none new)" in shown(preview(StackPreview(stack="dev", findings=[old])))
+
+
+def test_what_has_no_price_is_not_listed_twice() -> None:
+    line = CostLine(resource="edge", what="your own nodes", hourly=None, idle=None, most=None)
+    nothing = cost(("edge: your own nodes",)).model_copy(update={"idle_hourly": None, "lines": [line]})
+    assert shown(preview(StackPreview(stack="onprem", cost=nothing))).count("your own nodes") == 1
+
+
+@pytest.mark.parametrize(
+    ("amount", "written"),
+    [
+        (0, "$0.00"),
+        (0.0014, "$0.0014"),
+        (0.005, "$0.0050"),
+        (0.0137, "$0.014"),
+        (0.1, "$0.10"),
+        (0.134, "$0.13"),
+        (-14.6, "-$14.60"),
+        (9347.2, "$9,347"),
+    ],
+)
+def test_an_amount_has_cents_or_two_digits_that_count(amount: float, written: str) -> None:
+    assert words.money(amount) == written
+
+
+@pytest.mark.parametrize(
+    ("needed", "unit", "written"),
+    [(1, "addresses", "1 address"), (1, "GPUs", "1 GPU"), (2, "GPUs", "2 GPUs"), (1, "TiB", "1 TiB")],
+)
+def test_one_of_a_unit_is_singular(needed: float, unit: str, written: str) -> None:
+    (quota,) = stack().quotas
+    assert words.needed(quota.model_copy(update={"needed": needed, "unit": unit})) == written
