@@ -57,7 +57,7 @@ rehearse: $(VENV)/.runtime ## Run a stack here, on the CPU [STACK=gcp-dev] [FRES
 # make itself exits 2 whenever a target fails, so the preview's own exit code is left in build/preview/status:
 # 0 clean, 1 findings, 2 not evaluated.
 define previewing
-@mkdir -p build/preview; $(BIN)/python -m stacks.preview $(call options,--stack,$(STACK)) $(1) \
+@mkdir -p build/preview; rm -f build/preview/status; $(BIN)/python -m stacks.preview $(call options,--stack,$(STACK)) $(1) \
 	$(call option,--fail-on,$(FAIL_ON)); status=$$?; echo $$status >build/preview/status; exit $$status
 endef
 

@@ -92,6 +92,17 @@ def test_the_exit_code_is_left_where_make_cannot_change_it(preview: Preview, tar
     assert bool(made) == bool(code)
 
 
+def test_a_run_that_is_cut_short_leaves_no_code_of_an_earlier_one(preview: Preview, checkout: Path) -> None:
+    preview.make("preview", exits=1)
+    killer = checkout.parent / "killer" / "python"
+    killer.parent.mkdir()
+    killer.write_text("#!/bin/sh\nkill -9 $PPID\n", encoding="utf-8")
+    killer.chmod(0o755)
+    command = ["make", f"BIN={killer.parent}", "-o", f"{killer.parent}/uv", "preview"]
+    subprocess.run(command, cwd=checkout, check=False, capture_output=True)
+    assert not (checkout / "build" / "preview" / "status").exists()
+
+
 INSTALLING = """#!{python}
 import pathlib, shutil, sys
 if sys.argv[1:3] == ["-m", "venv"]:

@@ -56,7 +56,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     """Say what a change would do to each stack, what it costs, and what is wrong with it.
 
     Needs no cloud, no credentials and no Pulumi CLI. Exits with 0 where all is well, 1 for findings at or above
-    --fail-on, 2 where a stack cannot be evaluated, 130 when interrupted.
+    --fail-on, 2 where a stack cannot be evaluated or this fails, 130 when interrupted.
     """
     try:
         last_runs = exported(times) if times else {}
