@@ -15,7 +15,7 @@ from infra.aws.settings import AwsCluster, EfsStore, S3Store
 from infra.existing.settings import ExistingCluster, NfsStore, PvcStore, S3CompatibleStore
 from infra.gcp.settings import GcpCluster, GcsStore
 from infra.platform import Emulator, Platform
-from infra.review import Review
+from infra.review.contract import Review
 
 if TYPE_CHECKING:
     # All of these rest on the unions below: importing them here would be a cycle.

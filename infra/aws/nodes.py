@@ -11,7 +11,7 @@ from typing import Any
 from infra.aws.catalogue import allocatable, instance_type, is_arm
 from infra.aws.settings import AwsPool
 from infra.platform import Resources, Taint
-from infra.properties import at, mappings, strings, text, texts, whole
+from infra.review.properties import at, mappings, strings, text, texts, whole
 from infra.settings.base import TimeSlicing
 from infra.taints import EFFECTS
 

@@ -10,7 +10,7 @@ from infra.gcp.catalogue import allocatable, is_arm, machine_type
 from infra.gcp.locations import REGION_ZONES, is_zone, region_of
 from infra.gcp.settings import GcpPool, GpuSharing
 from infra.platform import Resources, Taint
-from infra.properties import at, is_true, mapping, mappings, strings, text, texts, whole
+from infra.review.properties import at, is_true, mapping, mappings, strings, text, texts, whole
 from infra.taints import EFFECTS
 
 NODE_POOL = "gcp:container/nodePool:NodePool"

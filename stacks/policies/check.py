@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from infra.review import Policy, Severity, Stack
+from infra.review.policy import Policy, Severity
+from infra.review.stack import Stack
 from infra.settings.finding import did_you_mean, key_of
 from infra.settings.policies import Suppression
 from stacks.config import SECRET_PLACEHOLDER

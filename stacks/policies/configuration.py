@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from infra.properties import items
-from infra.review import Policy, Severity, Stack, Violation
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import items
+from infra.review.stack import Stack
 from stacks.documents import Document, document, documents
 from stacks.policies.images import CHARTS
 from stacks.policies.values import hidden, leaves

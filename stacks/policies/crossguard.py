@@ -21,7 +21,9 @@ from pulumi_policy import (
 from pulumi_policy.proxy import UnknownValueError
 
 from infra.clouds import CLOUDS
-from infra.review import UNKNOWN, Declared, NodePool, Policy, Secret, Severity, Stack
+from infra.review.policy import Policy, Severity
+from infra.review.stack import Declared, NodePool, Stack
+from infra.review.unknown import UNKNOWN, Secret
 from infra.settings.errors import SettingsError
 from infra.settings.loading import load
 from stacks.config import ConfigError, stack_config

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from infra.review import Policy, Severity, Stack, Violation
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.stack import Stack
 from stacks.policies.workloads import workloads
 
 RELEASE = "kubernetes:helm.sh/v3:Release"

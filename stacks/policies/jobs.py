@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from infra.review import NodePool, Policy, Severity, Stack, Violation
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.stack import NodePool, Stack
 from stacks.documents import Document, document, documents
 from stacks.policies.values import known, leaves, number
 from stacks.policies.workloads import JOB, Workload, gpus_of, hindrance, pools_of, workloads

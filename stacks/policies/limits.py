@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from infra.properties import at, whole
-from infra.review import Declared, Policy, Severity, Stack, Violation
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import at, whole
+from infra.review.stack import Declared, Stack
 from stacks.documents import document, strings
 from stacks.policies.values import known
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from infra.review import NodePool, Policy, Severity, Stack, Violation
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.stack import NodePool, Stack
 from stacks.placement import PodRequest, selects, untolerated
 from stacks.policies.workloads import Workload, asked_of, gpus_of, has_gpus, hindrance, pools_of, workloads
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from infra.properties import at, whole
-from infra.review import NodePool, Policy, Severity, Stack, Violation
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import at, whole
+from infra.review.stack import NodePool, Stack
 from infra.settings.finding import key_of
 from stacks.documents import Document, document
 from stacks.placement import HARD_EFFECTS

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from infra.review import PROTECT, Policy, Severity, Stack, Violation
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.stack import PROTECT, Stack
 
 HOLDS_DATA = re.compile(
     r":(?:Bucket|BucketV2|Cluster|Database|DatabaseInstance|Dataset|Disk|[A-Za-z]*FileSystem|PersistentVolumeClaim|"

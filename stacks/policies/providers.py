@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from infra.review import Policy, Severity, Stack, Violation
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.stack import Stack
 from stacks.documents import texts
 
 DISABLED = "pulumi:disable-default-providers"

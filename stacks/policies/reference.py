@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from infra.review import Severity
+from infra.review.policy import Severity
 from stacks.pages import write_or_check
 from stacks.policies.check import ABOUT_FILES
 from stacks.policies.registry import EVERYWHERE, of_clouds

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from infra.clouds import CLOUDS
-from infra.review import Policy
+from infra.review.policy import Policy
 from stacks.policies import configuration, images, jobs, limits, pods, pools, protection, providers, security
 
 EVERYWHERE: Sequence[Policy] = (

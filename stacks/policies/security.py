@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from infra.networks import whole_internet
-from infra.properties import at, is_true, whole
-from infra.review import Declared, Policy, Severity, Stack, Violation
+from infra.review.networks import whole_internet
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import at, is_true, whole
+from infra.review.stack import Declared, Stack
 from stacks.documents import Document, document, documents, strings, texts
 from stacks.policies.values import known
 from stacks.policies.workloads import Workload, workloads

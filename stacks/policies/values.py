@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from infra.review import Secret, Unknown
+from infra.review.unknown import Secret, Unknown
 from stacks.config import SECRET_PLACEHOLDER
 
 

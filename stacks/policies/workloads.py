@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from infra.platform import Node, Resources
-from infra.properties import at
-from infra.review import Declared, NodePool, Stack
+from infra.review.properties import at
+from infra.review.stack import Declared, NodePool, Stack
 from stacks.documents import Document, document, documents, strings
 from stacks.placement import PodRequest, add, affinity, amounts, largest, obstacle, tolerations
 from stacks.policies.values import known

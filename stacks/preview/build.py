@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal, cast
 
-from infra.review import Secret, Severity, Stack
+from infra.review.policy import Severity
+from infra.review.stack import Stack
+from infra.review.unknown import Secret
 from stacks.policies.check import check, in_order, mark_new, settings_findings, suppressions_of
 from stacks.preview.cost import cost, difference
 from stacks.preview.diff import compare, output_remarks

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from infra.review import Severity
+from infra.review.policy import Severity
 from stacks.config import ConfigError, load_stack
 from stacks.preview.evaluation import Evaluations, evaluate_trees
 from stacks.preview.measured import Measured, TimesError, exported, rehearsed

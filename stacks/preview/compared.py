@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from infra.review import UNKNOWN, Declared, Stack, unknown
+from infra.review.stack import Declared, Stack
+from infra.review.unknown import UNKNOWN, unknown
 from stacks.preview.differences import Difference, Path, covers, differences, parsed, unknown_paths
 from stacks.preview.model import Operation
 from stacks.preview.pairs import pairs

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from infra.kubernetes.review.times import SCALE_DOWN
-from infra.prices import HOURS_A_MONTH, hourly
-from infra.review import Charge, NodePool, Price, Stack
+from infra.review.facts import Charge, Price
+from infra.review.prices import HOURS_A_MONTH, hourly
+from infra.review.stack import NodePool, Stack
 from stacks.preview.measured import Measured
 from stacks.preview.model import Cost, CostDifference, CostLine, StepCost
 from stacks.preview.schedule import Schedule, schedule

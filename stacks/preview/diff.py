@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from infra.review import Declared, Stack
+from infra.review.stack import Declared, Stack
 from stacks.preview.compared import Compared, compared
 from stacks.preview.differences import Difference, Path, differences, written
 from stacks.preview.files import ShippedFiles, is_config_map

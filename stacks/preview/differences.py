@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, cast
 
-from infra.review import unknown
+from infra.review.unknown import unknown
 
 Path = tuple[str | int, ...]
 """Keys of mappings and indices of lists, from the resource's inputs downwards."""

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from infra.properties import at, mapping, mappings, text
-from infra.review import Declared, Stack
+from infra.review.properties import at, mapping, mappings, text
+from infra.review.stack import Declared, Stack
 
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 JOB = "kubernetes:batch/v1:Job"

@@ -7,7 +7,9 @@ from typing import Any, cast
 from infra.clouds import CLOUDS
 from infra.kubernetes.review.hooks import REVIEW
 from infra.platform import Resources, Taint
-from infra.review import UNKNOWN, Declared, NodePool, Review, Secret, Stack
+from infra.review.contract import Review
+from infra.review.stack import Declared, NodePool, Stack
+from infra.review.unknown import UNKNOWN, Secret
 from stacks.foreseen import told
 
 MARK = "$slipway"

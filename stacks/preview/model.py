@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from infra.review import Severity
+from infra.review.policy import Severity
 
 FORMAT = 1
 

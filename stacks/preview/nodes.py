@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from infra.kubernetes.review.times import SCALE_DOWN
 from infra.platform import Resources
-from infra.review import NodePool
+from infra.review.stack import NodePool
 from stacks.placement import add, lacking, subtract
 
 

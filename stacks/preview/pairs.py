@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from infra.review import Declared, Stack
+from infra.review.stack import Declared, Stack
 
 Pair = tuple[Declared | None, Declared | None]
 

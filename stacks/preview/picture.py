@@ -14,7 +14,7 @@ from pathlib import Path
 
 import jinja2
 
-from infra.review import Stack
+from infra.review.stack import Stack
 from stacks.pages import write_or_check
 from stacks.preview.drawing.layout import layout
 from stacks.preview.drawing.scene import about, scene

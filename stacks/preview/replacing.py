@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.review import KUBERNETES_PROVIDER, InPlace, Review
+from infra.review.contract import Review
+from infra.review.facts import InPlace
+from infra.review.stack import KUBERNETES_PROVIDER
 from stacks.preview.differences import Difference, Path, parsed
 
 BLOCK = "{}"

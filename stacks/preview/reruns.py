@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from infra.platform import GPU_RESOURCE
-from infra.properties import at, mapping, mappings, strings, text, texts, whole
-from infra.review import Declared, NodePool, Stack
+from infra.review.properties import at, mapping, mappings, strings, text, texts, whole
+from infra.review.stack import Declared, NodePool, Stack
 from stacks.placement import tolerations, untolerated
 from stacks.preview.compared import Compared
 from stacks.preview.differences import Path

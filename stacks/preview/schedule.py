@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from infra.kubernetes.review.times import pull
-from infra.properties import at, whole
-from infra.review import Declared, NodePool, Stack
+from infra.review.properties import at, whole
+from infra.review.stack import Declared, NodePool, Stack
 from stacks.policies.workloads import Workload, hindrance, pools_of, workloads
 from stacks.preview.measured import JOB, Measured
 from stacks.preview.nodes import PoolNodes, Seat, Stay

@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from infra.review import Severity
+from infra.review.policy import Severity
 from stacks.preview import words
 from stacks.preview.model import (
     Changes,

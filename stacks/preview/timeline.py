@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from infra.review import Stack
+from infra.review.stack import Stack
 from stacks.preview.measured import JOB, Measured
 from stacks.preview.model import Leg, Timeline
 from stacks.preview.schedule import Schedule, Span, schedule

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from infra.review import Secret, Unknown
+from infra.review.unknown import Secret, Unknown
 
 LIMIT = 200
 """Most characters of a value that is shown; renderers need not handle more."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from infra.durations import durations
-from infra.prices import hourly, price_table
-from infra.review import Price, Source
+from infra.review.durations import durations
+from infra.review.facts import Price, Source
+from infra.review.prices import hourly, price_table
 from tests.support.checkout import ROOT
 
 PRICES = [ROOT / "infra" / cloud / "data" / "prices.toml" for cloud in ("gcp", "aws")]

@@ -11,7 +11,9 @@ from infra.existing.review.charges import charges as existing_charges
 from infra.gcp.review.charges import charges as gcp_charges
 from infra.kubernetes.review.charges import charges as kubernetes_charges
 from infra.platform import Resources
-from infra.review import KUBERNETES_PROVIDER, UNKNOWN, Charge, Declared, NodePool, Stack
+from infra.review.facts import Charge
+from infra.review.stack import KUBERNETES_PROVIDER, Declared, NodePool, Stack
+from infra.review.unknown import UNKNOWN
 from tests.support.reviewing import declared, declared_stack, stack_of
 
 CLUSTER = "gcp:container/cluster:Cluster"

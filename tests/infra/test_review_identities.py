@@ -11,7 +11,9 @@ from infra.existing.review.identities import VOLUME
 from infra.existing.review.identities import identities as existing
 from infra.gcp.review import identities as gcp
 from infra.gcp.review.pools import CLUSTER
-from infra.review import KUBERNETES_PROVIDER, UNKNOWN, Declared, Identity
+from infra.review.facts import Identity
+from infra.review.stack import KUBERNETES_PROVIDER, Declared
+from infra.review.unknown import UNKNOWN
 from tests.support.reviewing import declared, declared_stack, stack_of
 
 

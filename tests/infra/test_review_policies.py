@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from infra.aws.review.policies.buckets import FLAGS
-from infra.review import UNKNOWN, Declared, Partial, Policy, Stack
+from infra.review.policy import Policy
+from infra.review.stack import Declared, Stack
+from infra.review.unknown import UNKNOWN, Partial
 from tests.support import aws
 from tests.support.reviewing import REVIEWS, declared, declared_stack, stack_of
 

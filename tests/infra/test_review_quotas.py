@@ -10,7 +10,8 @@ from infra.aws.review.quotas import DATA as AWS_DATA
 from infra.aws.review.quotas import quotas as aws_quotas
 from infra.gcp.review.quotas import DATA as GCP_DATA
 from infra.gcp.review.quotas import quotas as gcp_quotas
-from infra.review import UNKNOWN, Quota
+from infra.review.facts import Quota
+from infra.review.unknown import UNKNOWN
 from tests.support import aws, gcp
 from tests.support.reviewing import declared, declared_stack, stack_of
 

@@ -5,7 +5,8 @@ from typing import Any
 from infra.aws.review import times as aws
 from infra.gcp.review import times as gcp
 from infra.kubernetes.review import times as kubernetes
-from infra.review import Declared, Seconds
+from infra.review.facts import Seconds
+from infra.review.stack import Declared
 from tests.support.reviewing import declared, declared_stack
 
 NODE_POOL = "gcp:container/nodePool:NodePool"

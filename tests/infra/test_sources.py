@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.review import Source
-from infra.sources import sources
+from infra.review.facts import Source
+from infra.review.sources import sources
 
 URL = "https://prices.example"
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infra.kubernetes.files import LIMIT
-from infra.review import UNKNOWN, Secret, Stack
+from infra.review.stack import Stack
+from infra.review.unknown import UNKNOWN, Secret
 from tests.policies.samples import (
     DAEMON_SET,
     DEPLOYMENT,

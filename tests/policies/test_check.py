@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.review import Severity, Stack
+from infra.review.policy import Severity
+from infra.review.stack import Stack
 from infra.settings.errors import SettingsError
 from infra.settings.loading import load
 from stacks.config import load_stack, stack_config

@@ -16,7 +16,8 @@ from pulumi_policy import (
 from pulumi_policy.policy import PolicyCustomTimeouts
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy
 
-from infra.review import UNKNOWN, Declared, Secret, Unknown
+from infra.review.stack import Declared
+from infra.review.unknown import UNKNOWN, Secret, Unknown
 from stacks.policies.check import check
 from stacks.policies.crossguard import SUPPRESSIONS, stack_of, validations
 from stacks.policies.registry import policies

@@ -8,7 +8,8 @@ from datetime import date
 import pytest
 
 from infra.kubernetes.gates import ACCELERATOR_GATE, DEVICES_GATE, STORE_GATE
-from infra.review import Severity, Stack
+from infra.review.policy import Severity
+from infra.review.stack import Stack
 from stacks.policies import reference
 from stacks.policies.check import check
 from stacks.policies.jobs import GATES

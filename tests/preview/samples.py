@@ -1,6 +1,6 @@
 """Previews made by hand, with something in every place."""
 
-from infra.review import Severity
+from infra.review.policy import Severity
 from stacks.preview.model import (
     Changes,
     Cost,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infra.review import Stack
+from infra.review.stack import Stack
 from stacks.preview.diff import compare
 from stacks.preview.model import Changes, Operation, Outcome
 from tests.support.checkout import ROOT

@@ -265,7 +265,7 @@ def test_a_file_that_cannot_be_written_is_one_plain_error(clone: Path, option: s
     ("file", "line", "said"),
     [
         ("infra/platform.py", "def (", "SyntaxError: invalid syntax (infra/platform.py:"),
-        ("infra/review.py", "import nothing_of_that_name", "ModuleNotFoundError: No module named"),
+        ("infra/review/stack.py", "import nothing_of_that_name", "ModuleNotFoundError: No module named"),
     ],
 )
 def test_a_change_that_breaks_the_preview_itself_is_one_plain_error(

@@ -5,7 +5,8 @@ from datetime import date
 
 import pytest
 
-from infra.review import Charge, Source, Stack
+from infra.review.facts import Charge, Source
+from infra.review.stack import Stack
 from stacks.preview.cost import cost, difference
 from stacks.preview.measured import Measured
 from tests.support.costing import CLUSTER, TODAY, Pool, job, price, stack

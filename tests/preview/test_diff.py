@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 
 from infra.kubernetes.review.hooks import REVIEW as KUBERNETES
-from infra.review import KUBERNETES_PROVIDER, UNKNOWN, Declared, InPlace, Review, Secret, Source, Stack
+from infra.review.contract import Review
+from infra.review.facts import InPlace, Source
+from infra.review.stack import KUBERNETES_PROVIDER, Declared, Stack
+from infra.review.unknown import UNKNOWN, Secret
 from stacks.preview.diff import compare, output_remarks
 from stacks.preview.model import Operation, ResourceChange
 from tests.support.reviewing import declared

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.review import UNKNOWN, Secret
+from infra.review.unknown import UNKNOWN, Secret
 from stacks.preview.differences import Difference, Path, covers, differences, parsed, unknown_paths, written
 from stacks.preview.values import LIMIT, both, shown
 

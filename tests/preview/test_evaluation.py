@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.review import UNKNOWN, Secret
+from infra.review.unknown import UNKNOWN, Secret
 from stacks.preview.evaluation import evaluate_trees
 from tests.preview.tree import ROOT, make_tree
 

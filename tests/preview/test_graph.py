@@ -4,7 +4,7 @@ from typing import Any
 
 from infra.clouds import CLOUDS
 from infra.platform import Taint
-from infra.review import UNKNOWN, Secret
+from infra.review.unknown import UNKNOWN, Secret
 from stacks.preview.graph import evaluated, reviews
 
 RESOURCE: dict[str, Any] = {

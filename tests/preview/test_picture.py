@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.review import UNLIMITED, Declared, Identity, Stack
+from infra.review.facts import Identity
+from infra.review.stack import UNLIMITED, Declared, Stack
 from stacks.preview import evaluation
 from stacks.preview import picture as module
 from stacks.preview.drawing.layout import layout

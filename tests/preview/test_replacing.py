@@ -12,7 +12,7 @@ import pytest
 from infra.clouds import CLOUDS
 from infra.gcp.review.hooks import REVIEW as GCP
 from infra.kubernetes.review.replacing import FILE as KUBERNETES_FILE
-from infra.review import UNKNOWN
+from infra.review.unknown import UNKNOWN
 from stacks.preview import schemas
 from stacks.preview.differences import Difference, parsed
 from stacks.preview.graph import reviews

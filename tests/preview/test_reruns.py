@@ -7,7 +7,8 @@ import pytest
 
 from infra.kubernetes.review.hooks import REVIEW as KUBERNETES
 from infra.platform import GPU_RESOURCE, Resources, Taint
-from infra.review import KUBERNETES_PROVIDER, Declared, NodePool, Secret, Stack
+from infra.review.stack import KUBERNETES_PROVIDER, Declared, NodePool, Stack
+from infra.review.unknown import Secret
 from stacks.preview.diff import compare
 from stacks.preview.model import JobRun, Outcome
 from tests.support.reviewing import declared

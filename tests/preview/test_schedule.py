@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from infra.review import Stack
+from infra.review.stack import Stack
 from stacks.preview.measured import Measured
 from stacks.preview.schedule import Schedule, schedule
 from tests.support.costing import Pool, job, stack

@@ -11,7 +11,7 @@ import pytest
 from pulumi.output import Unknown
 
 from infra.platform import Emulator, StoreFiles
-from infra.review import Partial
+from infra.review.unknown import Partial
 from stacks.evaluate import evaluate
 from stacks.foreseen import told
 from stacks.monitor import Evaluation, EvaluationError

@@ -6,7 +6,9 @@ from datetime import date
 from typing import Any
 
 from infra.platform import Resources
-from infra.review import KUBERNETES_PROVIDER, Charge, Declared, NodePool, Price, Review, Seconds, Source, Stack
+from infra.review.contract import Review
+from infra.review.facts import Charge, Price, Seconds, Source
+from infra.review.stack import KUBERNETES_PROVIDER, Declared, NodePool, Stack
 from tests.support.reviewing import declared
 
 TODAY = date(2026, 11, 21)

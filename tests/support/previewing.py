@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.kubernetes.review.hooks import REVIEW
-from infra.review import Stack
+from infra.review.stack import Stack
 from infra.settings.loading import load
 from stacks.config import stack_config
 from stacks.emulators import emulators

@@ -8,7 +8,8 @@ from pulumi.output import Unknown as PulumiUnknown
 
 from infra.clouds import CLOUDS
 from infra.platform import Emulator
-from infra.review import UNKNOWN, Declared, Stack
+from infra.review.stack import Declared, Stack
+from infra.review.unknown import UNKNOWN
 from stacks.config import stack_config
 from stacks.emulators import emulators
 from stacks.evaluate import evaluate

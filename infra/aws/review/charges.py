@@ -7,9 +7,10 @@ from pathlib import Path
 from infra.aws import nodes
 from infra.aws.catalogue import instance_type
 from infra.aws.review.pools import template
-from infra.prices import price_table, priced_in, scaled
-from infra.properties import Properties, at, items, mappings, text, whole
-from infra.review import Charge, Declared, Price, Stack
+from infra.review.facts import Charge, Price
+from infra.review.prices import price_table, priced_in, scaled
+from infra.review.properties import Properties, at, items, mappings, text, whole
+from infra.review.stack import Declared, Stack
 
 TABLE = price_table(Path(__file__).parents[1] / "data" / "prices.toml")
 

@@ -7,7 +7,7 @@ from infra.aws.review.pools import pools
 from infra.aws.review.quotas import quotas
 from infra.aws.review.replacing import SOMETIMES, in_place, replacing
 from infra.aws.review.times import creation
-from infra.review import Review
+from infra.review.contract import Review
 
 REVIEW = Review(
     pools=pools,

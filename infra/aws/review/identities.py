@@ -4,8 +4,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from infra.aws import nodes
-from infra.properties import at, items, mapping, mappings, text, texts
-from infra.review import UNKNOWN, Declared, Identity, Stack
+from infra.review.facts import Identity
+from infra.review.properties import at, items, mapping, mappings, text, texts
+from infra.review.stack import Declared, Stack
+from infra.review.unknown import UNKNOWN
 
 CLUSTER = "aws:eks/cluster:Cluster"
 ROLE = "aws:iam/role:Role"

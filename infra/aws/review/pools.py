@@ -7,8 +7,8 @@ import yaml
 from infra.aws import nodes
 from infra.aws.review.times import boot
 from infra.platform import GPU_RESOURCE, Resources
-from infra.properties import Properties, at, mapping, mappings, strings, text, whole
-from infra.review import UNLIMITED, Declared, NodePool, Stack
+from infra.review.properties import Properties, at, mapping, mappings, strings, text, whole
+from infra.review.stack import UNLIMITED, Declared, NodePool, Stack
 
 CLUSTER = "aws:eks/cluster:Cluster"
 HELM_RELEASE = "kubernetes:helm.sh/v3:Release"

@@ -11,8 +11,9 @@ from typing import Any
 from infra.aws import nodes
 from infra.aws.catalogue import instance_type
 from infra.aws.review.pools import CLUSTER, template
-from infra.properties import at, mappings, text
-from infra.review import Declared, Quota, Stack
+from infra.review.facts import Quota
+from infra.review.properties import at, mappings, text
+from infra.review.stack import Declared, Stack
 
 DATA = Path(__file__).parents[1] / "data" / "quotas.toml"
 SUBNET = "aws:ec2/subnet:Subnet"

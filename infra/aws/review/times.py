@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from infra.aws import nodes
-from infra.durations import durations
-from infra.properties import text
-from infra.review import Declared, Seconds
+from infra.review.durations import durations
+from infra.review.facts import Seconds
+from infra.review.properties import text
+from infra.review.stack import Declared
 
 TABLE = durations(Path(__file__).parents[1] / "data" / "times.toml")
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from infra.review import KUBERNETES_PROVIDER, Charge, Stack
+from infra.review.facts import Charge
+from infra.review.stack import KUBERNETES_PROVIDER, Stack
 
 
 def charges(stack: Stack) -> Sequence[Charge]:

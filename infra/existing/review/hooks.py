@@ -7,7 +7,7 @@ from infra.existing.review.pools import pools
 from infra.existing.review.quotas import quotas
 from infra.existing.review.replacing import replacing
 from infra.existing.review.times import creation
-from infra.review import Review
+from infra.review.contract import Review
 
 REVIEW = Review(
     pools=pools,

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from infra.properties import at, text
-from infra.review import Identity, Stack
+from infra.review.facts import Identity
+from infra.review.properties import at, text
+from infra.review.stack import Stack
 
 VOLUME = "kubernetes:core/v1:PersistentVolume"
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from infra.existing.catalogue import S3Driver, s3_drivers
-from infra.properties import Properties, at, mapping, mappings, text, texts
-from infra.review import Policy, Severity, Stack, Violation
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import Properties, at, mapping, mappings, text, texts
+from infra.review.stack import Stack
 
 
 def _cannot_rename(stack: Stack) -> Iterator[Violation]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from infra.review import NodePool, Stack
+from infra.review.stack import NodePool, Stack
 
 
 def pools(_: Stack) -> Sequence[NodePool]:

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from infra.review import Quota, Stack
+from infra.review.facts import Quota
+from infra.review.stack import Stack
 
 
 def quotas(_: Stack) -> Sequence[Quota]:

@@ -1,6 +1,7 @@
 """How long resources take to be created, and nodes to come up."""
 
-from infra.review import Declared, Seconds
+from infra.review.facts import Seconds
+from infra.review.stack import Declared
 
 
 def creation(_: Declared) -> Seconds | None:

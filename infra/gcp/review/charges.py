@@ -8,9 +8,11 @@ from infra.gcp import nodes
 from infra.gcp.catalogue import machine_type
 from infra.gcp.locations import is_zone, region_of
 from infra.gcp.review.pools import CLUSTER, DeclaredPool, declared_pools
-from infra.prices import price_table, priced_in
-from infra.properties import Properties, at, is_true, mappings, text, texts, whole
-from infra.review import Charge, Declared, Price, Stack, Unknown
+from infra.review.facts import Charge, Price
+from infra.review.prices import price_table, priced_in
+from infra.review.properties import Properties, at, is_true, mappings, text, texts, whole
+from infra.review.stack import Declared, Stack
+from infra.review.unknown import Unknown
 
 TABLE = price_table(Path(__file__).parents[1] / "data" / "prices.toml")
 

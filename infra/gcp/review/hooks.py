@@ -7,7 +7,7 @@ from infra.gcp.review.pools import pools
 from infra.gcp.review.quotas import quotas
 from infra.gcp.review.replacing import SOMETIMES, in_place, replacing
 from infra.gcp.review.times import creation
-from infra.review import Review
+from infra.review.contract import Review
 
 REVIEW = Review(
     pools=pools,

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from infra.gcp import nodes
 from infra.gcp.review.pools import CLUSTER
-from infra.properties import at, is_true, mappings, text
-from infra.review import Declared, Identity, Stack
+from infra.review.facts import Identity
+from infra.review.properties import at, is_true, mappings, text
+from infra.review.stack import Declared, Stack
 
 ACCOUNT = "gcp:serviceaccount/account:Account"
 IMPERSONATION = "gcp:serviceaccount/iAMMember:IAMMember"

@@ -7,8 +7,8 @@ from infra.gcp import nodes
 from infra.gcp.locations import is_zone
 from infra.gcp.review.times import boot
 from infra.platform import Resources
-from infra.properties import Properties, is_true, mappings, text, texts, whole
-from infra.review import UNLIMITED, Declared, NodePool, Stack
+from infra.review.properties import Properties, is_true, mappings, text, texts, whole
+from infra.review.stack import UNLIMITED, Declared, NodePool, Stack
 
 CLUSTER = "gcp:container/cluster:Cluster"
 

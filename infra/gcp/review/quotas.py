@@ -11,8 +11,9 @@ from infra.gcp import nodes
 from infra.gcp.catalogue import machine_type
 from infra.gcp.locations import region_of
 from infra.gcp.review.pools import declared_pools
-from infra.properties import Properties, at, is_true, text
-from infra.review import Declared, Quota, Stack
+from infra.review.facts import Quota
+from infra.review.properties import Properties, at, is_true, text
+from infra.review.stack import Declared, Stack
 
 DATA = Path(__file__).parents[1] / "data" / "quotas.toml"
 

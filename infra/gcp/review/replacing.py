@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from infra.replacing import in_place_from, replacing_from
-from infra.review import InPlace
+from infra.review.facts import InPlace
+from infra.review.replacing import in_place_from, replacing_from
 
 DATA = Path(__file__).parents[1] / "data"
 

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from infra.durations import durations
 from infra.gcp import nodes
-from infra.review import Declared, Seconds
+from infra.review.durations import durations
+from infra.review.facts import Seconds
+from infra.review.stack import Declared
 
 TABLE = durations(Path(__file__).parents[1] / "data" / "times.toml")
 

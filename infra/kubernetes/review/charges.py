@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
-from infra.properties import at, text
-from infra.review import UNKNOWN, Charge, Declared, Stack
+from infra.review.facts import Charge
+from infra.review.properties import at, text
+from infra.review.stack import Declared, Stack
+from infra.review.unknown import UNKNOWN
 
 BALANCED = ("kubernetes:networking.k8s.io/v1:Ingress", "kubernetes:gateway.networking.k8s.io/v1:Gateway")
 

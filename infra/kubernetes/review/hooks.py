@@ -3,7 +3,7 @@
 from infra.kubernetes.review.charges import charges
 from infra.kubernetes.review.replacing import replacing
 from infra.kubernetes.review.times import creation
-from infra.review import Review
+from infra.review.contract import Review
 
 
 def _nothing(_: object) -> tuple[()]:

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from infra.durations import durations
-from infra.review import Declared, Seconds
+from infra.review.durations import durations
+from infra.review.facts import Seconds
+from infra.review.stack import Declared
 
 TABLE = durations(Path(__file__).parents[1] / "data" / "times.toml")
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from infra.review import Identity
+from infra.review.facts import Identity
 from stacks.preview.drawing.grid import Cell, Route, cells, routes
 from stacks.preview.drawing.scene import Column, Scene, Work, Zone, counted, legend
 from stacks.preview.drawing.writing import CLUSTER, JOB, NAME, SMALL, TITLE, Style, fitted, joined, wrapped

@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.clouds import CLOUDS
-from infra.properties import at, items, mapping, strings, text, whole
-from infra.review import UNLIMITED, Identity, NodePool, Secret, Stack, Unknown
+from infra.review.facts import Identity
+from infra.review.properties import at, items, mapping, strings, text, whole
+from infra.review.stack import UNLIMITED, NodePool, Stack
+from infra.review.unknown import Secret, Unknown
 from stacks.monitor import JOB
 from stacks.order import reduced
 from stacks.policies.jobs import GATES

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from infra.aws.review.policies import buckets, grants, networks, nodes, protection
-from infra.review import Policy
+from infra.review.policy import Policy
 
 POLICIES: Sequence[Policy] = (
     *buckets.POLICIES,

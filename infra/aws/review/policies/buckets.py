@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 from infra.aws.nodes import LAUNCH_TEMPLATE
 from infra.aws.review.policies.statements import allowing, for_everybody
-from infra.properties import at, is_true, mappings, text
-from infra.review import UNKNOWN, Declared, Policy, Severity, Stack, Violation
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import at, is_true, mappings, text
+from infra.review.stack import Declared, Stack
+from infra.review.unknown import UNKNOWN
 
 BUCKETS = ("aws:s3/bucket:Bucket", "aws:s3/bucketV2:BucketV2")
 BLOCK = "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock"

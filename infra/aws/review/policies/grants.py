@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 
 from infra.aws.review.policies.statements import allowing, condition_keys, for_everybody
-from infra.properties import Properties, mapping, mappings, texts
-from infra.review import Declared, Policy, Severity, Stack, Violation
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import Properties, mapping, mappings, texts
+from infra.review.stack import Declared, Stack
 
 ROLE = "aws:iam/role:Role"
 

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 
 from infra.aws.nodes import LAUNCH_TEMPLATE, NODE_GROUP
 from infra.aws.review.pools import CLUSTER, template
-from infra.networks import whole_internet
-from infra.properties import at, is_true, mappings, text, texts
-from infra.review import UNKNOWN, Declared, Policy, Severity, Stack, Violation
+from infra.review.networks import whole_internet
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import at, is_true, mappings, text, texts
+from infra.review.stack import Declared, Stack
+from infra.review.unknown import UNKNOWN
 
 SECURITY_GROUP = "aws:ec2/securityGroup:SecurityGroup"
 DEFAULT_GROUP = "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup"

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from infra.aws.review.policies.grants import node_grants, too_much
-from infra.review import Policy, Severity, Stack, Violation
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.stack import Stack
 
 
 def _role(stack: Stack) -> Iterator[Violation]:

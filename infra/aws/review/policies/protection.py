@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from infra.aws.review.pools import CLUSTER
-from infra.properties import is_true
-from infra.review import PROTECT, UNKNOWN, Policy, Severity, Stack, Violation
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import is_true
+from infra.review.stack import PROTECT, Stack
+from infra.review.unknown import UNKNOWN
 
 FIX = f"set `{PROTECT}: true` in the stack file"
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-from infra.properties import Properties, mapping, mappings, text, texts
+from infra.review.properties import Properties, mapping, mappings, text, texts
 
 LIMITS = (
     "aws:principalaccount",

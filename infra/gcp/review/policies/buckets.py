@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from infra.gcp.review.policies.members import EVERYONE, bindings, everyone_in
-from infra.properties import text, texts
-from infra.review import UNKNOWN, Declared, Policy, Severity, Stack, Violation
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import text, texts
+from infra.review.stack import Declared, Stack
+from infra.review.unknown import UNKNOWN
 
 BUCKET = "gcp:storage/bucket:Bucket"
 

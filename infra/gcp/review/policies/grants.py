@@ -7,8 +7,10 @@ from infra.gcp.nodes import NODE_POOL
 from infra.gcp.review.policies.buckets import GRANTS as OF_BUCKETS
 from infra.gcp.review.policies.members import bindings, everyone_in
 from infra.gcp.review.pools import CLUSTER
-from infra.properties import at, is_true
-from infra.review import UNKNOWN, Declared, Policy, Severity, Stack, Violation
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import at, is_true
+from infra.review.stack import Declared, Stack
+from infra.review.unknown import UNKNOWN
 
 ACCOUNT = "gcp:serviceaccount/account:Account"
 

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from infra.properties import mapping, mappings, text, texts
-from infra.review import Declared
+from infra.review.properties import mapping, mappings, text, texts
+from infra.review.stack import Declared
 
 EVERYONE = frozenset({"allUsers", "allAuthenticatedUsers"})
 """Anyone, and anyone with any Google account.

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 
 from infra.gcp.nodes import NODE_POOL
 from infra.gcp.review.pools import CLUSTER
-from infra.networks import whole_internet
-from infra.properties import at, is_true, items, mappings, texts
-from infra.review import UNKNOWN, Declared, Policy, Severity, Stack, Violation
+from infra.review.networks import whole_internet
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import at, is_true, items, mappings, texts
+from infra.review.stack import Declared, Stack
+from infra.review.unknown import UNKNOWN
 
 FIREWALL = "gcp:compute/firewall:Firewall"
 FORWARDING_RULES = (

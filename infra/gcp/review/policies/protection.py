@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from infra.properties import is_true
-from infra.review import PROTECT, Policy, Severity, Stack, Violation
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import is_true
+from infra.review.stack import PROTECT, Stack
 
 FIX = f"set `{PROTECT}: true` in the stack file"
 

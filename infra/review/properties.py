@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from infra.review import UNKNOWN, Unknown
+from infra.review.unknown import UNKNOWN, Unknown
 
 Properties = Mapping[str, Any]
 

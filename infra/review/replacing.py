@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from infra.review import InPlace, Source
+from infra.review.facts import InPlace, Source
 
 
 def replacing_from(file: Path) -> Mapping[str, Sequence[str]]:

@@ -1,6 +1,6 @@
 """How long things take, as dated data: a place's table of seconds.
 
-A table is TOML. ``[sources.<id>]`` is as in `infra.sources`. All other tables are
+A table is TOML. ``[sources.<id>]`` is as in `infra.review.sources`. All other tables are
 ``[<kind>.<name>]``, for example ``[creation."gcp:compute/router:Router"]``, with ``seconds`` and ``source``.
 """
 
@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from infra.review import Seconds
-from infra.sources import sources
+from infra.review.facts import Seconds
+from infra.review.sources import sources
 
 
 @cache

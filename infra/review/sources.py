@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
-from infra.review import Source
+from infra.review.facts import Source
 
 
 def sources(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Source]:

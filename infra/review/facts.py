@@ -1,0 +1,103 @@
+"""What is said of a resource: what it costs, how long it takes, which quota it needs, who may use it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a fact is from, and the date of that source; when it was read where it has none (not ``dated``)."""
+
+    url: str
+    date: date
+    dated: bool = True
+
+    @property
+    def when(self) -> str:
+        """``2026-07-30``, or ``undated, read 2026-11-21``."""
+        return f"{'' if self.dated else 'undated, read '}{self.date}"
+
+
+@dataclass(frozen=True)
+class Price:
+    """A list price in US dollars per ``unit``, before discounts and taxes.
+
+    The unit is ``hour``, ``month`` or ``GiB-month`` of what is paid by time, else for example ``GiB``.
+    """
+
+    amount: float
+    unit: str
+    source: Source
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What one resource is billed for.
+
+    ``price`` is None where no source says it. Of things that are paid by the hour, ``idle`` are those billed while
+    no Job runs, ``most`` those with every pool at its largest. ``quantity`` is how much of the price's unit one of
+    them is: 100 for a disk of 100 GiB. What is paid by usage alone (``metered``) is listed with its price and in
+    no sum. ``pool`` is the URN of the pool whose nodes are billed so, each of them; empty for everything else.
+    """
+
+    urn: str
+    what: str
+    price: Price | None
+    idle: float = 1
+    most: float = 1
+    quantity: float = 1
+    metered: bool = False
+    pool: str = ""
+
+
+@dataclass(frozen=True)
+class Quota:
+    """What the stack needs of one quota with every pool at its largest.
+
+    ``where`` is the region or zone, ``see`` the command or page that shows the limit. ``ordinary`` is the limit of
+    a new project or account, None where it is not documented.
+    """
+
+    metric: str
+    where: str
+    needed: float
+    unit: str
+    see: str
+    ordinary: float | None = None
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """How long something takes, as far as its source goes."""
+
+    amount: float
+    source: Source
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who may do what outside the cluster.
+
+    ``name`` is what the cloud calls it, ``of`` whose it is (``pods of slipway/runner``), ``may`` what it may do,
+    in a few words. ``clusters`` are those in which it is used. ``store`` says that the store is reached through
+    it.
+    """
+
+    name: str
+    of: str
+    may: str
+    clusters: Sequence[str] = ()
+    store: bool = False
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """What an update in place of the properties at ``paths`` means for what runs there.
+
+    The paths are written as in `infra.review.contract.Review.replacing`.
+    """
+
+    paths: Sequence[str]
+    note: str
+    source: Source

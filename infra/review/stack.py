@@ -1,0 +1,146 @@
+"""A stack as its program declared it: resources, node pools, configuration."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from infra.platform import Resources, Taint
+
+if TYPE_CHECKING:
+    from infra.review.contract import Review
+    from infra.review.facts import Seconds
+
+KUBERNETES_PROVIDER = "pulumi:providers:kubernetes"
+
+UNLIMITED = 10**9
+"""What a node is taken to have of a resource where nobody can tell, so that nothing is said of it."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One resource as the program declared it.
+
+    ``properties`` are its inputs, with `UNKNOWN` where only an update knows them and a `Secret` for each secret.
+    ``parent`` and ``provider`` are URNs, empty where there is none (for ``provider``: the default one).
+    ``property_dependencies`` are URNs by property. ``read`` says that it is looked up, not managed.
+    """
+
+    urn: str
+    type: str
+    name: str
+    properties: Mapping[str, Any]
+    custom: bool = True
+    parent: str = ""
+    provider: str = ""
+    dependencies: frozenset[str] = frozenset()
+    property_dependencies: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    protect: bool = False
+    delete_before_replace: bool = False
+    ignore_changes: Sequence[str] = ()
+    replace_on_changes: Sequence[str] = ()
+    replace_with: frozenset[str] = frozenset()
+    aliases: Sequence[str] = ()
+    read: bool = False
+
+    @property
+    def package(self) -> str:
+        """The Pulumi package of its type."""
+        return self.type.partition(":")[0]
+
+
+@dataclass(frozen=True)
+class NodePool:
+    """A node pool as declared, or the nodes of a cluster that the stack finds there.
+
+    ``urn`` is that of the resource that brings the nodes; empty for nodes that are there already. ``labels``,
+    ``taints`` and ``allocatable`` are those of one node; a machine type that no catalogue has leaves pods
+    `UNLIMITED` resources. ``gpus`` are the physical GPUs of one node. ``run_limit`` is the longest a node may run,
+    in seconds; None where nothing limits it. ``machine`` is the machine type, empty where it is not known.
+    ``boot`` is how long a node takes from being asked for until its GPUs can be used, in seconds; None where it is
+    not known.
+    """
+
+    urn: str
+    cluster: str
+    name: str
+    labels: Mapping[str, str]
+    taints: Sequence[Taint]
+    allocatable: Resources
+    min_nodes: int
+    max_nodes: int
+    accelerator: str | None = None
+    gpus: int = 0
+    spot: bool = False
+    run_limit: int | None = None
+    machine: str = ""
+    boot: "Seconds | None" = None
+
+
+PROTECT = "slipway:protect"
+"""The one switch of a stack file for all that keeps things from being deleted."""
+
+_PRODUCTION = re.compile(r"(?:^|(?<!non)(?<!not)(?<!pre)[^a-z])prod(?:uction)?(?:$|[^a-z])", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A whole stack.
+
+    ``configuration`` is what stands in the stack file, by full key, with a `Secret` for each encrypted value.
+    ``reviews`` are those of the clouds that the stack may use. ``standing`` are nodes that are there before it.
+    """
+
+    name: str
+    resources: Mapping[str, Declared]
+    configuration: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    standing: Sequence[NodePool] = ()
+    reviews: Sequence["Review"] = ()
+
+    @cached_property
+    def pools(self) -> Sequence[NodePool]:
+        """Every node pool: declared ones in the order of their declaration, then those that are there."""
+        return [*(pool for review in self.reviews for pool in review.pools(self)), *self.standing]
+
+    @property
+    def production(self) -> bool:
+        """Whether its name says that it is for production: `prod`, `ml-prod`, `production-eu`; not `non-prod`."""
+        return _PRODUCTION.search(self.name) is not None
+
+    @property
+    def switched_off(self) -> bool:
+        """Whether its file leaves `PROTECT` off."""
+        return str(self.configuration.get(PROTECT, True)).lower() not in {"1", "on", "true", "yes"}
+
+    def of_type(self, *types: str) -> list[Declared]:
+        """The custom resources of these types that the stack manages, in the order of their declaration."""
+        return [each for each in self.resources.values() if each.type in types and not each.read]
+
+    def ancestor(self, resource: Declared, type_: str) -> Declared | None:
+        """The nearest component of that type around ``resource``."""
+        parent = self.resources.get(resource.parent)
+        while parent is not None and parent.type != type_:
+            parent = self.resources.get(parent.parent)
+        return parent
+
+    def source(self, resource: Declared, key: str, type_: str) -> Declared | None:
+        """The resource of that type that a property comes from; None without one."""
+        found = (self.resources.get(urn) for urn in sorted(resource.property_dependencies.get(key, ())))
+        return next((each for each in found if each is not None and each.type == type_), None)
+
+    def called(self, cluster: Declared) -> str:
+        """The name by which Kubernetes objects know a declared cluster: that of the provider which comes from it.
+
+        Without such a provider it is the cluster's own logical name.
+        """
+        found = (
+            each.name
+            for each in self.resources.values()
+            if each.type == KUBERNETES_PROVIDER and cluster.urn in each.dependencies
+        )
+        return next(found, cluster.name)
+
+    def cluster_of(self, resource: Declared) -> str:
+        """For a Kubernetes object: the cluster it is on, by the logical name of its provider; else empty."""
+        return resource.provider.rpartition("::")[2] if resource.package == "kubernetes" else ""
