@@ -73,10 +73,10 @@ pictures: $(VENV)/.runtime ## Redraw the pictures of the stacks that the pages s
 	@$(BIN)/python -m stacks.preview --pictures docs/images/stacks --output build/preview/pictures.txt; test $$? -le 1
 
 test: $(VENV)/.dev ## Run every test [TESTS=tests/…]
-	@$(BIN)/python -m pytest -n 2 $(TESTS)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(TESTS)
 
 test-fast: $(VENV)/.dev ## Run all but the slow tests
-	@$(BIN)/python -m pytest -n 2 -m "not slow" $(TESTS)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" $(TESTS)
 
 lint: $(VENV)/.dev ## Check style and types
 	@$(BIN)/ruff check .

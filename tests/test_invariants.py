@@ -18,6 +18,9 @@ from stacks.rehearsal.admission import RESTRICTED_VOLUMES
 from tests.support.recording import Recorded, Recording, record
 
 STACKS = sorted(path.name.split(".")[1] for path in (ROOT / "stacks").glob("Pulumi.*.yaml"))
+STACKS_WITH_FEW_QUICK = [
+    stack if stack in {"aws-dev", "gcp-dev"} else pytest.param(stack, marks=pytest.mark.slow) for stack in STACKS
+]
 
 JOB = "kubernetes:batch/v1:Job"
 RELEASE = "kubernetes:helm.sh/v3:Release"
@@ -319,7 +322,7 @@ def test_jobs_leave_by_no_clock(recording: Recording) -> None:
         assert "creationTimestamp" not in job.inputs["metadata"]
 
 
-@pytest.mark.parametrize("preview", [True, False])
+@pytest.mark.parametrize("preview", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_two_evaluations_declare_the_same(stack: str, preview: bool) -> None:
     def declared(result: Recording) -> dict[str, Any]:
         return {each.urn: repr_of(each.inputs) for each in result.resources}
@@ -350,6 +353,7 @@ def workloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.parametrize("stack", STACKS_WITH_FEW_QUICK)
 @pytest.mark.parametrize(
     ("file", "again"),
     [

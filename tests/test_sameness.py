@@ -12,6 +12,8 @@ from stacks.program import ROOT
 from stacks.sameness import Comparison, compare, page, stacks_of
 from tests.support.checkout import copy_checkout
 
+pytestmark = pytest.mark.xdist_group("sameness")  # Its fixture takes longer than its tests.
+
 
 @pytest.fixture(scope="module")
 def comparison() -> Comparison:

@@ -64,7 +64,7 @@ def serving() -> Iterator[Repository]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     repository.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = Thread(target=server.serve_forever)
+    thread = Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
         yield repository

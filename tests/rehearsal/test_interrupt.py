@@ -41,7 +41,7 @@ def resumed_after(folder: Path) -> int:
     return int(log.rsplit("starting after ", 1)[1].split()[0])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_an_interrupted_rehearsal_ends_its_processes_and_goes_on_later(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -87,6 +87,7 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
     assert gone(children)
 
 
+@pytest.mark.slow
 def test_a_killed_rehearsal_leaves_no_process_and_the_next_resumes(tmp_path: Path) -> None:
     process = start(tmp_path)
     wait_for_epoch(tmp_path, 3)

@@ -21,6 +21,8 @@ from workloads.devices import VARIABLE, cpu_alone
 from workloads.exits import ACCELERATOR_REFUSED, BAD_INPUT, INTERRUPTED, USAGE
 from workloads.store import MANIFEST, check
 
+pytestmark = pytest.mark.xdist_group("benchmark")  # Its fixture takes longer than its tests.
+
 LINE = re.compile(r"(\d+)\timages/sec: ([\d.]+) \+/- [\d.]+ \(jitter = [\d.]+\)\t([\d.]+)")
 T4 = {VARIABLE: "nvidia-tesla-t4:1"}
 
@@ -177,6 +179,7 @@ def test_no_gpu_is_used_where_none_is_asked_for(monkeypatch: pytest.MonkeyPatch)
     assert visible == {"GPU": [], "CPU": ["the CPU"]}
 
 
+@pytest.mark.slow
 def test_fewer_gpus_than_asked_are_refused(tmp_path: Path) -> None:
     output = run("benchmark.resnet50", "--output", tmp_path, "--gpus", 2, code=ACCELERATOR_REFUSED, **T4)
     assert "asked: 2 GPU(s), found: 1 x nvidia-tesla-t4" in only_error(output)

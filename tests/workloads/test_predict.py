@@ -17,6 +17,9 @@ from workloads.mnist.contact_sheet import Tile, draw
 from workloads.mnist.predict import find_images
 from workloads.store import MANIFEST, whole
 
+# A model has to be trained first, which takes longer than all of these.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("predict")]
+
 LINE = re.compile(r"The image (.+) is the number (\d) with a (\d{1,3}(?:\.\d{1,2})?) percent confidence\.")
 
 

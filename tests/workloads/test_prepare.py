@@ -95,6 +95,7 @@ def test_digits_look_like_mnist(data: Path) -> None:
     assert len(labels) == len(images)
 
 
+@pytest.mark.slow
 def test_preparing_is_deterministic_and_idempotent(data: Path, tmp_path: Path) -> None:
     first = run("mnist.prepare", "--dataset", "digits", "--output", tmp_path / "same")
     again = run("mnist.prepare", "--dataset", "digits", "--output", tmp_path / "same")
