@@ -130,8 +130,9 @@ class _Run:
 
     def _rate(self, pool: NodePool, number: int) -> float | None:
         """What the node of that number adds to the idle cost, an hour; None where a price is not known."""
-        # What one resource declares several pools is billed for is not told apart.
-        alone = sum(each.urn == pool.urn for each in self.stack.pools) == 1
+        # What one resource declares several pools is billed for is not told apart, and nodes that the stack finds
+        # there are billed to nobody that it knows.
+        alone = bool(pool.urn) and sum(each.urn == pool.urn for each in self.stack.pools) == 1
         charges = [charge for charge in self.charges if alone and charge.pool == pool.urn]
         if not charges:
             return None

@@ -113,6 +113,15 @@ def test_a_run_on_one_of_several_pools_of_a_resource_is_not_known() -> None:
     assert (found.run, found.steps[0].dollars) == (None, None)
 
 
+def test_a_run_on_nodes_that_the_stack_finds_there_is_not_known() -> None:
+    own = Charge(CLUSTER.urn, "your own nodes, not priced", None)
+    found_there = replace(
+        stack([], job("work", "cpu"), charges=[own]), standing=[replace(CPU.nodes, urn="", min_nodes=2)]
+    )
+    found = cost(found_there, today=TODAY)
+    assert (found.run, found.steps[0].dollars) == (None, None)
+
+
 def test_reserved_nodes_add_nothing_to_a_run() -> None:
     reserved = Charge(GPU.declared.urn, "reserved", price(9), idle=1, most=1, pool=GPU.declared.urn)
     found = cost(stack([replace(GPU, bought=[reserved])], job("train", "gpu", gpus=1)), today=TODAY)
