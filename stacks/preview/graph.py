@@ -6,11 +6,12 @@ from typing import Any, cast
 
 from infra.clouds import CLOUDS
 from infra.kubernetes.review.hooks import REVIEW
-from infra.platform import Resources, Taint
+from infra.platform import Node, Resources, Taint
 from infra.review.contract import Review
 from infra.review.stack import Declared, NodePool, Stack
 from infra.review.unknown import UNKNOWN, Secret
 from stacks.foreseen import told
+from stacks.policies.workloads import standing
 
 MARK = "$slipway"
 """The key of the mappings that stand for what JSON has no word for: a secret, an unknown value."""
@@ -88,18 +89,16 @@ def _declared(resource: Mapping[str, Any]) -> Declared:
 
 
 def _pool(node: Mapping[str, Any]) -> NodePool:
-    allocatable = Resources(**node["allocatable"])
-    return NodePool(
-        urn="",
-        cluster=node["cluster"],
-        name=node["pool"],
-        labels=node["labels"],
-        taints=[Taint(**taint) for taint in node["taints"]],
-        allocatable=allocatable,
-        min_nodes=node["count"],
-        max_nodes=node["count"],
-        accelerator=node["accelerator"],
-        gpus=allocatable.gpus,
+    return standing(
+        Node(
+            cluster=node["cluster"],
+            pool=node["pool"],
+            labels=node["labels"],
+            taints=[Taint(**taint) for taint in node["taints"]],
+            allocatable=Resources(**node["allocatable"]),
+            count=node["count"],
+            accelerator=node["accelerator"],
+        )
     )
 
 
