@@ -13,13 +13,11 @@ from pulumi.runtime import mocks, rpc
 from pulumi.runtime.proto import resource_pb2
 
 from infra.platform import Emulator, StoreFiles
+from infra.review.stack import JOB
 from stacks.documents import document, texts
 from stacks.foreseen import is_marked, mark
 from stacks.outputs import computed_outputs, physical_id
 from stacks.resources import Resource, StackOutput, masked, plain, stood_in
-
-JOB = "kubernetes:batch/v1:Job"
-"""The one type of resource that an engine does more with than to note it."""
 
 
 class NotCreatedError(Exception):

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 KUBERNETES_PROVIDER = "pulumi:providers:kubernetes"
 
+JOB = "kubernetes:batch/v1:Job"
+"""The one type of resource that runs to an end."""
+
 UNLIMITED = 10**9
 """What a node is taken to have of a resource where nobody can tell, so that nothing is said of it."""
 

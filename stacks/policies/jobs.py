@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from infra.review.policy import Policy, Severity, Violation
-from infra.review.stack import NodePool, Stack
+from infra.review.stack import JOB, NodePool, Stack
 from stacks.documents import Document, document, documents
 from stacks.policies.values import known, leaves, number
-from stacks.policies.workloads import JOB, Workload, gpus_of, hindrance, pools_of, workloads
+from stacks.policies.workloads import Workload, gpus_of, hindrance, pools_of, workloads
 
 SHORT = 1800
 """Seconds that a Job may start over at the loss of its node: no longer than a GPU node takes to come."""

@@ -10,13 +10,12 @@ from functools import cached_property
 
 from infra.platform import Node, Resources
 from infra.review.properties import at
-from infra.review.stack import Declared, NodePool, Stack
+from infra.review.stack import JOB, Declared, NodePool, Stack
 from stacks.documents import Document, document, documents, strings
 from stacks.placement import PodRequest, add, affinity, amounts, largest, obstacle, tolerations
 from stacks.policies.values import known
 
 POD = "kubernetes:core/v1:Pod"
-JOB = "kubernetes:batch/v1:Job"
 DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
 CRON_JOB = "kubernetes:batch/v1:CronJob"
 

@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from infra.review.properties import at, mapping, mappings, text
-from infra.review.stack import Declared, Stack
+from infra.review.stack import JOB, Declared, Stack
 
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
-JOB = "kubernetes:batch/v1:Job"
 
 
 def is_config_map(resource: Declared) -> bool:

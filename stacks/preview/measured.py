@@ -7,9 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
+from infra.review.stack import JOB
 from stacks.documents import Document, document, documents
-
-JOB = "kubernetes:batch/v1:Job"
 
 ENDED_WELL = frozenset({"succeeded", "unchanged"})
 """The phases of a rehearsal's Job whose times say how long its work takes."""

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from infra.platform import GPU_RESOURCE
 from infra.review.properties import at, mapping, mappings, strings, text, texts, whole
-from infra.review.stack import Declared, NodePool, Stack
+from infra.review.stack import JOB, Declared, NodePool, Stack
 from stacks.placement import tolerations, untolerated
 from stacks.preview.compared import Compared
 from stacks.preview.differences import Path
-from stacks.preview.files import JOB, ShippedFiles, pod_spec
+from stacks.preview.files import ShippedFiles, pod_spec
 from stacks.preview.model import JobRun, Operation, Outcome
 
 SHOWN = 3

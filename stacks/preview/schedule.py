@@ -12,9 +12,9 @@ from typing import Literal
 
 from infra.kubernetes.review.times import pull
 from infra.review.properties import at, whole
-from infra.review.stack import Declared, NodePool, Stack
+from infra.review.stack import JOB, Declared, NodePool, Stack
 from stacks.policies.workloads import Workload, hindrance, pools_of, workloads
-from stacks.preview.measured import JOB, Measured
+from stacks.preview.measured import Measured
 from stacks.preview.nodes import PoolNodes, Seat, Stay
 
 NODE, IMAGE = "node", "image"

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from infra.review.stack import Stack
-from stacks.preview.measured import JOB, Measured
+from infra.review.stack import JOB, Stack
+from stacks.preview.measured import Measured
 from stacks.preview.model import Leg, Timeline
 from stacks.preview.schedule import Schedule, Span, schedule
 

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
+from infra.review.stack import JOB
 from stacks.preview.model import (
     Changes,
     Cost,
@@ -40,7 +41,7 @@ PLURAL = re.compile(r"(?<=ss)es$|(?<!s)s$")
 ORDER = (Operation.DELETE, Operation.REPLACE, Operation.UPDATE, Operation.CREATE)
 """What destroys comes first."""
 
-WORK = frozenset({"kubernetes:batch/v1:Job", "node", "image"})
+WORK = frozenset({JOB, "node", "image"})
 """Types of the legs of a timeline that are a Job, or that only a Job waits for."""
 
 LONG = 10

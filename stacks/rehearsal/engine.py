@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import IO, Protocol
 
 from infra.platform import Emulator
+from infra.review.stack import JOB
 from stacks.documents import strings
-from stacks.monitor import JOB, NotCreatedError, Observer
+from stacks.monitor import NotCreatedError, Observer
 from stacks.placement import PodRequest, add
 from stacks.rehearsal import jobs
 from stacks.rehearsal.admission import admit

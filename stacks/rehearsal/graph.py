@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from stacks.monitor import JOB
+from infra.review.stack import JOB
 from stacks.order import reduced, topological
 from stacks.resources import Resource
 

@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from infra.review.stack import JOB
 from infra.settings.errors import SettingsError
 from infra.settings.loading import lay_over, load
 from infra.settings.model import Settings
@@ -22,7 +23,6 @@ from stacks.config import StackConfig, load_stack
 from stacks.documents import document
 from stacks.emulators import emulators
 from stacks.evaluate import Evaluation, evaluate
-from stacks.monitor import JOB
 from stacks.program import shipping_problems
 from stacks.rehearsal import summary
 from stacks.rehearsal.artifacts import CONTACT_SHEET, PREDICTIONS, THROUGHPUT_CHART, Artifacts, collect

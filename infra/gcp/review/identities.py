@@ -7,14 +7,13 @@ from infra.gcp import nodes
 from infra.gcp.review.pools import CLUSTER
 from infra.review.facts import Identity
 from infra.review.properties import at, is_true, mappings, text
-from infra.review.stack import Declared, Stack
+from infra.review.stack import JOB, Declared, Stack
 
 ACCOUNT = "gcp:serviceaccount/account:Account"
 IMPERSONATION = "gcp:serviceaccount/iAMMember:IAMMember"
 BUCKET_GRANTS = ("gcp:storage/bucketIAMMember:BucketIAMMember", "gcp:storage/bucketIAMBinding:BucketIAMBinding")
 PROJECT_GRANTS = ("gcp:projects/iAMMember:IAMMember", "gcp:projects/iAMBinding:IAMBinding")
 
-JOB = "kubernetes:batch/v1:Job"
 FUSE_DRIVER = "gcsfuse.csi.storage.gke.io"
 """Of volumes that Cloud Storage FUSE mounts as the pod's own service account."""
 

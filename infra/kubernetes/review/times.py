@@ -6,11 +6,10 @@ from pathlib import Path
 
 from infra.review.durations import durations
 from infra.review.facts import Seconds
-from infra.review.stack import Declared
+from infra.review.stack import JOB, Declared
 
 TABLE = durations(Path(__file__).parents[1] / "data" / "times.toml")
 
-JOB = "kubernetes:batch/v1:Job"
 RELEASE = "kubernetes:helm.sh/v3:Release"
 
 GPU_TAG = re.compile(r":[^/]*(gpu|cuda)")

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from infra.clouds import CLOUDS
 from infra.review.facts import Identity
 from infra.review.properties import at, items, mapping, strings, text, whole
-from infra.review.stack import UNLIMITED, NodePool, Stack
+from infra.review.stack import JOB, UNLIMITED, NodePool, Stack
 from infra.review.unknown import Secret, Unknown
-from stacks.monitor import JOB
 from stacks.order import reduced
 from stacks.policies.jobs import GATES
 from stacks.policies.workloads import Workload, has_gpus, hindrance, pools_of, workloads
