@@ -1,25 +1,19 @@
 """Which changes replace a resource, and what updates in place do."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
-from infra.review.facts import InPlace
 from infra.review.replacing import in_place_from, replacing_from
 
 DATA = Path(__file__).parents[1] / "data"
 
 
-@cache
-def replacing() -> Mapping[str, Sequence[str]]:
-    """By resource type, the paths of the properties whose change replaces it."""
-    return replacing_from(DATA / "replacing.json")
+replacing = partial(replacing_from, DATA / "replacing.json")
+"""By resource type, the paths of the properties whose change replaces it."""
 
-
-@cache
-def in_place() -> Mapping[str, Sequence[InPlace]]:
-    """By resource type, what updates in place mean for what runs there."""
-    return in_place_from(DATA / "in_place.toml")
+in_place = partial(in_place_from, DATA / "in_place.toml")
+"""By resource type, what updates in place mean for what runs there."""
 
 
 def _is_taken_away(_: object, after: object) -> bool:
