@@ -194,6 +194,10 @@ class Finding(Model):
     reason: str
     fix: str
     new: bool = Field(default=True, description="Whether the base did not have it; true without a base.")
+    harm: bool = Field(
+        default=False,
+        description="Whether something of the user's is lost, opened or billed, or the update is refused.",
+    )
 
 
 class Suppressed(Model):
