@@ -1,12 +1,10 @@
 """The one error that a wrong stack file gives: every problem at once, each with its key, value, reason and fix."""
 
-import reprlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 80
-_SHORT.maxlevel = 3
+from infra.printable import printable
+from infra.settings.secret_values import hidden, shown
 
 
 @dataclass(frozen=True)
@@ -22,20 +20,36 @@ class Problem:
     reason: str
     fix: str
 
+    @property
+    def shown(self) -> str:
+        """The value for people: short, on one line, and without a secret."""
+        return shown(self.key, self.value)
+
 
 class SettingsError(Exception):
-    """Everything wrong with a stack's settings. Raised before any resource is declared."""
+    """Everything wrong with a stack's settings. Raised before any resource is declared.
+
+    The texts of its ``problems`` can be shown as they are; of a problem's value, that is `Problem.shown`.
+    """
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(problems)
+        self.problems = tuple(_fit_to_show(problem) for problem in problems)
         super().__init__(self._text())
 
     def _text(self) -> str:
         count = len(self.problems)
         lines = [f"{count} problem{'s' if count != 1 else ''} in the stack's settings; nothing was created."]
         for problem in self.problems:
-            value = "not set" if problem.value is None else _SHORT.repr(problem.value)
-            lines.append(f"\n  {problem.key}: {value}")
+            lines.append(f"\n  {problem.key}: {problem.shown}")
             lines.append(f"    why: {problem.reason}")
             lines.append(f"    fix: {problem.fix}")
         return "\n".join(lines)
+
+
+def _fit_to_show(problem: Problem) -> Problem:
+    """``problem`` without the secret that its reason or fix may quote, and with nothing that a terminal obeys."""
+
+    def fit(text: str) -> str:
+        return printable(hidden(text, problem.key, problem.value))
+
+    return replace(problem, key=printable(problem.key), reason=fit(problem.reason), fix=fit(problem.fix))

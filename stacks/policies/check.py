@@ -11,9 +11,7 @@ from infra.review.policy import Policy, Severity
 from infra.review.stack import Stack
 from infra.settings.finding import did_you_mean, key_of
 from infra.settings.policies import Suppression
-from stacks.config import SECRET_PLACEHOLDER
 from stacks.documents import document
-from stacks.policies.configuration import secret
 from stacks.policies.registry import policies
 from stacks.preview.model import Finding, Suppressed
 
@@ -112,14 +110,14 @@ def about_suppressions(
 
 
 def settings_findings(problems: Iterable[Mapping[str, str]]) -> list[Finding]:
-    """One finding for each problem of a stack file; of a value that may be a secret, only that there is one."""
+    """One finding for each problem of a stack file."""
     return in_order(
         Finding(
             policy=SETTINGS,
             severity=Severity.ERROR,
             resource=problem["key"],
             name=problem["key"],
-            reason=_with_value(problem["key"], problem["value"], problem["reason"]),
+            reason=_with_value(problem["value"], problem["reason"]),
             fix=problem["fix"],
         )
         for problem in problems
@@ -212,7 +210,5 @@ def _about_file(policy: str, key: str, reason: str, fix: str) -> Finding:
     return Finding(policy=policy, severity=severity, resource=key, name=key, reason=reason, fix=fix)
 
 
-def _with_value(key: str, value: str, reason: str) -> str:
-    if value in {"", "not set"}:
-        return reason
-    return f"{SECRET_PLACEHOLDER if secret(key, value) else value}: {reason}"
+def _with_value(value: str, reason: str) -> str:
+    return reason if value in {"", "not set"} else f"{value}: {reason}"

@@ -6,11 +6,11 @@ The policy about the stack file needs no resource, so it holds for stacks whose 
 import json
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import items
 from infra.review.stack import Stack
+from infra.settings.secret_values import looks_like, secret, words
 from stacks.documents import Document, document, documents
 from stacks.policies.images import CHARTS
 from stacks.policies.values import hidden, leaves
@@ -19,77 +19,11 @@ from stacks.policies.workloads import workloads
 SECRET_TYPE = "kubernetes:core/v1:Secret"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 
-CERTAIN_NAME = re.compile(r"(?:^|_)(?:password|passwd|passphrase|pwd)$")
-"""Last words of names whose value is a secret whatever it is, be it a number."""
-
-SECRET_NAME = re.compile(
-    r"(?:^|_)(?:password|passwd|passphrase|pwd|secret|token|credentials?|"
-    r"(?:private|secret|api|access|account|client)_?key)$"
-)
-"""Last words of names whose value is a secret. `secret_name`, `token_url` and the like only speak of one."""
-
-NO_VALUE = re.compile(r"\$\{.*\}|\$\(.*\)|<.*>|\[.*\]|true|false|yes|no|", re.IGNORECASE)
-"""Values that are a reference, a gap to fill, or a switch."""
-
-ELSEWHERE = re.compile(r"[~./].*|arn:.*|projects/.*")
-"""Values that say where a secret is."""
-
 OBJECT_NAME = re.compile(r"(?:^|_)(?:secret|credentials?)$")
 """Names whose value in charts and arguments is often that of a Secret: `existingSecret`, `tls-secret`."""
 
 OPTION = re.compile(r"--?([A-Za-z][\w.-]*)=(.*)", re.DOTALL)
 """An argument with its value: `--password=…`."""
-
-LOOKS = (
-    ("a private key", "-----BEGIN ", re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----")),
-    ("the key of a service account", '"private_key', re.compile(r'"private_key(?:_id)?"\s*:')),
-    ("an access key", "AKIA", re.compile(r"\bAKIA[0-9A-Z]{16}\b")),
-    ("a temporary access key", "ASIA", re.compile(r"\bASIA[0-9A-Z]{16}\b")),
-    ("an API key", "AIza", re.compile(r"\bAIza[0-9A-Za-z_-]{35}\b")),
-    ("a GitHub token", "gh", re.compile(r"\bgh[pousr]_[0-9A-Za-z]{36,}\b")),
-    ("a GitHub token", "github_pat_", re.compile(r"\bgithub_pat_\w{60,}\b")),
-    ("a GitLab token", "glpat-", re.compile(r"\bglpat-[\w.-]{20,}")),
-    ("a Slack token", "xox", re.compile(r"\bxox[abeoprs]-[0-9A-Za-z-]{10,}")),
-    ("a Hugging Face token", "hf_", re.compile(r"\bhf_[0-9A-Za-z]{30,}\b")),
-    ("a JSON Web Token", "eyJ", re.compile(r"\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}")),
-    ("a kubeconfig with its key", "client-key-data", re.compile(r"\bclient-key-data:\s*\S{20,}")),
-    ("a kubeconfig with its token", "users:", re.compile(r"\busers:\s.*?\btoken:\s*[\"']?[\w.-]{16,}", re.DOTALL)),
-    ("a Slack webhook", "hooks.slack.com", re.compile(r"\bhooks\.slack\.com/services/T\w+/B\w+/\w{16,}")),
-    ("a password in a URL", "://", re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s/:@]+:[^\s/:@$<{]{3,}@")),
-)
-"""What secrets look like: a text that is quickly looked for, and the whole as its issuer writes it.
-
-Prefixes of access keys: docs.aws.amazon.com/STS/latest/APIReference/API_GetAccessKeyInfo.html, November 2026; of
-GitHub: github.blog/changelog/2021-03-31-authentication-token-format-updates-are-generally-available, March 2021.
-"""
-
-
-def _looks_like(value: object) -> str | None:
-    return _looks(value) if isinstance(value, str) else None
-
-
-@lru_cache(maxsize=4096)
-def _looks(text: str) -> str | None:
-    # The same files are shipped with one Job after another.
-    return next((what for what, part, pattern in LOOKS if part in text and pattern.search(text)), None)
-
-
-NAMED = "what its name calls a secret"
-
-
-def secret(place: str, value: object) -> str | None:
-    """What secret ``value`` is, by its looks or by the name at the end of ``place``; None where it is none."""
-    if hidden(value) or isinstance(value, bool) or not isinstance(value, str | int | float):
-        return None
-    if what := _looks_like(value):
-        return what
-    name = _words(re.split(r"[.:\[]", place)[-1])
-    if NO_VALUE.fullmatch(str(value)):
-        return None
-    if CERTAIN_NAME.search(name):
-        return NAMED
-    named = isinstance(value, str) and SECRET_NAME.search(name) and not ELSEWHERE.fullmatch(value)
-    return NAMED if named and not _known_reference(place) else None
 
 
 def _within(value: object) -> str | None:
@@ -114,27 +48,17 @@ def _plain(stack: Stack) -> Iterator[Violation]:
                 )
 
 
-def _known_reference(place: str) -> bool:
-    """Keys of the settings that name a Secret of the cluster."""
-    return place.startswith("slipway:") and place.endswith((".secret", ".secrets_key"))
-
-
-def _words(name: str) -> str:
-    """`apiKey`, `api-key` and `API_KEY` as `api_key`."""
-    return re.sub(r"[-\s]", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).lower()
-
-
 def _objects(stack: Stack) -> Iterator[Violation]:
-    for secret in stack.of_type(SECRET_TYPE):
+    for each in stack.of_type(SECRET_TYPE):
         plain = [
             key
             for part in ("data", "stringData")
-            for key, value in document(secret.properties.get(part)).items()
+            for key, value in document(each.properties.get(part)).items()
             if isinstance(value, str) and value and not hidden(value)
         ]
         if plain:
             yield Violation(
-                secret.urn,
+                each.urn,
                 f"{', '.join(sorted(plain))} of this Secret stands in clear in the state and in previews",
                 "take the value from a secret configuration value, or wrap it in pulumi.Output.secret",
             )
@@ -174,7 +98,7 @@ def _told(container: Document) -> Iterator[tuple[str, str]]:
                 continue
             option = OPTION.fullmatch(each)
             name, value = (option[1], option[2]) if option else (before, each)
-            if what := _looks_like(each) or _in_object(name, value):
+            if what := looks_like(each) or _in_object(name, value):
                 yield f"{key}[{index}]", what
             before = each.lstrip("-") if each.startswith("-") and not option else ""
     for each in documents(container.get("env")):
@@ -184,8 +108,8 @@ def _told(container: Document) -> Iterator[tuple[str, str]]:
 
 def _in_object(place: str, value: object) -> str | None:
     """The same as `secret` of what charts, arguments and files call their values."""
-    if OBJECT_NAME.search(_words(re.split(r"[.\[]", place)[-1])):
-        return _looks_like(value)
+    if OBJECT_NAME.search(words(re.split(r"[.\[]", place)[-1])):
+        return looks_like(value)
     return secret(place, value)
 
 

@@ -16,7 +16,6 @@ import hmac
 import json
 import logging
 import os
-import reprlib
 import secrets
 import sys
 import traceback
@@ -162,8 +161,6 @@ def _failure(error: BaseException, tree: Path, shown: Callable[[str], str]) -> d
     if type(error).__name__ == "EvaluationError" and error.__cause__ is not None:
         error = error.__cause__
     problems: Sequence[Any] = getattr(error, "problems", ())
-    short = reprlib.Repr()
-    short.maxstring, short.maxother, short.maxlevel = 80, 80, 3
     return {
         "kind": type(error).__name__,
         "message": shown(told(error)),
@@ -171,7 +168,8 @@ def _failure(error: BaseException, tree: Path, shown: Callable[[str], str]) -> d
         "problems": [
             {
                 "key": each.key,
-                "value": "not set" if each.value is None else shown(short.repr(each.value)),
+                # Revisions from before `shown` do not know which values are secrets.
+                "value": shown(getattr(each, "shown", SECRET)),
                 "reason": shown(each.reason),
                 "fix": shown(each.fix),
             }

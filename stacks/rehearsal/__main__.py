@@ -67,7 +67,7 @@ def show_problems(error: SettingsError, console: Console) -> None:
         f"[red]error:[/] {count} problem{'s' if count != 1 else ''} in the stack's settings; nothing was run"
     )
     for problem in error.problems:
-        console.print(f"\n  [bold]{escape(problem.key)}[/]: {escape(repr(problem.value))}", soft_wrap=True)
+        console.print(f"\n  [bold]{escape(problem.key)}[/]: {escape(problem.shown)}", soft_wrap=True)
         console.print(f"    why: {escape(problem.reason)}", soft_wrap=True)
         console.print(f"    fix: {escape(problem.fix)}", soft_wrap=True)
 

@@ -138,7 +138,7 @@ def problems_of(values: dict[str, Any]) -> list[dict[str, str]]:
     with pytest.raises(SettingsError) as caught:
         load(values)
     return [
-        {"key": each.key, "value": repr(each.value), "reason": each.reason, "fix": each.fix}
+        {"key": each.key, "value": each.shown, "reason": each.reason, "fix": each.fix}
         for each in caught.value.problems
     ]
 
