@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
+from pydantic import ValidationError
+
 Document = Mapping[str, Any]
 
 
@@ -24,3 +26,10 @@ def strings(value: object) -> dict[str, str]:
 def texts(value: object) -> list[str]:
     """A list of texts, such as arguments."""
     return [str(each) for each in cast("list[object]", value)] if isinstance(value, list) else []
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first thing that a model did not take: where it stands in the document, and why."""
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}" if where else first["msg"]

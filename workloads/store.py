@@ -4,11 +4,12 @@ The store is a mounted bucket (GCS FUSE) or a volume: a directory cannot be rena
 file may be a copy and a delete, and there are neither locks nor hard links nor a reliable O_EXCL. What holds
 everywhere is that one file, written under another name and then renamed, appears whole or not at all. So a
 step's result is the set of files that its `manifest.json` names, and the manifest comes last. Standard library
-only.
+only. Run as `python -m workloads.store DIR...`, it says which results are not whole.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import errno
 import hashlib
@@ -25,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workloads.exits import BAD_INPUT, STORE_TROUBLE, StepError
+from workloads.exits import BAD_INPUT, OK, STORE_TROUBLE, StepError, run
 
 FORMAT = 1
 """Version of the manifest's layout. A reader refuses another one rather than guess."""
@@ -107,7 +108,7 @@ def decode(content: bytes) -> Manifest:
     """The inverse of `Manifest.encode`.
 
     Raises:
-        ValueError: not JSON, another format version, or a file name that leaves the directory.
+        ValueError: not JSON, another format version, or a file name that cannot be one or leaves the directory.
     """
     try:
         raw = json.loads(content)
@@ -164,10 +165,10 @@ def check(directory: Path, only: str = "") -> Manifest:
         for name, entry in sorted(manifest.files.items()):
             if not name.startswith(only):
                 continue
-            try:
-                found = digest_of(directory / name)
-            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-                raise NotWholeError(directory, f"{name} is missing") from None
+            # Opening a pipe would wait for its writer.
+            if not (directory / name).is_file():
+                raise NotWholeError(directory, f"{name} is missing")
+            found = digest_of(directory / name)
             if found.size != entry.size:
                 reason = f"{name} has {found.size} bytes, its manifest says {entry.size}"
                 raise NotWholeError(directory, reason)
@@ -356,9 +357,28 @@ def _whole_manifest(directory: Path) -> Manifest | None:
 
 
 def _inside(name: str) -> bool:
+    os.fsencode(name)
     parts = name.split("/")
     return bool(name) and not name.startswith("/") and "\0" not in name and not {"", ".", ".."} & set(parts)
 
 
 def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print a JSON object with each directory that holds no whole result, and why; returns the exit code.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    parser = argparse.ArgumentParser(prog="python -m workloads.store", description=__doc__)
+    parser.add_argument("directories", type=Path, nargs="+", metavar="DIR", help="what a step published")
+    reasons = {str(each): whole(each)[1] for each in parser.parse_args(arguments).directories}
+    damaged = {directory: reason for directory, reason in reasons.items() if reason}
+    print(json.dumps(damaged, indent=2))
+    return BAD_INPUT if damaged else OK
+
+
+if __name__ == "__main__":
+    run(main)

@@ -9,9 +9,7 @@ from typing import Literal
 
 from infra.review.stack import JOB
 from stacks.documents import Document, document, documents
-
-ENDED_WELL = frozenset({"succeeded", "unchanged"})
-"""The phases of a rehearsal's Job whose times say how long its work takes."""
+from stacks.rehearsal.state import Place, State
 
 
 class TimesError(Exception):
@@ -32,16 +30,8 @@ class Measured:
 
 def rehearsed(folder: Path) -> dict[str, Measured]:
     """By the Jobs' logical names, what the last rehearsal in ``folder`` took; nothing where there was none."""
-    try:
-        content = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    jobs = [document(job) for job in document(document(content).get("jobs")).values()]
-    return {
-        str(job.get("name")): Measured(seconds, "rehearsed")
-        for job in jobs
-        if job.get("phase") in ENDED_WELL and (seconds := _between(job.get("started"), job.get("finished")))
-    }
+    jobs = State.load(Place(folder)).jobs.values()
+    return {job.name: Measured(job.seconds, "rehearsed") for job in jobs if job.phase.good and job.seconds}
 
 
 def exported(file: Path) -> dict[str, dict[str, Measured]]:
@@ -81,8 +71,6 @@ def _epoch(time: object) -> float | None:
         return None
 
 
-def _between(begun: object, ended: object) -> float | None:
+def _between(begun: float | None, ended: float | None) -> float | None:
     """Seconds; None where one of the two is not there, or where they are in the wrong order."""
-    if not isinstance(begun, int | float) or not isinstance(ended, int | float) or ended <= begun:
-        return None
-    return float(ended - begun)
+    return ended - begun if begun is not None and ended is not None and ended > begun else None

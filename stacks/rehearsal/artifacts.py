@@ -1,20 +1,21 @@
 """The results that the Jobs left in the store: predictions, training metrics, throughput, and their pictures."""
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, TypeVar
 
-from stacks.documents import document, documents
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError
+
+from stacks.documents import document, first_problem
 from stacks.rehearsal.pods import Container, PodSpec, UnsupportedError, pod_spec
+from stacks.rehearsal.state import CONTACT_SHEET, PREDICTIONS, THROUGHPUT_CHART
 from stacks.resources import Resource
 
-PREDICTIONS = "predictions.json"
 METRICS = "metrics.json"
-CONTACT_SHEET = "contact_sheet.png"
 THROUGHPUT = "results.json"
-THROUGHPUT_CHART = "throughput.png"
+
+M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -32,47 +33,83 @@ class Prediction:
         return None if self.label is None else self.label == self.digit
 
 
-@dataclass(frozen=True)
-class Throughput:
+class Throughput(BaseModel):
     """One measurement of the benchmark: how many images per second, give or take ``uncertainty``, by ``run``.
 
-    ``reduced`` says that a CPU measured it with small steps.
+    ``reduced`` says that a CPU measured it with small steps, in place of ``device``.
     """
 
     run: str
     device: str
     gpus: int
     precision: str
-    xla: bool
-    data: str
-    images_per_second: float
-    uncertainty: float
-    reduced: bool
+    xla: bool = False
+    data: str = ""
+    images_per_second: FiniteFloat
+    uncertainty: FiniteFloat = 0.0
+    reduced: bool = False
+
+
+class Test(BaseModel):
+    """What the model reached on the test images."""
+
+    accuracy: FiniteFloat | None = None
+
+
+class Metrics(BaseModel):
+    """What a training tells of itself: figures by name for each epoch, and the test at its end."""
+
+    history: list[dict[str, FiniteFloat]] = []
+    test: Test = Test()
+
+
+class _Image(BaseModel):
+    path: str
+    digit: int
+    confidence: Annotated[FiniteFloat, Field(ge=0, le=1)]
+    label: int | None = None
+
+
+class _Unread(BaseModel):
+    path: str
+    reason: str
+
+
+class _Predictions(BaseModel):
+    images: list[_Image] = []
+    errors: list[_Unread] = []
+
+
+class _Throughputs(BaseModel):
+    results: list[Throughput]
 
 
 @dataclass(frozen=True)
 class Artifacts:
-    """What was found. Each is None or empty where no Job wrote it."""
+    """What was found. Each is None or empty where no Job wrote it.
+
+    ``unreadable`` are images that could not be read, with the reason; ``problems`` are results that cannot be
+    understood.
+    """
 
     predictions_file: Path | None = None
     contact_sheet: Path | None = None
     predictions: tuple[Prediction, ...] = ()
     unreadable: tuple[tuple[str, str], ...] = ()
-    """Images that could not be read, with the reason."""
-    metrics: Mapping[str, Any] | None = None
+    metrics: Metrics | None = None
     throughput: tuple[Throughput, ...] = ()
     throughput_chart: Path | None = None
+    problems: tuple[str, ...] = ()
 
     @property
-    def history(self) -> list[Mapping[str, float]]:
+    def history(self) -> Sequence[dict[str, float]]:
         """One entry per epoch."""
-        return documents((self.metrics or {}).get("history"))
+        return self.metrics.history if self.metrics else []
 
     @property
     def accuracy(self) -> float | None:
         """The model's accuracy on the test split."""
-        found = document((self.metrics or {}).get("test")).get("accuracy")
-        return float(found) if isinstance(found, int | float) else None
+        return self.metrics.test.accuracy if self.metrics else None
 
 
 def collect(jobs: Iterable[Resource], store: Path) -> Artifacts:
@@ -83,18 +120,23 @@ def collect(jobs: Iterable[Resource], store: Path) -> Artifacts:
             for name in (PREDICTIONS, METRICS, CONTACT_SHEET, THROUGHPUT, THROUGHPUT_CHART):
                 if (directory / name).is_file():
                     found[name] = directory / name
-    predictions: tuple[Prediction, ...] = ()
-    unreadable: tuple[tuple[str, str], ...] = ()
-    if PREDICTIONS in found:
-        predictions, unreadable = read_predictions(found[PREDICTIONS])
+    problems: list[str] = []
+    predictions = _read(_Predictions, found.get(PREDICTIONS), problems)
+    metrics = _read(Metrics, found.get(METRICS), problems)
+    throughput = _read(_Throughputs, found.get(THROUGHPUT), problems)
+    images, errors = (predictions.images, predictions.errors) if predictions else ([], [])
     return Artifacts(
-        predictions_file=found.get(PREDICTIONS),
+        predictions_file=found.get(PREDICTIONS) if predictions else None,
         contact_sheet=found.get(CONTACT_SHEET),
-        predictions=predictions,
-        unreadable=unreadable,
-        metrics=document(_load(found[METRICS])) if METRICS in found else None,
-        throughput=read_throughput(found[THROUGHPUT]) if THROUGHPUT in found else (),
+        predictions=tuple(
+            Prediction(Path(each.path).name, each.digit, each.confidence, each.label)
+            for each in sorted(images, key=lambda each: Path(each.path).name)
+        ),
+        unreadable=tuple(sorted((Path(each.path).name, each.reason) for each in errors)),
+        metrics=metrics,
+        throughput=tuple(throughput.results) if throughput else (),
         throughput_chart=found.get(THROUGHPUT_CHART),
+        problems=tuple(problems),
     )
 
 
@@ -107,47 +149,14 @@ def store_directories(job: Resource, store: Path) -> list[Path]:
     return [
         store / argument.removeprefix(mount).strip("/")
         for mount in _store_mounts(pod, pod.container)
-        for argument in pod.container.args
+        for argument in map(_value, pod.container.args)
         if argument.startswith(f"{mount}/")
     ]
 
 
-def read_predictions(file: Path) -> tuple[tuple[Prediction, ...], tuple[tuple[str, str], ...]]:
-    """The predictions of ``file`` and the images that could not be read, with the reason, sorted by name."""
-    content = document(_load(file))
-    predictions: list[Prediction] = []
-    for each in documents(content.get("images")):
-        label = each.get("label")
-        predictions.append(
-            Prediction(
-                image=Path(str(each.get("path"))).name,
-                digit=int(each.get("digit", -1)),
-                confidence=float(each.get("confidence", 0)),
-                label=int(label) if label is not None else None,
-            )
-        )
-    unreadable = [
-        (Path(str(each.get("path"))).name, str(each.get("reason"))) for each in documents(content.get("errors"))
-    ]
-    return tuple(sorted(predictions, key=lambda each: each.image)), tuple(sorted(unreadable))
-
-
-def read_throughput(file: Path) -> tuple[Throughput, ...]:
-    """The measurements of ``file``, in its order."""
-    return tuple(
-        Throughput(
-            run=str(each.get("run")),
-            device=str(each.get("device")),
-            gpus=int(each.get("gpus", 0)),
-            precision=str(each.get("precision")),
-            xla=bool(each.get("xla")),
-            data=str(each.get("data")),
-            images_per_second=float(each.get("images_per_second", 0)),
-            uncertainty=float(each.get("uncertainty", 0)),
-            reduced=bool(each.get("reduced")),
-        )
-        for each in documents(document(_load(file)).get("results"))
-    )
+def _value(argument: str) -> str:
+    """What stands behind the ``=`` of an option; any other argument as it is."""
+    return argument.partition("=")[2] if argument.startswith("--") else argument
 
 
 def _store_mounts(pod: PodSpec, container: Container) -> list[str]:
@@ -155,8 +164,14 @@ def _store_mounts(pod: PodSpec, container: Container) -> list[str]:
     return [mount.path.rstrip("/") for mount in container.mounts if mount.volume in shared]
 
 
-def _load(file: Path) -> object:
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+def _read(model: type[M], file: Path | None, problems: list[str]) -> M | None:
+    """What ``file`` says; None where there is none, or, with a line in ``problems``, where it is no such file."""
+    if file is None:
         return None
+    try:
+        return model.model_validate_json(file.read_bytes())
+    except OSError as error:
+        problems.append(f"{file} cannot be read: {error.strerror}")
+    except ValidationError as error:
+        problems.append(f"{file} cannot be understood: {first_problem(error)}")
+    return None

@@ -16,6 +16,7 @@ from stacks.placement import PodRequest, add
 from stacks.rehearsal import jobs
 from stacks.rehearsal.admission import admit
 from stacks.rehearsal.api_server import ApiServer
+from stacks.rehearsal.artifacts import store_directories
 from stacks.rehearsal.device_plugins import DevicePlugins
 from stacks.rehearsal.jobs import JobSpec
 from stacks.rehearsal.kubelet import Kubelet, Pod, PodResult
@@ -23,6 +24,7 @@ from stacks.rehearsal.objects import Namespace, Objects, RefusedError, cluster_o
 from stacks.rehearsal.pods import UnsupportedError
 from stacks.rehearsal.processes import Reaper, Stop
 from stacks.rehearsal.records import JobRecord, Phase
+from stacks.rehearsal.results import Results
 from stacks.rehearsal.scheduler import Placement, Scheduler, UnschedulableError
 from stacks.rehearsal.service_accounts import mounts_token
 from stacks.rehearsal.state import Place, State
@@ -62,6 +64,7 @@ class Engine(Observer):
 
     place: Place
     state: State
+    results: Results
     emulators: Sequence[Emulator]
     reaper: Reaper
     display: Display
@@ -141,12 +144,18 @@ class Engine(Observer):
                 del self._active[resource.urn]
 
     def _keep(self, resource: Resource, record: JobRecord) -> bool:
-        """Whether the Job is as it was when it last succeeded; raises NotCreatedError where it failed for good."""
+        """Whether the Job and its results are as they were when it last succeeded.
+
+        Raises NotCreatedError where it failed for good.
+        """
         replaced = any(urn in self.executed for urn in resource.replace_with)
         last = self.state.finished(resource.urn, record.identity)
-        if last is not None and not replaced:
-            for key, value in vars(last).items():
-                setattr(record, key, value)
+        changed = self.results.changed(last.results) if last is not None else ""
+        if changed:
+            self.note(record, f"runs again: {changed}")
+        if last is not None and not replaced and not changed:
+            for key in vars(last).keys() - {"urn", "name"}:
+                setattr(record, key, getattr(last, key))
             record.phase = Phase.UNCHANGED
             self.display.job(record)
             return True
@@ -179,6 +188,7 @@ class Engine(Observer):
         if result.pod is not None:
             record.exit_code, record.message = result.pod.exit_code, result.pod.message
         if result.succeeded:
+            record.results = self.results.published(store_directories(resource, self.place.store))
             self._finish(record, Phase.SUCCEEDED, "")
         elif result.reason == jobs.INTERRUPTED:
             raise self._ended(record, Phase.INTERRUPTED, "the rehearsal was interrupted")

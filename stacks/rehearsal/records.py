@@ -1,10 +1,15 @@
 """What a rehearsal knows of each Job: shown while it runs, kept for the next run, and drawn in the report."""
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from infra.platform import Resources
+
+Seconds = Annotated[float, Field(ge=0, lt=1e10, allow_inf_nan=False)]
+"""A time, or a span of it. The bounds are for what is read from a file."""
 
 
 class Phase(StrEnum):
@@ -24,13 +29,19 @@ class Phase(StrEnum):
         """Whether it is an end."""
         return self not in {Phase.WAITING, Phase.PENDING, Phase.RUNNING}
 
+    @property
+    def good(self) -> bool:
+        """Whether the Job's results are there."""
+        return self in {Phase.SUCCEEDED, Phase.UNCHANGED}
+
 
 @dataclass
 class JobRecord:
     """One Job. Times are seconds since the epoch, amounts those of `Resources`, ``peak_memory`` in MiB.
 
     ``requested`` is the whole pod with what a cloud injects. ``epochs`` are (done, all) of a training, as its log
-    says.
+    says. ``results`` are the results in the store that its arguments name, its own and those it read: by directory
+    the SHA-256 of the manifest.
     """
 
     urn: str
@@ -46,9 +57,9 @@ class JobRecord:
     requested: Resources | None = None
     allocatable: Resources | None = None
     memory_limit: int | None = None
-    started: float = 0.0
-    finished: float = 0.0
-    pending: float = 0.0
+    started: Seconds = 0.0
+    finished: Seconds = 0.0
+    pending: Seconds = 0.0
     attempts: int = 0
     exit_code: int | None = None
     reason: str = ""
@@ -56,6 +67,7 @@ class JobRecord:
     peak_memory: int = 0
     epochs: tuple[int, int] | None = None
     notes: list[str] = field(default_factory=list[str])
+    results: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def seconds(self) -> float:
@@ -65,16 +77,3 @@ class JobRecord:
     def as_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
         return asdict(self)
-
-    @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> "JobRecord":
-        """From what `as_dict` gave; unknown keys are left out. Raises TypeError or ValueError otherwise."""
-        known = {each.name for each in fields(cls)}
-        values = {key: value for key, value in content.items() if key in known}
-        for key in ("requested", "allocatable"):
-            if values.get(key) is not None:
-                values[key] = Resources(**values[key])
-        values["phase"] = Phase(values.get("phase", Phase.WAITING))
-        epochs = values.get("epochs")
-        values["epochs"] = (int(epochs[0]), int(epochs[1])) if epochs else None
-        return cls(**values)

@@ -6,7 +6,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -25,11 +25,12 @@ from stacks.emulators import emulators
 from stacks.evaluate import Evaluation, evaluate
 from stacks.program import shipping_problems
 from stacks.rehearsal import summary
-from stacks.rehearsal.artifacts import CONTACT_SHEET, PREDICTIONS, THROUGHPUT_CHART, Artifacts, collect
+from stacks.rehearsal.artifacts import Artifacts, collect
 from stacks.rehearsal.engine import Engine
 from stacks.rehearsal.processes import Reaper
 from stacks.rehearsal.records import JobRecord, Phase
-from stacks.rehearsal.state import Lock, Place, State, copy
+from stacks.rehearsal.results import Results
+from stacks.rehearsal.state import CONTACT_SHEET, OUTPUTS, PREDICTIONS, THROUGHPUT_CHART, Lock, Place, State, copy
 from stacks.rehearsal.store import StoreFolder
 from stacks.rehearsal.terminal import LiveDisplay, PlainDisplay
 
@@ -129,27 +130,33 @@ class Session:
             if self.options.fresh:
                 place.clear()
             state = State.load(place)
-            place.create()
+            remarks = [f"{state.problem}; every Job runs again"] if state.problem else []
+            remarks += place.create()
             reaper = Reaper(lock.descriptor)
             try:
-                outcome = self._evaluate(place, state, reaper)
+                outcome = self._evaluate(place, state, reaper, remarks)
             finally:
                 reaper.close()
-            _keep_results(place, outcome)
+            older = _keep_results(place, outcome)
             _report(place, outcome, self.console)
+            if older and not self.options.quiet:
+                text = f"Kept from an earlier rehearsal, since this one made none: {', '.join(older)}"
+                self.console.print(Text(text, "yellow"), soft_wrap=True)
             return outcome
         finally:
             lock.release()
 
-    def _evaluate(self, place: Place, state: State, reaper: Reaper) -> Outcome:
+    def _evaluate(self, place: Place, state: State, reaper: Reaper, remarks: Iterable[str]) -> Outcome:
         began = time.time()
         options, configuration = self.options, self.configuration
         display: LiveDisplay | PlainDisplay = PlainDisplay(self.console, options.quiet)
         if self.console.is_terminal and self.console.is_interactive and not options.quiet:
             display = LiveDisplay(self.console, options.stack)
         found = emulators(configuration.settings)
-        engine = Engine(place, state, found, reaper, display, options.disrupt)
-        for remark in configuration.remarks:
+        known = {directory for job in state.jobs.values() for directory in job.results}
+        results = Results.checked(place.store, known, options.root)
+        engine = Engine(place, state, results, found, reaper, display, options.disrupt)
+        for remark in (*configuration.remarks, *remarks):
             display.say(remark)
         with _warnings_to(display.say), _interrupting(engine), display:
             evaluation = evaluate(
@@ -176,7 +183,7 @@ class Session:
             configuration=configuration,
             evaluation=evaluation,
             records=[engine.records[each.urn] for each in jobs],
-            artifacts=collect(jobs, place.store),
+            artifacts=collect((each for each in jobs if engine.records[each.urn].phase.good), place.store),
             executed=frozenset(engine.executed),
             pools=frozenset(engine.pools),
             began=began,
@@ -185,10 +192,12 @@ class Session:
         )
 
 
-def _keep_results(place: Place, outcome: Outcome) -> None:
+def _keep_results(place: Place, outcome: Outcome) -> list[str]:
+    """Leaves outputs and copies of the results beside the report; returns the copies that it did not replace."""
     outputs = {name: each.shown if each.known else None for name, each in outcome.evaluation.outputs.items()}
     text = json.dumps(outputs, indent=2, sort_keys=True, default=str) + "\n"
-    (place.folder / "outputs.json").write_text(text, encoding="utf-8")
+    (place.folder / OUTPUTS).write_text(text, encoding="utf-8")
+    older: list[str] = []
     for source, name in (
         (outcome.artifacts.predictions_file, PREDICTIONS),
         (outcome.artifacts.contact_sheet, CONTACT_SHEET),
@@ -196,8 +205,9 @@ def _keep_results(place: Place, outcome: Outcome) -> None:
     ):
         if source is not None:
             copy(source, place.folder / name)
-        else:
-            (place.folder / name).unlink(missing_ok=True)
+        elif (place.folder / name).exists():
+            older.append(name)
+    return older
 
 
 def _report(place: Place, outcome: Outcome, console: Console) -> None:

@@ -1,34 +1,39 @@
 """What a rehearsal leaves on disk: where its files are, what ran, and who is at it."""
 
 import fcntl
+import itertools
 import json
 import os
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Literal
 
+from pydantic import TypeAdapter, ValidationError
+
+from stacks.documents import first_problem
 from stacks.rehearsal.records import JobRecord, Phase
 from stacks.rehearsal.volumes import remove
 
-FORMAT = 1
+Format = Literal[2]
+FORMAT: Format = 2
 """Version of the state file; another one is not read, and everything runs again."""
 
-OWN = (
-    "state.json",
-    "store",
-    "pods",
-    "logs",
-    "report.html",
-    "outputs.json",
-    "predictions.json",
-    "contact_sheet.png",
-)
-"""All that a rehearsal makes in its folder, and all that a fresh start deletes."""
-
-
 LOCK = "lock"
+STATE = "state.json"
+OUTPUTS = "outputs.json"
+REPORT = "report.html"
+PREDICTIONS = "predictions.json"
+CONTACT_SHEET = "contact_sheet.png"
+THROUGHPUT_CHART = "throughput.png"
+
+FOLDERS = ("store", "pods", "logs")
+COPIES = (PREDICTIONS, CONTACT_SHEET, THROUGHPUT_CHART)
+"""Copies of results. They stay until others replace them, however a rehearsal ends: they may be the last."""
+
+FRESH = (STATE, OUTPUTS, REPORT, *FOLDERS)
+"""What a fresh start deletes."""
 
 
 class BusyError(Exception):
@@ -65,19 +70,36 @@ class Place:
         return self.logs / f"{job}.log"
 
     def clear(self) -> None:
-        """Deletes what earlier rehearsals made, and nothing else."""
-        for name in OWN:
+        """Deletes what earlier rehearsals made but for the copies of their results, and nothing else."""
+        for name in FRESH:
             path = self.folder / name
             if path.is_symlink() or path.is_file():
                 path.unlink()
             else:
                 remove(path)
 
-    def create(self) -> None:
-        """Makes the folders; pods that a killed rehearsal left are removed."""
+    def create(self) -> list[str]:
+        """Makes the folders; pods that a killed rehearsal left are removed.
+
+        Returns a line for each file that stood where a folder belongs, or the other way round, and was renamed.
+        """
+        renamed = [self._make_way(name) for name in FOLDERS if (self.folder / name).is_file()]
+        renamed += [
+            self._make_way(name) for name in (STATE, OUTPUTS, REPORT, *COPIES) if (self.folder / name).is_dir()
+        ]
         remove(self.pods)
         for path in (self.store, self.pods, self.logs):
             path.mkdir(parents=True, exist_ok=True)
+        return renamed
+
+    def _make_way(self, name: str) -> str:
+        path = self.folder / name
+        kind, wanted = ("folder", "file") if path.is_dir() else ("file", "folder")
+        free = next(
+            each for number in itertools.count(1) if not (each := path.with_name(f"{name}.{number}")).exists()
+        )
+        path.rename(free)
+        return f"{path} is a {kind} where a rehearsal keeps a {wanted}; it is now {free.name}"
 
 
 class Lock:
@@ -119,25 +141,45 @@ class Lock:
 
 
 @dataclass
+class _Content:
+    """The state file."""
+
+    format: Format
+    jobs: dict[str, JobRecord]
+
+
+@cache
+def _reader() -> TypeAdapter[_Content]:
+    return TypeAdapter(_Content)
+
+
+@dataclass
 class State:
-    """The last run of each Job, by URN."""
+    """The last run of each Job, by URN. ``problem`` says why what an earlier rehearsal left cannot be used."""
 
     file: Path
     jobs: dict[str, JobRecord]
+    problem: str = ""
 
     @classmethod
     def load(cls, place: Place) -> "State":
         """What the last rehearsal knew. Nothing, where its store is gone or its file cannot be read."""
-        file = place.folder / "state.json"
+        file = place.folder / STATE
         if not place.store.is_dir():
             return cls(file, {})
         try:
-            content: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            if content["format"] != FORMAT:
-                return cls(file, {})
-            return cls(file, {urn: JobRecord.from_dict(job) for urn, job in content["jobs"].items()})
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            content = _reader().validate_json(file.read_bytes())
+        except FileNotFoundError:
             return cls(file, {})
+        except OSError as error:
+            return cls(file, {}, f"{file} cannot be read: {error.strerror}")
+        except ValidationError as error:
+            older = error.errors()[0]["loc"] == ("format",)
+            reason = "of another version of Slipway" if older else f"damaged: {first_problem(error)}"
+            return cls(file, {}, f"{file} is {reason}")
+        if other := [urn for urn, job in content.jobs.items() if job.urn != urn]:
+            return cls(file, {}, f"{file} is damaged: {other[0]} has the record of another Job")
+        return cls(file, content.jobs)
 
     def finished(self, urn: str, identity: str) -> JobRecord | None:
         """The last run of the Job, if it succeeded and the Job is still the same."""

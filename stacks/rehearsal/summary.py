@@ -109,6 +109,8 @@ def results(console: Console, records: Sequence[JobRecord], artifacts: Artifacts
             console.print(Text(f"… and {more} more in predictions.json", "dim"))
     for image, reason in artifacts.unreadable:
         console.print(Text(f"{image} could not be read: {reason}", "yellow"), soft_wrap=True)
+    for problem in artifacts.problems:
+        console.print(Text(problem, "yellow"), soft_wrap=True)
     if artifacts.throughput:
         console.print()
         console.print(throughput_table(artifacts.throughput))
