@@ -150,8 +150,8 @@ class EksCluster(pulumi.ComponentResource):
 
     def _control_plane(self, name: str, args: EksClusterArgs) -> aws.eks.Cluster:
         cluster = args.cluster
-        key = self._secrets_key(name, args)
-        control_plane = self._control_plane_role(name, cluster, key)
+        keys = self._secrets_keys(name, args)
+        control_plane = self._control_plane_role(name, cluster, keys)
         log_group = aws.cloudwatch.LogGroup(
             name,
             region=self._region,
@@ -177,7 +177,7 @@ class EksCluster(pulumi.ComponentResource):
             ),
             enabled_cluster_log_types=list(cluster.control_plane.logs),
             encryption_config=aws.eks.ClusterEncryptionConfigArgs(
-                provider=aws.eks.ClusterEncryptionConfigProviderArgs(key_arn=key), resources=["secrets"]
+                provider=aws.eks.ClusterEncryptionConfigProviderArgs(key_arn=keys[0]), resources=["secrets"]
             ),
             upgrade_policy=aws.eks.ClusterUpgradePolicyArgs(support_type=cluster.support),
             # Every add-on is declared, at a version; EKS would otherwise install its own, of none.
@@ -193,11 +193,13 @@ class EksCluster(pulumi.ComponentResource):
             ),
         )
 
-    def _secrets_key(self, name: str, args: EksClusterArgs) -> pulumi.Input[str]:
-        """The ARN of the key that encrypts Secrets: the one that the stack names, or one of its own."""
-        if args.cluster.control_plane.secrets_key:
-            return args.cluster.control_plane.secrets_key
-        return aws.kms.Key(
+    def _secrets_keys(self, name: str, args: EksClusterArgs) -> list[pulumi.Input[str]]:
+        """The ARNs of the keys that may encrypt the cluster's Secrets: first the one that a new cluster gets.
+
+        EKS keeps the key with which a cluster was created, whatever its configuration says later. So the stack's
+        own key stays where another one is named: deleted, it would take all Secrets with it.
+        """
+        own = aws.kms.Key(
             name,
             region=self._region,
             description=f"Secrets of the EKS cluster {self.eks_name}",
@@ -207,8 +209,10 @@ class EksCluster(pulumi.ComponentResource):
             # Without the key, the Secrets of a cluster are lost for good.
             opts=pulumi.ResourceOptions(parent=self, protect=args.protect),
         ).arn
+        chosen = args.cluster.control_plane.secrets_key
+        return [chosen, own] if chosen else [own]
 
-    def _control_plane_role(self, name: str, cluster: AwsCluster, key: pulumi.Input[str]) -> Granted:
+    def _control_plane_role(self, name: str, cluster: AwsCluster, keys: Sequence[pulumi.Input[str]]) -> Granted:
         return role(
             f"{name}-control-plane",
             RoleArgs(
@@ -216,7 +220,7 @@ class EksCluster(pulumi.ComponentResource):
                 trust=trust("eks.amazonaws.com"),
                 tags=cluster.tags,
                 managed=["AmazonEKSClusterPolicy"],
-                statements=[allow(["kms:DescribeKey", "kms:Encrypt", "kms:Decrypt", "kms:ListGrants"], [key])],
+                statements=[allow(["kms:DescribeKey", "kms:Encrypt", "kms:Decrypt", "kms:ListGrants"], keys)],
             ),
             pulumi.ResourceOptions(parent=self),
         )

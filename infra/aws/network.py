@@ -200,8 +200,8 @@ class Network(pulumi.ComponentResource):
 def subnet_blocks(vpc_cidr: str, zones: int) -> Blocks:
     """A quarter of the VPC for each zone's private subnet, and a sixteenth for each public one.
 
-    There are three zones at most. Pods have addresses of the private subnets; a public one holds a NAT gateway. A
-    zone that is added at the end moves no other.
+    There are three zones at most. Pods have addresses of the private subnets; a public one holds a NAT gateway.
+    The zones of a cluster that exists stay as they are: EKS takes no others.
     """
     quarters = list(ipaddress.ip_network(vpc_cidr).subnets(prefixlen_diff=2))
     sixteenths = quarters[3].subnets(prefixlen_diff=2)

@@ -146,7 +146,8 @@ class ControlPlane(Model):
     )
     secrets_key: str | None = Field(
         default=None,
-        description="ARN of the KMS key that encrypts Kubernetes Secrets; default: one that the stack creates.",
+        description="ARN of the KMS key that encrypts Kubernetes Secrets; default: one that the stack creates, "
+        "which is there in any case. EKS keeps the key of a cluster that exists, so a change is refused.",
     )
 
 
@@ -154,7 +155,9 @@ class Network(Model):
     """The VPC of a cluster: a public and a private subnet in each of its zones."""
 
     vpc_cidr: Cidr = Field(
-        default="10.0.0.0/16", description="Addresses of the VPC. Nodes and pods both take theirs from it."
+        default="10.0.0.0/16",
+        description="Addresses of the VPC. Nodes and pods both take theirs from it. EKS refuses others once the "
+        "cluster exists.",
     )
     services_cidr: Cidr = Field(default="172.20.0.0/16", description="Addresses of the Services.")
     nat: Literal["one", "per-zone"] = Field(
@@ -178,8 +181,9 @@ class AwsCluster(ClusterSettings):
     cloud: Literal["aws"] = Field(description="`aws`: a cluster that Slipway creates on EKS.")
     region: str = Field(description="Region of the cluster and the store: `us-east-1`.")
     zones: list[str] = Field(
-        description="Availability zones of the VPC, two or three: EKS places the control plane in at least two. "
-        "By their ids (`use1-az1`), which are the same in every account, or by their names (`us-east-1a`)."
+        description="Availability zones of the VPC, two or three: EKS places the control plane in at least two, "
+        "and refuses others once the cluster exists. By their ids (`use1-az1`), which are the same in every "
+        "account, or by their names (`us-east-1a`)."
     )
     kubernetes_version: str = Field(default="1.36", description="Kubernetes version of control plane and nodes.")
     support: Literal["STANDARD", "EXTENDED"] = Field(

@@ -35,8 +35,8 @@ class Review:
     changes only; they are asked with the values before and after.
 
     ``creation`` is how long a resource takes to be created. ``in_place`` are, by resource type, the updates in
-    place that people should know more of. ``moving`` are the types of which every update, be it in place, changes
-    what other resources read from them.
+    place that are refused, end what runs, or need a word. ``moving`` are the types of which every update, be it in
+    place, changes what other resources read from them.
     """
 
     pools: Callable[[Stack], Sequence[NodePool]]

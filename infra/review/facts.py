@@ -1,8 +1,9 @@
-"""What is said of a resource: what it costs, how long it takes, which quota it needs, who may use it."""
+"""What is said of a resource: what it costs, how long it takes, what it needs, what a change of it does."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from enum import StrEnum
 
 
 @dataclass(frozen=True)
@@ -91,13 +92,41 @@ class Identity:
     store: bool = False
 
 
+class Effect(StrEnum):
+    """What an update in place does to what is there."""
+
+    NOTE = "note"
+    """Something that a reviewer should know."""
+    ENDS_WORK = "ends-work"
+    """Pods that run are ended."""
+    REFUSED = "refused"
+    """The cloud or its provider does not carry it out: `up` fails, or succeeds and has changed nothing."""
+
+
+class When(StrEnum):
+    """Which change of a property's value has the effect."""
+
+    CHANGED = "changed"
+    RAISED = "raised"
+    LOWERED = "lowered"
+    SKIPPED = "skipped"
+    """A version raised by more than one minor version."""
+
+
 @dataclass(frozen=True)
 class InPlace:
-    """What an update in place of the properties at ``paths`` means for what runs there.
+    """What an update in place of the properties at ``paths`` means for what is there.
 
-    The paths are written as in `infra.review.contract.Review.replacing`.
+    The paths are written as in `infra.review.contract.Review.replacing`. It holds for the changes that ``when``
+    names. Where ``kept`` is the path of another property, it holds only while the resource ignores changes of
+    that property, so that the provider sends the value in the state, and ``when`` compares with that value.
+    ``fix`` says what to do instead; it is empty for a note.
     """
 
     paths: Sequence[str]
     note: str
     source: Source
+    effect: Effect = Effect.NOTE
+    when: When = When.CHANGED
+    kept: str = ""
+    fix: str = ""

@@ -5,13 +5,13 @@ deleted first does to those that need it, whom ``protect`` stops. Source: `step_
 https://pkg.go.dev/github.com/pulumi/pulumi/pkg/v3@v3.259.0/resource/deploy, read in November 2026.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
 
 from infra.review.stack import Declared, Stack
 from infra.review.unknown import UNKNOWN, unknown
-from stacks.preview.differences import Difference, Path, covers, differences, parsed, unknown_paths
+from stacks.preview.differences import Difference, Path, covers, differences, parsed, unknown_paths, value_at
+from stacks.preview.effects import Consequence, Effects
 from stacks.preview.model import Operation
 from stacks.preview.pairs import pairs
 from stacks.preview.replacing import Replacing
@@ -22,8 +22,8 @@ class Compared:
     """One resource on both sides; ``before`` or ``after`` is None where it is created or deleted.
 
     ``operation`` is None where it stays as it is. ``forcing`` are those of ``differences`` that replace it, and
-    ``because`` says what else does. ``known`` is false where no source says which changes replace it. ``note``
-    says what an update in place means.
+    ``because`` says what else does. ``known`` is false where no source says which changes replace it.
+    ``consequences`` are what an update in place means for what is there.
     """
 
     before: Declared | None
@@ -33,7 +33,7 @@ class Compared:
     forcing: Sequence[Difference] = ()
     because: str = ""
     known: bool = True
-    note: str = ""
+    consequences: Sequence[Consequence] = ()
 
     @property
     def resource(self) -> Declared:
@@ -41,6 +41,11 @@ class Compared:
         found = self.after or self.before
         assert found is not None
         return found
+
+    @property
+    def note(self) -> str:
+        """What an update in place means, in words; empty where nothing is known."""
+        return "; ".join(each.fact.note for each in self.consequences)
 
     @property
     def protected(self) -> bool:
@@ -62,6 +67,7 @@ class _Update:
         self._before = before
         self._after = after
         self._replacing = Replacing(after.reviews or before.reviews)
+        self._effects = Effects(after.reviews or before.reviews)
         self._pairs = pairs(before, after)
         self._now_called = {old.urn: new.urn for old, new in self._pairs if old and new}
         self._created = {new.urn for old, new in self._pairs if old is None and new}
@@ -95,8 +101,8 @@ class _Update:
             return Compared(old, new, None)
         if new.type in self._replacing.moving:
             self._renewed.add(new.urn)
-        note = self._replacing.note(new.type, there)
-        return Compared(old, new, Operation.UPDATE, there, known=known, note=note)
+        consequences = self._effects.of(old, new, there)
+        return Compared(old, new, Operation.UPDATE, there, known=known, consequences=consequences)
 
     def _forced(self, old: Declared, new: Declared, there: Sequence[Difference]) -> list[Difference]:
         return self._replacing.forced(new.type, there, old.properties, new.properties)
@@ -171,7 +177,7 @@ def _asked_to_replace(new: Declared, difference: Difference) -> bool:
 
 def _same_unknown(old: Declared, new: Declared, path: Path) -> bool:
     """Whether nobody can tell if what is at ``path`` is the same."""
-    earlier, now = _value_at(old.properties, path), _value_at(new.properties, path)
+    earlier, now = value_at(old.properties, path), value_at(new.properties, path)
     return earlier is UNKNOWN or (unknown(earlier) and earlier == now)
 
 
@@ -182,23 +188,10 @@ def _keeps_name(old: Declared, new: Declared) -> bool:
     from Terraform's.
     """
     names = [("metadata", "namespace"), ("metadata", "name")] if new.package == "kubernetes" else [("name",)]
-    before, after = ([_value_at(each.properties, path) for path in names] for each in (old, new))
+    before, after = ([value_at(each.properties, path) for path in names] for each in (old, new))
     return before == after and isinstance(after[-1], str)
 
 
 def _provider(resource: Declared) -> str:
     name = resource.provider.rpartition("::")[2]
     return f"the provider {name}" if name else "the default provider"
-
-
-def _value_at(value: object, path: Path) -> Any:
-    """The value at ``path``; `UNKNOWN` where something on the way is."""
-    for step in path:
-        if isinstance(value, Mapping):
-            value = cast("Mapping[Any, object]", value).get(step)
-        elif isinstance(value, list) and isinstance(step, int):
-            elements = cast("list[object]", value)
-            value = elements[step] if step < len(elements) else None
-        else:
-            return UNKNOWN if value is UNKNOWN else None
-    return value

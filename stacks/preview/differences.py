@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, cast
 
-from infra.review.unknown import unknown
+from infra.review.unknown import UNKNOWN, unknown
 
 Path = tuple[str | int, ...]
 """Keys of mappings and indices of lists, from the resource's inputs downwards."""
@@ -90,6 +90,32 @@ def covers(pattern: Path, path: Path) -> bool:
     return len(pattern) <= len(path) and all(
         step in ("*", found) for step, found in zip(pattern, path, strict=False)
     )
+
+
+def without_indices(path: Path) -> Path:
+    """The path without the indices of lists."""
+    return tuple(step for step in path if isinstance(step, str) and step != "*")
+
+
+def touches(path: Path, difference: Difference) -> bool:
+    """Whether the difference is at or below ``path``, or above it with something at ``path`` on one side.
+
+    ``path`` has no indices of lists.
+    """
+    return any(without_indices(leaf)[: len(path)] == path for leaf in difference.leaves)
+
+
+def value_at(value: object, path: Path) -> Any:
+    """The value at ``path``; `UNKNOWN` where something on the way is."""
+    for step in path:
+        if isinstance(value, Mapping):
+            value = cast("Mapping[Any, object]", value).get(step)
+        elif isinstance(value, list) and isinstance(step, int):
+            elements = cast("list[object]", value)
+            value = elements[step] if step < len(elements) else None
+        else:
+            return UNKNOWN if value is UNKNOWN else None
+    return value
 
 
 def _equal(before: Any, after: Any) -> bool:

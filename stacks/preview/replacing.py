@@ -1,12 +1,11 @@
-"""What the clouds' reviews know of changes, put together."""
+"""What the clouds' reviews know of replacements, put together."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.review.contract import Review
-from infra.review.facts import InPlace
 from infra.review.stack import KUBERNETES_PROVIDER
-from stacks.preview.differences import Difference, Path, parsed
+from stacks.preview.differences import Difference, Path, parsed, touches, without_indices
 
 BLOCK = "{}"
 IDENTIFIER = ("clusterIdentifier",)
@@ -21,11 +20,10 @@ class _Force:
 
 
 class Replacing:
-    """Tells which changes replace a resource, and what updates in place mean."""
+    """Tells which changes replace a resource."""
 
     def __init__(self, reviews: Sequence[Review]) -> None:
         self._forces: dict[str, list[_Force]] = {}
-        self._notes: dict[str, list[InPlace]] = {}
         self.moving = frozenset[str]().union(*(review.moving for review in reviews))
         """Types of which every update changes what others read from them."""
         self._sometimes = {type_: paths for review in reviews for type_, paths in review.sometimes.items()}
@@ -34,8 +32,6 @@ class Replacing:
                 self._forces[type_] = [
                     _Force(parsed(path.removesuffix(BLOCK)), path.endswith(BLOCK)) for path in paths
                 ]
-            for type_, notes in review.in_place().items():
-                self._notes.setdefault(type_, []).extend(notes)
 
     def knows(self, type_: str) -> bool:
         """Whether a source says which changes replace resources of this type."""
@@ -53,7 +49,7 @@ class Replacing:
             for each in found
             if any(_forces(force, each) for force in always)
             or any(
-                _keys(each.path) == parsed(path) and replaces(each.before, each.after)
+                without_indices(each.path) == parsed(path) and replaces(each.before, each.after)
                 for path, replaces in sometimes.items()
             )
         ]
@@ -61,14 +57,6 @@ class Replacing:
     def may_force(self, type_: str, property_: str) -> bool:
         """Whether there is a change below ``property_`` that replaces the resource."""
         return any(force.path[0] == property_ for force in self._forces.get(type_, ()))
-
-    def note(self, type_: str, found: Sequence[Difference]) -> str:
-        """What an update in place of these properties means; empty where nothing is known."""
-        return "; ".join(
-            each.note
-            for each in self._notes.get(type_, ())
-            if any(_covers(parsed(path), difference) for path in each.paths for difference in found)
-        )
 
 
 def _of_provider(
@@ -92,16 +80,8 @@ def _of_provider(
 def _forces(force: _Force, difference: Difference) -> bool:
     if force.whole:
         # An element that comes or goes changes the number of its list's blocks.
-        block = _keys(difference.path) == force.path and (difference.before is None or difference.after is None)
-        return block or any(_keys(path) == force.path for path in difference.leaves[1:])
-    return _covers(force.path, difference)
-
-
-def _covers(path: Path, difference: Difference) -> bool:
-    """Whether the difference is at or below ``path``, or above it with something at ``path`` on one side."""
-    return any(_keys(leaf)[: len(path)] == path for leaf in difference.leaves)
-
-
-def _keys(path: Path) -> Path:
-    """The path without the indices of lists."""
-    return tuple(step for step in path if isinstance(step, str) and step != "*")
+        block = without_indices(difference.path) == force.path and (
+            difference.before is None or difference.after is None
+        )
+        return block or any(without_indices(path) == force.path for path in difference.leaves[1:])
+    return touches(force.path, difference)

@@ -134,11 +134,14 @@ def test_secrets_are_encrypted_with_a_key_that_rotates() -> None:
     assert statement["Resource"] == [encryption["provider"]["keyArn"]]
 
 
-def test_secrets_can_have_a_key_of_ones_own() -> None:
+def test_secrets_can_have_a_key_of_ones_own_and_the_stacks_key_stays() -> None:
     own = "arn:aws:kms:us-east-1:123456789012:key/11111111-2222-3333-4444-555555555555"
     recording = declare(control_plane(secrets_key=own))
-    assert recording.of(KEY) == []
     assert recording.one(CLUSTER).inputs["encryptionConfig"]["provider"]["keyArn"] == own
+    assert recording.one(KEY).name == "dev", "a cluster that was created with it goes on using it"
+    statement = json.loads(recording.one(ROLE_POLICY, "dev-control-plane").inputs["policy"])["Statement"][0]
+    assert len(statement["Resource"]) == 2
+    assert own in statement["Resource"]
 
 
 def test_the_control_plane_has_its_rights_before_it_starts() -> None:

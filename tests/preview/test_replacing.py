@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from infra.clouds import CLOUDS
-from infra.gcp.review.hooks import REVIEW as GCP
 from infra.kubernetes.review.replacing import FILE as KUBERNETES_FILE
 from infra.review.unknown import UNKNOWN
 from stacks.preview import schemas
@@ -103,11 +102,6 @@ def test_what_the_providers_replace_sometimes(
 ) -> None:
     found = Replacing(reviews()).forced(type_, [Difference(parsed(path), before, after)], {}, {})
     assert bool(found) == replaces
-
-
-def test_notes_are_of_updates_in_place() -> None:
-    for type_, notes in GCP.in_place().items():
-        assert not any(forced(type_, path) for each in notes for path in each.paths)
 
 
 SCHEMA: dict[str, Any] = {

@@ -14,7 +14,7 @@ replacing = partial(replacing_from, DATA / "replacing.json")
 """By resource type, the paths of the properties whose change replaces it."""
 
 in_place = partial(in_place_from, DATA / "in_place.toml")
-"""By resource type, what updates in place mean for what runs there."""
+"""By resource type, what updates in place mean for what is there."""
 
 
 def _does_not_only_grow(before: object, after: object) -> bool:

@@ -1,7 +1,7 @@
 """All of it in one place. Nodes and quotas are the clouds' to know."""
 
 from infra.kubernetes.review.charges import charges
-from infra.kubernetes.review.replacing import replacing
+from infra.kubernetes.review.replacing import in_place, replacing
 from infra.kubernetes.review.times import creation
 from infra.review.contract import Review
 
@@ -11,5 +11,11 @@ def _nothing(_: object) -> tuple[()]:
 
 
 REVIEW = Review(
-    pools=_nothing, charges=charges, quotas=_nothing, policies=(), replacing=replacing, creation=creation
+    pools=_nothing,
+    charges=charges,
+    quotas=_nothing,
+    policies=(),
+    replacing=replacing,
+    creation=creation,
+    in_place=in_place,
 )

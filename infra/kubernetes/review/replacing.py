@@ -1,11 +1,17 @@
-"""Which changes replace an object."""
+"""Which changes replace an object, and what updates in place do."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
-FILE = Path(__file__).parents[1] / "data" / "replacing.toml"
+from infra.review.replacing import in_place_from
+
+DATA = Path(__file__).parents[1] / "data"
+FILE = DATA / "replacing.toml"
+
+in_place = partial(in_place_from, DATA / "in_place.toml")
+"""By resource type, what updates in place mean for what is there."""
 
 
 @cache
