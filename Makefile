@@ -18,7 +18,7 @@ CA_STORES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt
 export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup rehearse preview check pictures test test-fast lint format bench bench-evaluation lock clean \
+.PHONY: help setup rehearse preview check show pictures test test-fast lint format bench bench-evaluation lock clean \
 	ci-preview ci-verdict ci-comment ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
 	ci-drift ci-drift-issue
 
@@ -67,6 +67,17 @@ preview: $(VENV)/.runtime ## Say what a change does to each stack [STACK=…] [B
 
 check: $(VENV)/.runtime ## Hold every stack to the policies [STACK=gcp-dev] [FAIL_ON=error]
 	$(call previewing,--check $(call option,--format,$(FORMAT)) $(call option,--output,$(OUTPUT)))
+
+# `make show STACK=local predictions`: the words after `show` are what to show, and no targets.
+ifeq (show,$(firstword $(MAKECMDGOALS)))
+SHOWN := $(wordlist 2,$(words $(MAKECMDGOALS)),$(MAKECMDGOALS))
+.PHONY: $(SHOWN)
+$(SHOWN):
+	@:
+endif
+
+show: $(VENV)/.runtime ## Show results of a stack that is up: make show STACK=local predictions
+	@$(BIN)/python -m stacks.show $(call option,--stack,$(STACK)) $(foreach each,$(SHOWN),$(call quote,$(each)))
 
 pictures: $(VENV)/.runtime ## Redraw the pictures of the stacks that the pages show
 	@mkdir -p build/preview

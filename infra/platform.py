@@ -96,8 +96,9 @@ class Store:
 
     ``url`` names its root for people (``gs://…``, ``pvc://…``). ``volume`` is the pod volume that mounts it;
     ``pod_annotations`` are what the mount needs on the pod. ``sidecar`` is what the mount adds to a pod's
-    requests. ``read`` returns a store file's text once a resource is created, or is None where the file can
-    only be seen from inside the cluster.
+    requests. ``read`` returns the text of a store file once a resource is created, None where there is no such
+    file; ``files`` returns the paths of the files below a folder as they are when the update begins. Both are None
+    where the store can only be seen from inside the cluster.
     """
 
     url: "pulumi.Input[str]"
@@ -105,7 +106,8 @@ class Store:
     pod_annotations: Mapping[str, str] = field(default_factory=dict[str, str])
     sidecar: Resources = field(default_factory=lambda: Resources(cpu=0, memory=0))
     claim: Claim | None = None
-    read: "Callable[[pulumi.Input[str], pulumi.Resource], pulumi.Output[str]] | None" = None
+    read: "Callable[[pulumi.Input[str], pulumi.Resource], pulumi.Output[str | None]] | None" = None
+    files: "Callable[[str], pulumi.Output[Sequence[str]]] | None" = None
     browse: "Callable[[pulumi.Input[str]], pulumi.Output[str]] | None" = None
     """The web address at which a person can look at a store path, where there is one."""
 
@@ -211,4 +213,8 @@ class StoreFiles(Protocol):
 
     def read_text(self, path: str) -> str:
         """The file's text; raises FileNotFoundError where there is none."""
+        ...
+
+    def names(self, prefix: str) -> Sequence[str]:
+        """Paths of the files whose path begins with ``prefix``, sorted."""
         ...

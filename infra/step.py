@@ -31,7 +31,7 @@ class Step:
     seconds and includes retries and scheduling. ``fingerprint`` is whatever else decides the result (the driver
     that a gate tests): when it changes, the step runs again. ``files`` are files of the repository, beside the
     module's own, that the step reads below its working directory. ``reads_nodes`` gives its pod a token that may
-    read the cluster's nodes.
+    read the cluster's nodes. ``results`` are the files in its directory that the stack's outputs are read from.
     """
 
     pipeline: str
@@ -52,3 +52,9 @@ class Step:
     uses_store: bool = True
     reads_nodes: bool = False
     fingerprint: str = ""
+    results: Sequence[str] = ()
+
+    @property
+    def publishes(self) -> bool:
+        """Whether it leaves a result in a directory of its own."""
+        return any("{output}" in argument for argument in self.arguments)

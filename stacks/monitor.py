@@ -66,6 +66,10 @@ class NoStore:
         """Raises FileNotFoundError."""
         raise FileNotFoundError(path)
 
+    def names(self, _: str) -> Sequence[str]:
+        """None."""
+        return []
+
 
 class Monitor(mocks.MockMonitor):
     """The engine's side of the resource protocol: creates everything at once, but Jobs when they are complete.

@@ -17,6 +17,7 @@ from infra.clouds import CLOUDS, Declarations
 from infra.kubernetes import job
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import StepJob
+from infra.kubernetes.shown import SHOW
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.pipelines import benchmark, mnist
 from infra.pipelines.images import CPU_IMAGE
@@ -128,9 +129,15 @@ def declare(root: Path = ROOT) -> Declared:
             earlier = [step for each in planned for step in each.steps]
             planned.append(pipeline.plan(section, platforms, gates, root, earlier))
     jobs = job.declare([step for each in planned for step in each.steps], workspaces, root)
+    described: dict[str, pulumi.Input[Any]] = {}
     for each in planned:
         for name, value in each.outputs(jobs, workspaces).items():
-            pulumi.export(name, value)
+            if name == SHOW:
+                described.update(cast("Mapping[str, pulumi.Input[Any]]", value))
+            else:
+                pulumi.export(name, value)
+    if described:
+        pulumi.export(SHOW, described)
     pulumi.export("connect", {name: platform.connect for name, platform in platforms.items()})
     pulumi.export(
         "kubeconfig",

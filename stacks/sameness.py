@@ -103,6 +103,10 @@ class _Results:
         except KeyError:
             raise FileNotFoundError(path) from None
 
+    def names(self, prefix: str) -> Sequence[str]:
+        """The file that ``prefix`` names, where it is one of the results."""
+        return [prefix] if prefix.rpartition("/")[2] in RESULTS else []
+
 
 def stacks_of(root: Path = ROOT) -> list[str]:
     """The stacks of the repository, by name."""

@@ -9,6 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 OK = 0
@@ -43,12 +44,19 @@ class StepError(Exception):
         self.code = code
 
 
+RECORD_VARIABLE = "SLIPWAY_RECORD"
+"""Names an empty file that is left once the step has ended well: who looks at the store from outside then knows
+that a result has to be there. Not set where a step is run by hand."""
+
+
 def run(main: Callable[[], int]) -> NoReturn:
     """Run a step's `main` and leave the process with its exit code; a StepError becomes one line, any
     other error a traceback and one line.
     """
     try:
         code = main()
+        if code == OK:
+            _leave_record()
     except StepError as error:
         # What Pulumi shows of a failed pod is the end of its log, without the code.
         print(f"error: {error} (exit code {error.code})", file=sys.stderr)
@@ -63,6 +71,18 @@ def run(main: Callable[[], int]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     sys.exit(code)
+
+
+def _leave_record() -> None:
+    name = os.environ.get(RECORD_VARIABLE)
+    if not name:
+        return
+    try:
+        path = Path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except OSError as error:
+        raise StepError(STORE_TROUBLE, f"{name} cannot be written: {error.strerror or error}") from error
 
 
 def stop_on_sigterm(remark: str, clean_up: Callable[[], None] = lambda: None) -> None:

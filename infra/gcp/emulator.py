@@ -56,6 +56,17 @@ class GcpEmulator(Emulator):
                 "content": content,
                 "contentBase64": base64.b64encode(content.encode()).decode(),
             }
+        if token == "gcp:storage/getBucketObjects:getBucketObjects":
+            names = store.names(str(args.get("prefix") or ""))
+            return {
+                "id": f"{args['bucket']}-objects",
+                "bucket": args["bucket"],
+                "prefix": args.get("prefix"),
+                "bucketObjects": [
+                    {"name": name, "contentType": "", "mediaLink": "", "selfLink": "", "storageClass": "STANDARD"}
+                    for name in names
+                ],
+            }
         return None
 
     def injected(self, annotations: Mapping[str, str]) -> Resources:

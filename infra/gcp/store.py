@@ -1,5 +1,7 @@
 """The bucket as pods see it: mounted by Cloud Storage FUSE, and read back by the program."""
 
+from collections.abc import Sequence
+
 import pulumi
 import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
@@ -40,10 +42,24 @@ ANNOTATIONS = {
 def gcs_store(bucket: gcp.storage.Bucket) -> Store:
     """The store that all clusters of the stack mount."""
 
-    def read(path: pulumi.Input[str], after: pulumi.Resource) -> pulumi.Output[str]:
-        return gcp.storage.get_bucket_object_content_output(
-            bucket=bucket.name, name=path, opts=pulumi.InvokeOutputOptions(depends_on=[after])
-        ).content
+    def listed(prefix: pulumi.Input[str], after: pulumi.Resource) -> pulumi.Output[Sequence[str]]:
+        found = gcp.storage.get_bucket_objects_output(
+            bucket=bucket.name, prefix=prefix, opts=pulumi.InvokeOutputOptions(depends_on=[after])
+        )
+        return found.bucket_objects.apply(lambda objects: [each.name for each in objects])
+
+    def read(path: pulumi.Input[str], after: pulumi.Resource) -> pulumi.Output[str | None]:
+        def content(found: tuple[str, Sequence[str]]) -> pulumi.Output[str | None]:
+            # Asking for the content of an object that is gone would fail the whole program.
+            wanted, names = found
+            if wanted not in names:
+                return pulumi.Output.from_input(None)
+            return gcp.storage.get_bucket_object_content_output(bucket=bucket.name, name=wanted).content
+
+        return pulumi.Output.all(path, listed(path, after)).apply(lambda found: content((found[0], found[1])))
+
+    def files(folder: str) -> pulumi.Output[Sequence[str]]:
+        return listed(f"{folder}/", bucket)
 
     def browse(path: pulumi.Input[str]) -> pulumi.Output[str]:
         return pulumi.Output.concat("https://console.cloud.google.com/storage/browser/", bucket.name, "/", path)
@@ -61,5 +77,6 @@ def gcs_store(bucket: gcp.storage.Bucket) -> Store:
         pod_annotations=ANNOTATIONS,
         sidecar=SIDECAR,
         read=read,
+        files=files,
         browse=browse,
     )

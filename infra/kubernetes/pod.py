@@ -1,12 +1,14 @@
 """The pod of a run: what a container needs to run a step, within the *restricted* Pod Security Standard."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.kubernetes.files import config_map_name, volume
 from infra.kubernetes.labels import step_labels
 from infra.kubernetes.quantities import limits, mebibytes, requests
+from infra.kubernetes.records import record
 from infra.kubernetes.run import INSTALLER, Run
 from infra.platform import Pool, Resources
 
@@ -16,6 +18,9 @@ TEMPORARY = "/tmp"  # A volume of the pod's own, not a shared folder.
 PACKAGES = "/packages"
 FOLDERS = "/folders"
 SHARED_MEMORY = "/dev/shm"
+
+RECORD_VARIABLE = "SLIPWAY_RECORD"
+"""The environment variable that names the file which a pod leaves once it has ended well."""
 
 GRACE_PERIOD = 25
 """Seconds between SIGTERM and SIGKILL. A Spot VM is gone 30 s after its notice, of which GKE's kubelet leaves pods
@@ -39,7 +44,8 @@ def folder_map(run: Run, folder: str) -> str:
 def template(run: Run, service_account: str) -> k8s.core.v1.PodTemplateSpecArgs:
     """The pod template of the Job that runs ``run``.
 
-    Nothing in it differs between two evaluations of the program: a changed template would replace the Job.
+    Nothing in it differs between two evaluations of the program while the run's result is there: a changed
+    template replaces the Job.
     """
     step = run.step
     # Where the cluster assigns it, naming one would have the pod refused: OpenShift gives every namespace a range.
@@ -100,7 +106,9 @@ def arguments(run: Run) -> list[str]:
 
 def _container(run: Run) -> k8s.core.v1.ContainerArgs:
     step = run.step
-    environment = {**_environment(), **step.environment}
+    environment: dict[str, pulumi.Input[str]] = {**_environment(), **step.environment}
+    if step.publishes:
+        environment[RECORD_VARIABLE] = pulumi.Output.concat(STORE, "/", record(run))
     mounts = [_mount("bundle", BUNDLE, read_only=True), _mount("tmp", TEMPORARY)]
     if step.requirements:
         environment["PYTHONPATH"] = PACKAGES
@@ -136,7 +144,7 @@ def _python(
     run: Run,
     resources: Resources,
     *,
-    environment: dict[str, str],
+    environment: Mapping[str, pulumi.Input[str]],
     mounts: Sequence[k8s.core.v1.VolumeMountArgs],
 ) -> k8s.core.v1.ContainerArgs:
     pod_name = k8s.core.v1.EnvVarArgs(
@@ -166,7 +174,7 @@ def _python(
     )
 
 
-def _environment() -> dict[str, str]:
+def _environment() -> Mapping[str, str]:
     return {
         "HOME": TEMPORARY,
         "TMPDIR": TEMPORARY,

@@ -1,6 +1,5 @@
 """The benchmark pipeline: measure ResNet-50 on each GPU pool, then draw all results that the store has."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,9 +7,9 @@ from typing import Any
 
 import pulumi
 
-from infra.kubernetes import commands
-from infra.kubernetes.gates import STORE_GATE, Gates
+from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import StepJob
+from infra.kubernetes.shown import SHOW, Result, Shown
 from infra.kubernetes.workspace import Workspace
 from infra.pipelines.cuda import with_libraries
 from infra.pipelines.placement import place, stored
@@ -93,32 +92,22 @@ def outputs(
     """What ``pulumi stack output`` shows: images per second, or the commands that show them, and the chart."""
     store = pipeline.chart.platform.store
     chart = jobs[f"{NAME}-{pipeline.chart.name}"]
+    results = Shown(jobs, workspaces)
     shown: dict[str, pulumi.Input[Any]] = {
         "store": store.url,
-        "images_per_second": {step.name: _images_per_second(step, jobs, workspaces) for step in pipeline.runs},
+        "images_per_second": {
+            step.name: results.value(step.name, jobs[f"{NAME}-{step.name}"], Result(RESULT), _speed)
+            for step in pipeline.runs
+        },
         "chart": pulumi.Output.concat(store.url, "/", chart.run.path, "/", CHART),
     }
     if store.claim is not None:
-        workspace = workspaces[pipeline.chart.platform.name]
-        gate = jobs[f"{STORE_GATE}-{pipeline.chart.platform.name}"]
-        shown["chart"] = commands.copy(workspace, gate.run, chart.run.path)
-    return shown
+        shown["chart"] = results.command("chart", chart, Result(CHART))
+    return {**shown, SHOW: results.described}
 
 
-def _images_per_second(
-    step: Step, jobs: Mapping[str, StepJob], workspaces: Mapping[str, Workspace]
-) -> pulumi.Output[Any]:
-    job = jobs[f"{NAME}-{step.name}"]
-    read = step.platform.store.read
-    if read is None:
-        return commands.log(workspaces[step.platform.name], job.run)
-    text = read(f"{job.run.path}/{RESULT}", job.job)
-    return text.apply(_speed)
-
-
-def _speed(text: str) -> float | str:
+def _speed(found: dict[str, Any]) -> float | str:
     """Images per second; with what result.json remarks on them, where a CPU's small steps were measured."""
-    found = json.loads(text)
     speed = round(found["images_per_second"], 1)
     return f"{speed} ({found['remark']})" if "remark" in found else speed
 
@@ -132,7 +121,8 @@ def _measures(
         *("--batch-size", str(run.batch_size), "--batches", str(run.batches), "--warm-up", str(run.warm_up)),
         *("--gpus", str(run.gpus), "--data", data, "--seed", str(seed)),
     ]
-    return place(NAME, name, MEASURES, arguments=arguments, settings=run, platforms=platforms)
+    step = place(NAME, name, MEASURES, arguments=arguments, settings=run, platforms=platforms)
+    return replace(step, results=(RESULT,))
 
 
 def _images(settings: Benchmark, platforms: Mapping[str, Platform], gates: Gates) -> Step | None:

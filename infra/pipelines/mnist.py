@@ -1,6 +1,5 @@
 """The MNIST pipeline: prepare the data on a CPU pool, train on one accelerator pool, predict on another."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,10 +7,10 @@ from typing import Any
 
 import pulumi
 
-from infra.kubernetes import commands
 from infra.kubernetes.files import ShippingError, image_folder
-from infra.kubernetes.gates import STORE_GATE, Gates
+from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import StepJob
+from infra.kubernetes.shown import SHOW, Result, Shown, tensorboard
 from infra.kubernetes.workspace import Workspace
 from infra.pipelines.cuda import with_libraries
 from infra.pipelines.placement import place, stored
@@ -26,6 +25,12 @@ KEY = "slipway:pipelines.mnist"
 
 MODULES = {name: f"workloads.mnist.{name}" for name in ("prepare", "train", "predict")}
 """What each step runs."""
+
+PREDICTIONS, METRICS, CURVES = "predictions.json", "metrics.json", "logs"
+"""What is shown of the steps' results: files of predict and of train, and train's folder for TensorBoard."""
+
+RESULTS = {"train": (METRICS,), "predict": (PREDICTIONS,)}
+"""The files that the stack's outputs are read from, by step."""
 
 REQUIREMENTS = {"prepare": Requirements("workloads/mnist/requirements.txt")}
 """What a step needs that TensorFlow's image lacks. It is installed on the step's node: only CPU steps have any."""
@@ -125,40 +130,28 @@ def outputs(
     """
     by_step = {name: jobs[f"{NAME}-{name}"] for name in MODULES}
     train, predict = by_step["train"], by_step["predict"]
-    train_in, predict_in = (workspaces[each.run.step.platform.name] for each in (train, predict))
     store = pipeline.predict.platform.store
+    results = Shown(jobs, workspaces)
     shown: dict[str, pulumi.Input[Any]] = {
         "store": store.url,
         "runs": {name: pulumi.Output.concat(store.url, "/", each.run.path) for name, each in by_step.items()},
+        "predictions": results.value("predictions", predict, Result(PREDICTIONS, "/images"), _summary),
+        "accuracy": results.value("accuracy", train, Result(METRICS, "/test/accuracy")),
     }
-    curves = f"{train.run.path}/logs"
     if store.claim is None:
-        shown["tensorboard"] = commands.tensorboard(curves, store.url)
+        shown["tensorboard"] = tensorboard(f"{train.run.path}/{CURVES}", store.url)
     else:
-        gate = jobs[f"{STORE_GATE}-{train_in.platform.name}"]
-        shown["tensorboard"] = pulumi.Output.concat(
-            commands.copy(train_in, gate.run, curves), "; ", commands.tensorboard(curves)
-        )
+        curves = Result(CURVES, then="tensorboard --logdir {copy}")
+        shown["tensorboard"] = results.command("tensorboard", train, curves)
     if store.browse is not None:
         browse = store.browse
         shown["browse"] = {name: browse(each.run.path) for name, each in by_step.items()}
-    if store.read is None:
-        shown["predictions"] = commands.log(predict_in, predict.run)
-        shown["accuracy"] = commands.log(train_in, train.run)
-    else:
-        predictions = store.read(f"{predict.run.path}/predictions.json", predict.job)
-        metrics = store.read(f"{train.run.path}/metrics.json", train.job)
-        shown["predictions"] = predictions.apply(_summary)
-        shown["accuracy"] = metrics.apply(lambda text: json.loads(text)["test"]["accuracy"])
-    return shown
+    return {**shown, SHOW: results.described}
 
 
-def _summary(text: str) -> list[dict[str, Any]]:
+def _summary(images: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each image with its digit and confidence; the ten probabilities stay in the file."""
-    return [
-        {key: value for key, value in each.items() if key != "probabilities"}
-        for each in json.loads(text)["images"]
-    ]
+    return [{key: value for key, value in each.items() if key != "probabilities"} for each in images]
 
 
 def _step(
@@ -180,7 +173,7 @@ def _step(
         inputs=inputs,
         requirements=REQUIREMENTS.get(name),
     )
-    return replace(step, folders=folders or {})
+    return replace(step, folders=folders or {}, results=RESULTS.get(name, ()))
 
 
 def _images(images: str | None, prepare: Step, root: Path) -> tuple[str, dict[str, Step], dict[str, Path]]:

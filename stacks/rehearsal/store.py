@@ -1,5 +1,6 @@
 """The store of a rehearsal: a folder."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,3 +17,12 @@ class StoreFolder:
         if not file.is_relative_to(self.folder.resolve()):
             raise FileNotFoundError(path)
         return file.read_text(encoding="utf-8")
+
+    def names(self, prefix: str) -> Sequence[str]:
+        """Paths of the files whose path begins with ``prefix``, sorted."""
+        root = self.folder.resolve()
+        folder = (root / prefix.rpartition("/")[0]).resolve()
+        if not folder.is_relative_to(root):
+            return []
+        found = (path.relative_to(root).as_posix() for path in folder.rglob("*") if path.is_file())
+        return sorted(name for name in found if name.startswith(prefix))

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from infra.kubernetes.shown import SHOW
 from stacks.documents import document
 from stacks.rehearsal.artifacts import Artifacts, Prediction, Throughput
 from stacks.rehearsal.records import JobRecord, Phase
@@ -131,8 +132,15 @@ def stack_outputs(console: Console, outputs: Mapping[str, StackOutput]) -> None:
 
 
 def without_predictions(outputs: Mapping[str, StackOutput]) -> dict[str, StackOutput]:
-    """``outputs`` but for the predictions, which have a table of their own. A text in their place stays."""
-    return {name: each for name, each in outputs.items() if name != "predictions" or isinstance(each.value, str)}
+    """``outputs`` without predictions, which have a table of their own, and without what only `make show` reads.
+
+    A text in the predictions' place stays.
+    """
+    return {
+        name: each
+        for name, each in outputs.items()
+        if name != SHOW and (name != "predictions" or isinstance(each.value, str))
+    }
 
 
 def _value(output: StackOutput) -> str:

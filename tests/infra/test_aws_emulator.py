@@ -101,6 +101,9 @@ class NoFiles:
     def read_text(self, path: str) -> str:
         raise FileNotFoundError(path)
 
+    def names(self, _: str) -> list[str]:
+        return []
+
 
 def test_nobody_else_is_asked_for() -> None:
     emulator = AwsEmulator(changed())

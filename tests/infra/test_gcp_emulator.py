@@ -100,6 +100,9 @@ class NoFiles:
     def read_text(self, path: str) -> str:
         raise FileNotFoundError(path)
 
+    def names(self, _: str) -> list[str]:
+        return []
+
 
 def test_a_missing_object_is_missing() -> None:
     emulator = GcpEmulator(load(raw()))

@@ -176,6 +176,14 @@ def test_a_preview_does_not_ask_for_a_file_that_is_not_written_yet() -> None:
     }
 
 
+def test_a_file_that_is_gone_fails_nothing() -> None:
+    recording = read_back(preview=False, files={"mnist/metrics.json": "{}"})
+    assert recording.exports["text"] is None
+    assert "gcp:storage/getBucketObjectContent:getBucketObjectContent" not in {
+        call.token for call in recording.calls
+    }, "the provider fails the whole program where the object is gone"
+
+
 def test_two_clusters_share_the_bucket_and_the_identity() -> None:
     def change(values: dict[str, Any]) -> None:
         values["clusters"]["second"] = {

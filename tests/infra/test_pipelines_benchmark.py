@@ -195,8 +195,10 @@ def test_the_outputs_say_which_figures_are_those_of_a_cpu() -> None:
 
 def test_the_outputs_are_commands_where_the_store_is_a_claim() -> None:
     found = declared(readable=False).exports
-    assert "logs job/benchmark-one-fp32-" in found["images_per_second"]["one-fp32"]
-    assert "tar -C /store -c benchmark/chart/" in found["chart"]
+    assert found["images_per_second"]["one-fp32"] == "make show STACK=test one-fp32"
+    assert found["chart"] == "make show STACK=test chart"
+    assert found["show"]["chart"]["path"].startswith("benchmark/chart/")
+    assert found["show"]["one-fp32"]["path"].endswith("/result.json")
 
 
 @pytest.mark.parametrize("key", ["runs", "chart"])

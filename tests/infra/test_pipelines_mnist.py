@@ -3,7 +3,7 @@
 import argparse
 import importlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -217,20 +217,26 @@ def outputs(change: Callable[[Store], Store]) -> Recording:
     return record(program, {}, preview=False)
 
 
-def test_results_that_can_be_read_here_are_outputs_themselves() -> None:
-    asked: list[str] = []
+def readable(files: Mapping[str, str | None], asked: list[str] | None = None) -> Callable[[Store], Store]:
+    """A store that is read from here; ``files`` has its files by their name, None for one that is gone."""
 
-    def readable(store: Store) -> Store:
-        def read(path: pulumi.Input[str], after: pulumi.Resource) -> pulumi.Output[str]:
-            asked.append(str(path))
-            return pulumi.Output.from_input(json.dumps(FILES[str(path).rpartition("/")[2]]))
+    def change(store: Store) -> Store:
+        def read(path: pulumi.Input[str], after: pulumi.Resource) -> pulumi.Output[str | None]:
+            if asked is not None:
+                asked.append(str(path))
+            return pulumi.Output.from_input(files[str(path).rpartition("/")[2]])
 
         def browse(path: pulumi.Input[str]) -> pulumi.Output[str]:
             return pulumi.Output.concat("https://web/", path)
 
         return replace(store, url="gs://bucket", claim=None, read=read, browse=browse)
 
-    shown = outputs(readable).exports
+    return change
+
+
+def test_results_that_can_be_read_here_are_outputs_themselves() -> None:
+    asked: list[str] = []
+    shown = outputs(readable({name: json.dumps(each) for name, each in FILES.items()}, asked)).exports
     assert shown["predictions"] == [{"path": "digit-3.png", "digit": 3, "confidence": 0.98}]
     assert shown["accuracy"] == 0.97
     assert shown["tensorboard"] == f"tensorboard --logdir {shown['runs']['train']}/logs"
@@ -238,12 +244,37 @@ def test_results_that_can_be_read_here_are_outputs_themselves() -> None:
     assert f"gs://bucket/{asked[0]}" == f"{shown['runs']['predict']}/predictions.json"
 
 
-def test_results_in_a_claim_are_shown_by_commands() -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "is not in the store"),
+        ("", "is damaged"),
+        ("[1, 2", "is damaged"),
+        ('{"test": []}', "is damaged"),
+        ('{"test": {"accuracy": null}}', "is damaged"),
+    ],
+)
+def test_a_result_that_is_lost_or_damaged_is_said_with_the_way_to_make_it_again(
+    text: str | None, said: str
+) -> None:
+    recording = outputs(
+        readable({"predictions.json": json.dumps(FILES["predictions.json"]), "metrics.json": text})
+    )
+    shown = recording.exports
+    train = recording.one("kubernetes:batch/v1:Job", "mnist-train")
+    again = f"Make it again: pulumi up --stack test --replace '{train.urn}'"
+    assert shown["accuracy"] == f"{shown['runs']['train']}/metrics.json {said}. {again}"
+    assert shown["predictions"][0]["digit"] == 3, "the others are shown all the same"
+
+
+def test_results_in_a_claim_are_shown_by_one_short_command_each() -> None:
     recording = outputs(lambda store: store)
     shown = recording.exports
     names = {each.name: each.inputs["metadata"]["name"] for each in recording.of("kubernetes:batch/v1:Job")}
-    kubectl = "kubectl --context here --namespace slipway"
-    assert shown["predictions"] == f"{kubectl} logs job/{names['mnist-predict']} --container predict"
-    assert shown["accuracy"] == f"{kubectl} logs job/{names['mnist-train']} --container train"
-    assert names["store-gate-here"] in shown["tensorboard"]
+    for name in ("predictions", "accuracy", "tensorboard"):
+        assert shown[name] == f"make show STACK=test {name}"
+        assert shown["show"][name]["kubectl"] == "kubectl --context here --namespace slipway"
+        assert shown["show"][name]["reader"] == names["store-gate-here"]
+    predictions = shown["show"]["predictions"]
+    assert f"pvc://slipway/store/{predictions['path']}" == f"{shown['runs']['predict']}/predictions.json"
     assert "browse" not in shown

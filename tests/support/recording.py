@@ -169,6 +169,9 @@ class _Files:
             raise FileNotFoundError(path)
         return self._texts[path]
 
+    def names(self, prefix: str) -> Sequence[str]:
+        return sorted(path for path in self._texts if path.startswith(prefix))
+
 
 class _Answers(mocks.Mocks):
     """Where the SDK's mock monitor gets results of provider functions from."""

@@ -6,11 +6,12 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.workloads.steps import ROOT, environment
-from workloads.exits import INTERRUPTED, INTERRUPTED_BY_KEYBOARD, UNEXPECTED, StepError
+from workloads.exits import INTERRUPTED, INTERRUPTED_BY_KEYBOARD, STORE_TROUBLE, UNEXPECTED, StepError
 
 # The main thread is inside one long C call, as it is inside TensorFlow: no Python handler would run.
 BUSY = """
@@ -103,3 +104,23 @@ def test_an_error_that_nothing_foresaw_ends_in_a_line_with_its_exit_code() -> No
 def test_a_step_error_carries_its_exit_code() -> None:
     error = StepError(4, "the data is gone")
     assert (error.code, str(error)) == (4, "the data is gone")
+
+
+@pytest.mark.parametrize(("code", "left"), [(0, True), (4, False)])
+def test_a_step_leaves_its_record_once_it_has_ended_well(code: int, left: bool, tmp_path: Path) -> None:
+    record = tmp_path / ".runs" / "digits" / "train" / "abc" / "2"
+    step = f"from workloads.exits import run; run(lambda: {code})"
+    command = [sys.executable, "-c", step]
+    done = subprocess.run(command, check=False, cwd=ROOT, env={**environment(), "SLIPWAY_RECORD": str(record)})
+    assert done.returncode == code
+    assert record.exists() is left
+
+
+def test_a_record_that_cannot_be_written_is_trouble_with_the_store(tmp_path: Path) -> None:
+    (tmp_path / ".runs").write_text("in the way")
+    command = [sys.executable, "-c", "from workloads.exits import run; run(lambda: 0)"]
+    given = {**environment(), "SLIPWAY_RECORD": str(tmp_path / ".runs" / "1")}
+    done = subprocess.run(command, check=False, cwd=ROOT, env=given, capture_output=True, text=True)
+    assert done.returncode == STORE_TROUBLE
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "cannot be written" in done.stderr

@@ -1,0 +1,90 @@
+"""A finished run whose result the store has lost runs again, once, and no other run does."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+
+from infra.kubernetes.job import declare
+from infra.kubernetes.run import plan
+from infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from infra.platform import Platform
+from tests.support.recording import record
+from tests.support.stand_in import cpu_pool, platform, step
+
+RUN = "digits/train/"
+
+
+@pytest.fixture(name="repository")
+def a_repository(tmp_path: Path) -> Path:
+    module = tmp_path / "work" / "train.py"
+    module.parent.mkdir()
+    module.write_text("print('trained')\n", encoding="utf-8")
+    return tmp_path
+
+
+def recorded(repository: Path, files: Sequence[str] | None, **changes: Any) -> str | None:
+    """The record that the Job's pod is to leave where the store has ``files``; ``RUN`` is the run's folder."""
+
+    def program() -> str:
+        here: Platform = platform(cpu_pool())
+        path = plan(step(here, **changes), repository).path
+
+        def there(folder: str) -> pulumi.Output[Sequence[str]]:
+            assert files is not None
+            every = [each.replace(RUN, f"{path}/") for each in files]
+            return pulumi.Output.from_input([each for each in every if each.startswith(f"{folder}/")])
+
+        here = replace(here, store=replace(here.store, files=None if files is None else there))
+        workspaces = {"here": Workspace("here", WorkspaceArgs(here, "slipway", "runner", protect=False))}
+        declare([step(here, **changes)], workspaces, repository)
+        return path
+
+    recording = record(program, {}, preview=False)
+    job = recording.one("kubernetes:batch/v1:Job")
+    (container,) = job.inputs["spec"]["template"]["spec"]["containers"]
+    (value,) = [each.get("value") for each in container["env"] if each["name"] == "SLIPWAY_RECORD"] or [None]
+    return value and value.replace(recording.result, RUN.rstrip("/"))
+
+
+FIRST = f"/store/.runs/{RUN}1"
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ([], "1"),
+        ([f"{RUN}manifest.json", f"{RUN}metrics.json"], "1"),
+        ([f".runs/{RUN}1", f"{RUN}manifest.json", f"{RUN}metrics.json"], "1"),
+        ([f".runs/{RUN}1"], "2"),
+        ([f".runs/{RUN}1", f"{RUN}metrics.json"], "2"),
+        ([f".runs/{RUN}1", f"{RUN}manifest.json"], "2"),
+        ([f".runs/{RUN}1", f".runs/{RUN}2", f"{RUN}manifest.json", f"{RUN}metrics.json"], "2"),
+        ([f".runs/{RUN}9", f".runs/{RUN}10"], "11"),
+        ([f".runs/{RUN}notes.txt"], "1"),
+    ],
+    ids=[
+        "never ran",
+        "ran before there were records",
+        "finished",
+        "all lost",
+        "manifest lost",
+        "a file that the outputs show lost",
+        "made again",
+        "lost for the tenth time",
+        "no record",
+    ],
+)
+def test_a_run_is_due_again_where_its_result_is_gone(repository: Path, files: list[str], expected: str) -> None:
+    assert recorded(repository, files, results=("metrics.json",)) == f"/store/.runs/{RUN}{expected}"
+
+
+def test_a_store_that_only_pods_can_read_is_not_asked(repository: Path) -> None:
+    assert recorded(repository, None) == FIRST
+
+
+def test_a_step_without_a_result_leaves_no_record(repository: Path) -> None:
+    assert recorded(repository, None, arguments=["--store", "{store}"]) is None
