@@ -39,7 +39,8 @@ class Preview:
         self._exits.write_text(str(exits), encoding="utf-8")
         command = ["make", f"BIN={self._bin}", *words]
         done = subprocess.run(command, cwd=self._checkout, check=False, capture_output=True, text=True)
-        status = (self._checkout / "build" / "preview" / "status").read_text(encoding="utf-8").strip()
+        left = self._checkout / "build" / "preview" / "status"
+        status = left.read_text(encoding="utf-8").strip() if left.exists() else ""
         return done.returncode, json.loads(self._calls.read_text(encoding="utf-8")), status
 
 
@@ -127,3 +128,8 @@ def test_what_installs_the_rest_is_held_to_its_hashes_too(checkout: Path, tmp_pa
     assert uv.startswith("uv==")
     assert len(hashes) > 2
     assert all(word == "\\" or word.startswith("--hash=sha256:") for word in hashes)
+
+
+def test_the_words_after_show_are_what_is_shown(checkout: Path, tmp_path: Path) -> None:
+    code, words, _ = Preview(checkout, tmp_path).make("show", "STACK=local", "predictions", "t4-fp32")
+    assert (code, words) == (0, ["-m", "stacks.show", "--stack", "local", "predictions", "t4-fp32"])
