@@ -158,9 +158,14 @@ def _plain(value: Any) -> Any:
     if not isinstance(value, str) or not value.startswith(("{", "[")):
         return value
     try:
-        return json.loads(value)
-    except ValueError:
+        return json.loads(value, parse_int=_whole)
+    except (ValueError, RecursionError):
         return value
+
+
+def _whole(digits: str) -> int | str:
+    """Python refuses to read a number of more than 4,300 digits; as text, the settings refuse it by its key."""
+    return int(digits) if len(digits) <= 4300 else digits
 
 
 def _checked(raw: Mapping[str, Any], root: Path) -> tuple[Settings, list[Declarations]]:

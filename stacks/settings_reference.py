@@ -15,13 +15,13 @@ from annotated_types import Ge, Le, MinLen
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from infra.settings import base, policies
+from infra.settings import base, limits, policies
 from infra.settings.model import Settings
 from stacks.pages import write_or_check
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 
-HEAD = """# Settings
+HEAD = f"""# Settings
 
 Every key that a stack file (`stacks/Pulumi.<stack>.yaml`) may have under `slipway:`. Keys that are not listed are
 refused, and so is what could not work on the cloud named; all problems of a file are listed at once, before
@@ -29,6 +29,12 @@ anything is created. [Stacks](stacks.md) says how to change a stack and write a 
 
 Names in `<>` are yours to choose. This page is written by `python -m stacks.settings_reference` from the
 settings models in `infra`; change them there.
+
+A stack file is YAML as the Pulumi CLI reads it: a key is text, stands once, and needs quotes where it is a number.
+It has at most {limits.FILE_BYTES // 1024} KiB, {limits.VALUES:,} values, {limits.CHARACTERS:,} characters in each
+and {limits.TOTAL_CHARACTERS:,} in all, and {limits.DEPTH} sections and lists inside one another; what an alias
+(`*name`) repeats counts each time. Of YAML's tags, `!!str`, `!!int`, `!!float`, `!!bool`, `!!null`, `!!map` and
+`!!seq` are known. Control characters are refused, but for tabs and line breaks in values.
 """
 TABLE = "| key | value | default | what it is |\n| --- | --- | --- | --- |\n"
 

@@ -39,7 +39,8 @@ class ExistingPool(PoolSettings):
     ephemeral_storage: Size = Field(default="20Gi", description="Allocatable ephemeral storage of one node.")
     accelerator: str | None = Field(default=None, description="Accelerator type, for example `nvidia-tesla-t4`.")
     gpus: int = Field(default=0, ge=0, description="`nvidia.com/gpu` that one node can allocate, unshared.")
-    nodes: int = Field(default=1, ge=1, description="How many such nodes there are.")
+    # https://kubernetes.io/docs/setup/best-practices/cluster-large/, Kubernetes 1.35: at most 5,000 nodes.
+    nodes: int = Field(default=1, ge=1, le=5_000, description="How many such nodes there are.")
     label_nodes: list[str] = Field(
         default_factory=list,
         description="Names of all nodes of the pool. The stack gives them the labels of `selector`, and takes "

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from infra.clouds import CLOUDS, Check
+from infra.settings import limits
 from infra.settings.checks import benchmark, names, pipelines, steps
 from infra.settings.errors import Problem, SettingsError
 from infra.settings.finding import Finding, key_of
@@ -28,11 +29,17 @@ def load(raw: Mapping[str, Any]) -> Settings:
 
     The ``rehearsal`` overlay, laid over the rest, is checked as well. Raises SettingsError with every problem.
     """
+    if problems := limits.exceeded(raw):
+        raise SettingsError(problems)
+    unwritable = limits.unwritable(raw)
     settings, found = _examine(raw)
     problems = [finding.problem() for finding in found]
     overlay = raw.get(OVERLAY)
     if isinstance(overlay, dict) and overlay:
         problems += _overlay_problems(raw, cast("dict[str, Any]", overlay), found)
+    if unwritable:
+        told = {problem.key for problem in unwritable}
+        problems = [*unwritable, *(problem for problem in problems if problem.key not in told)]
     if settings is None or problems:
         raise SettingsError(problems)
     return settings

@@ -17,6 +17,7 @@ ENGINE = (
     "monitor",
     "outputs",
     "resources",
+    "yaml_files",
 )
 
 SETTINGS = {

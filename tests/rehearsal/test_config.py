@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stacks.config import SECRET_PLACEHOLDER, ConfigError, for_engine, load_stack, read_yaml, stack_config
+from stacks.config import SECRET_PLACEHOLDER, ConfigError, for_engine, load_stack, stack_config
 
 PROJECT = """
 name: slipway
@@ -48,6 +48,34 @@ def test_a_stack_that_is_not_there_is_answered_with_those_that_are(project: Path
         stack_config("staging", project)
 
 
+def test_what_stands_in_the_place_of_a_stack_file_is_told(project: Path) -> None:
+    (project / "stacks" / "Pulumi.dev.yaml").mkdir()
+    with pytest.raises(ConfigError, match=r"Pulumi\.dev\.yaml cannot be read: it is a folder"):
+        stack_config("dev", project)
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b"], ids=["too long for a file", "with a NUL"])
+def test_a_name_that_no_file_can_have_is_of_no_stack(project: Path, name: str) -> None:
+    write(project, "")
+    with pytest.raises(ConfigError, match="there is no stack"):
+        stack_config(name, project)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[1]", r"Pulumi\.dev\.yaml: expected `key: value` lines, found a list"),
+        ("text", r"Pulumi\.dev\.yaml: expected `key: value` lines, found text"),
+        ("config: []", r"Pulumi\.dev\.yaml: config: expected `key: value` lines, found a list"),
+        ("config: 0", r"Pulumi\.dev\.yaml: config: expected `key: value` lines, found a number"),
+    ],
+)
+def test_a_file_without_keys_is_told(project: Path, text: str, says: str) -> None:
+    write(project, text)
+    with pytest.raises(ConfigError, match=says):
+        stack_config("dev", project)
+
+
 def test_a_value_that_the_project_requires_is_missed(project: Path) -> None:
     (project / "Pulumi.yaml").write_text("name: slipway\nconfig:\n  owner: {type: string}\n")
     (project / "Pulumi.dev.yaml").write_text("config: {}")
@@ -73,24 +101,6 @@ def test_what_is_wrong_with_the_file_comes_with_its_line(project: Path, text: st
     with pytest.raises(ConfigError, match=says) as raised:
         stack_config("dev", project)
     assert f"Pulumi.dev.yaml:{line}:" in str(raised.value)
-
-
-def test_scalars_are_read_as_the_cli_reads_them(tmp_path: Path) -> None:
-    file = tmp_path / "file.yaml"
-    file.write_text(
-        "rate: 1e-3\nanswer: yes\nstart: 2026-01-03T02:00:00Z\nratio: 1:30\n"
-        "octal: 010\nnothing: ~\n0: 0.5\ntrue_: true\n"
-    )
-    assert read_yaml(file) == {
-        "rate": 0.001,
-        "answer": "yes",
-        "start": "2026-01-03T02:00:00Z",
-        "ratio": "1:30",
-        "octal": 8,
-        "nothing": None,
-        0: 0.5,
-        "true_": True,
-    }
 
 
 def test_a_secret_becomes_a_placeholder_and_is_named(project: Path) -> None:

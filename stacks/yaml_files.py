@@ -1,0 +1,322 @@
+"""A YAML file, read as the Pulumi CLI's parser reads it, within limits of time and memory.
+
+The CLI (3.260) parses with gopkg.in/yaml.v3 3.0.1, whose scalars differ from those of YAML 1.1: ``yes`` is text,
+``1e-3`` a number, ``0o17`` is 15, and a whole number of more than 64 bits is a float. PyYAML's parser is used for
+its events alone; its constructors know other scalars, and build objects of tags that the CLI ignores.
+"""
+
+import copy
+import math
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
+
+from infra.settings import limits
+
+TAG = "tag:yaml.org,2002:"
+MERGE = "<<"
+
+BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+NULLS = {"", "~", "null", "Null", "NULL"}
+WHOLE = re.compile(
+    r"(?P<sign>[-+]?)(?:0[bB](?P<b>[01]+)|0[xX](?P<x>[0-9a-fA-F]+)|0[oO]?(?P<o>[0-7]+)|(?P<d>0|[1-9][0-9]*))"
+)
+BASES = {"b": 2, "x": 16, "o": 8, "d": 10}
+FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+Place = tuple[str | int, ...]
+
+KINDS = {stat.S_ISDIR: "a folder", stat.S_ISFIFO: "a named pipe", stat.S_ISSOCK: "a socket"}
+
+KINDS_OF_SCALARS = {"null": type(None), "bool": bool, "int": int, "float": float}
+
+
+class ConfigError(Exception):
+    """A stack that does not exist, or a project or stack file that cannot be used. The text says where and why."""
+
+
+def read_yaml(path: Path) -> Any:
+    """The file's content, keys as text; an empty mapping where it is empty.
+
+    No two places of it share an object. Raises ConfigError with the line, the key where there is one, and the fix.
+    """
+    text = _text(path)
+    try:
+        content = _Reader(text).document()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        raise ConfigError(f"{where}: not YAML: {error.problem or error.context}") from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        reason = f"the control character U+{error.character:04X} may not stand in YAML; remove it"
+        raise ConfigError(f"{path}:{line}: {reason}") from error
+    except _LineError as error:
+        raise ConfigError(f"{path}:{error}") from error
+    except (ValueError, OverflowError) as error:
+        # PyYAML's scanner has no error of its own for `"\U99999999"`.
+        raise ConfigError(f"{path}: not YAML: {error}") from error
+    return {} if content is None else content
+
+
+def _text(path: Path) -> str:
+    """The text of a file that is a plain one, and not too large."""
+    try:
+        # Opening a named pipe would else wait for whoever writes into it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            mode = os.fstat(descriptor).st_mode
+            if not stat.S_ISREG(mode):
+                kind = next((name for test, name in KINDS.items() if test(mode)), "a device")
+                raise ConfigError(f"{path} cannot be read: it is {kind}; put a file in its place")
+            with open(descriptor, "rb", closefd=False) as file:
+                content = file.read(limits.FILE_BYTES + 1)
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{path} cannot be read: {reason}") from error
+    if len(content) > limits.FILE_BYTES:
+        raise ConfigError(f"{path} has more than {limits.FILE_BYTES:,} bytes, the most that a stack file may have")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{line}: not UTF-8 text; save the file as UTF-8") from error
+
+
+class _LineError(Exception):
+    """Begins with the line that is wrong."""
+
+    def __init__(self, event: Event, path: Place, reason: str) -> None:
+        super().__init__(f"{event.start_mark.line + 1}: {_place(path)}{reason}")
+
+
+def _place(path: Place) -> str:
+    """``slipway:clusters.dev.pools: ``, without the ``config`` that all keys stand in; a deep one is shortened."""
+    parts = path[1:] if path[:1] == ("config",) else path
+    text = ""
+    for part in parts[:8]:
+        word = part if isinstance(part, int) else part if len(part) < 60 and part.isprintable() else _short(part)
+        text += f"[{word}]" if isinstance(part, int) else f".{word}" if text else str(word)
+    return f"{text}{'…' if len(parts) > 8 else ''}: " if text else ""
+
+
+def _short(text: str) -> str:
+    """``text`` in quotes, with escapes, and cut where it is long."""
+    return repr(text if len(text) <= 80 else f"{text[:79]}…")
+
+
+@dataclass
+class _Anchored:
+    """What an alias stands for: its value, how much there is in it, and whether it has been read to its end."""
+
+    value: Any = None
+    values: int = 0
+    characters: int = 0
+    depth: int = 0
+    whole: bool = False
+
+
+class _Reader:
+    """Builds plain values of a YAML text's events, and counts what it builds."""
+
+    def __init__(self, text: str) -> None:
+        self._events = cast("Iterator[Event]", yaml.parse(text, Loader=yaml.SafeLoader))  # pyright: ignore[reportUnknownMemberType]
+        self._anchors: dict[str, _Anchored] = {}
+        self._values = 0
+        self._characters = 0
+        self._deepest = 0
+
+    def document(self) -> Any:
+        """The only document; None where there is none."""
+        next(self._events)
+        start = next(self._events)
+        if isinstance(start, StreamEndEvent):
+            return None
+        assert isinstance(start, DocumentStartEvent)
+        if start.version not in {None, (1, 1)}:
+            raise _LineError(start, (), "the CLI reads YAML 1.1 alone; remove the line `%YAML`")
+        content = self._value(next(self._events), ())
+        next(self._events)
+        after = next(self._events)
+        if not isinstance(after, StreamEndEvent):
+            raise _LineError(after, (), "a second document, which the CLI ignores; remove it and its `---`")
+        return content
+
+    def _value(self, event: Event, path: Place) -> Any:
+        if isinstance(event, AliasEvent):
+            return self._alias(event, path)
+        values, characters, deepest = self._values, self._characters, self._deepest
+        self._deepest = len(path)
+        self._count(event, path, values=1, depth=0)
+        anchored = _Anchored()
+        if anchor := cast("str | None", getattr(event, "anchor", None)):
+            self._anchors[anchor] = anchored
+        match event:
+            case MappingStartEvent():
+                _check_tag(event, f"{TAG}map", path)
+                anchored.value = self._section(path)
+            case SequenceStartEvent():
+                _check_tag(event, f"{TAG}seq", path)
+                anchored.value = list(self._items(path))
+            case _:
+                assert isinstance(event, ScalarEvent)
+                self._count(event, path, characters=len(event.value))
+                anchored.value = _scalar(event, path)
+        anchored.values = self._values - values
+        anchored.characters = self._characters - characters
+        anchored.depth = self._deepest - len(path)
+        anchored.whole = True
+        self._deepest = max(self._deepest, deepest)
+        return anchored.value
+
+    def _alias(self, event: AliasEvent, path: Place) -> Any:
+        name = cast("str", event.anchor)
+        anchored = self._anchors.get(name)
+        if anchored is None:
+            raise _LineError(event, path, f"there is no anchor {_short(name)} above this alias; correct its name")
+        if not anchored.whole:
+            raise _LineError(event, path, f"the anchor {_short(name)} contains itself; write out what is meant")
+        self._count(event, path, anchored.values, anchored.characters, anchored.depth)
+        return copy.deepcopy(anchored.value)
+
+    def _count(self, event: Event, path: Place, values: int = 0, characters: int = 0, depth: int = 0) -> None:
+        """Adds to what has been read; refuses what is too much before anything is made of it."""
+        self._values += values
+        self._characters += characters
+        self._deepest = max(self._deepest, len(path) + depth)
+        if self._values > limits.VALUES:
+            reason = f"more than {limits.VALUES:,} values, with what aliases repeat; make several stacks of it"
+        elif self._characters > limits.TOTAL_CHARACTERS:
+            most = f"{limits.TOTAL_CHARACTERS:,}"
+            reason = f"more than {most} characters, with what aliases repeat; make several stacks of it"
+        elif len(path) + depth > limits.DEPTH:
+            reason = f"more than {limits.DEPTH} sections or lists inside one another; no setting is as deep"
+        elif characters > limits.CHARACTERS and isinstance(event, ScalarEvent):
+            reason = f"{characters:,} characters; use at most {limits.CHARACTERS:,}"
+        else:
+            return
+        raise _LineError(event, path, reason)
+
+    def _items(self, path: Place) -> Iterator[Any]:
+        index = 0
+        while not isinstance(event := next(self._events), SequenceEndEvent):
+            yield self._value(event, (*path, index))
+            index += 1
+
+    def _section(self, path: Place) -> dict[str, Any]:
+        own: dict[str, Any] = {}
+        merged: dict[str, Any] | None = None
+        while not isinstance(event := next(self._events), MappingEndEvent):
+            if isinstance(event, ScalarEvent) and event.implicit[0] and event.value == MERGE:
+                if merged is not None:
+                    raise _LineError(event, path, f"the key `{MERGE}` stands here twice; write one list of both")
+                merged = _merged(event, self._value(next(self._events), (*path, MERGE)), path)
+                continue
+            key = self._key(event, path)
+            if key in own:
+                raise _LineError(event, path, f"the key {_short(key)} stands here twice; remove one of them")
+            own[key] = self._value(next(self._events), (*path, key))
+        return {**(merged or {}), **own}
+
+    def _key(self, event: Event, path: Place) -> str:
+        if isinstance(event, MappingStartEvent | SequenceStartEvent):
+            raise _LineError(event, path, "a section or a list stands as a key; a key has to be text")
+        key = self._value(event, path)
+        self._values -= 1  # A key counts with its value.
+        if isinstance(key, str):
+            return key
+        if isinstance(event, ScalarEvent) and event.value:
+            # The CLI: "expected only string keys".
+            raise _LineError(
+                event, path, f'the key `{event.value}` is not text; write it in quotes: "{event.value}"'
+            )
+        raise _LineError(event, path, "a key is empty or not text; write a name")
+
+
+def _check_tag(event: MappingStartEvent | SequenceStartEvent, known: str, path: Place) -> None:
+    tag = cast("str | None", event.tag)
+    if tag not in {None, known}:
+        raise _LineError(event, path, f"the tag {_written(tag)} cannot stand here; remove it")
+
+
+def _written(tag: str | None) -> str:
+    """``!!set`` of ``tag:yaml.org,2002:set``."""
+    return _short(f"!!{tag.removeprefix(TAG)}" if tag and tag.startswith(TAG) else f"{tag}")
+
+
+def _merged(event: Event, value: Any, path: Place) -> dict[str, Any]:
+    """The values that ``<<`` adds: those of a section, or of a list of sections, of which the first counts."""
+    sections = cast("list[Any]", value if isinstance(value, list) else [value])
+    merged: dict[str, Any] = {}
+    for section in reversed(sections):
+        if not isinstance(section, dict):
+            raise _LineError(event, path, f"`{MERGE}` takes sections alone; write `{MERGE}: *anchor` of a section")
+        merged.update(cast("dict[str, Any]", section))
+    return merged
+
+
+def _scalar(event: ScalarEvent, path: Place) -> Any:
+    text = cast("str", event.value)
+    if found := SURROGATE.search(text):
+        code = f"U+{ord(found.group()):04X}"
+        raise _LineError(event, path, f"{code} is half of a surrogate pair; write the whole character")
+    tag = cast("str | None", event.tag)
+    if tag == f"{TAG}str" or (tag is None and not event.implicit[0]):
+        return text
+    if NOT_FINITE.fullmatch(text):
+        raise _LineError(event, path, "the CLI can hand over finite numbers alone; write one, or text in quotes")
+    value = plain(text)
+    if tag is None:
+        return value
+    if tag == f"{TAG}float" and type(value) is int:
+        return float(value)
+    if tag in {f"{TAG}{name}" for name, kind in KINDS_OF_SCALARS.items() if type(value) is kind}:
+        return value
+    known = tag.removeprefix(TAG) in KINDS_OF_SCALARS
+    why = "does not suit this value" if known else "cannot stand here"
+    raise _LineError(event, path, f"the tag {_written(tag)} {why}; remove it")
+
+
+def plain(text: str) -> Any:
+    """What yaml.v3 makes of a scalar without quotes: null, a truth value, a number, or the text itself.
+
+    Times stay text, as which the settings take them.
+    """
+    if text in NULLS:
+        return None
+    if text in BOOLEANS:
+        return BOOLEANS[text]
+    if text[0] not in "+-.0123456789":
+        return text
+    number = text.replace("_", "")
+    if whole := WHOLE.fullmatch(number):
+        digits = (whole[str(whole.lastgroup)]).lstrip("0") or "0"
+        # 64 binary digits are the most; Python refuses to read very many decimal ones.
+        if len(digits) <= 64:
+            value = int(f"{whole['sign']}{digits}", BASES[str(whole.lastgroup)])
+            if -(2**63) <= value < (2**63 if whole["sign"] else 2**64):
+                return value
+    if FLOAT.fullmatch(number) and math.isfinite(value := float(number)):
+        return value
+    return text
