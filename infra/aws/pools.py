@@ -248,8 +248,14 @@ def _efa_security_group(name: str, args: NodeGroupArgs, parent: pulumi.Resource)
 def _placement(
     name: str, args: NodeGroupArgs, parent: pulumi.Resource
 ) -> aws.ec2.LaunchTemplatePlacementArgs | None:
-    """Nodes with EFA stand close together."""
-    if not args.pool.efa:
+    """Nodes with EFA stand close together: in a placement group, unless they are in capacity that is reserved.
+
+    Instances of a Capacity Block stand close together without one, and what is reserved outside a placement group
+    is not there for instances in one: they could fail to start although they are paid for. Sources:
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-capacity-blocks.html and
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/cr-cpg.html, 2026-11-22.
+    """
+    if not args.pool.efa or args.pool.capacity_block or args.pool.capacity_reservation:
         return None
     group = aws.ec2.PlacementGroup(
         name,

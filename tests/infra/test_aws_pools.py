@@ -43,6 +43,7 @@ def subnet_id(zone: str) -> str:
     return f"subnet-{hashlib.sha256(f'subnet/dev-private-{zone}'.encode()).hexdigest()[:17]}"
 
 
+PLACEMENT_GROUP = "aws:ec2/placementGroup:PlacementGroup"
 RESERVED = "template.capacityReservationSpecification.capacityReservationTarget.capacityReservationId"
 
 KEYS = [
@@ -198,7 +199,7 @@ def test_a_capacity_reservation_is_on_demand() -> None:
     assert "instanceMarketOptions" not in found["template"]
 
 
-def test_efa_has_an_interface_on_every_network_card_and_nodes_close_together() -> None:
+def test_efa_has_an_interface_on_every_network_card() -> None:
     recording = declare(with_pool({**BLOCK, "efa": True}))
     template = recording.one(LAUNCH_TEMPLATE, "dev-extra").inputs
     first, *others = template["networkInterfaces"]
@@ -207,8 +208,31 @@ def test_efa_has_an_interface_on_every_network_card_and_nodes_close_together() -
     assert [each["deviceIndex"] for each in others] == [1, *([0] * 31)]
     assert {each["interfaceType"] for each in others} == {"efa-only"}
     assert "vpcSecurityGroupIds" not in template, "EC2 takes groups in one place only"
-    assert recording.one("aws:ec2/placementGroup:PlacementGroup").inputs["strategy"] == "cluster"
+
+
+def test_efa_nodes_stand_close_together() -> None:
+    recording = declare(with_pool({"instance_type": "p5.48xlarge", "zones": ["us-east-1a"], "efa": True}))
+    template = recording.one(LAUNCH_TEMPLATE, "dev-extra").inputs
+    assert recording.one(PLACEMENT_GROUP).inputs["strategy"] == "cluster"
     assert template["placement"] == {"groupName": "slipway-test-dev-extra"}
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        BLOCK,
+        {
+            "instance_type": "p5.48xlarge",
+            "zones": ["us-east-1a"],
+            "capacity_reservation": "cr-0fedcba9876543210",
+        },
+    ],
+    ids=["block", "reservation"],
+)
+def test_reserved_capacity_is_in_no_placement_group_in_which_it_might_not_start(pool: dict[str, Any]) -> None:
+    recording = declare(with_pool({**pool, "efa": True}))
+    assert recording.of(PLACEMENT_GROUP) == []
+    assert "placement" not in recording.one(LAUNCH_TEMPLATE, "dev-extra").inputs
 
 
 def test_efa_nodes_talk_to_one_another_and_are_of_the_cluster() -> None:
