@@ -34,6 +34,7 @@ class Resource:
     dependencies: frozenset[str] = frozenset()
     property_dependencies: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     protect: bool = False
+    retain_on_delete: bool = False
     delete_before_replace: bool = False
     ignore_changes: Sequence[str] = ()
     replace_on_changes: Sequence[str] = ()
@@ -75,6 +76,7 @@ class Resource:
             dependencies=frozenset(str(each) for each in request.dependencies).union(*by_property.values()),
             property_dependencies=by_property,
             protect=bool(getattr(request, "protect", False)),
+            retain_on_delete=bool(getattr(request, "retainOnDelete", False)),
             delete_before_replace=bool(getattr(request, "deleteBeforeReplace", False)),
             ignore_changes=tuple(getattr(request, "ignoreChanges", ())),
             replace_on_changes=tuple(getattr(request, "replaceOnChanges", ())),

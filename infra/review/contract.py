@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from infra.review.facts import Charge, Identity, InPlace, Quota, Seconds
+from infra.review.holdings import Holding
 from infra.review.policy import Policy
 from infra.review.stack import Declared, NodePool, Stack
 
@@ -20,6 +21,10 @@ def _no_endpoints(_: Stack) -> Mapping[str, str]:
     return {}
 
 
+def _no_holding(_resource: Declared, _stack: Stack) -> Holding | None:
+    return None
+
+
 def _nothing_in_place() -> Mapping[str, Sequence[InPlace]]:
     return {}
 
@@ -34,9 +39,10 @@ class Review:
     is missing is not known. ``sometimes`` are, by type and path, the properties that replace a resource by some
     changes only; they are asked with the values before and after.
 
-    ``creation`` is how long a resource takes to be created. ``in_place`` are, by resource type, the updates in
-    place that are refused, end what runs, or need a word. ``moving`` are the types of which every update, be it in
-    place, changes what other resources read from them.
+    ``holding`` is what of users' data goes with a resource of a stack, as both are before an update; None for a
+    type that holds none. ``creation`` is how long a resource takes to be created. ``in_place`` are, by resource
+    type, the updates in place that are refused, end what runs, or need a word. ``moving`` are the types of which
+    every update, be it in place, changes what other resources read from them.
     """
 
     pools: Callable[[Stack], Sequence[NodePool]]
@@ -44,6 +50,7 @@ class Review:
     quotas: Callable[[Stack], Sequence[Quota]]
     policies: Sequence[Policy]
     replacing: Callable[[], Mapping[str, Sequence[str]]]
+    holding: Callable[[Declared, Stack], Holding | None] = _no_holding
     creation: Callable[[Declared], Seconds | None] = _no_seconds
     in_place: Callable[[], Mapping[str, Sequence[InPlace]]] = _nothing_in_place
     moving: frozenset[str] = frozenset()

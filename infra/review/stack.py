@@ -40,6 +40,7 @@ class Declared:
     dependencies: frozenset[str] = frozenset()
     property_dependencies: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     protect: bool = False
+    retain_on_delete: bool = False
     delete_before_replace: bool = False
     ignore_changes: Sequence[str] = ()
     replace_on_changes: Sequence[str] = ()

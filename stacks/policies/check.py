@@ -7,11 +7,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from infra.review.policy import Policy, Severity
+from infra.review.policy import Policy, Severity, Violation
 from infra.review.stack import Stack
 from infra.settings.finding import did_you_mean, key_of
 from infra.settings.policies import Suppression
 from stacks.documents import document
+from stacks.policies.changes import POLICIES as CHANGE_POLICIES
+from stacks.policies.changes import Change, ChangePolicy
 from stacks.policies.registry import policies
 from stacks.preview.model import Finding, Suppressed
 
@@ -70,7 +72,7 @@ def check(
     suppressed: list[Suppressed] = []
     used: dict[str, set[str]] = {}
     for policy in policies():
-        bad, lived_with, covered = judge(policy, stack, suppressions.get(policy.id), today)
+        bad, lived_with, covered = judge(policy, policy.check(stack), suppressions.get(policy.id), today)
         findings.extend(bad)
         suppressed.extend(lived_with)
         if covered:
@@ -79,21 +81,43 @@ def check(
     return in_order(findings), sorted(suppressed, key=lambda each: _place(each.finding))
 
 
+def check_change(
+    change: Change, suppressions: Mapping[str, Suppression], today: date
+) -> tuple[list[Finding], list[Suppressed]]:
+    """What the policies about changes find in an update, and which of it is suppressed on the day ``today``.
+
+    ``suppressions`` are those of the stack as it is after the update. One that is there before it, and has no last
+    day, was for an earlier update: it would hide all that are to come.
+    """
+    earlier = suppressions_of(change.before.configuration)
+    findings: list[Finding] = []
+    suppressed: list[Suppressed] = []
+    for policy in CHANGE_POLICIES:
+        suppression = suppressions.get(policy.id)
+        spent = suppression is not None and suppression.until is None and suppression == earlier.get(policy.id)
+        bad, lived_with, _ = judge(policy, policy.check(change), None if spent else suppression, today)
+        if spent:
+            bad = [_with_note(each, "its suppression was for an earlier change") for each in bad]
+        findings.extend(bad)
+        suppressed.extend(lived_with)
+    return in_order(findings), sorted(suppressed, key=lambda each: _place(each.finding))
+
+
 def judge(
-    policy: Policy, stack: Stack, suppression: Suppression | None, today: date
+    policy: Policy | ChangePolicy, violations: Iterable[Violation], suppression: Suppression | None, today: date
 ) -> tuple[list[Finding], list[Suppressed], set[str]]:
     """What one policy finds, what of that is suppressed, and the names that the suppression covers."""
     findings: list[Finding] = []
     suppressed: list[Suppressed] = []
     covered: set[str] = set()
-    for finding in _findings(policy, stack):
+    for violation in violations:
+        finding = _finding(policy, violation)
         if suppression is None or not _covers(suppression, finding):
             findings.append(finding)
             continue
         covered |= _names(finding.resource)
         if _over(suppression, today):
-            reason = f"{finding.reason} (its suppression expired on {suppression.until})"
-            findings.append(finding.model_copy(update={"reason": reason}))
+            findings.append(_with_note(finding, f"its suppression expired on {suppression.until}"))
         else:
             suppressed.append(Suppressed(finding=finding, why=suppression.reason, until=suppression.until or ""))
     return findings, suppressed, covered
@@ -144,16 +168,20 @@ def _place(finding: Finding) -> tuple[int, str, str, str]:
     return _RANK[finding.severity], finding.policy, finding.resource, finding.reason
 
 
-def _findings(policy: Policy, stack: Stack) -> Iterator[Finding]:
-    for violation in policy.check(stack):
-        yield Finding(
-            policy=policy.id,
-            severity=policy.severity,
-            resource=violation.resource,
-            name=name_of(violation.resource),
-            reason=violation.reason,
-            fix=violation.fix,
-        )
+def _finding(policy: Policy | ChangePolicy, violation: Violation) -> Finding:
+    return Finding(
+        policy=policy.id,
+        severity=policy.severity,
+        resource=violation.resource,
+        name=name_of(violation.resource),
+        reason=violation.reason,
+        fix=violation.fix,
+        harm=isinstance(policy, ChangePolicy),
+    )
+
+
+def _with_note(finding: Finding, note: str) -> Finding:
+    return finding.model_copy(update={"reason": f"{finding.reason} ({note})"})
 
 
 def name_of(resource: str) -> str:
@@ -178,7 +206,7 @@ def _over(suppression: Suppression, today: date) -> bool:
 
 
 def _unknown(suppressions: Mapping[str, Suppression]) -> Iterator[Finding]:
-    known = [policy.id for policy in policies()]
+    known = [policy.id for policy in (*policies(), *CHANGE_POLICIES)]
     for name in suppressions:
         if name not in known:
             fix = did_you_mean(name, known, "remove it; docs/policies.md lists the policies")
@@ -188,6 +216,7 @@ def _unknown(suppressions: Mapping[str, Suppression]) -> Iterator[Finding]:
 
 
 def _unused(suppressions: Mapping[str, Suppression], used: Mapping[str, set[str]]) -> Iterator[Finding]:
+    # Those of changes are left out: whether they are used depends on what is compared with what.
     known = {policy.id for policy in policies()}
     for name, suppression in suppressions.items():
         if name not in known:

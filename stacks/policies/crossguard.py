@@ -20,7 +20,6 @@ from pulumi_policy import (
 )
 from pulumi_policy.proxy import UnknownValueError
 
-from infra.clouds import CLOUDS
 from infra.review.policy import Policy, Severity
 from infra.review.stack import Declared, NodePool, Stack
 from infra.review.unknown import UNKNOWN, Secret
@@ -32,6 +31,7 @@ from stacks.policies.check import ABOUT_FILES, about_suppressions, judge, suppre
 from stacks.policies.configuration import SECRET_TYPE
 from stacks.policies.registry import policies
 from stacks.policies.workloads import standing
+from stacks.preview.graph import reviews
 from stacks.preview.model import Finding
 
 PREFIX = "slipway:"
@@ -82,7 +82,7 @@ def stack_of(resources: Sequence[PolicyResource], root: Path) -> Stack:
         resources={each.urn: _declared(each) for each in resources},
         configuration=configuration,
         standing=there,
-        reviews=[cloud.review() for cloud in CLOUDS.values()],
+        reviews=reviews(),
     )
 
 
@@ -90,7 +90,7 @@ def _validate(
     policy: Policy, root: Path, today: date, args: StackValidationArgs, report_violation: ReportViolation
 ) -> None:
     stack = stack_of(args.resources, root)
-    findings, _, _ = judge(policy, stack, suppressions_of(stack.configuration).get(policy.id), today)
+    findings, _, _ = judge(policy, policy.check(stack), suppressions_of(stack.configuration).get(policy.id), today)
     for finding in findings:
         _report(finding, report_violation)
 
@@ -151,6 +151,7 @@ def _declared(resource: PolicyResource) -> Declared:
             key: frozenset(each.urn for each in needed) for key, needed in resource.property_dependencies.items()
         },
         protect=bool(resource.opts.protect),
+        retain_on_delete=bool(getattr(resource.opts, "retain_on_delete", False)),
         delete_before_replace=bool(resource.opts.delete_before_replace),
         ignore_changes=tuple(resource.opts.ignore_changes),
         aliases=tuple(resource.opts.aliases),

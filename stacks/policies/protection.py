@@ -1,16 +1,10 @@
 """What must not go by mistake."""
 
-import re
 from collections.abc import Iterator
 
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.stack import PROTECT, Stack
-
-HOLDS_DATA = re.compile(
-    r":(?:Bucket|BucketV2|Cluster|Database|DatabaseInstance|Dataset|Disk|[A-Za-z]*FileSystem|PersistentVolumeClaim|"
-    r"Repository|Table|Volume|(?:filestore|rds)/instance:Instance)$"
-)
-"""The last parts of the types of resources with which data or what runs on it is gone, on whatever cloud."""
+from stacks.policies.holdings import holding
 
 
 def _unprotected(stack: Stack) -> Iterator[Violation]:
@@ -24,8 +18,8 @@ def _unprotected(stack: Stack) -> Iterator[Violation]:
         )
         return
     for resource in stack.resources.values():
-        holds = resource.custom and not resource.read and HOLDS_DATA.search(resource.type)
-        if holds and not resource.protect and resource.package != "pulumi":
+        held = holding(resource, stack)
+        if held and not held.kept and not resource.protect:
             yield Violation(
                 resource.urn,
                 "it holds data of a stack for production, and nothing keeps Pulumi from deleting or replacing it",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from infra.review.policy import Severity
 from stacks.pages import write_or_check
+from stacks.policies.changes import POLICIES as CHANGE_POLICIES
 from stacks.policies.check import ABOUT_FILES
 from stacks.policies.registry import EVERYWHERE, of_clouds
 
@@ -59,6 +60,22 @@ config:
         resources: [mnist-train]
 ```
 
+Those of `change` in the table below look at what an update does to what is there, so only a preview with a base
+has them: `make check` and the policy pack see one stack, not a change. A change brings its own suppression, in the
+stack file that it changes. One without `until` that the base has already was for an earlier change, and does not
+count; none is ever called unused. A stack whose file is removed keeps its resources until `pulumi destroy`, so
+nothing is said of those.
+
+```yaml local
+config:
+  slipway:policies:
+    suppress:
+      deletes-data:
+        reason: The models were copied to the new namespace by hand, agreed with ml-platform.
+        until: "2027-03-31"
+        resources: [local-store]
+```
+
 A suppression without a reason is refused, one of a policy that there is not is an error, and one that suppresses
 nothing is a warning. After its last day the finding is back, and says so. What is suppressed stays in the
 preview, with the reason.
@@ -73,6 +90,7 @@ This table is written by `python -m stacks.policies.reference` from the policies
 """
 
 EVERY_STACK = "everywhere"
+CHANGE = "change"
 STACK_FILE = "stack file"
 
 
@@ -86,6 +104,8 @@ def _rows() -> Iterator[tuple[str, Severity, str, str, str]]:
         yield policy.id, policy.severity, EVERY_STACK, policy.title, policy.fix
     for cloud, policy in of_clouds():
         yield policy.id, policy.severity, cloud, policy.title, policy.fix
+    for policy in CHANGE_POLICIES:
+        yield policy.id, policy.severity, CHANGE, policy.title, policy.fix
     for name, severity, title, fix in ABOUT_FILES:
         yield name, severity, STACK_FILE, title, fix
 

@@ -8,7 +8,9 @@ from typing import Any, Literal, cast
 from infra.review.policy import Severity
 from infra.review.stack import Stack
 from infra.review.unknown import Secret
-from stacks.policies.check import check, in_order, mark_new, settings_findings, suppressions_of
+from stacks.policies.changes import Change
+from stacks.policies.check import check, check_change, in_order, mark_new, settings_findings, suppressions_of
+from stacks.preview.compared import Compared, compared
 from stacks.preview.cost import cost, difference
 from stacks.preview.diff import compare, output_remarks
 from stacks.preview.evaluation import Evaluations
@@ -82,8 +84,14 @@ def _head(head: Evaluated, base: Evaluated | None, options: Options) -> StackPre
             remarks=_unique(head.remarks),
         )
     findings, suppressed = _found(stack, options.today)
+    update: Sequence[Compared] | None = None
     if before is not None:
-        findings = mark_new(findings, _found(before, options.today)[0])
+        update = compared(before, stack)
+        harm, lived_with = check_change(
+            Change(before, update), suppressions_of(stack.configuration), options.today
+        )
+        findings = in_order([*harm, *mark_new(findings, _found(before, options.today)[0])])
+        suppressed = [*lived_with, *suppressed]
     preview = StackPreview(
         stack=head.name,
         failures=failures,
@@ -94,11 +102,15 @@ def _head(head: Evaluated, base: Evaluated | None, options: Options) -> StackPre
         remarks=_unique(head.remarks),
     )
     return (
-        preview if options.policies_only else preview.model_copy(update=_consequences(head, stack, base, options))
+        preview
+        if options.policies_only
+        else preview.model_copy(update=_consequences(head, stack, base, update, options))
     )
 
 
-def _consequences(head: Evaluated, stack: Stack, base: Evaluated | None, options: Options) -> dict[str, Any]:
+def _consequences(
+    head: Evaluated, stack: Stack, base: Evaluated | None, update: Sequence[Compared] | None, options: Options
+) -> dict[str, Any]:
     """What changes, what it costs and how long it takes, by the fields of `StackPreview`."""
     measured = options.measured(head.name)
     priced = cost(stack, today=options.today, measured=measured)
@@ -121,7 +133,7 @@ def _consequences(head: Evaluated, stack: Stack, base: Evaluated | None, options
     if base is not None and base.stack is not None:
         before = base.stack
         found["difference"] = difference(cost(before, today=options.today, measured=measured), priced)
-        differing = compare(before, stack)
+        differing = compare(before, stack, update)
         remarks = [
             *differing.remarks,
             *output_remarks(base.outputs, head.outputs),

@@ -23,7 +23,8 @@ class Compared:
 
     ``operation`` is None where it stays as it is. ``forcing`` are those of ``differences`` that replace it, and
     ``because`` says what else does. ``known`` is false where no source says which changes replace it.
-    ``consequences`` are what an update in place means for what is there.
+    ``consequences`` are what an update in place means for what is there, and ``unless`` says when a resource that
+    counts as replaced stays after all.
     """
 
     before: Declared | None
@@ -34,6 +35,7 @@ class Compared:
     because: str = ""
     known: bool = True
     consequences: Sequence[Consequence] = ()
+    unless: str = ""
 
     @property
     def resource(self) -> Declared:
@@ -46,6 +48,11 @@ class Compared:
     def note(self) -> str:
         """What an update in place means, in words; empty where nothing is known."""
         return "; ".join(each.fact.note for each in self.consequences)
+
+    @property
+    def retained(self) -> bool:
+        """Whether Pulumi only forgets the resource that is there, and does not delete it."""
+        return self.before is not None and self.before.retain_on_delete
 
     @property
     def protected(self) -> bool:

@@ -1,7 +1,7 @@
 """Two evaluations of a stack, and what an update from one to the other would do."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from infra.review.stack import Declared, Stack
@@ -16,9 +16,12 @@ Shipped = tuple[ShippedFiles, ShippedFiles]
 """The files of now and those of before."""
 
 
-def compare(before: Stack, after: Stack) -> Changes:
-    """What an update from ``before`` to ``after`` does to each resource, and which Jobs it runs."""
-    found = compared(before, after)
+def compare(before: Stack, after: Stack, found: Sequence[Compared] | None = None) -> Changes:
+    """What an update from ``before`` to ``after`` does to each resource, and which Jobs it runs.
+
+    ``found`` is what `compared` says of the two, where somebody has asked already.
+    """
+    found = compared(before, after) if found is None else found
     shipped = (ShippedFiles(after), ShippedFiles(before))
     return Changes(
         resources=[_change(each, shipped) for each in found if each.operation],
@@ -88,7 +91,7 @@ def _file_path(change: Compared, path: Path, shipped: Shipped) -> Path:
     return path
 
 
-def _remarks(found: list[Compared]) -> Iterator[str]:
+def _remarks(found: Sequence[Compared]) -> Iterator[str]:
     for each in found:
         old, new = each.before, each.after
         if old and new and old.protect and not new.protect:

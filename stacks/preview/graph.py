@@ -79,6 +79,7 @@ def _declared(resource: Mapping[str, Any]) -> Declared:
         dependencies=frozenset(resource["dependencies"]),
         property_dependencies={key: frozenset(urns) for key, urns in resource["property_dependencies"].items()},
         protect=resource["protect"],
+        retain_on_delete=resource["retain_on_delete"],
         delete_before_replace=resource["delete_before_replace"],
         ignore_changes=tuple(resource["ignore_changes"]),
         replace_on_changes=tuple(resource["replace_on_changes"]),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from infra.kubernetes.review.volumes import CLAIM, VOLUME, volume_of
 from infra.platform import GPU_RESOURCE
 from infra.review.properties import at, mapping, mappings, strings, text, texts, whole
 from infra.review.stack import JOB, Declared, NodePool, Stack
@@ -14,8 +15,6 @@ from stacks.preview.model import JobRun, Operation, Outcome
 SHOWN = 3
 """How many changed files are named."""
 
-CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
-VOLUME = "kubernetes:core/v1:PersistentVolume"
 UNEXPLAINED = ["what its result depends on changed"]
 COMES = frozenset({Operation.CREATE, Operation.REPLACE})
 
@@ -72,7 +71,6 @@ class _Runs:
         self._compared = compared
         self._operations = {each.resource.urn: each.operation for each in compared}
         self._claims = after.of_type(CLAIM)
-        self._volumes = after.of_type(VOLUME)
         self._earlier_places = [_place(each) for each in before.of_type(VOLUME)]
         self._earlier = {_run(each) for each in before.of_type(JOB)}
         self._computing: dict[str, Declared] = {}
@@ -180,7 +178,7 @@ class _Runs:
         origins = set(job.property_dependencies.get("spec", ()))
         for claim in self._claims:
             if claim.provider == job.provider and text(at(claim.properties, "metadata", "name")) in claims:
-                volume = self._volume(claim)
+                volume = volume_of(claim, self._after)
                 origins |= {claim.urn, *claim.property_dependencies.get("spec", ())}
                 if volume is not None and _place(volume) in self._earlier_places:
                     # The same folder or bucket behind another claim.
@@ -189,17 +187,6 @@ class _Runs:
                     if at(volume.properties, "spec", "hostPath"):
                         origins.add(volume.provider)
         return any(self._operations.get(urn) in COMES for urn in origins)
-
-    def _volume(self, claim: Declared) -> Declared | None:
-        """The volume that the stack declares for the claim."""
-        name = at(claim.properties, "spec", "volumeName")
-        for each in self._volumes:
-            named = isinstance(name, str) and at(each.properties, "metadata", "name") == name
-            if each.provider == claim.provider and (
-                named or each.urn in claim.property_dependencies.get("spec", ())
-            ):
-                return each
-        return None
 
 
 def _parts(compared: Compared, job: Declared) -> list[str]:

@@ -321,6 +321,8 @@ def _resource(resource: Any, encode: Callable[[Any, Any], Any]) -> dict[str, Any
         **{key: getattr(resource, key) for key in PLAIN},
         **{key: list(getattr(resource, key)) for key in LISTS},
         **{key: sorted(getattr(resource, key)) for key in SETS},
+        # Unknown to trees from before November 2026.
+        "retain_on_delete": getattr(resource, "retain_on_delete", False),
         "type": resource.token,
         "properties": encode(resource.inputs, resource.shown_inputs),
         "property_dependencies": {key: sorted(urns) for key, urns in resource.property_dependencies.items()},

@@ -140,6 +140,31 @@ def test_each_consequence_of_a_change_and_nothing_else(clone: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_change_that_deletes_data_fails_until_its_stack_file_says_why(clone: Path) -> None:
+    configure(clone, lambda config: config["slipway:store"].update(location="us-east1"))
+    configure(clone, lambda config: config.update({"slipway:namespace": "vision"}), LOCAL)
+    arguments = ("-s", "gcp-dev", "-s", "local", "--base", "main")
+    stacks = document(clone, *arguments, code=1)
+    lost = {
+        each["name"]: each["reason"]
+        for stack in stacks.values()
+        for each in stack["findings"]
+        if each["policy"] == "deletes-data" and each["severity"] == "error" and each["harm"]
+    }
+    assert set(lost) == {"store (Bucket)", "local-store (PersistentVolumeClaim)"}
+    assert "deletes the bucket and everything in it" in lost["store (Bucket)"]
+    assert "deletes the claim and everything in it" in lost["local-store (PersistentVolumeClaim)"]
+
+    suppress = {"slipway:policies": {"suppress": {"deletes-data": {"reason": "Copied by hand."}}}}
+    for file in (STACK, LOCAL):
+        configure(clone, lambda config: config.update(suppress), file)
+    assert {name: each["findings"] for name, each in document(clone, *arguments).items()} == {
+        "gcp-dev": [],
+        "local": [],
+    }
+
+
+@pytest.mark.slow
 def test_a_run_takes_the_measured_times_of_its_own_stack(clone: Path, tmp_path: Path) -> None:
     urn = "urn:pulumi:{}::slipway::slipway:kubernetes:StepJob$kubernetes:batch/v1:Job::mnist-train"
     status = {"startTime": "2026-11-20T10:00:00Z", "completionTime": "2026-11-20T10:12:30Z"}

@@ -1,6 +1,7 @@
 """All of it in one place."""
 
 from infra.aws.review.charges import charges
+from infra.aws.review.holdings import holding
 from infra.aws.review.identities import endpoints, identities
 from infra.aws.review.policies import POLICIES
 from infra.aws.review.pools import pools
@@ -15,6 +16,7 @@ REVIEW = Review(
     quotas=quotas,
     policies=POLICIES,
     replacing=replacing,
+    holding=holding,
     creation=creation,
     in_place=in_place,
     sometimes=SOMETIMES,

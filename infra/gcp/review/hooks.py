@@ -1,6 +1,7 @@
 """All of it in one place."""
 
 from infra.gcp.review.charges import charges
+from infra.gcp.review.holdings import holding
 from infra.gcp.review.identities import endpoints, identities
 from infra.gcp.review.policies import POLICIES
 from infra.gcp.review.pools import pools
@@ -15,6 +16,7 @@ REVIEW = Review(
     quotas=quotas,
     policies=POLICIES,
     replacing=replacing,
+    holding=holding,
     creation=creation,
     in_place=in_place,
     sometimes=SOMETIMES,

@@ -1,6 +1,7 @@
 """All of it in one place. Nodes and quotas are the clouds' to know."""
 
 from infra.kubernetes.review.charges import charges
+from infra.kubernetes.review.holdings import holding
 from infra.kubernetes.review.replacing import in_place, replacing
 from infra.kubernetes.review.times import creation
 from infra.review.contract import Review
@@ -16,6 +17,7 @@ REVIEW = Review(
     quotas=_nothing,
     policies=(),
     replacing=replacing,
+    holding=holding,
     creation=creation,
     in_place=in_place,
 )

@@ -1,0 +1,14 @@
+"""What of users' data goes with a resource."""
+
+from pathlib import Path
+
+from infra.review.holdings import Holding, holdings_from
+from infra.review.stack import Declared, Stack
+
+TABLE = holdings_from(Path(__file__).parents[1] / "data" / "holdings.toml")
+
+
+def holding(resource: Declared, _: Stack) -> Holding | None:
+    """What goes with this one; None for a type that holds nothing of users'."""
+    row = TABLE.get(resource.type)
+    return row.of(resource) if row else None

@@ -1,0 +1,90 @@
+"""What of users' data goes with a Kubernetes object.
+
+Source: https://kubernetes.io/docs/concepts/storage/persistent-volumes/#reclaiming and
+https://kubernetes.io/docs/concepts/storage/storage-classes/#reclaim-policy, read 2026-11-22.
+"""
+
+from infra.kubernetes.review.volumes import CLAIM, VOLUME, volume_of
+from infra.review.holdings import Holding
+from infra.review.properties import at, items, text
+from infra.review.stack import Declared, Stack
+
+NAMESPACE = "kubernetes:core/v1:Namespace"
+STORAGE_CLASS = "kubernetes:storage.k8s.io/v1:StorageClass"
+STATEFUL_SET = "kubernetes:apps/v1:StatefulSet"
+
+RETAIN = "Retain"
+
+
+def holding(resource: Declared, stack: Stack) -> Holding | None:
+    """What goes with this one; None for a kind that holds nothing of users'.
+
+    A namespace holds the claims that its StatefulSets make; those that the stack declares are asked for
+    themselves.
+    """
+    if resource.type == CLAIM:
+        return _claim(resource, stack)
+    if resource.type == VOLUME:
+        return Holding("the volume and everything on it", kept=_kept(_policy(resource)))
+    if resource.type == NAMESPACE and (sets := _with_claims(resource, stack)):
+        return Holding(f"the namespace and everything in it, the claims of {', '.join(sets)} included")
+    return None
+
+
+def _claim(claim: Declared, stack: Stack) -> Holding:
+    lost = "the claim and everything in it"
+    within = frozenset(each.urn for each in _namespaces(claim, stack))
+    if volume := volume_of(claim, stack):
+        return Holding(lost, kept=_kept(_policy(volume)), within=within)
+    if class_ := _class(claim, stack):
+        return Holding(lost, kept=_kept(text(class_.properties.get("reclaimPolicy"))), within=within)
+    name = at(claim.properties, "spec", "storageClassName")
+    if at(claim.properties, "spec", "volumeName") or name == "":
+        owner = "its volume"
+    else:
+        owner = f"the storage class {name}" if text(name) else "the cluster's default storage class"
+    return Holding(
+        lost, restore=f"it cannot be restored, unless the reclaim policy of {owner} is Retain", within=within
+    )
+
+
+def _policy(volume: Declared) -> str:
+    """Of a volume that somebody declares, not of one that a class makes."""
+    return text(at(volume.properties, "spec", "persistentVolumeReclaimPolicy")) or RETAIN
+
+
+def _kept(policy: str) -> str:
+    return "the reclaim policy of its volume is Retain" if policy == RETAIN else ""
+
+
+def _class(claim: Declared, stack: Stack) -> Declared | None:
+    name = text(at(claim.properties, "spec", "storageClassName"))
+    return next(
+        (
+            each
+            for each in stack.of_type(STORAGE_CLASS)
+            if name and each.provider == claim.provider and at(each.properties, "metadata", "name") == name
+        ),
+        None,
+    )
+
+
+def _namespaces(resource: Declared, stack: Stack) -> list[Declared]:
+    """The namespace of an object, where the stack declares it."""
+    name = at(resource.properties, "metadata", "namespace")
+    return [
+        each
+        for each in stack.of_type(NAMESPACE)
+        if isinstance(name, str)
+        and each.provider == resource.provider
+        and at(each.properties, "metadata", "name") == name
+    ]
+
+
+def _with_claims(namespace: Declared, stack: Stack) -> list[str]:
+    """The StatefulSets in the namespace that make claims."""
+    return [
+        f"the StatefulSet {each.name}"
+        for each in stack.of_type(STATEFUL_SET)
+        if items(at(each.properties, "spec", "volumeClaimTemplates")) and namespace in _namespaces(each, stack)
+    ]

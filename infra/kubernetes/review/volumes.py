@@ -1,0 +1,17 @@
+"""Claims, and the volumes that a stack declares for them."""
+
+from infra.review.properties import at
+from infra.review.stack import Declared, Stack
+
+CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
+VOLUME = "kubernetes:core/v1:PersistentVolume"
+
+
+def volume_of(claim: Declared, stack: Stack) -> Declared | None:
+    """The volume that the stack declares for the claim; None where the cluster makes one or has it already."""
+    name = at(claim.properties, "spec", "volumeName")
+    for each in stack.of_type(VOLUME):
+        named = isinstance(name, str) and at(each.properties, "metadata", "name") == name
+        if each.provider == claim.provider and (named or each.urn in claim.property_dependencies.get("spec", ())):
+            return each
+    return None
