@@ -15,7 +15,7 @@ from annotated_types import Ge, Le, MinLen
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from infra.settings import base, limits, policies
+from infra.settings import base, image, limits, paths, policies, spelling
 from infra.settings.model import Settings
 from stacks.pages import write_or_check
 
@@ -43,13 +43,18 @@ KINDS: Mapping[Any, str] = {
     get_args(kind)[-1]: words
     for kind, words in (
         (base.Cpu, "CPU: `500m`, `2`"),
+        (base.Memory, "size: `512Mi`, `4Gi`"),
         (base.Size, "size: `512Mi`, `4Gi`"),
         (base.Duration, "duration: `30m`, `12h`, `7d`"),
         (base.Cidr, "CIDR block"),
         (base.UtcTime, "time in UTC, in quotes"),
-        (base.Image, "image by digest"),
+        (image.Image, "image by digest"),
         (policies.Day, 'day: `"2027-03-31"`'),
-        (base.StorePath, "path in the store"),
+        (paths.StorePath, "path in the store"),
+        (paths.Folder, "path in the repository, or `store:<path>`"),
+        (paths.ExportedPath, "absolute path"),
+        (spelling.ObjectName, "name of an object"),
+        (spelling.NamespaceName, "name of a namespace"),
     )
 }
 PLAIN: Mapping[Any, str] = {str: "text", int: "whole number", float: "number", bool: "`true` or `false`"}

@@ -1,5 +1,6 @@
 """What a stack file says of clusters, node groups and the store on Amazon Web Services."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -10,6 +11,7 @@ from infra.settings.base import (
     ChartSettings,
     Cidr,
     ClusterSettings,
+    Int,
     Labels,
     Model,
     PoolSettings,
@@ -26,15 +28,20 @@ ControlPlaneLog = Literal["api", "audit", "authenticator", "controllerManager", 
 class Nodes(Model):
     """How many nodes a pool has over all its zones. Either a fixed ``count``, or limits for the autoscaler."""
 
-    count: int | None = Field(default=None, ge=0, le=450, description="Fixed number of nodes.")
-    min: int | None = Field(default=None, ge=0, description="Fewest nodes.")
-    max: int | None = Field(default=None, ge=0, le=450, description="Most nodes.")
+    count: Int | None = Field(default=None, ge=0, le=450, description="Fixed number of nodes.")
+    min: Int | None = Field(default=None, ge=0, description="Fewest nodes.")
+    max: Int | None = Field(default=None, ge=0, le=450, description="Most nodes.")
 
 
 class AwsPool(PoolSettings):
     """A managed node group of EKS."""
 
-    node_keys: ClassVar[tuple[str, ...]] = ("instance_type", "accelerator", "gpu_sharing", "disk_size_gb")
+    node_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "cpu": ("instance_type",),
+        "memory": ("instance_type",),
+        "ephemeral_storage": ("instance_type", "disk_size_gb"),
+        "gpus": ("instance_type", "accelerator", "gpu_sharing"),
+    }
 
     instance_type: str = Field(description="EC2 instance type, for example `g4dn.xlarge`. It brings the GPUs.")
     accelerator: str | None = Field(
@@ -42,7 +49,7 @@ class AwsPool(PoolSettings):
         description="Accelerator type, for example `nvidia-tesla-t4`. Optional: refused where the instance type "
         "has another.",
     )
-    gpus: int | None = Field(
+    gpus: Int | None = Field(
         default=None,
         ge=1,
         description="GPUs per node. Optional: refused where the instance type has another number.",
@@ -72,7 +79,7 @@ class AwsPool(PoolSettings):
         "has GPUs, and else `AL2023_x86_64_STANDARD`.",
     )
     disk_type: Literal["gp3", "gp2"] = Field(default="gp3", description="EBS type of the root disk.")
-    disk_size_gb: int = Field(default=100, ge=20, le=16384, description="Size of the root disk in GiB.")
+    disk_size_gb: Int = Field(default=100, ge=20, le=16384, description="Size of the root disk in GiB.")
     labels: Labels = Field(default_factory=dict, description="Kubernetes labels of the nodes.")
     tags: Labels = Field(default_factory=dict, description="AWS tags of the node group and its instances.")
     taints: list[TaintSettings] = Field(
@@ -221,11 +228,11 @@ class S3Store(StoreSettings):
     versioning: bool = Field(
         default=True, description="Keep overwritten and deleted objects as old versions. S3 Files needs it."
     )
-    old_version_days: int = Field(default=30, ge=1, description="Days after which old versions are deleted.")
-    temporary_days: int = Field(
+    old_version_days: Int = Field(default=30, ge=1, description="Days after which old versions are deleted.")
+    temporary_days: Int = Field(
         default=7, ge=1, description="Days after which the parts of an unfinished upload are deleted."
     )
-    cache_days: int = Field(
+    cache_days: Int = Field(
         default=30,
         ge=1,
         le=365,

@@ -1,5 +1,6 @@
 """What a stack file says of a cluster that is already there, and of a store that its pods mount as a volume."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -9,38 +10,39 @@ from infra.settings.base import (
     ChartSettings,
     ClusterSettings,
     Cpu,
+    Int,
     Labels,
+    Memory,
     PoolSettings,
     Size,
     StoreSettings,
     TaintSettings,
     TimeSlicing,
 )
+from infra.settings.paths import ExportedPath
 from infra.settings.quantity import cpu_millicores, mebibytes
+from infra.settings.spelling import NamespaceName, ObjectName
 
 
 class ExistingPool(PoolSettings):
     """Nodes of the cluster that a label selects, described as they are."""
 
-    node_keys: ClassVar[tuple[str, ...]] = (
-        "accelerator",
-        "gpus",
-        "gpu_sharing",
-        "mig_strategy",
-        "cpu",
-        "memory",
-        "ephemeral_storage",
-    )
+    node_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "cpu": ("cpu",),
+        "memory": ("memory",),
+        "ephemeral_storage": ("ephemeral_storage",),
+        "gpus": ("accelerator", "gpus", "gpu_sharing", "mig_strategy"),
+    }
 
     selector: Labels = Field(description="Labels that the nodes have and no other node has.", min_length=1)
     taints: list[TaintSettings] = Field(default_factory=list, description="Taints that the nodes have.")
     cpu: Cpu = Field(description="Allocatable CPU of one node, as `kubectl describe node` shows it: `3920m`, `8`.")
-    memory: Size = Field(description="Allocatable memory of one node: `12Gi`.")
+    memory: Memory = Field(description="Allocatable memory of one node: `12Gi`.")
     ephemeral_storage: Size = Field(default="20Gi", description="Allocatable ephemeral storage of one node.")
     accelerator: str | None = Field(default=None, description="Accelerator type, for example `nvidia-tesla-t4`.")
-    gpus: int = Field(default=0, ge=0, description="`nvidia.com/gpu` that one node can allocate, unshared.")
+    gpus: Int = Field(default=0, ge=0, description="`nvidia.com/gpu` that one node can allocate, unshared.")
     # https://kubernetes.io/docs/setup/best-practices/cluster-large/, Kubernetes 1.35: at most 5,000 nodes.
-    nodes: int = Field(default=1, ge=1, le=5_000, description="How many such nodes there are.")
+    nodes: Int = Field(default=1, ge=1, le=5_000, description="How many such nodes there are.")
     label_nodes: list[str] = Field(
         default_factory=list,
         description="Names of all nodes of the pool. The stack gives them the labels of `selector`, and takes "
@@ -133,7 +135,7 @@ class PvcStore(StoreSettings):
 
     kind: Literal["pvc"] = Field(description="`pvc`: a PersistentVolumeClaim.")
     size: Size = Field(default="10Gi", description="Size asked for, as a Kubernetes quantity.")
-    storage_class: str | None = Field(
+    storage_class: ObjectName | None = Field(
         default=None, description="StorageClass by name; default: the cluster's default."
     )
     access_mode: Literal["ReadWriteOnce", "ReadWriteMany"] = Field(
@@ -149,11 +151,12 @@ class NfsStore(StoreSettings):
 
     kind: Literal["nfs"] = Field(description="`nfs`: a folder of an NFS server.")
     server: str = Field(description="Host name or address of the server, as the nodes reach it.")
-    path: str = Field(description="Exported folder, an absolute path: `/exports/slipway`.")
+    path: ExportedPath = Field(description="Exported folder, an absolute path: `/exports/slipway`.")
     size: Size = Field(default="10Gi", description="Size that the volume is given; NFS does not enforce it.")
-    group: int | None = Field(
+    group: Int | None = Field(
         default=None,
         ge=1,
+        le=2**31 - 1,
         description="Group that owns the folder and may write in it; every pod that mounts the store joins it. "
         "Default: the folder is the pods' user's.",
     )
@@ -169,12 +172,12 @@ class S3CompatibleStore(StoreSettings):
     endpoint: str = Field(description="URL of the server: `https://s3.example.com`.")
     bucket: str = Field(description="Name of a bucket that is there.")
     prefix: str = Field(default="", description="Folder in the bucket that becomes the store; default: all of it.")
-    secret: str = Field(
+    secret: ObjectName = Field(
         default="csi-s3-secret",
         description="Name of the Secret with the keys that the driver reads: `accessKeyID`, `secretAccessKey`, "
         "`endpoint`. You create it, so that no key gets into the stack's state.",
     )
-    secret_namespace: str = Field(default="kube-system", description="Namespace of that Secret.")
+    secret_namespace: NamespaceName = Field(default="kube-system", description="Namespace of that Secret.")
     driver: str = Field(
         default="ru.yandex.s3.csi",
         description="CSI driver that is installed on the cluster. It has to rename and append.",

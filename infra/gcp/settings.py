@@ -1,5 +1,6 @@
 """What a stack file says of clusters, node pools and the bucket on Google Cloud."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar, Literal
 
@@ -11,6 +12,7 @@ from infra.settings.base import (
     Cidr,
     ClusterSettings,
     Duration,
+    Int,
     Labels,
     Model,
     PoolSettings,
@@ -35,11 +37,11 @@ class Nodes(Model):
     each other, as in GKE's API.
     """
 
-    count: int | None = Field(default=None, ge=0, le=1000, description="Fixed number of nodes per zone.")
-    min: int | None = Field(default=None, ge=0, description="Fewest nodes per zone.")
-    max: int | None = Field(default=None, ge=0, le=1000, description="Most nodes per zone.")
-    total_min: int | None = Field(default=None, ge=0, description="Fewest nodes over all zones.")
-    total_max: int | None = Field(default=None, ge=0, le=1000, description="Most nodes over all zones.")
+    count: Int | None = Field(default=None, ge=0, le=1000, description="Fixed number of nodes per zone.")
+    min: Int | None = Field(default=None, ge=0, description="Fewest nodes per zone.")
+    max: Int | None = Field(default=None, ge=0, le=1000, description="Most nodes per zone.")
+    total_min: Int | None = Field(default=None, ge=0, description="Fewest nodes over all zones.")
+    total_max: Int | None = Field(default=None, ge=0, le=1000, description="Most nodes over all zones.")
     location_policy: Literal["BALANCED", "ANY"] | None = Field(
         default=None,
         description="Where the autoscaler looks for capacity: ANY takes whichever zone has it (the default for "
@@ -53,29 +55,24 @@ class GpuSharing(Model):
     strategy: Literal["TIME_SHARING", "MPS"] = Field(
         default="TIME_SHARING", description="Take turns on the GPU, or run side by side through NVIDIA MPS."
     )
-    clients: int = Field(ge=2, le=48, description="Most pods that share one GPU.")
+    clients: Int = Field(ge=2, le=48, description="Most pods that share one GPU.")
 
 
 class GcpPool(PoolSettings):
     """A GKE node pool."""
 
-    node_keys: ClassVar[tuple[str, ...]] = (
-        "machine_type",
-        "accelerator",
-        "gpus",
-        "gpu_sharing",
-        "gpu_partition",
-        "disk_size_gb",
-        "local_ssd_count",
-        "local_ssd_block_count",
-        "max_pods_per_node",
-    )
+    node_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "cpu": ("machine_type", "max_pods_per_node"),
+        "memory": ("machine_type",),
+        "ephemeral_storage": ("machine_type", "disk_size_gb", "local_ssd_count", "local_ssd_block_count"),
+        "gpus": ("machine_type", "accelerator", "gpus", "gpu_sharing", "gpu_partition"),
+    }
 
     machine_type: str = Field(description="Compute Engine machine type, for example `n1-standard-4`.")
     accelerator: str | None = Field(
         default=None, description="GKE accelerator type, for example `nvidia-tesla-t4`; none for a CPU pool."
     )
-    gpus: int | None = Field(
+    gpus: Int | None = Field(
         default=None, ge=1, description="GPUs per node. Optional where the machine type comes with a fixed number."
     )
     gpu_driver: Literal["LATEST", "DEFAULT", "INSTALLATION_DISABLED"] = Field(
@@ -100,11 +97,11 @@ class GcpPool(PoolSettings):
     disk_type: Literal["pd-standard", "pd-balanced", "pd-ssd", "hyperdisk-balanced"] = Field(
         default="pd-balanced", description="Boot disk type; which ones there are depends on the machine type."
     )
-    disk_size_gb: int = Field(default=100, ge=10, le=65536, description="Boot disk size in GB.")
-    local_ssd_count: int = Field(
+    disk_size_gb: Int = Field(default=100, ge=10, le=65536, description="Boot disk size in GB.")
+    local_ssd_count: Int = Field(
         default=0, ge=0, le=32, description="Local NVMe SSDs (375 GB each) for ephemeral storage."
     )
-    local_ssd_block_count: int = Field(default=0, ge=0, le=32, description="Local NVMe SSDs as raw block devices.")
+    local_ssd_block_count: Int = Field(default=0, ge=0, le=32, description="Local NVMe SSDs as raw block devices.")
     image_type: Literal["COS_CONTAINERD", "UBUNTU_CONTAINERD"] = Field(
         default="COS_CONTAINERD", description="Node image: Container-Optimized OS or Ubuntu."
     )
@@ -112,7 +109,7 @@ class GcpPool(PoolSettings):
     gvnic: bool = Field(
         default=True, description="Google's virtual network interface; needs Container-Optimized OS."
     )
-    max_pods_per_node: int = Field(
+    max_pods_per_node: Int = Field(
         default=64,
         ge=8,
         le=256,
@@ -233,11 +230,11 @@ class GcsStore(StoreSettings):
     bucket: str | None = Field(default=None, description="Bucket name; default: `<project>-slipway-<stack>`.")
     location: str = Field(description="Region of the bucket; best that of the train pool.")
     versioning: bool = Field(default=False, description="Keep overwritten and deleted objects as old versions.")
-    soft_delete_days: int = Field(
+    soft_delete_days: Int = Field(
         default=7, ge=0, le=90, description="Days a deleted object can be restored; 0 off."
     )
-    temporary_days: int = Field(default=7, ge=1, description="Days after which temporary objects are deleted.")
-    old_version_days: int = Field(default=30, ge=1, description="Days after which old versions are deleted.")
+    temporary_days: Int = Field(default=7, ge=1, description="Days after which temporary objects are deleted.")
+    old_version_days: Int = Field(default=30, ge=1, description="Days after which old versions are deleted.")
     impersonation: Impersonation | None = Field(
         default=None,
         description="Use service account impersonation instead of a direct workload identity binding.",

@@ -17,7 +17,8 @@ from infra.pipelines.placement import place, stored
 from infra.pipelines.shipping import bundle_problems
 from infra.platform import Platform
 from infra.settings.errors import Problem
-from infra.settings.pipelines import STORED, Mnist, StepSettings
+from infra.settings.paths import STORED, below_problem
+from infra.settings.pipelines import Mnist, StepSettings
 from infra.step import Requirements, Step
 
 NAME = "mnist"
@@ -61,12 +62,9 @@ def problems(images: object, root: Path) -> list[Problem]:
 
 def _image_problems(images: str, root: Path) -> list[Problem]:
     key = f"{KEY}.predict.images"
-    if images.startswith(STORED):
-        path = images.removeprefix(STORED)
-        if path and not path.startswith("/") and ".." not in path.split("/"):
-            return []
-        fix = "write `store:<path>` with a path below the store's root"
-        return [Problem(key, images, "it names no folder inside the store", fix)]
+    if images.startswith(STORED) or below_problem(images):
+        # Nothing is shipped, or the settings' own checks refuse it.
+        return []
     try:
         image_folder(local_folder(images, root))
     except ShippingError as error:
@@ -75,8 +73,8 @@ def _image_problems(images: str, root: Path) -> list[Problem]:
 
 
 def local_folder(images: str, root: Path) -> Path:
-    """The folder that ``predict.images`` names: any on this machine, a relative one below the repository."""
-    return root / Path(images).expanduser()
+    """The folder of the repository that ``predict.images`` names."""
+    return root / images
 
 
 def steps(settings: Mnist, platforms: Mapping[str, Platform], gates: Gates, root: Path) -> MnistSteps:

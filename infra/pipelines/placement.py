@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from infra.pipelines.images import tensorflow_image
 from infra.platform import Platform, Resources
-from infra.settings.pipelines import STORED, StepSettings
+from infra.settings.paths import STORED
+from infra.settings.pipelines import StepSettings
 from infra.settings.quantity import cpu_millicores, mebibytes, seconds
 from infra.step import Requirements, Step
 

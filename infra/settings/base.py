@@ -1,10 +1,10 @@
 """What all settings models share: strictness, and the kinds of value a stack file holds."""
 
 import ipaddress
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -28,46 +28,107 @@ def refuse(reason: str, fix: str) -> PydanticCustomError:
     return PydanticCustomError(WRONG_VALUE, "{reason}", {"reason": reason, "fix": fix})
 
 
+def _no_truth(value: Any) -> Any:
+    """Pydantic, as Python, counts True as 1."""
+    if isinstance(value, bool):
+        raise refuse("true or false, and it has to be a number", "write a number")
+    return value
+
+
+Int = Annotated[int, BeforeValidator(_no_truth)]
+"""A whole number."""
+
+Float = Annotated[float, BeforeValidator(_no_truth)]
+"""A number."""
+
+
 def _number_as_text(value: Any) -> Any:
     """YAML reads ``cpu: 2`` as a number; a quantity is text."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-def _parsed_by(parse: Callable[[str], int], reason: str, fix: str) -> Callable[[str], str]:
+MOST_CPU = 2_000_000
+"""Millicores from which an amount of CPU is taken for a slip: no machine has 2,000 cores, and ``2000`` for
+``2000m`` is a common one."""
+
+LEAST_SIZE = 2**20
+"""Bytes below which a size is taken for a slip: no container starts in less than 1 MiB, and ``8192`` for
+``8192Mi`` is a common one."""
+
+MOST_MEMORY = 64 * 2**40
+"""Bytes above which an amount of memory is taken for a slip: no machine has 64 TiB."""
+
+MOST_STORAGE = 2**50
+"""Bytes above which an amount of storage is taken for a slip: what Slipway stores is far below 1 PiB."""
+
+LONGEST = 365 * 86400
+"""Seconds above which a duration is taken for a slip: a year."""
+
+
+def _cpu(value: str) -> str:
+    try:
+        millicores = quantity.cpu_millicores(value)
+    except ValueError:
+        millicores = 0
+    if millicores <= 0:
+        raise refuse("not an amount of CPU above zero", "write `500m`, `2` or `1.5`")
+    if millicores >= MOST_CPU:
+        whole = value.isdigit() and len(value) <= 6
+        fix = f"did you mean `{value}m`, in thousandths of a core?" if whole else "write `500m`, `2` or `1.5`"
+        raise refuse(f"{millicores // 1000} cores, more than any machine has", fix)
+    return value
+
+
+def _sized(most: int, words: str) -> Callable[[str], str]:
+    """Checks a size; ``words`` say of what there are at most ``most`` bytes."""
+    example = "write for example `512Mi` or `4Gi`"
+
     def check(value: str) -> str:
+        meant = quantity.meant_size(value)
         try:
-            amount = parse(value)
+            amount = quantity.size_in_bytes(value)
         except ValueError:
-            amount = 0
+            amount = Fraction(0)
+            if meant and quantity.size_in_bytes(meant):
+                raise refuse("not a size as Kubernetes writes it", f"did you mean `{meant}`?") from None
         if amount <= 0:
-            raise refuse(reason, fix)
+            raise refuse("not a size above zero", example)
+        if amount < LEAST_SIZE:
+            fix = f"did you mean `{meant}`?" if meant and value.isdigit() else example
+            raise refuse(f"{int(amount)} bytes, which is next to nothing: a number without a unit is bytes", fix)
+        if amount > most:
+            raise refuse(f"more than {words}", example)
         return value
 
     return check
 
 
-Cpu = Annotated[
-    str,
-    BeforeValidator(_number_as_text),
-    AfterValidator(
-        _parsed_by(quantity.cpu_millicores, "not an amount of CPU above zero", "write `500m`, `2` or `1.5`")
-    ),
-]
+Cpu = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_cpu)]
 """CPU as a Kubernetes quantity."""
 
-Size = Annotated[
-    str,
-    BeforeValidator(_number_as_text),
-    AfterValidator(_parsed_by(quantity.mebibytes, "not a size above zero", "write for example `512Mi` or `4Gi`")),
+Memory = Annotated[
+    str, BeforeValidator(_number_as_text), AfterValidator(_sized(MOST_MEMORY, "any machine has, 64Ti"))
 ]
-"""Memory or storage as a Kubernetes quantity."""
+"""Memory as a Kubernetes quantity."""
 
-Duration = Annotated[
-    str,
-    AfterValidator(
-        _parsed_by(quantity.seconds, "not a duration", "write a whole number and a unit: `30m`, `12h`, `7d`")
-    ),
+Size = Annotated[
+    str, BeforeValidator(_number_as_text), AfterValidator(_sized(MOST_STORAGE, "1Pi, the most that is accepted"))
 ]
+"""Storage as a Kubernetes quantity."""
+
+
+def _duration(value: str) -> str:
+    example = "write a whole number and a unit: `30m`, `12h`, `7d`"
+    try:
+        length = quantity.seconds(value)
+    except ValueError:
+        raise refuse("not a duration", example) from None
+    if length > LONGEST:
+        raise refuse("longer than a year", example)
+    return value
+
+
+Duration = Annotated[str, AfterValidator(_duration)]
 """A whole number and a unit: ``30m``, ``12h``, ``7d``."""
 
 
@@ -101,30 +162,6 @@ UtcTime = Annotated[str, AfterValidator(_utc_time)]
 """A time in RFC 3339 and UTC. Pulumi rewrites one that stands without quotes."""
 
 
-def _image_by_digest(value: str) -> str:
-    if not re.fullmatch(r"[a-z0-9][a-z0-9._:/-]*@sha256:[0-9a-f]{64}", value):
-        raise refuse(
-            "not an image by digest: a tag can be moved, and then the same step runs other code",
-            "write `<registry>/<name>@sha256:<64 hexadecimal digits>`; `docker buildx imagetools inspect <image>` "
-            "shows the digest",
-        )
-    return value
-
-
-Image = Annotated[str, AfterValidator(_image_by_digest)]
-"""A container image by its digest."""
-
-
-def _path_in_store(value: str) -> str:
-    parts = value.split("/")
-    if not value or value.startswith("/") or ".." in parts:
-        raise refuse("not a path below the store's root", "write a relative path such as `uploads/mnist`")
-    return value
-
-
-StorePath = Annotated[str, AfterValidator(_path_in_store)]
-"""A path below the store's root."""
-
 Labels = dict[str, str]
 
 
@@ -153,14 +190,14 @@ class TimeSlicing(Model):
     """Several pods on one GPU, by time-slicing."""
 
     strategy: Literal["TIME_SHARING"] = Field(default="TIME_SHARING", description="Take turns on the GPU.")
-    clients: int = Field(ge=2, le=48, description="Most pods that share one GPU.")
+    clients: Int = Field(ge=2, le=48, description="Most pods that share one GPU.")
 
 
 class PoolSettings(Model, ABC):
     """A node pool of any cluster, as far as the steps that ask for it are concerned."""
 
-    node_keys: ClassVar[tuple[str, ...]]
-    """Its keys that decide what one of its nodes leaves to pods."""
+    node_keys: ClassVar[Mapping[str, tuple[str, ...]]]
+    """Its keys that decide what one of its nodes leaves to pods, by the field of `infra.platform.Resources`."""
 
     @abstractmethod
     def node(self) -> Resources | None:

@@ -13,10 +13,11 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem at a place, with the other places that the check read.
+    """A problem at a place, with the other places that the check ``read``.
 
     A finding is dropped where one of those places, or its own, is already reported as unreadable: it would say
-    the same mistake twice.
+    the same mistake twice. So is one that rests on ``all_of`` a section, such as that it has no pool of some
+    kind, where any part of that section is unreadable.
     """
 
     path: Path
@@ -24,6 +25,7 @@ class Finding:
     reason: str
     fix: str
     read: tuple[Path, ...] = ()
+    all_of: tuple[Path, ...] = ()
 
     def problem(self, prefix: str = "slipway:") -> Problem:
         """The problem with its key as a person would look for it in the file."""

@@ -1,4 +1,4 @@
-"""How large a stack file may be, and which characters its keys and values may hold."""
+"""How large a stack file may be."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
@@ -44,18 +44,6 @@ def exceeded(raw: Mapping[str, Any]) -> list[Problem]:
     return []
 
 
-def unwritable(raw: Mapping[str, Any]) -> list[Problem]:
-    """Each key and value of ``raw`` with a character that no setting can have, one problem for each key."""
-    found = list[Problem]()
-    for path, value in _values(raw):
-        wrong = _wrong(str(path[-1]), "key", "") or (
-            _wrong(value, "value", "\t\n") if isinstance(value, str) else None
-        )
-        if wrong:
-            found.append(Problem(key_of(path), value, *wrong))
-    return found
-
-
 def _values(raw: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
     """Everything in ``raw`` in its order, without recursion: how deep it is, is not known yet."""
     waiting: list[Iterator[tuple[Path, Any]]] = [_inside((), raw)]
@@ -75,14 +63,3 @@ def _inside(path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
     elif isinstance(value, list):
         for index, each in enumerate(cast("list[Any]", value)):
             yield (*path, index), each
-
-
-def _wrong(text: str, what: str, allowed: str) -> tuple[str, str] | None:
-    """Reason and fix where ``text`` has half of a surrogate pair or a control character but ``allowed``."""
-    for character in text:
-        code = ord(character)
-        if (code < 0x20 or 0x7F <= code < 0xA0) and character not in allowed:
-            return f"the {what} has the control character U+{code:04X}", "remove that character"
-        if 0xD800 <= code < 0xE000:
-            return f"the {what} has U+{code:04X}, half of a surrogate pair", "write the whole character"
-    return None

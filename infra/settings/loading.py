@@ -9,7 +9,8 @@ from infra.settings.checks import benchmark, names, pipelines, steps
 from infra.settings.errors import Problem, SettingsError
 from infra.settings.finding import Finding, key_of
 from infra.settings.model import Settings
-from infra.settings.reading import read
+from infra.settings.reading import OVERLAY, Reading, read
+from infra.settings.repair import as_written
 
 CHECKS: tuple[Check, ...] = (
     names.check,
@@ -21,8 +22,6 @@ CHECKS: tuple[Check, ...] = (
 )
 """Those that hold on every cloud."""
 
-OVERLAY = "rehearsal"
-
 
 def load(raw: Mapping[str, Any]) -> Settings:
     """The settings in ``raw``: the ``slipway:`` keys without their prefix, as plain Python values.
@@ -31,15 +30,11 @@ def load(raw: Mapping[str, Any]) -> Settings:
     """
     if problems := limits.exceeded(raw):
         raise SettingsError(problems)
-    unwritable = limits.unwritable(raw)
     settings, found = _examine(raw)
     problems = [finding.problem() for finding in found]
     overlay = raw.get(OVERLAY)
     if isinstance(overlay, dict) and overlay:
         problems += _overlay_problems(raw, cast("dict[str, Any]", overlay), found)
-    if unwritable:
-        told = {problem.key for problem in unwritable}
-        problems = [*unwritable, *(problem for problem in problems if problem.key not in told)]
     if settings is None or problems:
         raise SettingsError(problems)
     return settings
@@ -61,18 +56,40 @@ def lay_over(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, A
 
 
 def clouds_of(raw: Mapping[str, Any]) -> list[str]:
-    """The clouds that the clusters of ``raw``, right or wrong, name, in the order of `infra.clouds.CLOUDS`."""
-    clusters: Any = raw.get("clusters")
-    sections = cast("Mapping[str, Any]", clusters).values() if isinstance(clusters, Mapping) else ()
-    named = [cast("Mapping[str, Any]", each).get("cloud") for each in sections if isinstance(each, Mapping)]
+    """The clouds that the clusters of ``raw``, right or wrong, mean, in the order of `infra.clouds.CLOUDS`."""
+    return _clouds_of(read(raw))
+
+
+def _clouds_of(reading: Reading) -> list[str]:
+    named = {cluster.cloud for cluster in reading.draft.clusters.values()}
     return [name for name in CLOUDS if name in named]
 
 
 def _examine(raw: Mapping[str, Any]) -> tuple[Settings | None, list[Finding]]:
     reading = read(raw)
-    checks = [*CHECKS, *(check for name in clouds_of(raw) for check in CLOUDS[name].checks())]
-    judged = [finding for check in checks for finding in check(reading) if reading.judges(finding)]
-    return reading.settings, [*reading.findings, *judged]
+    checks = [*CHECKS, *(check for name in _clouds_of(reading) for check in CLOUDS[name].checks())]
+    judged = [
+        as_written(finding, reading.written)
+        for check in checks
+        for finding in check(reading)
+        if reading.judges(finding)
+    ]
+    return reading.settings, sorted([*reading.findings, *judged], key=lambda finding: _line(raw, finding.path))
+
+
+def _line(raw: object, path: Iterable[str | int]) -> tuple[int, ...]:
+    """Where in the file ``path`` comes, as far as it is there: by the number of each key among those beside it."""
+    numbers: list[int] = []
+    for part in path:
+        if isinstance(raw, Mapping):
+            section = cast("Mapping[Any, Any]", raw)
+            keys = [str(key) for key in section]
+            raw = next((each for key, each in section.items() if str(key) == str(part)), None)
+            numbers.append(keys.index(str(part)) if str(part) in keys else len(keys))
+        elif isinstance(part, int):
+            raw = cast("list[Any]", raw)[part] if isinstance(raw, list) else None
+            numbers.append(part)
+    return tuple(numbers)
 
 
 def _overlay_problems(

@@ -1,25 +1,63 @@
 """What a stack file says of the pipelines: data, training, and the pool and resources of each step."""
 
-from typing import Literal
+import re
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from infra.settings.base import Cpu, Duration, Image, Model, Size, StorePath
+from infra.settings.base import Cpu, Duration, Float, Int, Memory, Model, Size, refuse
+from infra.settings.finding import did_you_mean
+from infra.settings.image import Image
+from infra.settings.paths import STORED, Folder, StorePath, below_problem
 
 Precision = Literal["fp32", "fp16", "bf16"]
 """What a training computes in."""
 
-STORED = "store:"
-"""What a setting begins with that names a folder of the store."""
+
+def _epoch(value: Any) -> Any:
+    """Keys come as text where the CLI hands the section over; ``"03"`` would be 3 a second time."""
+    if isinstance(value, bool) or (isinstance(value, str) and not re.fullmatch(r"-?(0|[1-9][0-9]{0,8})", value)):
+        raise refuse("not a whole number as it is written", "write the epoch as a whole number: `0`, `3`")
+    return value
+
+
+LearningRates = dict[Annotated[int, BeforeValidator(_epoch)], Float]
+"""Learning rate from each epoch on."""
+
+
+def _data(value: str) -> str:
+    if value in {SYNTHETIC, GENERATED}:
+        return value
+    inside = value.removeprefix(STORED)
+    if inside == value:
+        raise refuse(
+            "none of the kinds of data that there are",
+            did_you_mean(
+                value,
+                (SYNTHETIC, GENERATED),
+                f"write `{SYNTHETIC}`, `{GENERATED}`, or `{STORED}<path>` for a folder in the store",
+            ),
+        )
+    if why := below_problem(inside):
+        raise refuse(
+            f"not a folder below the store's root: {why}",
+            f"write a relative path such as `{STORED}uploads/imagenet`",
+        )
+    return value
+
+
+SYNTHETIC, GENERATED = "synthetic", "generated"
+BenchmarkData = Annotated[str, AfterValidator(_data)]
+"""What a run of the benchmark trains on."""
 
 
 class StepSettings(Model):
     """Where a step runs and what it may use."""
 
     pool: str = Field(description="Name of a pool of any of the stack's clusters.")
-    gpus: int = Field(default=0, ge=0, description="GPUs (or shares of one) that the step asks for.")
+    gpus: Int = Field(default=0, ge=0, description="GPUs (or shares of one) that the step asks for.")
     cpu: Cpu = Field(default="1", description="CPU asked for, as a Kubernetes quantity.")
-    memory: Size = Field(default="4Gi", description="Memory asked for, and its limit.")
+    memory: Memory = Field(default="4Gi", description="Memory asked for, and its limit.")
     ephemeral_storage: Size = Field(default="4Gi", description="Scratch space for temporary files.")
     time_limit: Duration = Field(
         default="2h", description="Hard limit over all retries, waiting for a node included."
@@ -44,7 +82,7 @@ class Dataset(Model):
 class Predict(Model):
     """What is predicted."""
 
-    images: str | None = Field(
+    images: Folder | None = Field(
         default=None,
         description="Your own folder of PNG files: a path in this repository (shipped, at most 1 MiB), or "
         "`store:<path>` for a folder in the store. Default: ten held-out digits.",
@@ -63,15 +101,15 @@ class Mnist(Model):
     """Train a digit classifier, then predict digits with it."""
 
     dataset: Dataset = Field(default_factory=Dataset, description="What the model is trained on.")
-    epochs: int = Field(default=12, ge=1, le=10_000, description="Times the training data is gone through.")
-    batch_size: int = Field(default=64, ge=1, description="Images per replica and step.")
-    learning_rates: dict[int, float] = Field(
+    epochs: Int = Field(default=12, ge=1, le=10_000, description="Times the training data is gone through.")
+    batch_size: Int = Field(default=64, ge=1, description="Images per replica and step.")
+    learning_rates: LearningRates = Field(
         default={0: 1e-3, 3: 1e-4, 7: 1e-5}, description="Learning rate from each epoch on, counted from 0."
     )
-    min_accuracy: float = Field(
+    min_accuracy: Float = Field(
         default=0.9, ge=0, le=1, description="Test accuracy below which a model is refused."
     )
-    seed: int = Field(default=1, ge=0, le=2**31 - 1, description="Seed of every random choice.")
+    seed: Int = Field(default=1, ge=0, le=2**31 - 1, description="Seed of every random choice.")
     predict: Predict = Field(default_factory=Predict, description="What is predicted.")
     steps: MnistSteps = Field(description="Where each step runs.")
 
@@ -85,12 +123,12 @@ class BenchmarkRun(StepSettings):
         description="One step for each. `fp32` computes convolutions in TF32 on GPUs that have it; `fp16` scales "
         "the loss; `bf16` takes an A100, an L4 or newer.",
     )
-    batch_size: int = Field(default=64, ge=1, description="Images per step on each GPU.")
-    batches: int = Field(default=100, ge=1, le=1_000_000, description="Timed steps.")
-    warm_up: int = Field(default=10, ge=1, le=100_000, description="Steps before; the first of them compiles.")
+    batch_size: Int = Field(default=64, ge=1, description="Images per step on each GPU.")
+    batches: Int = Field(default=100, ge=1, le=1_000_000, description="Timed steps.")
+    warm_up: Int = Field(default=10, ge=1, le=100_000, description="Steps before; the first of them compiles.")
     xla: bool = Field(default=False, description="Whether XLA compiles the forward and the backward pass.")
-    data: str = Field(
-        default="synthetic",
+    data: BenchmarkData = Field(
+        default=SYNTHETIC,
         description="`synthetic` trains on numbers that lie on the GPU; `generated` reads the JPEGs that the "
         "benchmark's `images` step writes to the store; `store:<path>` reads a folder of TFRecords as they are "
         "made of ImageNet.",
@@ -100,7 +138,7 @@ class BenchmarkRun(StepSettings):
 class BenchmarkImages(StepSettings):
     """The step that writes JPEG images to the store, for runs with `data: generated`."""
 
-    count: int = Field(default=1024, ge=1, le=1_000_000, description="How many, of 110 kB each.")
+    count: Int = Field(default=1024, ge=1, le=1_000_000, description="How many, of 110 kB each.")
 
 
 class Benchmark(Model):
@@ -110,7 +148,7 @@ class Benchmark(Model):
     """
 
     runs: dict[str, BenchmarkRun] = Field(min_length=1, description="What is measured, by a name for it.")
-    seed: int = Field(default=1, ge=0, le=2**31 - 1, description="Seed of every random choice.")
+    seed: Int = Field(default=1, ge=0, le=2**31 - 1, description="Seed of every random choice.")
     images: BenchmarkImages | None = Field(
         default=None, description="Writes the images of runs with `data: generated`."
     )

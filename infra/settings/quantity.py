@@ -4,9 +4,11 @@ import math
 import re
 from fractions import Fraction
 
-CPU = re.compile(r"^(?P<number>[0-9]+(\.[0-9]{1,3})?)(?P<milli>m?)$")
-BYTES = re.compile(r"^(?P<number>[0-9]+(\.[0-9]+)?)(?P<unit>[KMGTP]i?|k)?$")
-DURATION = re.compile(r"^(?P<number>[1-9][0-9]*)(?P<unit>[smhd])$")
+CPU = re.compile(r"(?P<number>[0-9]{1,15}(\.[0-9]{1,3})?)(?P<milli>m?)")
+BYTES = re.compile(r"(?P<number>[0-9]{1,18}(\.[0-9]{1,9})?)(?P<unit>[KMGTP]i?|k)?")
+DURATION = re.compile(r"(?P<number>[1-9][0-9]{0,14})(?P<unit>[smhd])")
+NEARLY_BYTES = re.compile(r"(?P<number>[0-9]{1,15}(\.[0-9]{1,3})?) *(?P<unit>[kmgt])i?b?", re.IGNORECASE)
+"""A size as people write it who do not think of Kubernetes: ``8GB``, ``8 gb``, ``512m``."""
 
 UNITS = {
     None: 1,
@@ -27,7 +29,7 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 def cpu_millicores(quantity: str) -> int:
     """CPU such as ``500m``, ``2`` or ``1.5`` in millicores. Raises ValueError for anything else."""
-    match = CPU.match(quantity)
+    match = CPU.fullmatch(quantity)
     if match is None:
         raise ValueError(f"{quantity!r} is not a CPU quantity such as 500m or 2")
     millicores = Fraction(match["number"]) * (1 if match["milli"] else 1000)
@@ -36,20 +38,33 @@ def cpu_millicores(quantity: str) -> int:
     return int(millicores)
 
 
+def size_in_bytes(quantity: str) -> Fraction:
+    """Memory or storage such as ``4Gi``, ``512Mi`` or ``10G`` in bytes. Raises ValueError for anything else."""
+    match = BYTES.fullmatch(quantity)
+    if match is None:
+        raise ValueError(f"{quantity!r} is not a size such as 512Mi or 4Gi")
+    return Fraction(match["number"]) * UNITS[match["unit"]]
+
+
 def mebibytes(quantity: str) -> int:
     """Memory or storage such as ``4Gi``, ``512Mi`` or ``10G`` in whole MiB, rounded up.
 
     Raises ValueError for anything else.
     """
-    match = BYTES.match(quantity)
-    if match is None:
-        raise ValueError(f"{quantity!r} is not a size such as 512Mi or 4Gi")
-    return math.ceil(Fraction(match["number"]) * UNITS[match["unit"]] / 2**20)
+    return math.ceil(size_in_bytes(quantity) / 2**20)
+
+
+def meant_size(text: str) -> str | None:
+    """The size that ``text`` nearly is, ``8Gi`` for ``8GB`` or ``8192Mi`` for ``8192``; None where nothing is."""
+    if re.fullmatch(r"[0-9]{1,15}", text):
+        return f"{text}Mi"
+    match = NEARLY_BYTES.fullmatch(text.strip())
+    return f"{match['number']}{match['unit'].upper()}i" if match else None
 
 
 def seconds(duration: str) -> int:
     """A duration such as ``30m``, ``12h`` or ``7d`` in seconds. Raises ValueError for anything else."""
-    match = DURATION.match(duration)
+    match = DURATION.fullmatch(duration)
     if match is None:
         raise ValueError(f"{duration!r} is not a duration such as 30m, 12h or 7d")
     return int(match["number"]) * SECONDS[match["unit"]]

@@ -1,18 +1,19 @@
 """What can be read of a stack file, wrong parts left out, so that the checks still see the rest."""
 
-import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, cast, get_args
 
 from pydantic import ConfigDict, Field, ValidationError, create_model
+from pydantic_core import ErrorDetails
 
 from infra.clouds import Cluster, Store
-from infra.settings import shape
+from infra.settings import plain, shape
 from infra.settings.base import ClusterSettings, Model
 from infra.settings.finding import Finding, Path
 from infra.settings.model import Settings
-from infra.settings.pipelines import BenchmarkImages, BenchmarkRun, Dataset, Predict, StepSettings
+from infra.settings.pipelines import BenchmarkImages, BenchmarkRun, Dataset, LearningRates, Predict, StepSettings
+from infra.settings.repair import as_written, repair, section_at
 
 C = TypeVar("C", bound=ClusterSettings)
 
@@ -33,13 +34,16 @@ else:
 
 STORE_KIND: Path = ("store", "kind")
 
+OVERLAY = "rehearsal"
+"""The section that is read by itself, laid over the rest."""
+
 
 class MnistDraft(Model):
     """What can be read of the MNIST pipeline."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
     dataset: Dataset = Field(default_factory=Dataset)
-    learning_rates: dict[int, float] = Field(default={0: 1e-3})
+    learning_rates: LearningRates = Field(default={0: 1e-3})
     predict: Predict = Field(default_factory=Predict)
     steps: dict[str, StepSettings] = Field(default_factory=dict)
 
@@ -93,7 +97,8 @@ class Reading:
 
     ``settings`` is None where its shape is wrong somewhere; ``draft`` holds what is right. ``clusters`` are the
     names of all clusters of the file, and ``names`` the cluster and name of every pool, readable or not.
-    ``findings`` are the wrong shapes, and ``unreadable`` the places that were left out for them.
+    ``findings`` are the wrong shapes, and ``unreadable`` the places that were left out for them. ``written`` are
+    the keys that stand in the file where it was read as if they were spelt right.
     """
 
     settings: Settings | None
@@ -102,53 +107,88 @@ class Reading:
     names: tuple[tuple[str, str], ...]
     findings: tuple[Finding, ...]
     unreadable: frozenset[Path]
+    written: Mapping[Path, str]
 
     @property
     def clouds(self) -> tuple[Path, ...]:
         """Where the clouds of the clusters stand."""
         return tuple(("clusters", name, "cloud") for name in self.draft.clusters)
 
-    def whole(self, section: Path) -> bool:
-        """Whether nothing in that section was left out."""
-        return not any(lost[: len(section)] == section for lost in self.unreadable)
-
     def judges(self, finding: Finding) -> bool:
         """Whether everything the finding rests on could be read."""
+        places = (finding.path, *finding.read)
         return not any(
-            place[: len(lost)] == lost for place in (finding.path, *finding.read) for lost in self.unreadable
+            any(place[: len(lost)] == lost for place in places)
+            or any(lost[: len(section)] == section for section in finding.all_of)
+            for lost in self.unreadable
         )
 
 
 def read(raw: Mapping[str, Any]) -> Reading:
     """Reads ``raw``, the plain values of a stack file."""
-    clusters = tuple(str(name) for name in _section(raw.get("clusters")) or {})
-    names = tuple(_pool_names(raw))
+    values = cast("dict[str, Any]", _copy(raw))
+    found = list(plain.findings(values, OVERLAY))
+    lost = {_leave_out(values, each.path) for each in found}
+    repairs, written = repair(values)
+    found += repairs
+    clusters = tuple(str(name) for name in _section(values.get("clusters")) or {})
+    names = tuple(_pool_names(values))
+    settings = None
     try:
-        settings = Settings.model_validate(dict(raw))
+        settings = Settings.model_validate(values)
     except ValidationError as error:
-        draft, unreadable = _salvage(raw, error)
-        return Reading(None, draft, clusters, names, tuple(shape.findings(error)), frozenset(unreadable))
-    return Reading(settings, Draft.model_validate(dict(raw)), clusters, names, (), frozenset())
+        found += [as_written(each, written) for each in shape.findings(error) if each.path not in lost]
+        lost |= _leave_out_wrong(values, error)
+    draft = _salvage(values, lost)
+    return Reading(None if found else settings, draft, clusters, names, tuple(found), frozenset(lost), written)
 
 
-def _salvage(raw: Mapping[str, Any], error: ValidationError) -> tuple[Draft, set[Path]]:
-    rest: dict[str, Any] = copy.deepcopy(dict(raw))
+def _copy(value: Any) -> Any:
+    """A copy in which a section that an alias of YAML repeats is there as often: each can be changed by itself."""
+    if isinstance(value, Mapping):
+        return {key: _copy(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+    return [_copy(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def _leave_out_wrong(values: dict[str, Any], error: ValidationError) -> set[Path]:
+    """Removes what is wrong and returns its places, with those of what is missing."""
     lost: set[Path] = set()
     for detail in error.errors(include_url=False):
         place = shape.place_of(detail)
         if near := shape.misspelt_key(detail):
             lost.add((*place[:-1], near))
-        if detail["type"] == "missing":
-            lost.add(place)
-        else:
-            lost.add(_leave_out(rest, place))
+        lost.add(place if detail["type"] == "missing" else _leave_out(values, place))
+    return lost
+
+
+def _salvage(values: dict[str, Any], lost: set[Path]) -> Draft:
+    """What is right of ``values``, which it changes; ``lost`` grows by the places of what else is left out.
+
+    A required value that is not there has a stand-in, so that the rest of its section can be read.
+    """
+    stood_in: set[Path] = set()
     while True:
         try:
-            return Draft.model_validate(rest), lost
+            return Draft.model_validate(values)
         except ValidationError as remaining:
             for detail in remaining.errors(include_url=False):
                 place = shape.place_of(detail)
-                lost.add(_leave_out(rest, place[:-1] if detail["type"] == "missing" else place))
+                if detail["type"] == "missing" and place not in stood_in and _stand_in(values, detail):
+                    stood_in.add(place)
+                    lost.add(place)
+                else:
+                    lost.add(_leave_out(values, place[:-1] if detail["type"] == "missing" else place))
+
+
+def _stand_in(values: dict[str, Any], detail: ErrorDetails) -> bool:
+    """Puts a value where ``detail`` says that one is missing; False where nothing can stand in for it."""
+    *way, last = shape.place_of(detail)
+    section = section_at(values, tuple(way))
+    found = shape.stand_in(detail["loc"])
+    if section is None or found is None:
+        return False
+    section[last] = found
+    return True
 
 
 def _leave_out(values: dict[Any, Any], place: Path) -> Path:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
 from infra.clouds import Cluster, Store
@@ -27,6 +27,9 @@ KINDS = {
     "model_attributes_type": ("not a section of keys and values", "write `key: value` lines below it"),
     "too_short": ("empty", "name at least one"),
 }
+NUMBERED = "learning_rates"
+"""The section whose keys are numbers; elsewhere a number is the index of a list."""
+
 BOUNDS = {
     "greater_than_equal": ("ge", "below {0}, the least it can be", "write {0} or more"),
     "greater_than": ("gt", "not above {0}", "write more than {0}"),
@@ -36,16 +39,17 @@ BOUNDS = {
 
 
 def findings(error: ValidationError) -> list[Finding]:
-    """Each error as a finding; a misspelt key and the required one that is missing for it are one."""
-    errors = error.errors(include_url=False)
-    misspelt = {(*place_of(e)[:-1], near) for e in errors if (near := misspelt_key(e))}
-    return [_finding(e) for e in errors if not (e["type"] == "missing" and place_of(e) in misspelt)]
+    """Each error as a finding."""
+    return [finding(each) for each in error.errors(include_url=False)]
 
 
 def place_of(error: ErrorDetails) -> Path:
     """Where an error is in the file: its location without what pydantic adds for unions and for mappings' keys."""
     parts = list(error["loc"])
-    if parts[1:] and parts[-1] == "[key]" and error["type"] in KINDS:
+    if NUMBERED in parts[:-1]:
+        index = parts.index(NUMBERED) + 1
+        parts[index] = str(parts[index])
+    if parts[1:] and parts[-1] == "[key]" and error["type"] in {*KINDS, WRONG_VALUE}:
         del parts[-1]
     if parts[:1] == ["clusters"] and len(parts) > 2:
         del parts[2]
@@ -61,7 +65,62 @@ def misspelt_key(error: ErrorDetails) -> str | None:
     return nearest(error["loc"][-1], _keys_beside(error["loc"]))
 
 
-def _finding(error: ErrorDetails) -> Finding:
+def meant_tag(error: ErrorDetails, section: Mapping[Any, Any]) -> str | None:
+    """For a section whose cloud or kind is wrong or missing: the one that is nearest, or has most of its keys."""
+    union: Any = Cluster if error["loc"][:1] == ("clusters",) else Store
+    if error["type"] == "union_tag_invalid" and (near := nearest(error.get("ctx", {})["tag"], _tag_values(union))):
+        return near
+    counts = {_literals(model).pop(): _known_keys(model, section) for model in _options(union)}
+    best = max(counts.values())
+    fitting = [tag for tag, count in counts.items() if count == best]
+    return fitting[0] if best and len(fitting) == 1 else None
+
+
+def _known_keys(annotation: Any, value: object) -> int:
+    """How many keys of ``value``, those of its sections included, the annotation knows."""
+    if not isinstance(value, Mapping):
+        return 0
+    section = cast("Mapping[Any, Any]", value)
+    for option in _options(annotation):
+        if get_origin(option) is dict:
+            return sum(_known_keys(get_args(option)[-1], each) for each in section.values())
+        if isinstance(option, type) and issubclass(option, BaseModel):
+            fields = option.model_fields
+            return sum(1 + _known_keys(fields[key].annotation, section[key]) for key in section if key in fields)
+    return 0
+
+
+STAND_INS: tuple[Any, ...] = ("", "x", "1Gi", "/x", [], {}, {"x": "x"}, 2)
+"""Values of every kind, of which a required key that is missing gets the first that it can have."""
+
+
+def stand_in(loc: Sequence[str | int]) -> Any:
+    """What a required key could have, for checks of what is beside it; None where it is a section or tells one
+    section from another."""
+    model = _model_at(loc[:-1])
+    field = model.model_fields.get(str(loc[-1])) if model else None
+    if field is None or _sections(field.annotation) or get_origin(field.annotation) is Literal:
+        return None
+    fields: Any = {"value": (field.annotation, field)}
+    value = create_model("Value", **fields)
+    for each in STAND_INS:
+        try:
+            value(value=each)
+        except ValidationError:
+            continue
+        return each
+    return None
+
+
+def _sections(annotation: Any) -> bool:
+    return any(
+        (isinstance(option, type) and issubclass(option, BaseModel)) or any(map(_sections, get_args(option)))
+        for option in _options(annotation)
+    )
+
+
+def finding(error: ErrorDetails) -> Finding:
+    """One error as a finding."""
     kind, place, value = error["type"], place_of(error), error["input"]
     context = error.get("ctx", {})
     reason, fix = error["msg"], "see docs/settings.md for what it can be"

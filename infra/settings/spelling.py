@@ -3,9 +3,12 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from infra.names import KUBERNETES_NAME_LIMIT
-from infra.settings.base import TaintSettings
+from infra.settings.base import TaintSettings, refuse
 from infra.settings.finding import Finding, Path
 
 GPU_TAINT = "nvidia.com/gpu"
@@ -15,32 +18,64 @@ GPU_TAINT = "nvidia.com/gpu"
 # DNS subdomain.
 DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+SUBDOMAIN_LIMIT = 253
 LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+
+
+def _label_problem(name: str) -> tuple[str, str] | None:
+    """Reason and fix where ``name`` is no DNS label, as names of Jobs and namespaces have to be."""
+    if len(name) > KUBERNETES_NAME_LIMIT:
+        reason = f"{len(name)} characters, and a Kubernetes name has at most {KUBERNETES_NAME_LIMIT}"
+        return reason, "shorten it"
+    if not DNS_LABEL.fullmatch(name):
+        fix = "use lower-case letters, digits and hyphens, with a letter or digit at both ends"
+        return "not a Kubernetes name", fix
+    return None
 
 
 def name_findings(place: Path, name: str) -> Iterator[Finding]:
     """What Kubernetes would not take as a name."""
-    if len(name) > KUBERNETES_NAME_LIMIT:
-        yield Finding(
-            place,
-            name,
-            f"{len(name)} characters, and a Kubernetes name has at most {KUBERNETES_NAME_LIMIT}",
-            "shorten it",
+    if problem := _label_problem(name):
+        yield Finding(place, name, *problem)
+
+
+def _label(value: str) -> str:
+    if problem := _label_problem(value):
+        raise refuse(*problem)
+    return value
+
+
+NamespaceName = Annotated[str, AfterValidator(_label)]
+"""The name of a namespace that is there."""
+
+
+def _subdomain(value: str) -> str:
+    if len(value) > SUBDOMAIN_LIMIT:
+        reason = f"{len(value)} characters, and the name of a Kubernetes object has at most {SUBDOMAIN_LIMIT}"
+        raise refuse(reason, "write the name as `kubectl get` shows it")
+    if not is_subdomain(value):
+        raise refuse(
+            "not the name of a Kubernetes object: lower-case letters, digits, `-` and `.`, a letter or digit at "
+            "both ends of each part",
+            "write the name as `kubectl get` shows it",
         )
-    elif not DNS_LABEL.fullmatch(name):
-        yield Finding(
-            place,
-            name,
-            "not a Kubernetes name",
-            "use lower-case letters, digits and hyphens, with a letter or digit at both ends",
-        )
+    return value
+
+
+ObjectName = Annotated[str, AfterValidator(_subdomain)]
+"""The name of a Secret, a StorageClass or another object that is there."""
+
+
+def is_subdomain(text: str) -> bool:
+    """Whether ``text`` is a DNS subdomain as Kubernetes wants it of most names."""
+    return len(text) <= SUBDOMAIN_LIMIT and DNS_SUBDOMAIN.fullmatch(text) is not None
 
 
 def _key_problem(key: str) -> str | None:
     prefix, slash, name = key.rpartition("/")
     if not LABEL_NAME.fullmatch(name):
         return "its name is not 1 to 63 letters, digits, `-`, `_` and `.` with a letter or digit at both ends"
-    if slash and (len(prefix) > 253 or not DNS_SUBDOMAIN.fullmatch(prefix)):
+    if slash and not is_subdomain(prefix):
         return "what stands before the `/` is not a DNS name"
     return None
 

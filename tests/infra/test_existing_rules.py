@@ -61,6 +61,25 @@ STORES: list[Case] = [
     ),
     ({"store": {**NFS, "path": "exports"}}, "store.path", "absolute", "/exports"),
     ({"store": {**NFS, "server": "filer:/exports"}}, "store.server", "neither", "filer.example.com"),
+    ({"store": {**NFS, "path": "/exports/../etc"}}, "store.path", "other folders", "/exports/slipway"),
+    ({"store": {**NFS, "path": "//"}}, "store.path", "empty", "/exports/slipway"),
+    ({"store": {**NFS, "path": "/"}}, "store.path", "the root", "/exports/slipway"),
+    ({"store": {**NFS, "server": "filer:2049"}}, "store.server", "neither", "without a port"),
+    ({"store": {**NFS, "server": "10.0.0.256"}}, "store.server", "neither", "filer.example.com"),
+    ({"store": {**NFS, "group": 2**31}}, "store.group", "above 2147483647", "2147483647 or less"),
+    ({"store": {**S3, "endpoint": "https://s3.example.com:0"}}, "store.endpoint", "1 to 65535", "https://"),
+    ({"store": {**S3, "endpoint": "https://s3.example.com:99999"}}, "store.endpoint", "1 to 65535", "https://"),
+    ({"store": {**S3, "endpoint": "https://s3..com"}}, "store.endpoint", "not the URL", "https://"),
+    ({"store": {**S3, "bucket": "a..b"}}, "store.bucket", "not a bucket name", "prefix"),
+    ({"store": {**S3, "bucket": "10.0.0.1"}}, "store.bucket", "no IP address", "prefix"),
+    ({"store": {**S3, "prefix": "a/../b"}}, "store.prefix", "not a folder", "teams/digits"),
+    ({"store": {**S3, "secret": "My Secret"}}, "store.secret", "not the name", "kubectl get"),
+    (
+        {"store": {**S3, "secret_namespace": "Kube"}},
+        "store.secret_namespace",
+        "not a Kubernetes name",
+        "lower-case",
+    ),
     ({"store": {**NFS, "mount_options": ["a,b"]}}, "store.mount_options[0]", "not one option", "list"),
     ({"store": {**S3, "endpoint": "s3.example.com"}}, "store.endpoint", "not the URL", "https://"),
     ({"store": {**S3, "endpoint": "https://a --cache /etc"}}, "store.endpoint", "not the URL", "https://"),
@@ -167,7 +186,17 @@ def test_the_stack_itself_is_right() -> None:
     load(STACK)
 
 
-@pytest.mark.parametrize("store", [NFS, S3, {**S3, "prefix": "team/a"}, {**NFS, "server": "10.0.0.2"}])
+@pytest.mark.parametrize(
+    "store",
+    [
+        NFS,
+        S3,
+        {**S3, "prefix": "team/a"},
+        {**S3, "endpoint": "https://s3.example.com:65535/", "secret": "team.a-keys"},
+        {**NFS, "server": "10.0.0.2"},
+        {**NFS, "server": "fd00::1", "path": "/exports/slipway/"},
+    ],
+)
 def test_stores_that_several_nodes_share_are_right(store: dict[str, Any]) -> None:
     load(changed(STACK, {"store": store}))
 

@@ -65,7 +65,7 @@ def test_a_character_that_no_setting_has_is_named_once(path: str, value: str, re
 
 def test_such_characters_are_told_with_all_other_problems() -> None:
     found = problems(changed(GCP, {"namespace": "a\0b", "store.location": "Iowa"}))
-    assert [problem.key for problem in found] == ["slipway:namespace", "slipway:store.location"]
+    assert [problem.key for problem in found] == ["slipway:store.location", "slipway:namespace"]
 
 
 def test_lines_may_break_in_values() -> None:

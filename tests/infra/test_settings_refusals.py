@@ -29,7 +29,7 @@ SHAPES: list[Case] = [
     ({"clusters.dev.cloud": "gpc"}, "clusters.dev.cloud", "not one of", "`gcp`"),
     ({"clusters.dev.cloud": GONE}, "clusters.dev.cloud", "required", "`existing`"),
     ({"store.kind": "hdfs"}, "store.kind", "not one of", "`gcs`"),
-    ({f"{STEPS}.train.memory": "8GB"}, f"{STEPS}.train.memory", "not a size", "`4Gi`"),
+    ({f"{STEPS}.train.memory": "8GB"}, f"{STEPS}.train.memory", "not a size", "`8Gi`"),
     ({f"{STEPS}.train.cpu": "two"}, f"{STEPS}.train.cpu", "not an amount of CPU", "`500m`"),
     ({f"{STEPS}.train.cpu": 0}, f"{STEPS}.train.cpu", "above zero", "`500m`"),
     ({f"{STEPS}.train.time_limit": "2 hours"}, f"{STEPS}.train.time_limit", "not a duration", "`12h`"),
@@ -47,6 +47,65 @@ SHAPES: list[Case] = [
     ),
     ({f"{MNIST}.dataset": {"name": "idx", "source": "/abs"}}, f"{MNIST}.dataset.source", "below the store", "rel"),
     ({f"{MNIST}.learning_rates": {"first": 0.1}}, f"{MNIST}.learning_rates.first", "whole number", "whole number"),
+]
+
+UNITS: list[Case] = [
+    ({f"{STEPS}.train.memory": 8192}, f"{STEPS}.train.memory", "8192 bytes", "`8192Mi`"),
+    ({f"{STEPS}.train.memory": "512Ki"}, f"{STEPS}.train.memory", "524288 bytes", "`512Mi`"),
+    ({f"{STEPS}.train.memory": "8 gb"}, f"{STEPS}.train.memory", "not a size", "`8Gi`"),
+    ({f"{STEPS}.train.memory": "lots"}, f"{STEPS}.train.memory", "not a size", "`4Gi`"),
+    ({f"{STEPS}.train.memory": "8Pi"}, f"{STEPS}.train.memory", "any machine", "`4Gi`"),
+    ({f"{STEPS}.train.memory": "8Gi\n"}, f"{STEPS}.train.memory", "U+000A", "remove"),
+    ({f"{STEPS}.train.cpu": 2000}, f"{STEPS}.train.cpu", "2000 cores", "`2000m`"),
+    ({f"{STEPS}.train.cpu": True}, f"{STEPS}.train.cpu", "not text", "quotes"),
+    ({f"{STEPS}.train.time_limit": "999999999d"}, f"{STEPS}.train.time_limit", "longer than a year", "`7d`"),
+    ({f"{STEPS}.train.time_limit": "2h\n"}, f"{STEPS}.train.time_limit", "U+000A", "remove"),
+    ({f"{MNIST}.epochs": True}, f"{MNIST}.epochs", "true or false", "a number"),
+    ({f"{MNIST}.min_accuracy": True}, f"{MNIST}.min_accuracy", "true or false", "a number"),
+    ({f"{TRAIN}.gpus": True}, f"{TRAIN}.gpus", "true or false", "a number"),
+    ({f"{MNIST}.learning_rates": {0: True}}, f"{MNIST}.learning_rates.0", "true or false", "a number"),
+    ({f"{MNIST}.learning_rates": {0: 0.1, "0": 0.2}}, f"{MNIST}.learning_rates.0", "the same key", "remove"),
+    (
+        {f"{MNIST}.learning_rates": {0: 0.1, "3": 0.1, "03": 0.2}},
+        f"{MNIST}.learning_rates.03",
+        "whole number",
+        "`3`",
+    ),
+]
+
+IMAGE = f"{STEPS}.train.image"
+DIGEST = f"@sha256:{'0' * 64}"
+IMAGES: list[Case] = [
+    ({IMAGE: f"{name}{DIGEST}"}, IMAGE, "no registry can have", "<registry>/<name>")
+    for name in (
+        *("a//b", "a/b/", "a..b", "-a/b", "a:b/c:", "ghcr.io:x/a", "a/B", "a___b", "a:.v1", "a b", "a@b"),
+        "n" * 256,
+    )
+] + [
+    ({IMAGE: f"ghcr.io:99999/a{DIGEST}"}, IMAGE, "ports are 1 to 65535", "<registry>/<name>"),
+]
+
+NUL = "\x00"
+PATHS: list[Case] = [
+    ({f"{MNIST}.dataset": {"name": "idx", "source": source}}, f"{MNIST}.dataset.source", reason, "relative")
+    for source, reason in (
+        ("a/../b", "other folders"),
+        ("./a", "other folders"),
+        ("a//b", "empty"),
+        ("~/mnist", "home directory"),
+        ("a" * 256, "longer than 255"),
+        ("a/" * 2100, "longer than 4096"),
+    )
+] + [
+    ({f"{MNIST}.dataset": {"name": "idx", "source": f"a{NUL}b"}}, f"{MNIST}.dataset.source", "U+0000", "remove"),
+    ({f"{MNIST}.predict.images": f"im{NUL}ages"}, f"{MNIST}.predict.images", "U+0000", "remove"),
+    ({f"{MNIST}.predict.images": "store:"}, f"{MNIST}.predict.images", "the store's root", "relative"),
+    ({f"{MNIST}.predict.images": "store:/etc"}, f"{MNIST}.predict.images", "the store's root", "relative"),
+    ({f"{MNIST}.predict.images": "store:a/../../b"}, f"{MNIST}.predict.images", "the store's root", "relative"),
+    ({f"{MNIST}.predict.images": "~/digits"}, f"{MNIST}.predict.images", "home directory", "relative"),
+    ({f"{MNIST}.predict.images": "a/../../b"}, f"{MNIST}.predict.images", "other folders", "relative"),
+    ({f"{TRAIN}.labels": {"role": "a\u200bb"}}, f"{TRAIN}.labels.role", "U+200B", "remove"),
+    ({f"{TRAIN}.zones": ["us-central1-a\x1b[2J"]}, f"{TRAIN}.zones[0]", "U+001B", "remove"),
 ]
 
 NAMES: list[Case] = [
@@ -171,6 +230,29 @@ ON_EXISTING: list[Case] = [
     ({"clusters.there": THERE}, "store.kind", "belongs to one cluster", "keep one"),
     ({"store.host_path": "/data", "store.storage_class": "fast"}, "store.host_path", "StorageClass", "remove"),
     ({"store.host_path": "data"}, "store.host_path", "absolute", "/var/lib"),
+    *(
+        ({"store.host_path": path}, "store.host_path", reason, "/var/lib/slipway")
+        for path, reason in (
+            ("/", "the root"),
+            ("//", "empty"),
+            ("/.", "other folders"),
+            ("/data/../etc", "other folders"),
+            ("//etc", "empty"),
+            ("/etc", "`/etc` is the node's own"),
+            ("/etc/", "`/etc` is the node's own"),
+            ("/etc/slipway", "`/etc` is the node's own"),
+            ("/proc", "`/proc` is the node's own"),
+            ("/var", "`/var` is the node's own"),
+            ("/home", "`/home` is the node's own"),
+            ("/var/lib/kubelet/pods", "`/var/lib/kubelet` is the node's own"),
+        )
+    ),
+    ({"store.host_path": "/da\x00ta"}, "store.host_path", "U+0000", "remove"),
+    ({"store.storage_class": "Fast Disks"}, "store.storage_class", "not the name", "kubectl get"),
+    ({"store.storage_class": "c" * 254}, "store.storage_class", "254 characters", "kubectl get"),
+    ({"store.size": "10Gi\n"}, "store.size", "U+000A", "remove"),
+    ({"store.size": "900Pi"}, "store.size", "more than 1Pi", "`4Gi`"),
+    ({"clusters.here.kubeconfig": "~/.ku\x00be"}, "clusters.here.kubeconfig", "U+0000", "remove"),
     ({"store.host_path": "/data", f"{HERE}.nodes": 2}, "store.host_path", "not on the others", "one node"),
     ({f"{HERE}.selector": {}}, f"{HERE}.selector", "empty", "at least one"),
     ({f"{HERE}.selector": {"a": "b c"}}, f"{HERE}.selector.a", "not a label value", "correct"),
@@ -183,11 +265,14 @@ ON_EXISTING: list[Case] = [
         "catalogue",
         "`nvidia-tesla-t4`",
     ),
+    ({f"{HERE}.memory": 8192}, f"{HERE}.memory", "8192 bytes", "`8192Mi`"),
     ({f"{HERE}.cpu": GONE}, f"{HERE}.cpu", "required", "kubectl describe node"),
 ]
 
 
-@pytest.mark.parametrize(("changes", "key", "reason", "fix"), named([*SHAPES, *NAMES, *STORE, *RUNS]))
+@pytest.mark.parametrize(
+    ("changes", "key", "reason", "fix"), named([*SHAPES, *UNITS, *IMAGES, *PATHS, *NAMES, *STORE, *RUNS])
+)
 def test_is_refused_once_with_its_key_reason_and_fix(
     changes: dict[str, Any], key: str, reason: str, fix: str
 ) -> None:

@@ -25,11 +25,11 @@ def check(reading: Reading) -> Iterator[Finding]:
     for subject in subjects(reading):
         yield from _reserved(subject)
         yield from _efa(subject)
-        if subject.machine is None or subject.cluster.region not in regions():
+        if subject.machine is None:
             continue
         if (unsold := _unsold(subject, subject.machine)) is not None:
             yield unsold
-        else:
+        elif subject.cluster.region in regions():
             yield from _offered(subject, subject.machine)
 
 
@@ -109,7 +109,7 @@ def _unsold(subject: Subject, machine: InstanceType) -> Finding | None:
     pool, region = subject.pool, subject.cluster.region
     asked = {"capacity_block": pool.capacity_block, "reservation": pool.capacity_reservation, "spot": pool.spot}
     way = next((key for key, value in asked.items() if value), "on_demand")
-    read = (*subject.on("spot", *RESERVATIONS), (*subject.cluster_at, "region"))
+    read = subject.on("spot", *RESERVATIONS)
     if way not in machine.sold:
         offered = [WAYS[key] for key in WAYS if key in machine.sold]
         return Finding(
@@ -119,14 +119,15 @@ def _unsold(subject: Subject, machine: InstanceType) -> Finding | None:
             f"write {listed(setting for _, setting in offered)}",
             read=read,
         )
-    if way != "capacity_block" and machine.open_regions and region not in machine.open_regions:
+    limited = machine.open_regions and region in regions() and region not in machine.open_regions
+    if way != "capacity_block" and limited:
         return Finding(
             (*subject.at, "instance_type"),
             machine.name,
             f"in `{region}` AWS sells it by Capacity Block only, as of the catalogue",
             "buy one and write `capacity_block: cr-…`, or use a cluster in another region: "
             + ", ".join(sorted(machine.open_regions)),
-            read=read,
+            read=(*read, (*subject.cluster_at, "region")),
         )
     return None
 

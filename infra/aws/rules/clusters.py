@@ -138,6 +138,7 @@ def _reachable(at: Path, cluster: AwsCluster) -> Iterator[Finding]:
             "name the network you come from: `authorized_networks: {here: <address>/32}`, the address as "
             "https://checkip.amazonaws.com shows it; or write `public_endpoint: false`",
             read=((*place, "public_endpoint"),),
+            all_of=(named,),
         )
     if networks and not control.public_endpoint:
         yield Finding(
@@ -229,4 +230,5 @@ def _cpu_pool(at: Path, cluster: AwsCluster, names: list[str]) -> Iterator[Findi
             "no pool without GPUs has a node at all times, and the autoscaler that starts nodes needs one itself",
             "write `min: 1`",
             read=read,
+            all_of=tuple((*at, "pools", pool, "nodes") for pool in names),
         )

@@ -49,7 +49,7 @@ def _device_plugin(place: Path, cluster: ExistingCluster, at: Path) -> Iterator[
             plugin.declare,
             "no pool of the cluster has GPUs",
             "remove it, or say which pool has GPUs",
-            read=((*at, "pools"),),
+            all_of=((*at, "pools"),),
         )
     for name, pool in cluster.pools.items():
         if pool.shares_gpus and not plugin.declare:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from infra.existing.settings import ExistingCluster, ExistingPool
 from infra.settings.finding import Finding, Path
 from infra.settings.reading import Reading
-from infra.settings.spelling import DNS_SUBDOMAIN, node_label_findings
+from infra.settings.spelling import is_subdomain, node_label_findings
 
 
 def check(reading: Reading) -> Iterator[Finding]:
@@ -24,7 +24,7 @@ def check(reading: Reading) -> Iterator[Finding]:
 def _labels(at: Path, pool: ExistingPool) -> Iterator[Finding]:
     yield from node_label_findings((*at, "selector"), pool.selector, ("kubernetes.io", "k8s.io"), "Kubernetes")
     for index, node in enumerate(pool.label_nodes):
-        if not DNS_SUBDOMAIN.fullmatch(node):
+        if not is_subdomain(node):
             yield Finding(
                 (*at, "label_nodes", index),
                 node,

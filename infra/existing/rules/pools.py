@@ -60,14 +60,15 @@ def _contradictions(
     place: Path, first: str, one: ExistingPool, name: str, other: ExistingPool
 ) -> Iterator[Finding]:
     same = f"it selects the same nodes as `{first}`"
-    read: tuple[Path, ...] = ((*place, first), (*place, name))
+    keys = ("selector", "taints", "nodes", "label_nodes", "accelerator", "gpus")
+    both: tuple[Path, ...] = tuple((*place, pool, key) for pool in (first, name) for key in keys)
     if one.has_gpus and other.has_gpus:
         yield Finding(
             (*place, name, "selector"),
             other.selector,
             f"{same}, and both have GPUs: steps of one pool would get those of the other",
             f"select by a label that only its own nodes have, or remove it and name pool `{first}` in the steps",
-            read=read,
+            all_of=both,
         )
     elif _taints(one) != _taints(other):
         yield Finding(
@@ -75,7 +76,7 @@ def _contradictions(
             sorted(_taints(other)),
             f"{same}, which says {listed(sorted(_taints(one)), 'and') or 'no taints'}: they cannot have both",
             "write the same taints in both pools",
-            read=read,
+            all_of=both,
         )
     elif one.most_nodes != other.most_nodes:
         yield Finding(
@@ -83,7 +84,7 @@ def _contradictions(
             other.most_nodes,
             f"{same}, of which there are {one.most_nodes}",
             "write how many nodes have the label, in both pools",
-            read=read,
+            all_of=both,
         )
 
 

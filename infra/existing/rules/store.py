@@ -1,17 +1,20 @@
 """The store of clusters that are already there: who can mount it, and on how many nodes."""
 
+import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 
-from infra.existing.catalogue import s3_drivers, single_node_classes
+from infra.existing.catalogue import s3_drivers, single_node_classes, system_folder
 from infra.existing.settings import ExistingCluster, NfsStore, PvcStore, S3CompatibleStore
-from infra.settings.finding import Finding, did_you_mean, listed
+from infra.settings.finding import Finding, Path, did_you_mean, listed
+from infra.settings.image import LAST_PORT
+from infra.settings.paths import absolute_problem, below_problem
 from infra.settings.reading import STORE_KIND, Reading
+from infra.settings.spelling import is_subdomain
 
-HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?")
-ENDPOINT = re.compile(r"https?://[A-Za-z0-9][A-Za-z0-9.-]*(:\d+)?/?")
+ENDPOINT = re.compile(r"https?://(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*)(?::(?P<port>[0-9]{1,9}))?/?")
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html, as documented in 2025.
-BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+BUCKET = re.compile(r"(?=.{3,63}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 PREFIX = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
 
 Clusters = Mapping[str, ExistingCluster]
@@ -65,8 +68,16 @@ def _host_path(store: PvcStore, path: str, clusters: Clusters) -> Iterator[Findi
             "remove one of them",
             read=(("store", "storage_class"),),
         )
-    if not path.startswith("/") or path == "/":
-        yield Finding(place, path, "not the absolute path of a folder", "write for example `/var/lib/slipway`")
+    if why := absolute_problem(path):
+        reason = f"not the absolute path of a folder: {why}"
+        yield Finding(place, path, reason, "write for example `/var/lib/slipway`")
+    elif folder := system_folder(path):
+        yield Finding(
+            place,
+            path,
+            f"`{folder}` is the node's own, and the Jobs write and delete in the store",
+            "name a folder that is the store's alone, such as `/var/lib/slipway`",
+        )
     for name, cluster in clusters.items():
         nodes = _nodes(cluster)
         if nodes > 1:
@@ -75,7 +86,7 @@ def _host_path(store: PvcStore, path: str, clusters: Clusters) -> Iterator[Findi
                 path,
                 f"a folder on one node is not on the others, and the pools of `{name}` have {nodes}",
                 "use a StorageClass or `kind: nfs`, or give all pools the `selector` of one node",
-                read=(("clusters", name, "pools"),),
+                read=_counted(name, cluster),
             )
         if cluster.openshift:
             yield Finding(
@@ -109,8 +120,14 @@ def _shared(store: PvcStore, clusters: Clusters) -> Iterator[Finding]:
                 "others wait",
                 "write `ReadWriteMany` and a `storage_class` that offers it, or `kind: nfs`, or give all pools "
                 "the `selector` of one node",
-                read=(("clusters", name, "pools"),),
+                read=_counted(name, cluster),
             )
+
+
+def _counted(name: str, cluster: ExistingCluster) -> tuple[Path, ...]:
+    """Where the keys stand that say how many nodes the pools of a cluster have."""
+    keys = ("selector", "nodes", "label_nodes")
+    return tuple(("clusters", name, "pools", pool, key) for pool in cluster.pools for key in keys)
 
 
 def _nodes(cluster: ExistingCluster) -> int:
@@ -133,16 +150,12 @@ def _volume_of_the_cluster(kind: str, clusters: Clusters) -> Iterator[Finding]:
 
 
 def _nfs(store: NfsStore) -> Iterator[Finding]:
-    if not HOST.fullmatch(store.server):
+    if not _is_host(store.server):
         yield Finding(
             ("store", "server"),
             store.server,
             "neither a host name nor an address",
-            "write for example `filer.example.com`, and the folder under `path`",
-        )
-    if not store.path.startswith("/"):
-        yield Finding(
-            ("store", "path"), store.path, "not an absolute path", "write for example `/exports/slipway`"
+            "write for example `filer.example.com`, without a port, and the folder under `path`",
         )
     for index, option in enumerate(store.mount_options):
         if not option or re.search(r"[\s,]", option):
@@ -154,22 +167,37 @@ def _nfs(store: NfsStore) -> Iterator[Finding]:
             )
 
 
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_host(text: str) -> bool:
+    """Whether ``text`` is the name of a host or an IP address."""
+    # A name of digits and dots alone is an address with a slip in it.
+    return _is_address(text) or (is_subdomain(text.lower()) and not re.fullmatch(r"[0-9.]+", text))
+
+
 def _bucket(store: S3CompatibleStore) -> Iterator[Finding]:
-    if not ENDPOINT.fullmatch(store.endpoint):
-        yield Finding(
-            ("store", "endpoint"),
-            store.endpoint,
-            "not the URL of a server",
-            "write for example `https://s3.example.com:9000`, and the bucket under `bucket`",
-        )
-    if not BUCKET.fullmatch(store.bucket):
+    example = "write for example `https://s3.example.com:9000`, and the bucket under `bucket`"
+    match = ENDPOINT.fullmatch(store.endpoint)
+    if match is None or not _is_host(match["host"]):
+        yield Finding(("store", "endpoint"), store.endpoint, "not the URL of a server", example)
+    elif match["port"] and not 0 < int(match["port"]) <= LAST_PORT:
+        reason = f"`{match['port']}` is no port: ports are 1 to {LAST_PORT}"
+        yield Finding(("store", "endpoint"), store.endpoint, reason, example)
+    if not BUCKET.fullmatch(store.bucket) or _is_address(store.bucket):
         yield Finding(
             ("store", "bucket"),
             store.bucket,
-            "not a bucket name: 3 to 63 lower-case letters, digits, `-` and `.`, a letter or digit at both ends",
+            "not a bucket name: 3 to 63 lower-case letters, digits, `-` and `.`, a letter or digit on both sides "
+            "of each `.` and at both ends, and no IP address",
             "write the name alone, and a folder in the bucket under `prefix`",
         )
-    if store.prefix and not PREFIX.fullmatch(store.prefix):
+    if store.prefix and (below_problem(store.prefix) or not PREFIX.fullmatch(store.prefix)):
         yield Finding(
             ("store", "prefix"), store.prefix, "not a folder in a bucket", "write for example `teams/digits`"
         )

@@ -38,7 +38,7 @@ def _reachable(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
             False,
             "no network is authorized either, so nobody could reach the cluster's API",
             "write `dns_endpoint: true`, or name a network under `authorized_networks`",
-            read=((*place, "authorized_networks"),),
+            all_of=((*place, "authorized_networks"),),
         )
     networks = control.authorized_networks
     blocks = [ipaddress.IPv4Network(block) for block in networks.values()]
@@ -142,7 +142,12 @@ def _maintenance(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
 
 
 def _cpu_pool(at: Path, cluster: GcpCluster, names: list[str]) -> Iterator[Finding]:
-    read = tuple((*at, "pools", name, key) for name in names for key in ("accelerator", "machine_type"))
+    read = tuple(
+        (*at, "pools", name, key)
+        for name in names
+        for key in ("accelerator", "machine_type")
+        if key == "accelerator" or name not in cluster.pools or cluster.pools[name].accelerator is None
+    )
     ordinary = [name for name, pool in cluster.pools.items() if pool.accelerator is None]
     if not ordinary:
         yield Finding(

@@ -2,11 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 
 from infra.accelerators import accelerator
-from infra.settings.finding import Finding, Path, did_you_mean, listed
-from infra.settings.pipelines import STORED, BenchmarkRun
+from infra.settings.finding import Finding, Path, listed
+from infra.settings.pipelines import GENERATED, BenchmarkRun
 from infra.settings.reading import Reading
 from infra.settings.spelling import name_findings
 
@@ -17,11 +16,9 @@ BFLOAT16_SINCE = (8, 0)
 """The compute capability of Ampere, which brought bfloat16 (docs.nvidia.com/deeplearning/transformer-engine,
 "Datatype and hardware support matrix", read 2026-11-20)."""
 
-SYNTHETIC, GENERATED = "synthetic", "generated"
-
 
 def check(reading: Reading) -> Iterator[Finding]:
-    """Findings about names, precisions and data of the runs."""
+    """Findings about the runs' names and precisions, and the images that they read."""
     benchmark = reading.draft.pipelines.benchmark
     if benchmark is None:
         return
@@ -30,7 +27,6 @@ def check(reading: Reading) -> Iterator[Finding]:
         yield from _name(at, name)
         yield from _precisions(at, run)
         yield from _bfloat16(at, run, reading)
-        yield from _data(at, run)
         if run.data == GENERATED and benchmark.images is None:
             yield Finding(
                 (*at, "data"),
@@ -72,29 +68,8 @@ def _bfloat16(at: Path, run: BenchmarkRun, reading: Reading) -> Iterator[Finding
             f"`{gpu.name}` of pool `{run.pool}` has compute capability {major}.{minor}, and bfloat16 needs "
             f"{BFLOAT16_SINCE[0]}.{BFLOAT16_SINCE[1]}",
             "leave `bf16` out, or take a pool with newer GPUs",
-            read=((*at, "pool"), *(("clusters", cluster, "pools", run.pool, key) for key in pool.node_keys)),
-        )
-
-
-def _data(at: Path, run: BenchmarkRun) -> Iterator[Finding]:
-    if run.data in {SYNTHETIC, GENERATED}:
-        return
-    inside = run.data.removeprefix(STORED)
-    if inside == run.data:
-        yield Finding(
-            (*at, "data"),
-            run.data,
-            "none of the kinds of data that there are",
-            did_you_mean(
-                run.data,
-                (SYNTHETIC, GENERATED),
-                f"write `{SYNTHETIC}`, `{GENERATED}`, or `{STORED}<path>` for a folder in the store",
+            read=(
+                (*at, "pool"),
+                *(("clusters", cluster, "pools", run.pool, key) for key in pool.node_keys["gpus"]),
             ),
-        )
-    elif not inside.strip() or PurePosixPath(inside).is_absolute() or ".." in PurePosixPath(inside).parts:
-        yield Finding(
-            (*at, "data"),
-            run.data,
-            "not a folder below the store's root",
-            f"write a relative path such as `{STORED}uploads/imagenet`",
         )

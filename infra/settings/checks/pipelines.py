@@ -2,19 +2,17 @@
 
 import math
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 
 from infra.settings.finding import Finding, Path
 from infra.settings.reading import MnistDraft, Reading
 
 
 def check(reading: Reading) -> Iterator[Finding]:
-    """Findings about data set, learning rates and images."""
+    """Findings about data set and learning rates."""
     mnist = reading.draft.pipelines.mnist
     if mnist is not None:
         yield from _dataset(mnist)
-        yield from _learning_rates(mnist, reading)
-        yield from _images(mnist)
+        yield from _learning_rates(mnist)
 
 
 def _dataset(mnist: MnistDraft) -> Iterator[Finding]:
@@ -38,35 +36,19 @@ def _dataset(mnist: MnistDraft) -> Iterator[Finding]:
         )
 
 
-def _learning_rates(mnist: MnistDraft, reading: Reading) -> Iterator[Finding]:
+def _learning_rates(mnist: MnistDraft) -> Iterator[Finding]:
     place: Path = ("pipelines", "mnist", "learning_rates")
     rates = mnist.learning_rates
-    if 0 not in rates and reading.whole(place):
+    if 0 not in rates:
         yield Finding(
             place,
             {str(epoch): rate for epoch, rate in rates.items()},
             "no rate for the first epoch, which is 0",
             "add one, such as `0: 0.001`",
+            all_of=(place,),
         )
     for epoch, rate in rates.items():
         if epoch < 0:
             yield Finding((*place, str(epoch)), epoch, "epochs are counted from 0", "write 0 or more")
         elif not (math.isfinite(rate) and rate > 0):
             yield Finding((*place, str(epoch)), rate, "not above zero", "write a rate such as `0.001`")
-
-
-def _images(mnist: MnistDraft) -> Iterator[Finding]:
-    images = mnist.predict.images
-    if images is None:
-        return
-    place: Path = ("pipelines", "mnist", "predict", "images")
-    inside = images.removeprefix("store:")
-    path = PurePosixPath(inside)
-    if not inside.strip() or path.is_absolute() or ".." in path.parts:
-        where = "the store's root" if inside != images else "this repository"
-        yield Finding(
-            place,
-            images,
-            f"not a folder below {where}",
-            "write a relative path such as `images`, or `store:uploads/images` for one in the store",
-        )

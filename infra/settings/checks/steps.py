@@ -23,10 +23,9 @@ class Target:
     pool: PoolSettings
     node: Resources | None
 
-    @property
-    def node_keys(self) -> tuple[Path, ...]:
-        """Where the pool's keys stand that decide what one of its nodes leaves to pods."""
-        return tuple((*self.at, key) for key in self.pool.node_keys)
+    def keys_of(self, resource: str) -> tuple[Path, ...]:
+        """Where the pool's keys stand that decide how much of ``resource`` one of its nodes leaves to pods."""
+        return tuple((*self.at, key) for key in self.pool.node_keys[resource])
 
 
 def check(reading: Reading) -> Iterator[Finding]:
@@ -60,7 +59,7 @@ def _targets(draft: Draft) -> dict[str, Target]:
 
 
 def _fits(at: Path, step: StepSettings, target: Target, draft: Draft) -> Iterator[Finding]:
-    read = target.node_keys
+    read = target.keys_of("gpus")
     if step.gpus and not target.pool.has_gpus:
         with_gpus = [name for name, other in _targets(draft).items() if other.pool.has_gpus]
         yield Finding(
@@ -132,7 +131,6 @@ def _amounts(at: Path, step: StepSettings, target: Target, node: Resources, draf
             "ephemeral storage",
         ),
     }
-    read = ((*at, "pool"), ("store", "kind"), *target.node_keys)
     for key, (amount, beside, there, unit, words) in asked.items():
         if amount + beside <= there:
             continue
@@ -145,5 +143,5 @@ def _amounts(at: Path, step: StepSettings, target: Target, node: Resources, draf
             f"write `{key}: {room}{unit}` or less, or take a pool with larger nodes"
             if room
             else "take a pool with larger nodes",
-            read=read,
+            read=((*at, "pool"), ("store", "kind"), *target.keys_of(key)),
         )
