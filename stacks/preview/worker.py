@@ -1,8 +1,9 @@
-"""Evaluates the stacks of one tree of this repository in preview mode, and writes them down as one JSON document.
+"""Evaluates the stacks of one tree of this repository in preview mode, and writes each down as a line of JSON.
 
 Started by its path, with the tree to evaluate first on ``sys.path``: the tree may be an older revision, so this
-file imports nothing of its own revision, and of the tree only what every revision has. The document's format is
-therefore this file's alone, and `stacks.preview.graph` reads it. Nothing else reaches stdout.
+file imports nothing of its own revision, and of the tree only what every revision has. The lines' format is
+therefore this file's alone: ``{"begun": NAME}``, then ``{"stack": NAME, "document": …}``, which
+`stacks.preview.graph` reads. Nothing else reaches stdout. A stack without its second line ended the process.
 
     SLIPWAY_PREVIEW_KEY=… python stacks/preview/worker.py --tree . --stack gcp-dev
 
@@ -10,16 +11,20 @@ Secrets are written as digests under the key, which all trees that are to be com
 """
 
 import argparse
+import contextlib
 import gc
 import hashlib
 import hmac
 import json
 import logging
 import os
+import resource
 import secrets
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -40,6 +45,9 @@ LISTS = ("ignore_changes", "replace_on_changes", "aliases")
 SETS = ("dependencies", "replace_with")
 """What is written of a resource as it is."""
 
+OUT_OF_MEMORY = 98
+"""What it exits with where a stack needs more than `--memory`: nothing can be relied on after that."""
+
 TRACE = "_slipway_traceback"
 """The attribute of an error that keeps its traceback."""
 
@@ -52,6 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Evaluate stacks of a tree for the preview.")
     parser.add_argument("--tree", type=Path, required=True, help="a checkout of this repository")
     parser.add_argument("--stack", action="append", help="one of its stacks, all by default; can be repeated")
+    parser.add_argument("--cpu", type=int, default=60, help="most seconds of CPU time for a stack")
+    parser.add_argument("--time", type=int, default=300, help="most seconds for a stack")
+    parser.add_argument("--memory", type=int, default=2 << 30, help="most bytes of address space")
     options = parser.parse_args(arguments)
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -62,9 +73,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A worker lives for seconds, and all that it makes is in use until it ends.
     gc.disable()
     secret = _Secrets(os.environ.pop(KEY, "").encode() or secrets.token_bytes())
-    document = {"stacks": {name: _stack(name, tree, secret) for name in options.stack or stacks_of(tree)}}
+    # There may be a lower limit already; macOS has none of memory.
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_AS, (options.memory, options.memory))
     with answer:
-        json.dump(document, answer, sort_keys=True, separators=(",", ":"))
+        for name in options.stack or stacks_of(tree):
+            # The signals of these timers end the process.
+            signal.setitimer(signal.ITIMER_PROF, options.cpu)
+            signal.setitimer(signal.ITIMER_REAL, options.time)
+            print(json.dumps({"begun": name}), file=answer, flush=True)
+            found = {"stack": name, "document": _stack(name, tree, secret)}
+            print(json.dumps(found, sort_keys=True, separators=(",", ":")), file=answer, flush=True)
     return 0
 
 
@@ -137,6 +156,8 @@ def _stack(name: str, tree: Path, secret: _Secrets) -> dict[str, Any]:
     try:
         found = _evaluated(name, tree, secret, handler.remark)
     except (Exception, SystemExit) as error:
+        if isinstance(error.__cause__ or error, MemoryError):
+            os._exit(OUT_OF_MEMORY)
         found = {"failure": _failure(error, tree, shown)}
     finally:
         logger.removeHandler(handler)
@@ -166,13 +187,9 @@ def _failure(error: BaseException, tree: Path, shown: Callable[[str], str]) -> d
         "message": shown(told(error)),
         "where": "" if problems else where(error, tree),
         "problems": [
-            {
-                "key": each.key,
-                # Revisions from before `shown` do not know which values are secrets.
-                "value": shown(getattr(each, "shown", SECRET)),
-                "reason": shown(each.reason),
-                "fix": shown(each.fix),
-            }
+            # Revisions from before `shown` do not know which values are secrets.
+            {"value": shown(getattr(each, "shown", SECRET))}
+            | {key: shown(getattr(each, key)) for key in ("key", "reason", "fix")}
             for each in problems
         ],
     }
@@ -238,15 +255,8 @@ def _evaluated(name: str, tree: Path, secret: _Secrets, remark: Callable[[str], 
         pulumi.runtime.register_stack_transformation(note)
         declare()
 
-    evaluation = evaluate(
-        program,
-        project=PROJECT,
-        stack=name,
-        config=values,
-        emulators=stand_ins,
-        observer=_observer(secret),
-        preview=True,
-    )
+    options: dict[str, Any] = {"emulators": stand_ins, "observer": _observer(secret), "preview": True}
+    evaluation = evaluate(program, project=PROJECT, stack=name, config=values, **options)
     # Registrations arrive in an order that is Pulumi's, and not always the same.
     order = sorted(
         evaluation.resources.values(),
@@ -331,18 +341,10 @@ def _resource(resource: Any, encode: Callable[[Any, Any], Any]) -> dict[str, Any
 
 def _node(node: Any) -> dict[str, Any]:
     return {
-        "cluster": node.cluster,
-        "pool": node.pool,
+        **{key: getattr(node, key) for key in ("cluster", "pool", "count", "accelerator")},
         "labels": dict(node.labels),
-        "taints": [{"key": each.key, "value": each.value, "effect": each.effect} for each in node.taints],
-        "allocatable": {
-            "cpu": node.allocatable.cpu,
-            "memory": node.allocatable.memory,
-            "ephemeral_storage": node.allocatable.ephemeral_storage,
-            "gpus": node.allocatable.gpus,
-        },
-        "count": node.count,
-        "accelerator": node.accelerator,
+        "taints": [asdict(each) for each in node.taints],
+        "allocatable": asdict(node.allocatable),
     }
 
 

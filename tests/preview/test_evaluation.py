@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.review.unknown import UNKNOWN, Secret
-from stacks.preview.evaluation import evaluate_trees
+from stacks.preview.evaluation import Limits, evaluate_trees
 from tests.preview.tree import ROOT, make_tree
 
 THINGS = """
@@ -96,3 +96,43 @@ time.sleep(60)
     assert caller.wait(timeout=30) != 0
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+GUILTY = """
+import os, time
+match pulumi.get_stack():
+    case "b-busy":
+        while True: pass
+    case "d-dead":
+        os._exit(0)
+    case "f-fat":
+        [bytearray(1 << 20) for _ in range(1 << 20)]
+    case _:
+        thing("a")
+"""
+
+
+@pytest.mark.slow
+def test_one_bad_stack_among_others_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # All in one process, which each of the bad ones ends.
+    monkeypatch.setattr("stacks.preview.evaluation._cores", lambda: 1)
+    names = ["a", "b-busy", "c", "d-dead", "e", "f-fat", "g"]
+    tree = make_tree(tmp_path / "tree", GUILTY, {name: {} for name in names})
+    found = evaluate_trees(tree, None, limits=Limits(cpu=6, memory=1 << 30)).head
+    assert list(found) == names
+    assert {name: each.failure.message for name, each in found.items() if each.failure} == {
+        "b-busy": "its evaluation was ended, for it takes more than 6 s of CPU time",
+        "d-dead": "its evaluation ended with exit code 0",
+        "f-fat": "its evaluation was ended, for it takes more than 1 GiB of memory",
+    }
+    for name in ("a", "c", "e", "g"):
+        stack = found[name].stack
+        assert stack is not None
+        assert [each.name for each in stack.resources.values()] == ["a"]
+
+
+def test_a_stack_that_waits_for_ever_is_ended(tmp_path: Path) -> None:
+    tree = make_tree(tmp_path / "tree", "import time; time.sleep(600)")
+    failure = evaluate_trees(tree, None, limits=Limits(time=2)).head["dev"].failure
+    assert failure is not None
+    assert failure.message == "its evaluation was ended, for it takes more than 2 s"

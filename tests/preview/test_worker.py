@@ -24,7 +24,9 @@ def run(tree: Path, *stacks: str, key: str = "k") -> str:
 
 
 def evaluated(tree: Path, *stacks: str, key: str = "k") -> dict[str, Any]:
-    return json.loads(run(tree, *stacks, key=key))["stacks"]
+    lines = [json.loads(line) for line in run(tree, *stacks, key=key).splitlines()]
+    assert [line["begun"] for line in lines[::2]] == [line["stack"] for line in lines[1::2]]
+    return {line["stack"]: line["document"] for line in lines[1::2]}
 
 
 def evaluated_dev(tree: Path, key: str = "k") -> dict[str, Any]:
