@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from infra.review.policy import Severity
@@ -19,9 +20,13 @@ from stacks.preview.measured import Measured
 from stacks.preview.model import Failure, Finding, Preview, QuotaNeed, StackPreview, Suppressed
 from stacks.preview.timeline import timeline
 from stacks.preview.words import many
+from stacks.preview.worker import where
 
 CLEAN, FINDINGS, NOT_EVALUATED = 0, 1, 2
 """What a preview exits with."""
+
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def _none(_: str) -> Mapping[str, Measured]:
@@ -48,7 +53,7 @@ def build(evaluations: Evaluations, options: Options) -> Preview:
     """The preview of every stack that either revision has, by name."""
     head, base = evaluations.head, evaluations.base
     stacks = [
-        _head(found, base.get(name), options) if (found := head.get(name)) else _removed(base[name])
+        _whole(found, base.get(name), options) if (found := head.get(name)) else _removed(base[name])
         for name in sorted({*head, *base})
     ]
     lines = [line for each in stacks if each.cost for line in each.cost.lines]
@@ -67,6 +72,18 @@ def exit_code(preview: Preview, fail_on: Severity) -> int:
     return (
         FINDINGS if any(each.severity in failing for stack in preview.stacks for each in stack.findings) else CLEAN
     )
+
+
+def _whole(head: Evaluated, base: Evaluated | None, options: Options) -> StackPreview:
+    """The preview of one stack; where making it fails, that alone: the other stacks' are whole.
+
+    The error's text may quote a value, so its kind and place stand for it.
+    """
+    try:
+        return _head(head, base, options)
+    except Exception as error:
+        message = f"its preview failed with {type(error).__name__} in {where(error, ROOT) or 'Python'}"
+        return StackPreview(stack=head.name, failures=[Failure(revision="head", message=message)])
 
 
 def _head(head: Evaluated, base: Evaluated | None, options: Options) -> StackPreview:

@@ -8,9 +8,11 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from infra.printable import printable_lines
 from infra.settings.errors import SettingsError
 from stacks.config import ConfigError
 from stacks.monitor import EvaluationError
+from stacks.preview.worker import where
 from stacks.program import ROOT, declare
 from stacks.rehearsal import session
 from stacks.rehearsal.session import FAILED, INTERRUPTED, WRONG_SETTINGS, Options, Session
@@ -49,10 +51,15 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
         show_problems(error, errors)
         code = WRONG_SETTINGS
     except ConfigError as error:
-        errors.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
+        errors.print(f"[red]error:[/] {escape(printable_lines(str(error)))}", soft_wrap=True)
         code = WRONG_SETTINGS
     except (BusyError, FolderError, EvaluationError) as error:
-        errors.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
+        errors.print(f"[red]error:[/] {escape(printable_lines(str(error)))}", soft_wrap=True)
+        code = FAILED
+    except Exception as error:
+        # Its text may quote a value of the stack file, as a traceback may.
+        place = where(error, ROOT) or "Python"
+        errors.print(f"[red]error:[/] the rehearsal failed with {type(error).__name__} in {escape(place)}")
         code = FAILED
     except KeyboardInterrupt:
         # Before the Jobs or after them; while they run, the session handles it.

@@ -222,6 +222,28 @@ def test_a_stack_that_cannot_be_evaluated_does_not_stop_the_others(clone: Path) 
 
 
 @pytest.mark.slow
+def test_bad_files_among_seven_leave_the_other_previews_and_are_one_error_each(clone: Path) -> None:
+    nines = ["config:", "  slipway:clusters: &a0 [x, x, x, x, x, x, x, x, x]"]
+    nines += [f"  slipway:c{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
+    bad = {name: clone / f"stacks/Pulumi.{name}.yaml" for name in ("local", "onprem", "openshift")}
+    bad["local"].write_text("\n".join(nines), encoding="utf-8")
+    for file in (bad["onprem"], bad["openshift"]):
+        file.unlink()
+    os.mkfifo(bad["onprem"])
+    bad["openshift"].mkdir()
+    done = preview(clone, "--format", "json", "--check")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stdout + done.stderr
+    stacks = {each["stack"]: each for each in json.loads(done.stdout)["stacks"]}
+    told = {name: [failure["message"] for failure in each["failures"]] for name, each in stacks.items()}
+    assert len(told) == 7
+    assert {name: len(messages) for name, messages in told.items() if messages} == dict.fromkeys(bad, 1)
+    assert "more than 20,000 values" in told["local"][0]
+    assert "it is a named pipe" in told["onprem"][0]
+    assert "it is a folder" in told["openshift"][0]
+
+
+@pytest.mark.slow
 def test_what_mends_a_broken_base_is_not_refused(clone: Path) -> None:
     git(clone, "checkout", "--quiet", "-b", "broken")
     good = (clone / LOCAL).read_text(encoding="utf-8")

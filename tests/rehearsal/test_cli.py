@@ -5,8 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 import yaml
 
+from stacks.rehearsal.__main__ import main
 from stacks.rehearsal.session import configure
 from tests.rehearsal.toy import ROOT
 
@@ -45,6 +47,32 @@ def test_an_image_folder_that_is_not_there_is_listed_with_the_rest(tmp_path: Pat
     assert done.returncode == 2
     for key in ("slipway:namespace", "slipway:pipelines.mnist.predict.images"):
         assert done.stderr.count(f"{key}: ") == 1, done.stderr
+
+
+def test_what_cannot_be_read_is_one_line_without_what_a_terminal_obeys(tmp_path: Path) -> None:
+    file = tmp_path / "Pulumi.\x1b[31m[bold].yaml"
+    file.write_text("config:\n  slipway:clusters: &a [*a]\n")
+    done = rehearsal("-s", "local", "--config-file", str(file), "--output", str(tmp_path / "out"))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert r"Pulumi.\x1b[31m[bold].yaml:2: slipway:clusters[0]: the anchor 'a' contains itself" in line
+
+
+def test_an_error_of_the_program_is_told_with_its_place_and_without_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> None:
+        raise LookupError("password-of-somebody")
+
+    monkeypatch.setattr("stacks.rehearsal.session.load_stack", broken)
+    with pytest.raises(typer.Exit) as left:
+        main("local", output=tmp_path)
+    assert left.value.exit_code == 1
+    told = capsys.readouterr().err
+    assert "the rehearsal failed with LookupError in " in told
+    assert "password" not in told
 
 
 def test_an_unknown_stack_is_answered_with_the_stacks_there_are(tmp_path: Path) -> None:
