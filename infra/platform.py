@@ -113,6 +113,22 @@ class Store:
 
 
 @dataclass(frozen=True)
+class Egress:
+    """Where pods may connect to: a block of addresses, less those in ``excepted``, or the pods of a namespace."""
+
+    cidr: str
+    ports: Sequence[int]
+    protocols: Sequence[Literal["TCP", "UDP"]] = ("TCP",)
+    excepted: Sequence[str] = ()
+    namespace: str = ""
+
+
+def dns_of(namespace: str, *ports: int) -> Egress:
+    """The cluster's name servers, which are pods of ``namespace``."""
+    return Egress("", ports, ("UDP", "TCP"), namespace=namespace)
+
+
+@dataclass(frozen=True)
 class DevicePlugin:
     """NVIDIA's device plugin, for a cluster that has none of its own.
 
@@ -135,8 +151,9 @@ class Platform:
     command that gives a person's kubectl access, and ``kubectl`` the prefix of commands that then reach it.
 
     ``device_plugin`` is None where the cluster has one. ``pod_user`` is None where the cluster assigns user and
-    group of its pods. ``creates_namespace`` is False where the namespace is there already, and ``reads_nodes``
-    where the stack may not let a pod read the cluster's nodes.
+    group of its pods. ``egress`` is what pods need beside HTTPS to public addresses: name servers, and what an
+    identity or a mount asks of the node. ``creates_namespace`` is False where the namespace is there already, and
+    ``reads_nodes`` where the stack may not let a pod read the cluster's nodes.
     """
 
     name: str
@@ -150,6 +167,7 @@ class Platform:
     kubectl: "pulumi.Input[str]"
     device_plugin: DevicePlugin | None = None
     pod_user: int | None = POD_USER
+    egress: Sequence[Egress] = (dns_of("kube-system", 53),)
     creates_namespace: bool = True
     reads_nodes: bool = True
 

@@ -118,7 +118,14 @@ def declare(root: Path = ROOT) -> Declared:
     platforms = {name: found[name] for name in settings.clusters}
     workspaces = {
         name: Workspace(
-            name, WorkspaceArgs(platform, settings.namespace, settings.service_account, settings.protect)
+            name,
+            WorkspaceArgs(
+                platform,
+                settings.namespace,
+                settings.service_account,
+                settings.protect,
+                settings.egress.allowed(),
+            ),
         )
         for name, platform in platforms.items()
     }

@@ -34,7 +34,7 @@ OWN = ("pool", "gpus", "cpu", "memory")
 PLACES = ("slipway:kubernetes:StepJob", "slipway:kubernetes:Workspace")
 """The components whose objects are compared: those above the platform contract."""
 
-WHOLE = frozenset({"nodeSelector", "tolerations", "annotations"})
+WHOLE = frozenset({"nodeSelector", "tolerations", "annotations", "egress"})
 LIBRARIES = "--libraries="
 """The argument that a step gets where its pool has GPUs."""
 
@@ -53,6 +53,7 @@ CATEGORIES: Mapping[str, re.Pattern[str]] = {
     "Selectors and tolerations": re.compile(r".* spec\.template\.spec\.(nodeSelector|tolerations)"),
     "Volumes": re.compile(r".* spec\.template\.spec\.volumes\.store|PersistentVolumeClaim .*"),
     "Annotations": re.compile(r".* (spec\.template\.)?metadata\.annotations"),
+    "Network": re.compile(r"NetworkPolicy \S+ spec\.egress"),
     "Identity": re.compile(r".* spec\.template\.spec\.(serviceAccountName|securityContext\..*)"),
     "GPUs": re.compile(
         r"(Job|ConfigMap) (accelerator-gate|cuda-libraries|devices-gate).*"

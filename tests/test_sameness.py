@@ -20,7 +20,7 @@ def comparison() -> Comparison:
     return compare(stacks_of())
 
 
-def test_stacks_differ_only_in_selectors_volumes_annotations_identity_and_what_their_pools_have(
+def test_stacks_differ_only_in_selectors_volumes_annotations_network_identity_and_what_their_pools_have(
     comparison: Comparison,
 ) -> None:
     assert set(comparison.stacks) >= {"local", "gcp-dev", "gcp-prod", "aws-dev", "aws-prod", "openshift", "onprem"}

@@ -20,8 +20,16 @@ from infra.aws.registry import image_repository
 from infra.aws.roles import PodIdentityArgs, pod_identity
 from infra.aws.settings import AwsCluster, EfsStore, S3Store
 from infra.aws.store import efs_store, s3_store
-from infra.platform import DevicePlugin, Platform, Pool, Resources
+from infra.platform import DevicePlugin, Egress, Platform, Pool, Resources, dns_of
 from infra.settings.model import Settings
+
+EGRESS = (
+    # EKS Pod Identity's agent on the node, which gives pods their credentials
+    # (docs.aws.amazon.com/eks/latest/userguide/pod-id-how-it-works.html, seen November 2026).
+    Egress("169.254.170.23/32", (80,)),
+    dns_of("kube-system", 53),
+)
+"""What pods need beside HTTPS to public addresses. Volumes are mounted by the node."""
 
 
 def platforms(settings: Settings) -> Mapping[str, Platform]:
@@ -75,6 +83,7 @@ def platforms(settings: Settings) -> Mapping[str, Platform]:
                 f" --alias {eks_name}{profile}"
             ),
             kubectl=f"kubectl --context {eks_name}",
+            egress=EGRESS,
             device_plugin=DevicePlugin(declared.charts.device_plugin.chart, declared.charts.device_plugin.version),
         )
     }

@@ -10,9 +10,21 @@ from infra.existing.kubeconfig import UNREAD, KubeconfigError, context_of
 from infra.existing.nodes import mark_nodes
 from infra.existing.settings import ExistingCluster, ExistingPool
 from infra.existing.store import MountedStore, declare_store
-from infra.platform import POD_USER, DevicePlugin, Platform, Pool
+from infra.platform import POD_USER, DevicePlugin, Egress, Platform, Pool, dns_of
 from infra.settings.model import Settings
 from infra.taints import as_taints
+
+EGRESS = (
+    # NodeLocal DNSCache, where the cluster has it (kubernetes.io/docs/tasks/administer-cluster/nodelocaldns, seen
+    # November 2026).
+    Egress("169.254.20.10/32", (53,), ("UDP", "TCP")),
+    dns_of("kube-system", 53),
+)
+"""What pods need beside HTTPS to public addresses. Volumes are mounted by the node."""
+
+OPENSHIFT_EGRESS = (dns_of("openshift-dns", 53, 5353),)
+"""The same on OpenShift, whose name servers listen on another port than their Service
+(docs.openshift.com, "DNS Operator in OpenShift", seen November 2026)."""
 
 
 def platforms(settings: Settings) -> Mapping[str, Platform]:
@@ -107,6 +119,7 @@ class Cluster(pulumi.ComponentResource):
             kubectl=kubectl,
             device_plugin=device_plugin_of(cluster),
             pod_user=None if cluster.openshift else POD_USER,
+            egress=OPENSHIFT_EGRESS if cluster.openshift else EGRESS,
             creates_namespace=cluster.access == "cluster",
             reads_nodes=cluster.access == "cluster",
         )

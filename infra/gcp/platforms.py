@@ -14,8 +14,19 @@ from infra.gcp.project import clusters, project
 from infra.gcp.services import enable_services
 from infra.gcp.settings import GcpCluster, GcsStore
 from infra.gcp.store import gcs_store
-from infra.platform import Platform, Pool, Store
+from infra.platform import Egress, Platform, Pool, Store, dns_of
 from infra.settings.model import Settings
+
+EGRESS = (
+    # The metadata server: the pods' identity, which Cloud Storage FUSE uses in its sidecar, and Cloud DNS. Where
+    # NetworkPolicies are enforced by Dataplane V2, pods reach it at this address
+    # (cloud.google.com/kubernetes-engine/docs/how-to/network-policy, "Network policy and Workload Identity
+    # Federation for GKE", as cited by public policies read on 2026-11-22).
+    Egress("169.254.169.254/32", (80, 8080)),
+    Egress("169.254.169.254/32", (53,), ("UDP", "TCP")),
+    dns_of("kube-system", 53),
+)
+"""What pods need beside HTTPS to public addresses."""
 
 
 def platforms(settings: Settings) -> Mapping[str, Platform]:
@@ -103,4 +114,5 @@ def _platform(
             f" --location {settings.location} --project {project_id}{endpoint}"
         ),
         kubectl=f"kubectl --context {cluster.context}",
+        egress=EGRESS,
     )

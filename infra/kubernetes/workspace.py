@@ -8,10 +8,11 @@ import pulumi_kubernetes as k8s
 
 from infra.kubernetes.device_plugin import NvidiaDevicePlugin, NvidiaDevicePluginArgs, gpu_pools
 from infra.kubernetes.labels import PART_OF
+from infra.kubernetes.network import PUBLIC_HTTPS, NetworkPoliciesArgs, network_policies
 from infra.kubernetes.nodes import NodeReader, NodeReaderArgs
 from infra.kubernetes.quantities import mebibytes
 from infra.names import KUBERNETES_NAME_LIMIT, fit
-from infra.platform import GPU_RESOURCE, Claim, Platform
+from infra.platform import GPU_RESOURCE, Claim, Egress, Platform
 
 POD_SECURITY_VERSION = "v1.34"
 """The version of the Pod Security Standards that the namespace holds pods to, so that a cluster upgrade cannot
@@ -24,12 +25,16 @@ MOST_JOBS = 100
 
 @dataclass(frozen=True)
 class WorkspaceArgs:
-    """``platform`` is the cluster; ``protect`` keeps Pulumi from deleting what holds data."""
+    """``platform`` is the cluster; ``protect`` keeps Pulumi from deleting what holds data.
+
+    ``egress`` is where pods may connect to beyond what every stack needs; None leaves that open.
+    """
 
     platform: Platform
     namespace: str
     service_account: str
     protect: bool
+    egress: Sequence[Egress] | None = ()
 
 
 class Workspace(pulumi.ComponentResource):
@@ -37,8 +42,9 @@ class Workspace(pulumi.ComponentResource):
 
     A namespace that is there already keeps the labels and quotas that it has: the role ``admin`` of a namespace
     may write neither (kubernetes.io/docs/reference/access-authn-authz/rbac, seen November 2026).
-    Pods can reach out, but nothing can reach in. ``ready`` are the resources to wait for before the first pod, and
-    ``devices``, by pool, those to wait for before a pod that uses the pool's GPUs.
+    Nothing can connect to its pods, and they can connect only to what `infra.kubernetes.network` says.
+    ``ready`` are the resources to wait for before the first pod, and ``devices``, by pool, those to wait for
+    before a pod that uses the pool's GPUs.
     """
 
     def __init__(self, name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -63,15 +69,8 @@ class Workspace(pulumi.ComponentResource):
             automount_service_account_token=False,
             opts=in_namespace,
         )
-        network_policy = k8s.networking.v1.NetworkPolicy(
-            f"{name}-deny-ingress",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name="deny-ingress", namespace=args.namespace, labels=PART_OF),
-            spec=k8s.networking.v1.NetworkPolicySpecArgs(
-                pod_selector=k8s.meta.v1.LabelSelectorArgs(), policy_types=["Ingress"]
-            ),
-            opts=in_namespace,
-        )
-        ready: list[pulumi.Resource] = [*own, service_account, network_policy]
+        policies = network_policies(name, NetworkPoliciesArgs(args.namespace, _egress(args)), in_namespace)
+        ready: list[pulumi.Resource] = [*own, service_account, *policies]
         if platform.store.claim:
             ready.append(_claim(name, platform.store.claim, args, in_namespace))
         if reads_nodes(platform):
@@ -81,6 +80,10 @@ class Workspace(pulumi.ComponentResource):
         self.ready: Sequence[pulumi.Resource] = (*ready, *platform.ready)
         self.devices: Mapping[str, pulumi.Resource] = _devices(name, args, child)
         self.register_outputs({"namespace": args.namespace, "serviceAccount": args.service_account})
+
+
+def _egress(args: WorkspaceArgs) -> list[Egress] | None:
+    return None if args.egress is None else [*args.platform.egress, PUBLIC_HTTPS, *args.egress]
 
 
 def _own_namespace(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:

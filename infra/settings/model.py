@@ -10,6 +10,7 @@ from pydantic import Field
 
 from infra.clouds import Cluster, Store
 from infra.settings.base import Model
+from infra.settings.egress import EgressSettings
 from infra.settings.pipelines import Pipelines
 from infra.settings.policies import Policies
 
@@ -23,6 +24,9 @@ class Settings(Model):
     )
     namespace: str = Field(default="slipway", description="Kubernetes namespace that the Jobs run in.")
     service_account: str = Field(default="runner", description="Kubernetes service account of the Jobs.")
+    egress: EgressSettings = Field(
+        default_factory=EgressSettings, description="Where the Jobs' pods may connect to."
+    )
     clusters: dict[str, Cluster] = Field(min_length=1, description="Clusters by name.")
     store: Store = Field(description="The one store that all clusters share.")
     pipelines: Pipelines = Field(default_factory=Pipelines, description="The pipelines to run.")

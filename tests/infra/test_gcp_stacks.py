@@ -125,3 +125,10 @@ def test_they_can_be_declared(settings: Settings, preview: bool) -> None:
     recording = declare(settings, preview=preview)
     assert set(recording.result) == set(settings.clusters)
     assert len(recording.of(NODE_POOL)) == sum(len(cluster.pools) for cluster in settings.clusters.values())
+
+
+def test_pods_reach_the_metadata_server_for_their_identity(settings: Settings) -> None:
+    platforms = declare(settings).result
+    for platform in platforms.values():
+        (metadata,) = [each for each in platform.egress if each.cidr == "169.254.169.254/32" and 80 in each.ports]
+        assert list(metadata.protocols) == ["TCP"]

@@ -1,22 +1,34 @@
 """The workspace: what guards the namespace, and that it is there before and gone after the right things."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pulumi
 import pytest
 
+from infra.kubernetes.gates import DEVICES_GATE
+from infra.kubernetes.labels import step_labels
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.platform import Platform
+from infra.platform import Egress, Platform
 from tests.support.recording import Recorded, Recording, record
 from tests.support.stand_in import cpu_pool, gpu_pool, platform
 
 CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
 
 
-def workspace(*, preview: bool = False, protect: bool = False, make: Any = platform) -> Recording:
+NETWORK_POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
+
+
+def workspace(
+    *,
+    preview: bool = False,
+    protect: bool = False,
+    make: Any = platform,
+    egress: Sequence[Egress] | None = (),
+) -> Recording:
     def program() -> None:
-        Workspace("here", WorkspaceArgs(make(), "digits", "runner", protect=protect))
+        Workspace("here", WorkspaceArgs(make(), "digits", "runner", protect, egress))
 
     return record(program, {}, preview=preview)
 
@@ -35,8 +47,48 @@ def test_the_namespace_enforces_the_restricted_standard_of_a_fixed_version(previ
 
 
 def test_nothing_may_connect_to_any_pod() -> None:
-    spec = workspace().one("kubernetes:networking.k8s.io/v1:NetworkPolicy").inputs["spec"]
+    spec = workspace().one(NETWORK_POLICY, "here-deny-ingress").inputs["spec"]
     assert spec == {"podSelector": {}, "policyTypes": ["Ingress"]}
+
+
+def peers(*more: Egress) -> list[tuple[str, list[int]]]:
+    """Where the policy lets pods connect to, and the ports, where the settings allow ``more``."""
+    rules = workspace(egress=more).one(NETWORK_POLICY, "here-limit-egress").inputs["spec"]["egress"]
+    found: list[tuple[str, list[int]]] = []
+    for rule in rules:
+        (peer,) = rule["to"]
+        where = peer.get("ipBlock", {}).get("cidr") or next(
+            iter(peer["namespaceSelector"]["matchLabels"].values())
+        )
+        found.append((where, sorted({each["port"] for each in rule["ports"]})))
+    return found
+
+
+def test_pods_may_connect_to_name_servers_public_https_and_what_is_named_and_nothing_else() -> None:
+    assert peers() == [("kube-system", [53]), ("0.0.0.0/0", [443])]
+    assert peers(Egress("10.20.0.0/16", (443, 8443)))[-1] == ("10.20.0.0/16", [443, 8443])
+
+
+def test_public_addresses_are_no_private_ones() -> None:
+    (public,) = [
+        rule["to"][0]["ipBlock"]
+        for rule in workspace().one(NETWORK_POLICY, "here-limit-egress").inputs["spec"]["egress"]
+        if "ipBlock" in rule["to"][0]
+    ]
+    assert {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"} <= set(public["except"])
+
+
+def test_the_limit_is_for_all_pods_but_the_gate_that_talks_to_the_kubernetes_api() -> None:
+    spec = workspace().one(NETWORK_POLICY, "here-limit-egress").inputs["spec"]
+    assert spec["podSelector"] == {
+        "matchExpressions": [{"key": "app.kubernetes.io/name", "operator": "NotIn", "values": ["devices-gate"]}]
+    }
+    assert step_labels(DEVICES_GATE, "here")["app.kubernetes.io/name"] == "devices-gate"
+
+
+def test_nothing_is_limited_where_the_settings_say_so() -> None:
+    policies = workspace(egress=None).of(NETWORK_POLICY)
+    assert [each.name for each in policies] == ["here-deny-ingress"]
 
 
 def test_the_service_account_has_the_identity_and_hands_out_no_token() -> None:

@@ -1,0 +1,86 @@
+"""Who may connect to the pods of a workspace, and where they may connect to.
+
+A NetworkPolicy is enforced by the cluster's network plugin: Dataplane V2 on GKE, OVN-Kubernetes on OpenShift, the
+VPC plugin on EKS because the stack tells it to; a cluster of your own may have one that ignores it. It names
+addresses, not hosts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from infra.kubernetes.gates import DEVICES_GATE
+from infra.kubernetes.labels import NAME, PART_OF
+from infra.platform import Egress
+
+PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")
+"""Addresses of networks of one's own (RFC 1918), of carriers (RFC 6598) and of single links (RFC 3927)."""
+
+PUBLIC_HTTPS = Egress("0.0.0.0/0", (443,), excepted=PRIVATE)
+"""What the package index, the data sets and the clouds' storage are reached by."""
+
+
+@dataclass(frozen=True)
+class NetworkPoliciesArgs:
+    """``egress`` is where pods may connect to; None leaves that open."""
+
+    namespace: str
+    egress: Sequence[Egress] | None
+
+
+def network_policies(name: str, args: NetworkPoliciesArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+    """Declares that nothing may connect to a pod, and that pods may connect only to ``args.egress``."""
+    policies: list[pulumi.Resource] = [
+        k8s.networking.v1.NetworkPolicy(
+            f"{name}-deny-ingress",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name="deny-ingress", namespace=args.namespace, labels=PART_OF),
+            spec=k8s.networking.v1.NetworkPolicySpecArgs(
+                pod_selector=k8s.meta.v1.LabelSelectorArgs(), policy_types=["Ingress"]
+            ),
+            opts=opts,
+        )
+    ]
+    if args.egress is not None:
+        policies.append(
+            k8s.networking.v1.NetworkPolicy(
+                f"{name}-limit-egress",
+                metadata=k8s.meta.v1.ObjectMetaArgs(name="limit-egress", namespace=args.namespace, labels=PART_OF),
+                spec=k8s.networking.v1.NetworkPolicySpecArgs(
+                    # The devices gate talks to the Kubernetes API, which no NetworkPolicy can name: its address is
+                    # the control plane's, and plugins disagree on whether a block of addresses can hold it.
+                    pod_selector=k8s.meta.v1.LabelSelectorArgs(
+                        match_expressions=[
+                            k8s.meta.v1.LabelSelectorRequirementArgs(
+                                key=NAME, operator="NotIn", values=[DEVICES_GATE]
+                            )
+                        ]
+                    ),
+                    policy_types=["Egress"],
+                    egress=[_rule(each) for each in args.egress],
+                ),
+                opts=opts,
+            )
+        )
+    return policies
+
+
+def _rule(egress: Egress) -> k8s.networking.v1.NetworkPolicyEgressRuleArgs:
+    if egress.namespace:
+        peer = k8s.networking.v1.NetworkPolicyPeerArgs(
+            namespace_selector=k8s.meta.v1.LabelSelectorArgs(
+                match_labels={"kubernetes.io/metadata.name": egress.namespace}
+            )
+        )
+    else:
+        block = k8s.networking.v1.IPBlockArgs(cidr=egress.cidr, except_=list(egress.excepted) or None)
+        peer = k8s.networking.v1.NetworkPolicyPeerArgs(ip_block=block)
+    return k8s.networking.v1.NetworkPolicyEgressRuleArgs(
+        to=[peer],
+        ports=[
+            k8s.networking.v1.NetworkPolicyPortArgs(protocol=protocol, port=port)
+            for port in egress.ports
+            for protocol in egress.protocols
+        ],
+    )
