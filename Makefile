@@ -1,13 +1,21 @@
 # Every target sets up what it needs in .venv; nothing has to be installed first but Python 3.11 to 3.13 and make.
 
-STACK ?=
-FRESH ?=
 TESTS ?= tests
-BASE ?=
-FORMAT ?=
-FAIL_ON ?=
-OUTPUT ?=
-PICTURES ?=
+
+comma := ,
+
+# What may be set, on the command line or in the environment. Recipes take these as variables of the shell ("$$STACK"),
+# so their values are words and nothing else: make would expand a `$(shell …)` in them wherever it expands the variable,
+# and where it exports one of the command line.
+OPTIONS := STACK FRESH TESTS BASE FORMAT FAIL_ON OUTPUT PICTURES
+TOOLS := VENV BIN PYTHON SHELL UV_SYSTEM_CERTS
+$(foreach each,$(OPTIONS),$(if $(filter undefined,$(origin $(each))),,\
+	$(eval override $(each) := $$(value $(each)))$(eval export $(each))))
+
+# A mistyped variable or a stack as a goal would else be noticed after the wrong stack was rehearsed, or never.
+given := $(foreach each,$(.VARIABLES),$(if $(filter command,$(origin $(each))),$(each)))
+unknown := $(filter-out $(OPTIONS) $(TOOLS) MAKEFLAGS MAKEOVERRIDES -*-command-variables-*-,$(given))
+$(foreach each,$(unknown),$(error there is no variable `$(each)`; known here: $(OPTIONS)))
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,15 +26,15 @@ CA_STORES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt
 export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup rehearse preview check show pictures test test-fast lint format bench bench-evaluation lock clean \
+TARGETS := help setup rehearse preview check show pictures test test-fast lint format bench bench-evaluation lock clean \
 	ci-preview ci-verdict ci-comment ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
 	ci-drift ci-drift-issue
+.PHONY: $(TARGETS)
 
-# A value as one word of the shell, whatever is in it; and a list, with spaces or commas, as an option for each.
-quote = '$(subst ','\'',$(1))'
-comma := ,
-option = $(if $(2),$(1) $(call quote,$(2)))
-options = $(foreach each,$(subst $(comma), ,$(2)),$(1) $(call quote,$(each)))
+ifneq (show,$(firstword $(MAKECMDGOALS)))
+$(foreach each,$(filter-out $(TARGETS) $(VENV)/% $(BIN)/%,$(MAKECMDGOALS)),$(error there is no target `$(each)`$(if \
+	$(wildcard stacks/Pulumi.$(each).yaml),$(comma) but a stack: make $(firstword $(MAKECMDGOALS)) STACK=$(each))))
+endif
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -52,21 +60,22 @@ $(VENV)/.dev: requirements-dev.txt | $(BIN)/uv
 setup: $(VENV)/.dev ## Install everything, tests and linters included, into .venv
 
 rehearse: $(VENV)/.runtime ## Run a stack here, on the CPU [STACK=gcp-dev] [FRESH=1]
-	@$(BIN)/python -m stacks.rehearsal --stack $(call quote,$(or $(STACK),gcp-dev)) $(if $(FRESH),--fresh)
+	@$(BIN)/python -m stacks.rehearsal --stack "$${STACK:-gcp-dev}" $${FRESH:+--fresh}
 
 # make itself exits 2 whenever a target fails, so the preview's own exit code is left in build/preview/status:
 # 0 clean, 1 findings, 2 not evaluated.
 define previewing
-@mkdir -p build/preview; rm -f build/preview/status; $(BIN)/python -m stacks.preview $(call options,--stack,$(STACK)) $(1) \
-	$(call option,--fail-on,$(FAIL_ON)); status=$$?; echo $$status >build/preview/status; exit $$status
+@mkdir -p build/preview; rm -f build/preview/status; \
+set -f; IFS=' ,'; for each in $$STACK; do set -- "$$@" --stack "$$each"; done; unset IFS; \
+$(BIN)/python -m stacks.preview "$$@" $(1) $${FORMAT:+--format "$$FORMAT"} $${OUTPUT:+--output "$$OUTPUT"} \
+	$${FAIL_ON:+--fail-on "$$FAIL_ON"}; status=$$?; echo $$status >build/preview/status; exit $$status
 endef
 
 preview: $(VENV)/.runtime ## Say what a change does to each stack [STACK=…] [BASE=origin/main] [FORMAT=markdown] …
-	$(call previewing,$(call option,--base,$(BASE)) $(call option,--format,$(FORMAT)) \
-		$(call option,--output,$(OUTPUT)) $(call option,--pictures,$(PICTURES)))
+	$(call previewing,$${BASE:+--base "$$BASE"} $${PICTURES:+--pictures "$$PICTURES"})
 
 check: $(VENV)/.runtime ## Hold every stack to the policies [STACK=gcp-dev] [FAIL_ON=error]
-	$(call previewing,--check $(call option,--format,$(FORMAT)) $(call option,--output,$(OUTPUT)))
+	$(call previewing,--check)
 
 # `make show STACK=local predictions`: the words after `show` are what to show, and no targets.
 ifeq (show,$(firstword $(MAKECMDGOALS)))
@@ -77,17 +86,17 @@ $(SHOWN):
 endif
 
 show: $(VENV)/.runtime ## Show results of a stack that is up: make show STACK=local predictions
-	@$(BIN)/python -m stacks.show $(call option,--stack,$(STACK)) $(foreach each,$(SHOWN),$(call quote,$(each)))
+	@$(BIN)/python -m stacks.show $${STACK:+--stack "$$STACK"} $(foreach each,$(SHOWN),'$(subst ','\'',$(each))')
 
 pictures: $(VENV)/.runtime ## Redraw the pictures of the stacks that the pages show
 	@mkdir -p build/preview
 	@$(BIN)/python -m stacks.preview --pictures docs/images/stacks --output build/preview/pictures.txt; test $$? -le 1
 
 test: $(VENV)/.dev ## Run every test [TESTS=tests/…]
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(TESTS)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup $$TESTS
 
 test-fast: $(VENV)/.dev ## Run all but the slow tests
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" $(TESTS)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" $$TESTS
 
 lint: $(VENV)/.dev ## Check style and types
 	@$(BIN)/ruff check .

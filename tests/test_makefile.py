@@ -1,6 +1,7 @@
 """The options of make's targets reach the preview's command line, and its exit code reaches whoever asks."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -34,11 +35,20 @@ class Preview:
             program.write_text(text, encoding="utf-8")
             program.chmod(0o755)
 
-    def make(self, *words: str, exits: int = 0) -> tuple[int, list[str], str]:
-        """make's own exit code, the words after ``python``, and what it left in build/preview/status."""
+    @property
+    def called(self) -> bool:
+        """Whether Python was called."""
+        return self._calls.exists()
+
+    def run(self, *words: str, exits: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
         self._exits.write_text(str(exits), encoding="utf-8")
         command = ["make", f"BIN={self._bin}", *words]
-        done = subprocess.run(command, cwd=self._checkout, check=False, capture_output=True, text=True)
+        env = {**os.environ, **environment}
+        return subprocess.run(command, cwd=self._checkout, check=False, capture_output=True, text=True, env=env)
+
+    def make(self, *words: str, exits: int = 0, **environment: str) -> tuple[int, list[str], str]:
+        """make's own exit code, the words after ``python``, and what it left in build/preview/status."""
+        done = self.run(*words, exits=exits, **environment)
         left = self._checkout / "build" / "preview" / "status"
         status = left.read_text(encoding="utf-8").strip() if left.exists() else ""
         return done.returncode, json.loads(self._calls.read_text(encoding="utf-8")), status
@@ -75,9 +85,56 @@ def test_every_option_is_handed_on(preview: Preview, stacks: str) -> None:
     }
 
 
-def test_an_option_is_one_word_whatever_is_in_it(preview: Preview) -> None:
-    _, words, _ = preview.make("preview", 'BASE=it\'s; touch here `id` "$$HOME"')
-    assert words[2:] == ["--base", 'it\'s; touch here `id` "$HOME"']
+HOSTILE = [
+    'it\'s; touch here `id` "$HOME"',
+    "$(shell touch here)",
+    "${shell touch here}",
+    "$$(touch here)",
+    "two\nlines; touch here",
+    "a\\",
+    "#x",
+    "--help",
+    "*",
+]
+
+
+@pytest.mark.parametrize("place", ["command line", "environment", "MAKEFLAGS"])
+@pytest.mark.parametrize("value", HOSTILE)
+def test_an_option_is_one_literal_word_wherever_it_is_from(
+    preview: Preview, checkout: Path, value: str, place: str
+) -> None:
+    if place == "command line":
+        _, words, _ = preview.make("preview", f"BASE={value}", f"STACK={value.replace(' ', '')}")
+    elif place == "environment":
+        _, words, _ = preview.make("preview", BASE=value, STACK=value.replace(" ", ""))
+    else:
+        # As make itself hands on what stands on its command line.
+        escaped = value.replace("$", "$$").replace("\\", "\\\\").replace(" ", "\\ ").replace("\n", "\\\n")
+        _, words, _ = preview.make("preview", MAKEFLAGS=f" -- BASE={escaped}")
+    assert words[-2:] == ["--base", value]
+    if place != "MAKEFLAGS":
+        assert words[2:4] == ["--stack", value.replace(" ", "")]
+    assert not (checkout / "here").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["rehearse", "stack=local"], "there is no variable `stack`; known here: STACK "),
+        (["preview", "base=$(shell touch here)"], "there is no variable `base`"),
+        (["rehearse", "local"], "there is no target `local`, but a stack: make rehearse STACK=local"),
+        (["rehearse", "nonsense"], "there is no target `nonsense`"),
+        (["nonsense"], "there is no target `nonsense`"),
+    ],
+)
+def test_a_mistyped_word_is_told_before_anything_is_done(
+    preview: Preview, checkout: Path, words: list[str], says: str
+) -> None:
+    done = preview.run(*words)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert not preview.called
+    assert not (checkout / "here").exists()
 
 
 def test_a_check_is_held_to_the_severity(preview: Preview) -> None:
