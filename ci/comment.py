@@ -6,6 +6,7 @@ counts where the forge itself says that this change has ``HEAD_SHA`` of ``HEAD_R
 """
 
 import os
+import stat
 import sys
 from pathlib import Path
 
@@ -22,14 +23,39 @@ class RefusedError(Exception):
     """The preview cannot be posted; the text says why."""
 
 
+def text_of(file: Path, most: int) -> str:
+    """At most ``most`` bytes of a plain file. Raises RefusedError for anything else, and FileNotFoundError.
+
+    An artifact can hold a link to a file of this machine, which would be posted, or a device without an end.
+    """
+    if file.parent.is_symlink():
+        raise RefusedError(f"{file.parent} is a link")
+    try:
+        # Without waiting for the other end of a named pipe.
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise RefusedError(f"{file} is no plain file: {error.strerror}") from error
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise RefusedError(f"{file} is no plain file")
+        with open(descriptor, "rb", closefd=False) as content:
+            return content.read(most).decode("utf-8", errors="replace")
+    finally:
+        os.close(descriptor)
+
+
 def body(preview: Path, limit: int, run: str) -> str:
     """The comment's text: a marker, what to make of it with a link to the pipeline, and the preview.
 
-    The preview comes last: an open fence, fold or comment in it would swallow whatever followed.
+    The preview comes last: an open fence, fold or comment in it would swallow whatever followed. Raises
+    RefusedError.
     """
     try:
-        markdown = (preview / "preview.md").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
+        # A character has at most four bytes.
+        markdown = text_of(preview / "preview.md", 4 * limit).strip()
+    except FileNotFoundError:
         markdown = "The preview could not be made. The log of the pipeline says why."
     head = f"{MARKER}\n{PREFACE}" + (f" [Artifacts and log]({run})" if run else "") + "\n\n"
     room = limit - len(head)
@@ -41,8 +67,8 @@ def body(preview: Path, limit: int, run: str) -> str:
 def number(preview: Path) -> int:
     """Of the change that the preview says it is of. Raises RefusedError."""
     try:
-        text = (preview / "number").read_text(encoding="utf-8")[:20].strip()
-    except OSError as error:
+        text = text_of(preview / "number", 20).strip()
+    except FileNotFoundError as error:
         raise RefusedError(f"the preview does not say which change it is of: {error}") from error
     if not (text.isascii() and text.isdigit()):
         raise RefusedError(f"{text!r} is no number of a change")

@@ -1,5 +1,6 @@
 """One comment on a change, whatever is in the preview, and on no other change."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,43 @@ def test_without_a_preview_the_comment_says_so(
     (preview / "preview.md").unlink()
     assert make("ci-comment", **github).returncode == 0
     assert "could not be made" in repository.requests[0][2]["body"]
+
+
+@pytest.mark.parametrize("name", ["preview.md", "number"])
+@pytest.mark.parametrize("kind", ["link", "dangling link", "link to a device", "pipe", "folder"])
+def test_nothing_but_a_plain_file_of_the_artifact_is_read(
+    make: Make, github: dict[str, str], repository: Repository, preview: Path, tmp_path: Path, name: str, kind: str
+) -> None:
+    file = preview / name
+    secret = tmp_path / "secret"
+    secret.write_text("12", encoding="utf-8")
+    file.unlink()
+    if kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "folder":
+        file.mkdir()
+    else:
+        file.symlink_to({"link": secret, "dangling link": tmp_path / "gone"}.get(kind, Path("/dev/zero")))
+    done = make("ci-comment", **github)
+    assert done.returncode != 0
+    assert f"Not posted: {file} is no plain file" in done.stderr
+    assert repository.requests == []
+
+
+def test_a_link_in_place_of_the_artifact_is_refused(
+    make: Make, github: dict[str, str], repository: Repository, preview: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(preview)
+    done = make("ci-comment", **{**github, "PREVIEW": str(tmp_path / "link")})
+    assert done.returncode != 0
+    assert "is a link" in done.stderr
+    assert repository.requests == []
+
+
+def test_of_a_preview_without_an_end_only_the_beginning_is_read(preview: Path) -> None:
+    with (preview / "preview.md").open("ab") as sparse:
+        sparse.truncate(8 << 30)
+    assert len(body(preview, 65536, "")) == 65536
 
 
 def test_a_comment_never_exceeds_the_limit(preview: Path) -> None:
