@@ -1,4 +1,4 @@
-"""The catalogue of Google Cloud: machine types, the GPUs they come with, and what a node of one leaves to pods.
+"""The catalogue of Google Cloud: regions, machine types with their GPUs, and what a node of one leaves to pods.
 
 The facts are data, in ``infra/gcp/data``, each with its source and date. What Google adds is added there.
 """
@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from infra.accelerators import accelerator
+from infra.gcp.locations import region_of
 from infra.platform import Resources
 from infra.reservations import tiered
 
@@ -73,6 +74,19 @@ class MachineType:
 def _toml(name: str) -> dict[str, Any]:
     with (DATA / name).open("rb") as file:
         return tomllib.load(file)
+
+
+@cache
+def regions() -> Mapping[str, tuple[str, ...]]:
+    """Every region, and its zones."""
+    return MappingProxyType(
+        {region: tuple(f"{region}-{end}" for end in ends) for region, ends in _toml("regions.toml").items()}
+    )
+
+
+def zones_of(location: str) -> tuple[str, ...]:
+    """The zones of a region, or of the region of a zone; none for a region that the catalogue does not have."""
+    return regions().get(region_of(location), ())
 
 
 @cache

@@ -2,7 +2,6 @@
 
 import re
 
-REGION = re.compile(r"[a-z]+-[a-z]+[0-9]+")
 ZONE = re.compile(r"([a-z]+-[a-z]+[0-9]+)-[a-z0-9]+")
 
 REGION_ZONES = 3

@@ -170,6 +170,7 @@ OFFERED: list[Case] = [
 
 CLUSTERS: list[Case] = [
     ({f"{CLUSTER}.region": "ap-south-11"}, f"{CLUSTER}.region", "catalogue", "`ap-south-1`"),
+    ({f"{CLUSTER}.region": "us-east1"}, f"{CLUSTER}.region", "catalogue", "`us-east-1`"),
     ({f"{CLUSTER}.region": "us-gov-west-1"}, f"{CLUSTER}.region", "catalogue", "`us-west-1`"),
     ({f"{CLUSTER}.region": GONE}, f"{CLUSTER}.region", "required", "us-east-1"),
     ({f"{CLUSTER}.zones": ["aps1-az1"]}, f"{CLUSTER}.zones", "at least two", "two or three"),
@@ -293,6 +294,8 @@ NETWORKS: list[Case] = [
     ({f"{NETWORK}.vpc_cidr": "10.0.0.0/15"}, f"{NETWORK}.vpc_cidr", "larger", "/16"),
     ({f"{NETWORK}.vpc_cidr": "10.0.0.0/25"}, f"{NETWORK}.vpc_cidr", "too small", "/24"),
     ({f"{NETWORK}.vpc_cidr": "10.0.0.0/24"}, f"{NETWORK}.vpc_cidr", "nodes and their pods take", "larger block"),
+    ({f"{NETWORK}.vpc_cidr": "127.0.0.0/16"}, f"{NETWORK}.vpc_cidr", "loopback", "`10.0.0.0/8`"),
+    ({f"{NETWORK}.vpc_cidr": "169.254.0.0/16"}, f"{NETWORK}.vpc_cidr", "link-local", "`10.0.0.0/8`"),
     ({f"{NETWORK}.vpc_cidr": "8.8.0.0/16"}, f"{NETWORK}.vpc_cidr", "Internet", "`10.0.0.0/8`"),
     ({f"{NETWORK}.services_cidr": "8.8.0.0/16"}, f"{NETWORK}.services_cidr", "Internet", "`10.0.0.0/8`"),
     ({f"{NETWORK}.services_cidr": "172.20.0.0/25"}, f"{NETWORK}.services_cidr", "/12 and /24", "172.20.0.0/16"),

@@ -9,6 +9,8 @@ from tests.support.stack_values import GCP, GONE, changed
 
 T4_FIELDS = {"machine_type": "n1-standard-4", "accelerator": "nvidia-tesla-t4", "gpus": 1}
 
+NO_ZONES = {f"{CPU}.zones": GONE}
+
 POOLS: list[Case] = [
     ({f"{TRAIN}.machine_type": "n1-standart-4"}, f"{TRAIN}.machine_type", "catalogue", "`n1-standard-4`"),
     ({f"{TRAIN}.accelerator": "nvidia-a10g"}, f"{TRAIN}.accelerator", "does not offer", "`nvidia-"),
@@ -133,6 +135,40 @@ NODES: list[Case] = [
         f"{TRAIN}.nodes.location_policy",
         "autoscaler",
         "remove",
+    ),
+    (
+        {"clusters.dev.location": "europe-west-4", "clusters.dev.zones": GONE, **NO_ZONES},
+        "clusters.dev.location",
+        "catalogue",
+        "`europe-west4`",
+    ),
+    (
+        {"clusters.dev.location": "us-central1-d", "clusters.dev.zones": GONE},
+        "clusters.dev.location",
+        "not a zone of `us-central1`",
+        "`us-central1-",
+    ),
+    (
+        {"clusters.dev.zones": ["us-central1-a", "us-central1-e"]},
+        "clusters.dev.zones[1]",
+        "not a zone of `us-central1`",
+        "`us-central1-",
+    ),
+    ({"store.location": "us-central-1"}, "store.location", "not a region", "`us-central1`"),
+    ({"store.location": "US"}, "store.location", "not a region", "the pool that trains"),
+    *(
+        (
+            {f"clusters.dev.network.{key}": block},
+            f"clusters.dev.network.{key}",
+            reason,
+            "`10.0.0.0/8`",
+        )
+        for key, block, reason in (
+            ("nodes_cidr", "127.0.0.0/20", "loopback"),
+            ("nodes_cidr", "169.254.0.0/20", "link-local"),
+            ("services_cidr", "224.0.0.0/20", "multicast"),
+            ("pods_cidr", "8.0.0.0/14", "the Internet"),
+        )
     ),
     ({"clusters.dev.location": "Iowa"}, "clusters.dev.location", "neither a region nor a zone", "us-central1"),
     ({f"{TRAIN}.zones": ["us-east1-b"]}, f"{TRAIN}.zones[0]", "not a zone of `us-central1`", "us-central1-a"),

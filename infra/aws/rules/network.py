@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from infra.aws.catalogue import hosts_control_plane, is_zone_id, region_of, regions
 from infra.aws.settings import AwsCluster
+from infra.settings.addresses import misuse
 from infra.settings.finding import Finding, Path, did_you_mean, listed
 from infra.settings.reading import Reading
 
@@ -105,13 +106,8 @@ def _addresses(at: Path, cluster: AwsCluster) -> Iterator[Finding]:
             f"write a block between /{LARGEST_VPC} and /{SMALLEST_VPC}, such as `10.0.0.0/16`",
         )
     for key, block in (("vpc_cidr", vpc), ("services_cidr", services)):
-        if not any(block.subnet_of(private) for private in PRIVATE):
-            yield Finding(
-                (*place, key),
-                str(block),
-                "addresses of the Internet, which pods could then not reach",
-                f"take a block of {listed(PRIVATE)}",
-            )
+        if reason := misuse(block, PRIVATE):
+            yield Finding((*place, key), str(block), reason, f"take a block of {listed(PRIVATE)}")
     if not SERVICES[0] <= services.prefixlen <= SERVICES[1]:
         yield Finding(
             (*place, "services_cidr"),

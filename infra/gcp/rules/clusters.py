@@ -8,10 +8,34 @@ from itertools import combinations
 
 from infra.gcp.locations import REGION_ZONES, is_zone
 from infra.gcp.settings import GcpCluster, Network
-from infra.settings.finding import Finding, Path
+from infra.settings.addresses import misuse
+from infra.settings.finding import Finding, Path, listed
 from infra.settings.reading import Reading
 
 RANGES = tuple(Network.model_fields)
+PRIVATE = [ipaddress.IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]
+USABLE = [
+    *PRIVATE,
+    *(
+        ipaddress.IPv4Network(block)
+        for block in (
+            "100.64.0.0/10",
+            "192.0.0.0/24",
+            "192.0.2.0/24",
+            "192.88.99.0/24",
+            "198.18.0.0/15",
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            "240.0.0.0/4",
+        )
+    ),
+]
+"""What a subnet can have of the addresses that are nobody's on the Internet.
+
+Source: https://docs.cloud.google.com/vpc/docs/subnets#valid-ranges, 2026-11-22. GKE takes others for pods only
+where its default source NAT is off, which it is not here:
+https://docs.cloud.google.com/kubernetes-engine/docs/concepts/alias-ips, likewise.
+"""
 EVERYWHERE = ipaddress.IPv4Network("0.0.0.0/0")
 
 
@@ -54,7 +78,10 @@ def _reachable(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
 
 def _ranges(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
     place = (*at, "network")
-    blocks = {key: ipaddress.ip_network(getattr(cluster.network, key)) for key in RANGES}
+    blocks = {key: ipaddress.IPv4Network(getattr(cluster.network, key)) for key in RANGES}
+    for key, block in blocks.items():
+        if reason := misuse(block, USABLE):
+            yield Finding((*place, key), str(block), reason, f"take a block of {listed(PRIVATE)}")
     for first, second in combinations(RANGES, 2):
         if blocks[first].overlaps(blocks[second]):
             yield Finding(

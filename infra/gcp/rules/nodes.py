@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from infra.gcp.catalogue import offers
-from infra.gcp.locations import REGION, is_zone, region_of
+from infra.gcp.catalogue import offers, regions, zones_of
+from infra.gcp.locations import is_zone, region_of
+from infra.gcp.rules.pools import CATALOGUE
 from infra.gcp.settings import GcpCluster, GcpPool, Nodes
-from infra.settings.finding import Finding, Path, listed
+from infra.settings.finding import Finding, Path, did_you_mean, listed
 from infra.settings.reading import Reading
 
 
@@ -13,22 +14,36 @@ def check(reading: Reading) -> Iterator[Finding]:
     """Findings about locations, zones and node counts."""
     for name, cluster in reading.draft.of(GcpCluster).items():
         at: Path = ("clusters", name)
-        located = REGION.fullmatch(cluster.location) is not None or is_zone(cluster.location)
+        located = cluster.location in regions() or cluster.location in zones_of(cluster.location)
         if located:
             yield from _zones((*at, "zones"), cluster.zones, (*at, "location"), cluster.location)
         else:
-            yield Finding(
-                (*at, "location"),
-                cluster.location,
-                "neither a region nor a zone",
-                "write a region such as `us-central1` or a zone such as `us-central1-a`",
-            )
+            yield _unknown((*at, "location"), cluster.location)
         for key, pool in cluster.pools.items():
             place = (*at, "pools", key)
             yield from _counts((*place, "nodes"), pool.nodes)
             if located:
                 yield from _zones((*place, "zones"), pool.zones, (*at, "location"), cluster.location)
                 yield from _offered(at, cluster, key, pool)
+
+
+def _unknown(place: Path, location: str) -> Finding:
+    """A location that is no region and no zone, or none of the catalogue."""
+    zones = zones_of(location)
+    known = zones or (*regions(), *(zone for each in regions().values() for zone in each))
+    return Finding(
+        place,
+        location,
+        f"not a zone of `{region_of(location)}`" if zones else "neither a region nor a zone of the catalogue",
+        did_you_mean(
+            location,
+            known,
+            f"write {listed(zones)}"
+            if zones
+            else "write a region such as `us-central1` or a zone such as `us-central1-a`; a new one is added in "
+            f"{CATALOGUE}",
+        ),
+    )
 
 
 def _zones(place: Path, zones: Sequence[str] | None, location_place: Path, location: str) -> Iterator[Finding]:
@@ -38,12 +53,15 @@ def _zones(place: Path, zones: Sequence[str] | None, location_place: Path, locat
         yield Finding(place, zones, "empty", "name at least one zone, or remove the key")
     region = region_of(location)
     for index, zone in enumerate(zones):
-        if region_of(zone) != region or not is_zone(zone):
+        if region_of(zone) == region and is_zone(zone) and zone not in zones_of(zone):
+            yield _unknown((*place, index), zone)
+        elif region_of(zone) != region or not is_zone(zone):
             yield Finding(
                 (*place, index),
                 zone,
                 f"not a zone of `{region}`, and a cluster cannot have nodes outside its region",
-                f"write a zone of `{region}`, such as `{region}-a`, or put the pool in a cluster of its own there",
+                f"write a zone of `{region}`, such as `{zones_of(region)[0]}`, or put the pool in a cluster of its "
+                "own there",
                 read=(location_place,),
             )
         elif zone in zones[:index]:
@@ -114,7 +132,7 @@ def _offered(at: Path, cluster: GcpCluster, key: str, pool: GcpPool) -> Iterator
     region = region_of(cluster.location)
     offered = offer.zones_in(region)
     # Zones that are not of the region are reported as that.
-    wanted = [zone for zone in pool.zones or cluster.zones or () if is_zone(zone) and region_of(zone) == region]
+    wanted = [zone for zone in pool.zones or cluster.zones or () if zone in zones_of(region)]
     where: dict[Path, str] = {}
     if pool.zones:
         where = {(*place, "zones", pool.zones.index(zone)): zone for zone in wanted if zone not in offer.zones}

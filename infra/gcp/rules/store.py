@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from infra.gcp.locations import REGION
+from infra.gcp.catalogue import regions
 from infra.gcp.settings import GcpCluster, GcsStore
-from infra.settings.finding import Finding, listed
+from infra.settings.finding import Finding, did_you_mean, listed
 from infra.settings.reading import STORE_KIND, Reading
 
 # https://cloud.google.com/storage/docs/buckets#naming, as documented in 2025.
@@ -35,12 +35,17 @@ def check(reading: Reading) -> Iterator[Finding]:
 
 
 def _bucket(store: GcsStore) -> Iterator[Finding]:
-    if not REGION.fullmatch(store.location.lower()):
+    if store.location.lower() not in regions():
         yield Finding(
             ("store", "location"),
             store.location,
-            "not a region; reading across regions is slow and billed",
-            "write the region of the pool that trains, such as `us-central1`",
+            "not a region of the catalogue; reading across regions is slow and billed",
+            did_you_mean(
+                store.location,
+                # `US` and `EU` are several regions, and no abbreviation of one.
+                regions() if "-" in store.location else (),
+                "write the region of the pool that trains, such as `us-central1`",
+            ),
         )
     name = store.bucket
     if name is not None and (not BUCKET.fullmatch(name) or _reserved(name)):
