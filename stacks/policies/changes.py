@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from infra.review.facts import Effect
 from infra.review.policy import Severity, Violation
 from infra.review.stack import Declared, Stack
 from stacks.policies.holdings import holding
 from stacks.preview.compared import Compared
-from stacks.preview.differences import written
+from stacks.preview.differences import Difference, written
 from stacks.preview.model import Operation
 
 GOES = frozenset({Operation.REPLACE, Operation.DELETE})
@@ -86,12 +87,34 @@ def _refused(change: Change) -> Iterator[Violation]:
             )
 
 
+def _not_carried_out(change: Change) -> Iterator[Violation]:
+    for each in change.compared:
+        for consequence in each.consequences:
+            if consequence.fact.effect is Effect.REFUSED:
+                paths = ", ".join(_paths(consequence.differences))
+                reason = f"another {paths} is not carried out: {consequence.fact.note}"
+                yield Violation(each.resource.urn, reason, consequence.fact.fix)
+
+
+def _ends_work(change: Change) -> Iterator[Violation]:
+    for each in change.compared:
+        effects = {consequence.fact.effect for consequence in each.consequences}
+        if Effect.REFUSED in effects:
+            # Nothing of the update happens.
+            continue
+        for consequence in each.consequences:
+            if consequence.fact.effect is Effect.ENDS_WORK:
+                paths = ", ".join(_paths(consequence.differences))
+                reason = f"with another {paths} {consequence.fact.note}"
+                yield Violation(each.resource.urn, reason, consequence.fact.fix)
+
+
 def _cause(change: Compared) -> str:
     """Why the resource goes, as a sentence."""
     if change.operation is Operation.DELETE:
         return "the stack no longer has it"
     if change.forcing:
-        return f"another {', '.join(_paths(change))} replaces it"
+        return f"another {', '.join(_paths(change.forcing))} replaces it"
     return f"{change.because}, which replaces it" if change.because else "it is replaced"
 
 
@@ -99,12 +122,12 @@ def _undo(change: Compared) -> str:
     if change.operation is Operation.DELETE:
         return "keep it in the stack"
     if change.forcing:
-        return f"leave {', '.join(_paths(change))} as before"
+        return f"leave {', '.join(_paths(change.forcing))} as before"
     return "leave what replaces it as before"
 
 
-def _paths(change: Compared) -> list[str]:
-    return list(dict.fromkeys(written(each.path) for each in change.forcing))
+def _paths(differences: Sequence[Difference]) -> list[str]:
+    return list(dict.fromkeys(written(each.path) for each in differences))
 
 
 def _named(resource: Declared) -> str:
@@ -126,5 +149,19 @@ POLICIES: Sequence[ChangePolicy] = (
         "A change deletes or replaces nothing that is protected, or that its cloud does not delete as it is.",
         _refused,
         "Leave it as it is; or take its protection away, or empty it, in an update of its own.",
+    ),
+    ChangePolicy(
+        "update-refused",
+        Severity.ERROR,
+        "A change asks for no update in place that a cloud, its provider or Kubernetes does not carry out.",
+        _not_carried_out,
+        "Leave the property as it is, or do what the finding says.",
+    ),
+    ChangePolicy(
+        "ends-running-pods",
+        Severity.WARNING,
+        "A change updates nothing in place in a way that ends the pods that run there.",
+        _ends_work,
+        "Run `pulumi up` while no Job runs there.",
     ),
 )

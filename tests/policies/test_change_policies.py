@@ -241,3 +241,64 @@ def test_a_suppression_of_a_change_is_known_and_never_unused() -> None:
 
 def test_ids_differ_from_those_of_all_other_policies() -> None:
     assert not {each.id for each in POLICIES} & {each.id for each in policies()}
+
+
+EKS = "aws:eks/cluster:Cluster"
+GROUP = "aws:eks/nodeGroup:NodeGroup"
+
+
+def eks(key: object = "arn:aws:kms:one", subnets: object = "subnet-a", **more: Any) -> Declared:
+    encryption = {"provider": {"keyArn": key}, "resources": ["secrets"]}
+    return declared(EKS, "ml", {"encryptionConfig": encryption, "vpcConfig": {"subnetIds": [subnets]}, **more})
+
+
+def group(least: int, most: int) -> Declared:
+    scaling = {"minSize": least, "maxSize": most, "desiredSize": 0}
+    return declared(GROUP, "gpu", {"scalingConfig": scaling}, ignore_changes=("scalingConfig.desiredSize",))
+
+
+@pytest.mark.parametrize(
+    ("after", "reason", "fix"),
+    [
+        (
+            eks("arn:aws:kms:two"),
+            "another encryptionConfig.provider.keyArn is not carried out: EKS keeps",
+            "leave the key",
+        ),
+        (
+            eks(subnets="subnet-b"),
+            "another vpcConfig.subnetIds[0] is not carried out: EKS takes other subnets",
+            "leave `zones`",
+        ),
+    ],
+    ids=["key", "subnets"],
+)
+def test_what_a_cloud_refuses_in_place_is_an_error_with_its_reason(after: Declared, reason: str, fix: str) -> None:
+    [finding] = found(eks(), after)
+    assert (finding.policy, finding.severity, finding.harm) == ("update-refused", Severity.ERROR, True)
+    assert finding.reason.startswith(reason)
+    assert finding.fix.startswith(fix)
+
+
+def test_a_refused_update_can_be_suppressed_with_a_reason() -> None:
+    after = stack(eks("arn:aws:kms:two"), update_refused={"reason": "the key is the same, by another name"})
+    findings, suppressed = update(stack(eks()), after)
+    assert findings == []
+    assert [each.why for each in suppressed] == ["the key is the same, by another name"]
+
+
+def test_what_ends_running_pods_is_a_warning() -> None:
+    [finding] = found(group(0, 1), group(0, 2))
+    assert (finding.policy, finding.severity, finding.harm) == ("ends-running-pods", Severity.WARNING, True)
+    assert "desired size in the state" in finding.reason
+    assert "pulumi refresh" in finding.fix
+
+
+def test_a_refused_update_ends_nothing() -> None:
+    assert [each.policy for each in found(group(0, 1), group(1, 1))] == ["update-refused"]
+
+
+def test_a_claim_that_shrinks_is_refused() -> None:
+    small, large = (claim(resources={"requests": {"storage": size}}) for size in ("10Gi", "20Gi"))
+    assert [each.policy for each in found(large, small)] == ["update-refused"]
+    assert found(small, large) == []

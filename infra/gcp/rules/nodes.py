@@ -60,8 +60,8 @@ def _zones(place: Path, zones: Sequence[str] | None, location_place: Path, locat
                 (*place, index),
                 zone,
                 f"not a zone of `{region}`, and a cluster cannot have nodes outside its region",
-                f"write a zone of `{region}`, such as `{zones_of(region)[0]}`, or put the pool in a cluster of its "
-                "own there",
+                f"write a zone of `{region}`, such as `{zones_of(region)[0]}`, or put the pool in a cluster of "
+                "its own there",
                 read=(location_place,),
             )
         elif zone in zones[:index]:
