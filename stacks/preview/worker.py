@@ -24,7 +24,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -263,11 +263,12 @@ def _evaluated(name: str, tree: Path, secret: _Secrets, remark: Callable[[str], 
         key=lambda each: (declared.get((each.token, each.name), len(declared)), each.urn),
     )
     encode = _Encoder(secret, tree).encode
+    standing = [each for emulator in stand_ins for each in emulator.standing_nodes()]
     return {
         "resources": [_resource(each, encode) for each in order],
         "outputs": {name: each.secret for name, each in evaluation.outputs.items()},
         "configuration": _configuration(config.values, read_yaml(config.file).get("config"), secret),
-        "standing": [_node(each) for emulator in stand_ins for each in emulator.standing_nodes()],
+        "standing": [asdict(replace(each, labels=dict(each.labels))) for each in standing],
     }
 
 
@@ -336,15 +337,6 @@ def _resource(resource: Any, encode: Callable[[Any, Any], Any]) -> dict[str, Any
         "type": resource.token,
         "properties": encode(resource.inputs, resource.shown_inputs),
         "property_dependencies": {key: sorted(urns) for key, urns in resource.property_dependencies.items()},
-    }
-
-
-def _node(node: Any) -> dict[str, Any]:
-    return {
-        **{key: getattr(node, key) for key in ("cluster", "pool", "count", "accelerator")},
-        "labels": dict(node.labels),
-        "taints": [asdict(each) for each in node.taints],
-        "allocatable": asdict(node.allocatable),
     }
 
 
