@@ -15,7 +15,7 @@ from pulumi.runtime.proto import resource_pb2
 from infra.platform import Emulator, StoreFiles
 from infra.review.stack import JOB
 from stacks.documents import document, texts
-from stacks.foreseen import is_marked, mark
+from stacks.foreseen import is_marked, mark, number_mark
 from stacks.outputs import computed_outputs, physical_id
 from stacks.resources import Resource, StackOutput, masked, plain, stood_in
 
@@ -175,7 +175,9 @@ class Monitor(mocks.MockMonitor):
             return response
         if self._preview:
             known = self._cloud.foreseen(request.object, resource)
-            return resource_pb2.RegisterResourceResponse(urn=resource.urn, object=known)
+            return resource_pb2.RegisterResourceResponse(
+                urn=resource.urn, id=mark(f"{resource.name}.id") if resource.custom else "", object=known
+            )
         self._cloud.answering.resource = resource
         return super().RegisterResource(request)
 
@@ -254,11 +256,13 @@ def _add_unknowns(
 
 
 def _unknown(value: Any, name: str) -> Any:
-    """What stands for ``value``, which only an update knows: its shape, with a mark for each text."""
+    """What stands for ``value``, which only an update knows: its shape, with a mark for each text and number."""
     if isinstance(value, str):
         return mark(name)
     if isinstance(value, Mapping):
         return {key: _unknown(each, f"{name}.{key}") for key, each in document(value).items()}
     if isinstance(value, list):
         return [_unknown(each, f"{name}[{index}]") for index, each in enumerate(cast("list[Any]", value))]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return number_mark(name)
     return rpc.UNKNOWN

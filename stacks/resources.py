@@ -7,10 +7,18 @@ from typing import Any, cast
 from pulumi.output import Unknown
 from pulumi.runtime import rpc
 
-from stacks.foreseen import is_marked, is_whole
+from stacks.foreseen import as_marks, is_marked, whole
 
 SECRET = "[secret]"
 """What is shown of a secret, as in Pulumi's own output."""
+
+
+class Foreseen(Unknown):
+    """An unknown value of which it is known which output it is: ``name`` says it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
 
 
 @dataclass
@@ -18,9 +26,10 @@ class Resource:
     """A declared resource: what the program asked of the engine.
 
     ``inputs`` have secrets in clear, for the engine to act on; `shown_inputs` are for everything that is written
-    down. In a preview, both have a `pulumi.output.Unknown` for each value that only an update knows, and texts
-    of which a part is unknown have a mark for it (`stacks.foreseen`). ``provider`` and ``parent`` are URNs, empty
-    where there is none. ``outputs`` are there once it is created, without secrets.
+    down. In a preview, both have a `pulumi.output.Unknown` for each value that only an update knows (a `Foreseen`
+    where it is known which), and texts of which a part is unknown have a mark for it (`stacks.foreseen`).
+    ``provider`` and ``parent`` are URNs, empty where there is none. ``outputs`` are there once it is created,
+    without secrets.
     """
 
     urn: str
@@ -129,14 +138,17 @@ def stood_in(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _unmarked(value: Any) -> Any:
-    """``value`` with an unknown value for each text of which nothing is known, and for each secret in part."""
+    """``value`` with an unknown value for each text and number of which nothing is known."""
     if rpc.is_rpc_secret(value):
-        return Unknown() if is_marked(rpc.unwrap_rpc_secret(value)) else value
+        found = _unmarked(rpc.unwrap_rpc_secret(value))
+        return found if isinstance(found, Unknown) else rpc.wrap_rpc_secret(found)
     if isinstance(value, Mapping):
         return {key: _unmarked(each) for key, each in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, list):
         return [_unmarked(each) for each in cast("list[Any]", value)]
-    return Unknown() if is_whole(value) else value
+    marked = as_marks(value)
+    name = whole(marked)
+    return marked if name is None else Foreseen(name)
 
 
 def _known(value: Any) -> Any:

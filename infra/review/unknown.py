@@ -3,15 +3,27 @@
 from dataclasses import dataclass
 
 
+@dataclass(frozen=True, repr=False)
 class Unknown:
-    """The type of `UNKNOWN`."""
+    """A property's value that only an update can tell; all of them count as equal.
+
+    ``source`` says which output it is, where that is known: ``store.projectNumber``.
+    """
+
+    source: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unknown)
+
+    def __hash__(self) -> int:
+        return hash(Unknown)
 
     def __repr__(self) -> str:
         return "[unknown]"
 
 
 UNKNOWN = Unknown()
-"""A property's value that only an update can tell."""
+"""One of which nobody can say where it is from."""
 
 
 class Partial(str):
@@ -22,7 +34,7 @@ class Partial(str):
 
 def unknown(value: object) -> bool:
     """Whether only an update can tell all of ``value``."""
-    return isinstance(value, Unknown | Partial)
+    return isinstance(value, Unknown | Partial) or (isinstance(value, Secret) and value.partial)
 
 
 @dataclass(frozen=True)
@@ -30,9 +42,11 @@ class Secret:
     """Stands for a secret value. Two are equal where their values are, as far as ``digest`` tells.
 
     The digest is keyed, with a key that no run of the preview keeps, so nothing can be guessed from it.
+    ``partial`` says that only an update can tell a part of the value.
     """
 
     digest: str
+    partial: bool = False
 
     def __repr__(self) -> str:
         return "[secret]"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from infra.review.stack import Declared, Stack
-from infra.review.unknown import UNKNOWN, unknown
+from infra.review.unknown import UNKNOWN, Unknown, unknown
 from stacks.preview.differences import Difference, Path, covers, differences, parsed, unknown_paths, value_at
 from stacks.preview.effects import Consequence, Effects
 from stacks.preview.model import Operation
@@ -77,6 +77,7 @@ class _Update:
         self._effects = Effects(after.reviews or before.reviews)
         self._pairs = pairs(before, after)
         self._now_called = {old.urn: new.urn for old, new in self._pairs if old and new}
+        self._renamed = {old.name: new.name for old, new in self._pairs if old and new and old.name != new.name}
         self._created = {new.urn for old, new in self._pairs if old is None and new}
         self._replaced = set[str]()
         self._deleted_first = set[str]()
@@ -120,17 +121,44 @@ class _Update:
         return [each for each in there if not any(covers(pattern, each.path) for pattern in ignored)]
 
     def _may_differ(self, old: Declared, new: Declared) -> Iterator[Difference]:
-        """What is unknown on both sides, and comes from a resource that will be another."""
-        for property_, urns in new.property_dependencies.items():
-            paths = unknown_paths(new.properties.get(property_), (property_,))
+        """What is unknown on both sides, and comes from a resource that will be another, or from elsewhere."""
+        for property_ in dict.fromkeys([*new.property_dependencies, *old.property_dependencies]):
+            urns = new.property_dependencies.get(property_, frozenset())
+            paths = list(unknown_paths(new.properties.get(property_), (property_,)))
+            elsewhere = [path for path in paths if self._comes_from_elsewhere(old, new, path)]
+            for path in elsewhere:
+                yield Difference(path, value_at(old.properties, path), value_at(new.properties, path))
             there = [
                 Difference(path, UNKNOWN, UNKNOWN)
                 for path in paths
-                if urns & self._renewed and _same_unknown(old, new, path)
+                if urns & self._renewed and path not in elsewhere and _same_unknown(old, new, path)
             ]
             # An update in place leaves what identifies a resource, and so all that would replace others.
             kept = [] if urns & (self._created | self._replaced) else self._forced(old, new, there)
             yield from (each for each in there if each not in kept)
+
+    def _comes_from_elsewhere(self, old: Declared, new: Declared, path: Path) -> bool:
+        """Whether what is unknown on both sides is another output than before.
+
+        Where a side does not say which, the resources count that the property comes from. Those are known of a
+        property as a whole, so what is in it comes from elsewhere for certain only where no resource is the same.
+        """
+        earlier, now = value_at(old.properties, path), value_at(new.properties, path)
+        sources = [each.source for each in (earlier, now) if isinstance(each, Unknown)]
+        if not unknown(earlier) or not unknown(now) or (len(sources) < 2 and all(sources)):
+            return False
+        if all(sources):
+            return self._now_named(sources[0]) != sources[1]
+        before = {self._now_called.get(urn, urn) for urn in old.property_dependencies.get(str(path[0]), ())}
+        after = set(new.property_dependencies.get(str(path[0]), ()))
+        return before != after if len(path) == 1 else bool(before and after) and not before & after
+
+    def _now_named(self, source: str) -> str:
+        """An output by the name that its resource has now."""
+        for earlier, now in self._renamed.items():
+            if source.startswith(f"{earlier}."):
+                return now + source.removeprefix(earlier)
+        return source
 
     def _because(self, old: Declared, new: Declared, forcing: Sequence[Difference]) -> str:
         """What replaces the resource beside a property that was changed for itself; empty where nothing does."""
@@ -140,7 +168,7 @@ class _Update:
             return f"it moves from {_provider(old)} to {_provider(new)}"
         if together := sorted(new.replace_with & self._replaced):
             return f"it is replaced with {self._named(together[0])}"
-        unknown = {each.path[0] for each in forcing if each.before is UNKNOWN or each.after is UNKNOWN}
+        unknown = {each.path[0] for each in forcing if UNKNOWN in (each.before, each.after)}
         for property_, urns in new.property_dependencies.items():
             if property_ in unknown and (sources := urns & self._renewed):
                 return self._comes_from(str(property_), sources)
@@ -185,7 +213,7 @@ def _asked_to_replace(new: Declared, difference: Difference) -> bool:
 def _same_unknown(old: Declared, new: Declared, path: Path) -> bool:
     """Whether nobody can tell if what is at ``path`` is the same."""
     earlier, now = value_at(old.properties, path), value_at(new.properties, path)
-    return earlier is UNKNOWN or (unknown(earlier) and earlier == now)
+    return isinstance(earlier, Unknown) or (unknown(earlier) and earlier == now)
 
 
 def _keeps_name(old: Declared, new: Declared) -> bool:

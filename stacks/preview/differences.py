@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, cast
 
-from infra.review.unknown import UNKNOWN, unknown
+from infra.review.unknown import UNKNOWN, Unknown, unknown
 
 Path = tuple[str | int, ...]
 """Keys of mappings and indices of lists, from the resource's inputs downwards."""
@@ -114,13 +114,16 @@ def value_at(value: object, path: Path) -> Any:
             elements = cast("list[object]", value)
             value = elements[step] if step < len(elements) else None
         else:
-            return UNKNOWN if value is UNKNOWN else None
+            return UNKNOWN if value == UNKNOWN else None
     return value
 
 
 def _equal(before: Any, after: Any) -> bool:
     if isinstance(before, bool) or isinstance(after, bool):
         return before is after
+    if any(isinstance(each, Unknown) and not each.source for each in (before, after)):
+        # It may be what the other side knows a part of.
+        return unknown(before) and unknown(after)
     return before == after
 
 

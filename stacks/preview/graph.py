@@ -9,7 +9,7 @@ from infra.kubernetes.review.hooks import REVIEW
 from infra.platform import Node, Resources, Taint
 from infra.review.contract import Review
 from infra.review.stack import Declared, NodePool, Stack
-from infra.review.unknown import UNKNOWN, Secret
+from infra.review.unknown import UNKNOWN, Secret, Unknown
 from stacks.foreseen import told
 from stacks.policies.workloads import standing
 
@@ -104,8 +104,8 @@ def _pool(node: Mapping[str, Any]) -> NodePool:
 
 
 _MARKED: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
-    "unknown": lambda _: UNKNOWN,
-    "secret": lambda marked: Secret(marked["digest"]),
+    "unknown": lambda marked: Unknown(marked["of"]) if "of" in marked else UNKNOWN,
+    "secret": lambda marked: Secret(marked["digest"], marked.get("partial", False)),
     "mapping": lambda marked: {key: _opened(each) for key, each in marked["value"].items()},
 }
 

@@ -36,6 +36,9 @@ MARK = "$slipway"
 """The key of the mappings that stand for what JSON has no word for."""
 
 UNKNOWN = {MARK: "unknown"}
+TEXT_MARK = "<<unknown:"
+"""How what only an update knows begins in a text: `stacks.foreseen`."""
+
 SECRET = "[secret]"
 PROJECT = "slipway"
 PREFIX = "slipway:"
@@ -352,9 +355,12 @@ class _Encoder:
 
     def encode(self, value: Any, shown: Any) -> Any:
         if isinstance(value, self._unknown):
-            return UNKNOWN
+            name: str | None = getattr(value, "name", None)
+            return UNKNOWN if name is None else {**UNKNOWN, "of": name}
         if shown == SECRET:
-            return self._secret.digest(SECRET if value == SECRET else self.encode(value, value))
+            inside = SECRET if value == SECRET else self.encode(value, value)
+            digest = self._secret.digest(inside)
+            return {**digest, "partial": True} if _partly_unknown(inside) else digest
         if isinstance(value, Mapping):
             mapping = cast("Mapping[str, Any]", value)
             made = {str(key): self.encode(each, shown[key]) for key, each in mapping.items()}
@@ -371,6 +377,15 @@ class _Encoder:
             return value
         asset = next((getattr(value, key) for key in ("path", "text", "uri") if hasattr(value, key)), "")
         return f"{type(value).__name__}({asset})"
+
+
+def _partly_unknown(encoded: Any) -> bool:
+    """Whether only an update can tell all of what was encoded."""
+    if isinstance(encoded, str):
+        return TEXT_MARK in encoded
+    if isinstance(encoded, Mapping) and cast("Mapping[str, Any]", encoded).get(MARK) == UNKNOWN[MARK]:
+        return True
+    return any(_partly_unknown(each) for _, each in _items(encoded))
 
 
 def _configuration(values: Any, written: Any, secret: _Secrets) -> Any:

@@ -215,3 +215,25 @@ def test_a_kubeconfig_of_this_machine_is_not_read(
     monkeypatch.setenv("HOME", str(tmp_path))
     assert compare(elsewhere, previewed("local")).resources == []
     assert caplog.messages == []
+
+
+GRANT = "store-user"
+IMPERSONATING = {"store.impersonation": {"projects": []}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {"namespace": "vision"}),
+        ({}, {"service_account": "jobs"}),
+        (IMPERSONATING, {}),
+        ({}, IMPERSONATING),
+    ],
+)
+def test_who_may_use_the_bucket_is_another_grant(before: dict[str, Any], after: dict[str, Any]) -> None:
+    found = compare(previewed("gcp-dev", before), previewed("gcp-dev", after))
+    [grant] = (each for each in found.resources if each.name == GRANT)
+    assert grant.operation is Operation.REPLACE
+    assert [each.path for each in grant.properties if each.forces] == ["member"]
+    shown = [str(value) for each in grant.properties for value in (each.before, each.after)]
+    assert any(value.startswith("principal://") and "[store.projectNumber]" in value for value in shown)

@@ -1,5 +1,6 @@
 """What an update would do, on small stacks made by hand: one rule each."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from infra.kubernetes.review.hooks import REVIEW as KUBERNETES
 from infra.review.contract import Review
 from infra.review.facts import InPlace, Source
 from infra.review.stack import KUBERNETES_PROVIDER, Declared, Stack
-from infra.review.unknown import UNKNOWN, Secret
+from infra.review.unknown import UNKNOWN, Secret, Unknown
 from stacks.preview.diff import compare, output_remarks
 from stacks.preview.model import Operation, ResourceChange
 from tests.support.reviewing import declared
@@ -152,6 +153,51 @@ def test_what_is_unknown_on_both_sides_stays_where_its_source_does() -> None:
     policy = declared(POLICY, "it", {"id": UNKNOWN}, property_dependencies={"id": frozenset({cluster().urn})})
     updated = declared(CLUSTER, "main", {"name": "main", "location": "here", "labels": {"a": "b"}})
     assert list(changes([cluster(), policy], [updated, policy])) == ["main"]
+
+
+def linked(to: Declared | None, source: str = "", path: str = "id", **more: Any) -> Declared:
+    """A policy of which one property is wholly unknown, and comes from ``to``."""
+    needed = {path: frozenset({to.urn})} if to else {}
+    return declared(POLICY, "it", {path: Unknown(source)}, property_dependencies=needed, **more)
+
+
+@pytest.mark.parametrize(("before", "after"), [("", ""), ("main.id", "other.id"), ("main.id", "main.arn")])
+def test_what_is_unknown_on_both_sides_and_comes_from_elsewhere_differs(before: str, after: str) -> None:
+    here, there = cluster(), declared(CLUSTER, "other", {"name": "other"})
+    found = changes([here, there, linked(here, before)], [here, there, linked(there, after)])
+    assert found["it"].operation is Operation.UPDATE
+    assert list(paths(found["it"])) == ["id"]
+
+
+def test_what_no_longer_comes_from_anything_else_is_replaced_where_that_forces_it() -> None:
+    here, there = cluster(), declared(CLUSTER, "other", {"name": "other"})
+    moved = replace(pool(there), urn=pool(here).urn)
+    found = changes([here, there, pool(here)], [here, there, moved])
+    assert found["cpu"].operation is Operation.REPLACE
+    assert [each.path for each in found["cpu"].properties if each.forces] == ["cluster"]
+
+
+def test_a_renamed_source_is_the_same_source() -> None:
+    old, new = cluster(), declared(CLUSTER, "renamed", {"name": "main", "location": "here"}, aliases=["main"])
+    assert changes([old, linked(old, "main.id")], [new, linked(new, "renamed.id")]) == {}
+
+
+def test_one_of_several_sources_of_a_property_may_change_without_the_unknown_parts_of_it() -> None:
+    """The engine knows what a whole property comes from, not what each value in it does."""
+    here, there = cluster(), declared(CLUSTER, "other", {"name": "other"})
+    old = declared(POLICY, "it", {"spec": {"a": UNKNOWN}}, property_dependencies={"spec": frozenset({here.urn})})
+    both = {"spec": frozenset({here.urn, there.urn})}
+    assert changes([here, there, old], [here, there, replace(old, property_dependencies=both)]) == {}
+
+
+def test_a_secret_of_which_a_part_is_unknown_is_compared_by_the_rest() -> None:
+    old, new = (
+        declared(POLICY, "it", {"text": Secret(digest, partial=True)}, property_dependencies=needed)
+        for digest, needed in (("1", {"text": frozenset({cluster().urn})}), ("2", {}))
+    )
+    assert paths(changed(old, new)) == {"text": ("[secret]", "[secret]", False)}
+    found = changes([cluster(), old], [cluster("there"), old])
+    assert list(found) == ["main", "it"]
 
 
 def test_what_goes_first_takes_along_what_needs_it() -> None:

@@ -18,6 +18,7 @@ RESOURCE: dict[str, Any] = {
     "dependencies": ["x", "y"],
     "property_dependencies": {"data": ["y"]},
     "protect": True,
+    "retain_on_delete": True,
     "delete_before_replace": True,
     "ignore_changes": ["one"],
     "replace_on_changes": ["two"],
@@ -63,6 +64,7 @@ def test_a_resource_keeps_all_that_is_known_of_it() -> None:
         True,
         ("old",),
     )
+    assert declared.retain_on_delete
     assert declared.dependencies == {"x", "y"}
     assert declared.property_dependencies == {"data": {"y"}}
     assert (declared.ignore_changes, declared.replace_on_changes, declared.replace_with) == (
@@ -80,6 +82,9 @@ def test_unknown_values_and_secrets_are_what_comparisons_know_wherever_they_are(
     )
     assert found == {"a": [UNKNOWN, {"b": Secret("d")}], "c": Secret("d"), "d": {"$slipway": 1}}
     assert found["a"][0] is UNKNOWN
+    [named, partly] = of({"a": [{**unknown, "of": "store.id"}, {**secret, "partial": True}]})["a"]
+    assert (named, named.source) == (UNKNOWN, "store.id")
+    assert partly == Secret("d", partial=True) != Secret("d")
     assert Secret("d") != Secret("e")
     assert f"{found}".count("[secret]") == 2
 

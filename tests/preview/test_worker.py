@@ -40,7 +40,8 @@ def properties(stack: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def test_it_tells_what_is_declared_in_the_order_of_the_program(tmp_path: Path) -> None:
     body = """
 parent = pulumi.ComponentResource("slipway:test:Group", "group")
-late = thing("late", metadata={"name": "fixed"}, opts=pulumi.ResourceOptions(parent=parent, protect=True))
+late = thing("late", metadata={"name": "fixed"}, opts=pulumi.ResourceOptions(
+    parent=parent, protect=True, retain_on_delete=True))
 early = thing("early", data={"name": late.urn, "uid": late.id}, opts=pulumi.ResourceOptions(
     depends_on=[late], delete_before_replace=True, ignore_changes=["data.name"], aliases=[pulumi.Alias(name="x")],
     replace_on_changes=["data.uid"]))
@@ -53,9 +54,10 @@ pulumi.export("hidden", pulumi.Output.secret(late.id))
     group, late, early, aaa = found["resources"]
     assert (group["custom"], late["custom"], late["parent"], late["protect"]) == (False, True, group["urn"], True)
     assert late["urn"] == "urn:pulumi:dev::slipway::slipway:test:Group$kubernetes:core/v1:ConfigMap::late"
+    assert (late["retain_on_delete"], early["retain_on_delete"]) == (True, False)
     assert early["dependencies"] == [late["urn"]]
     assert early["property_dependencies"] == {"data": [late["urn"]]}
-    assert early["properties"] == {"data": {"name": late["urn"], "uid": {"$slipway": "unknown"}}}
+    assert early["properties"] == {"data": {"name": late["urn"], "uid": {"$slipway": "unknown", "of": "late.id"}}}
     assert (early["delete_before_replace"], early["ignore_changes"]) == (True, ["data.name"])
     assert (early["replace_on_changes"], early["aliases"]) == (["data.uid"], ["x"])
     assert aaa["properties"] == {"number": 1, "ratio": 0.5, "yes": True, "some": [1, None]}

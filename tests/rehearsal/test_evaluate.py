@@ -154,9 +154,9 @@ def test_a_preview_knows_what_was_asked_for_and_not_what_a_cloud_computes() -> N
     settings = inputs_of(found, "settings")
     assert settings["metadata"] == {"name": "settings", "namespace": "fixed"}
     assert settings["data"].pop("bucket") == "bucket"
-    assert [type(each) for each in (*settings["data"].values(), inputs_of(found, "dev")["kubeconfig"])] == [
-        Unknown
-    ] * 4
+    unknown = (*settings["data"].values(), inputs_of(found, "dev")["kubeconfig"])
+    assert all(isinstance(each, Unknown) for each in unknown)
+    assert {getattr(each, "name", "") for each in unknown} == {"store.url", "ns.metadata.uid", "ns.id"}
     assert inputs_of(evaluation(program), "dev")["kubeconfig"] == "gs://bucket"
 
 
@@ -173,8 +173,43 @@ def test_a_preview_knows_all_of_a_text_but_the_part_that_a_cloud_computes() -> N
     assert isinstance(rule, Partial)
     assert json.loads(rule) == {"allow": "read", "on": "[store.url]"}
     assert not found.outputs["rule"].known
-    # Of a secret nothing is told, not even that a part of it is known.
-    assert isinstance(inputs_of(found, "dev")["kubeconfig"], Unknown)
+    # What is known of a secret can be compared, and is never shown.
+    assert inputs_of(found, "dev")["kubeconfig"] == "at <<unknown:store.url>>"
+    (provider,) = (each for each in found.resources.values() if each.name == "dev")
+    assert provider.shown_inputs["kubeconfig"] == "[secret]"
+
+
+def test_a_number_that_a_cloud_computes_is_told_in_the_texts_that_are_made_of_it() -> None:
+    class Cloud(Emulator):
+        def outputs(self, token: str, name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002
+            return {"projectNumber": 5}
+
+    texts: list[Callable[[Any], Any]] = [
+        lambda number: str(int(number)),
+        str,
+        lambda number: f"projects/{int(number)}/all",
+        lambda number: f"after {int(number) + 1}",
+        lambda number: json.dumps(["a", int(number)]),
+    ]
+
+    def program() -> None:
+        bucket = gcp.storage.Bucket("store", name="bucket", location="US")
+        k8s.core.v1.ConfigMap(
+            "settings",
+            data={str(index): bucket.project_number.apply(text) for index, text in enumerate(texts)},
+            opts=pulumi.ResourceOptions(provider=k8s.Provider("dev")),
+        )
+        pulumi.export("number", bucket.project_number)
+
+    found = evaluate(program, project="p", stack="s", config={}, emulators=[Cloud()], preview=True)
+    data = inputs_of(found, "settings")["data"]
+    assert [getattr(data[each], "name", "") for each in "01"] == ["store.projectNumber"] * 2
+    assert told(data["4"]) == '["a", [store.projectNumber]]'
+    assert told(data["2"]) == "projects/[store.projectNumber]/all"
+    assert told(data["3"]) == "after [store.projectNumber+1]"
+    assert not found.outputs["number"].known
+    # Another number of 16 digits is what it is.
+    assert told("8675309000123456") == "8675309000123456"
 
 
 def test_a_preview_does_not_know_what_a_cloud_adds_within_what_was_asked_for() -> None:

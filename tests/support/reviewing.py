@@ -9,13 +9,13 @@ from pulumi.output import Unknown as PulumiUnknown
 from infra.clouds import CLOUDS
 from infra.platform import Emulator
 from infra.review.stack import Declared, Stack
-from infra.review.unknown import UNKNOWN
+from infra.review.unknown import UNKNOWN, Unknown
 from stacks.config import stack_config
 from stacks.emulators import emulators
 from stacks.evaluate import evaluate
 from stacks.foreseen import told
 from stacks.program import declare
-from stacks.resources import Resource
+from stacks.resources import Foreseen, Resource
 from tests.support.checkout import ROOT
 from tests.support.stack_values import stack_settings
 
@@ -75,6 +75,8 @@ def stack_of(*resources: Declared, name: str = "test", **more: Any) -> Stack:
 
 
 def _known(value: Any) -> Any:
+    if isinstance(value, Foreseen):
+        return Unknown(value.name)
     if isinstance(value, PulumiUnknown):
         return UNKNOWN
     if isinstance(value, Mapping):

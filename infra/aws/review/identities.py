@@ -129,7 +129,7 @@ def _endpoint(cluster: Declared) -> str:
     if at(vpc, "endpointPublicAccess") is not False:
         blocks = at(vpc, "publicAccessCidrs")
         listed = ", ".join(text(each) for each in items(blocks)) or "every address"
-        parts.append(f"public endpoint, for {'some networks' if blocks is UNKNOWN else listed}")
+        parts.append(f"public endpoint, for {'some networks' if blocks == UNKNOWN else listed}")
     if at(vpc, "endpointPrivateAccess") is True:
         parts.append("from the VPC")
     return "; ".join(parts) or "from nowhere"

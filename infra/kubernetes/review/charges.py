@@ -30,7 +30,7 @@ def _billed(resource: Declared) -> str:
         size = at(spec, "resources", "requests", "storage")
         class_ = at(spec, "storageClassName")
         named = (
-            "the default class" if class_ is None else f"class {UNKNOWN if class_ is UNKNOWN else text(class_)}"
+            "the default class" if class_ is None else f"class {UNKNOWN if class_ == UNKNOWN else text(class_)}"
         )
         return f"volume of {size or 'unknown size'}, {named}, whose price is not recorded"
     return ""

@@ -28,7 +28,7 @@ GROUPS = "http://acs.amazonaws.com/groups/global/"
 def _public(stack: Stack) -> Iterator[Violation]:
     blocks = stack.of_type(BLOCK)
     for block in [*blocks, *stack.of_type(ACCOUNT_BLOCK)]:
-        off = [flag for flag in FLAGS if block.properties.get(flag) is not UNKNOWN]
+        off = [flag for flag in FLAGS if block.properties.get(flag) != UNKNOWN]
         off = [flag for flag in off if not is_true(block.properties.get(flag))]
         if off:
             yield Violation(
@@ -75,12 +75,12 @@ def _open_acl(resource: Declared) -> str:
 
 def _unencrypted(stack: Stack) -> Iterator[Violation]:
     for system in stack.of_type(FILE_SYSTEM):
-        if system.properties.get("encrypted") is not UNKNOWN and not is_true(system.properties.get("encrypted")):
+        if system.properties.get("encrypted") != UNKNOWN and not is_true(system.properties.get("encrypted")):
             yield Violation(system.urn, "its files are not encrypted at rest", "set encrypted: true")
     for template in stack.of_type(LAUNCH_TEMPLATE):
         for disk in mappings(template.properties.get("blockDeviceMappings")):
             encrypted = at(disk, "ebs", "encrypted")
-            if disk.get("ebs") and encrypted is not UNKNOWN and not is_true(encrypted):
+            if disk.get("ebs") and encrypted != UNKNOWN and not is_true(encrypted):
                 name = text(disk.get("deviceName")) or "a disk"
                 yield Violation(
                     template.urn, f"{name} of its machines is not encrypted", "set ebs.encrypted: true"

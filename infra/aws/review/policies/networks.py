@@ -77,7 +77,7 @@ def _sources(resource: Declared) -> list[str]:
 def _load_balancers(stack: Stack) -> Iterator[Violation]:
     for balancer in stack.of_type(*LOAD_BALANCERS):
         internal = balancer.properties.get("internal")
-        if internal is not UNKNOWN and not is_true(internal):
+        if internal != UNKNOWN and not is_true(internal):
             yield Violation(balancer.urn, "it has public addresses", "set internal: true")
 
 

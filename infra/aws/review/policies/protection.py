@@ -20,7 +20,7 @@ def _deletable(stack: Stack) -> Iterator[Violation]:
         return
     for cluster in stack.of_type(CLUSTER):
         protected = cluster.properties.get("deletionProtection")
-        if protected is not UNKNOWN and not is_true(protected):
+        if protected != UNKNOWN and not is_true(protected):
             yield Violation(
                 cluster.urn,
                 "EKS would delete it when asked: it has no deletion protection",

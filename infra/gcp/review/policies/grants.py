@@ -127,7 +127,7 @@ def _node_accounts(stack: Stack) -> Iterator[tuple[Declared, str, list[Declared]
             continue
         account = at(machines.properties, "nodeConfig", "serviceAccount")
         source = stack.source(machines, "nodeConfig", ACCOUNT)
-        known = "" if account is UNKNOWN else str(account or "default")
+        known = "" if account == UNKNOWN else str(account or "default")
         grants = [
             grant
             for grant in _grants(stack)

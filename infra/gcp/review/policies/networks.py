@@ -58,7 +58,7 @@ def _nodes(stack: Stack) -> Iterator[Violation]:
             own = at(cluster.properties, "privateClusterConfig", "enablePrivateNodes")
         elif own is None:
             continue
-        if own is not UNKNOWN and not is_true(own):
+        if own != UNKNOWN and not is_true(own):
             yield Violation(
                 pool.urn,
                 "its nodes have public addresses",
