@@ -7,7 +7,7 @@ by stacks that use it: a cloud's SDK alone takes longer than all the rest.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -46,14 +46,23 @@ class Cloud:
     """A place to run.
 
     ``title`` is its name for people and ``sdk`` the distribution that declares its resources, where there is one.
-    ``checks``, ``declarations`` and ``review`` import its package, ``review`` without its SDK.
+    ``problems`` are given the whole configuration, and find what is wrong with the keys of its provider.
+    ``problems``, ``checks``, ``declarations`` and ``review`` import its package, all but ``declarations`` without
+    its SDK.
     """
 
     title: str
     sdk: str | None
+    problems: "Callable[[Mapping[str, Any]], Sequence[Problem]]"
     checks: "Callable[[], Sequence[Check]]"
     declarations: Callable[[], Declarations]
     review: Callable[[], Review]
+
+
+def _gcp_problems(values: Mapping[str, Any]) -> "Sequence[Problem]":
+    from infra.gcp.rules.project import problems  # noqa: PLC0415
+
+    return problems(values)
 
 
 def _gcp_checks() -> "Sequence[Check]":
@@ -72,6 +81,12 @@ def _gcp() -> Declarations:
     from infra.gcp import emulator, platforms, project  # noqa: PLC0415
 
     return Declarations(project.problems, platforms.platforms, emulator.GcpEmulator)
+
+
+def _aws_problems(values: Mapping[str, Any]) -> "Sequence[Problem]":
+    from infra.aws.rules.clusters import provider_problems  # noqa: PLC0415
+
+    return provider_problems(values)
 
 
 def _aws_checks() -> "Sequence[Check]":
@@ -111,8 +126,8 @@ def _existing() -> Declarations:
 
 
 CLOUDS: Mapping[str, Cloud] = {
-    "gcp": Cloud("Google Cloud", "pulumi-gcp", _gcp_checks, _gcp, _gcp_review),
-    "aws": Cloud("AWS", "pulumi-aws", _aws_checks, _aws, _aws_review),
-    "existing": Cloud("Existing cluster", None, _existing_checks, _existing, _existing_review),
+    "gcp": Cloud("Google Cloud", "pulumi-gcp", _gcp_problems, _gcp_checks, _gcp, _gcp_review),
+    "aws": Cloud("AWS", "pulumi-aws", _aws_problems, _aws_checks, _aws, _aws_review),
+    "existing": Cloud("Existing cluster", None, lambda _: (), _existing_checks, _existing, _existing_review),
 }
 """By the ``cloud`` of a cluster, which is also the Pulumi package of a cloud's resources."""

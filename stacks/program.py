@@ -111,7 +111,7 @@ def declare(root: Path = ROOT) -> Declared:
     ``root`` is the repository whose files the steps ship. Raises SettingsError, with every problem found, before
     anything is declared.
     """
-    settings, clouds = _checked(configured(), root)
+    settings, clouds = _checked(configured(), _configuration(), root)
     found: dict[str, Platform] = {}
     for cloud in clouds:
         found.update(cloud.platforms(settings))
@@ -155,9 +155,16 @@ def declare(root: Path = ROOT) -> Declared:
 
 def configured() -> dict[str, Any]:
     """All ``slipway:`` keys of the stack's configuration without their prefix, known or not, as plain values."""
+    return {
+        key.removeprefix(PREFIX): _plain(value)
+        for key, value in _configuration().items()
+        if key.startswith(PREFIX)
+    }
+
+
+def _configuration() -> dict[str, Any]:
     # `pulumi.Config` can only be asked for keys by name, and an unknown one has to be refused.
-    values = {**pulumi.runtime.config.get_config_env(), **CONFIG.get()}
-    return {key.removeprefix(PREFIX): _plain(value) for key, value in values.items() if key.startswith(PREFIX)}
+    return {**pulumi.runtime.config.get_config_env(), **CONFIG.get()}
 
 
 def _plain(value: Any) -> Any:
@@ -175,7 +182,7 @@ def _whole(digits: str) -> int | str:
     return int(digits) if len(digits) <= 4300 else digits
 
 
-def _checked(raw: Mapping[str, Any], root: Path) -> tuple[Settings, list[Declarations]]:
+def _checked(raw: Mapping[str, Any], values: Mapping[str, Any], root: Path) -> tuple[Settings, list[Declarations]]:
     """The settings and the clouds they use; raises SettingsError with the problems of all checks together."""
     problems: list[Problem] = []
     settings = None
@@ -186,10 +193,20 @@ def _checked(raw: Mapping[str, Any], root: Path) -> tuple[Settings, list[Declara
     clouds = [CLOUDS[name].declarations() for name in clouds_of(raw)]
     for cloud in clouds:
         problems.extend(cloud.problems())
-    problems.extend(shipping_problems(raw, root))
+    problems.extend(problems_beside(raw, values, root))
     if settings is None or problems:
         raise SettingsError(problems)
     return settings, clouds
+
+
+def problems_beside(raw: Mapping[str, Any], values: Mapping[str, Any], root: Path) -> list[Problem]:
+    """What is wrong beside the settings ``raw``, right or wrong.
+
+    That is the keys of their clouds' providers among ``values``, the whole configuration, and what the pipelines
+    cannot ship from the repository at ``root``.
+    """
+    configuration = [problem for name in clouds_of(raw) for problem in CLOUDS[name].problems(values)]
+    return [*configuration, *shipping_problems(raw, root)]
 
 
 def shipping_problems(raw: Mapping[str, Any], root: Path) -> list[Problem]:

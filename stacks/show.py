@@ -109,7 +109,7 @@ def show(name: str, stack: str, outputs: Mapping[str, Any], folder: Path, consol
     """Shows one result: from the outputs where it is there, else from the store. Raises ShowError."""
     if entry := document(document(outputs.get(SHOW)).get(name)):
         texts = {key: str(each) for key, each in entry.items()}
-        described = Described(kubectl=shlex.split(texts.pop("kubectl")), **texts)
+        described = Described(kubectl=words(texts.pop("kubectl")), **texts)
         copied = fetch(described, stack, folder)
         if copied.is_file() and copied.suffix == ".json":
             written(console, name, _selected(copied, described, stack))
@@ -121,6 +121,11 @@ def show(name: str, stack: str, outputs: Mapping[str, Any], folder: Path, consol
     else:
         there = sorted({*outputs, *document(outputs.get(SHOW))} - {SHOW})
         raise ShowError(f"the stack {stack} has no result {name!r}; it has {', '.join(there)}")
+
+
+def words(command: str) -> list[str]:
+    """The words of a shell command, a home directory that a word begins with expanded as the shell does."""
+    return [str(Path(word).expanduser()) if word.startswith("~") else word for word in shlex.split(command)]
 
 
 def written(console: Console, name: str, value: Any) -> None:

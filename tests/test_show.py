@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from stacks.show import words
+
 ROOT = Path(__file__).parents[1]
 
 JOB = "urn:pulumi:local::slipway::kubernetes:batch/v1:Job::mnist-predict"
@@ -162,6 +164,11 @@ def test_a_folder_is_copied_here_and_its_command_told(cluster: Cluster) -> None:
     copy = cluster.folder / "copies" / "mnist/train/1/logs"
     assert (copy / "train/events").read_bytes() == b"\x00\x01"
     assert done.stdout == f"{copy}\ntensorboard --logdir {copy}\n"
+
+
+def test_a_home_directory_is_expanded_as_the_shell_does() -> None:
+    home = str(Path.home())
+    assert words("kubectl --kubeconfig ~/'my config'") == ["kubectl", "--kubeconfig", f"{home}/my config"]
 
 
 def test_what_is_an_output_itself_is_shown(cluster: Cluster) -> None:

@@ -1,5 +1,7 @@
 """What a kubeconfig on this machine says."""
 
+import re
+import shlex
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +14,14 @@ UNREAD: ContextVar[bool] = ContextVar("unread", default=False)
 
 class KubeconfigError(Exception):
     """A kubeconfig that cannot be used; the text says which and why."""
+
+
+def as_argument(kubeconfig: str) -> str:
+    """The path as one word of a shell command, which still expands ``~`` or ``~name`` at its beginning."""
+    home, slash, rest = kubeconfig.partition("/")
+    if slash and re.fullmatch(r"~[A-Za-z0-9_.-]*", home):
+        return f"{home}/{shlex.quote(rest)}"
+    return shlex.quote(kubeconfig)
 
 
 def context_of(kubeconfig: str, context: str | None) -> str:

@@ -1,12 +1,13 @@
 """Platforms on clusters that are already there."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.existing.kubeconfig import UNREAD, KubeconfigError, context_of
+from infra.existing.kubeconfig import UNREAD, KubeconfigError, as_argument, context_of
 from infra.existing.nodes import mark_nodes
 from infra.existing.settings import ExistingCluster, ExistingPool
 from infra.existing.store import MountedStore, declare_store
@@ -106,7 +107,9 @@ class Cluster(pulumi.ComponentResource):
             key: pool_of(name, key, pool, mark_nodes(f"{name}-{key}", pool, on_cluster))
             for key, pool in cluster.pools.items()
         }
-        kubectl = f"kubectl --kubeconfig {cluster.kubeconfig}" + (f" --context {context}" if context else "")
+        kubectl = f"kubectl --kubeconfig {as_argument(cluster.kubeconfig)}"
+        if context:
+            kubectl += f" --context {shlex.quote(context)}"
         self.platform = Platform(
             name=name,
             provider=provider,

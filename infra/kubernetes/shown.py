@@ -1,6 +1,7 @@
 """What a stack shows of its Jobs' results: the results themselves, or the commands that read them in the store."""
 
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -100,4 +101,4 @@ def selected(content: Any, pointer: str) -> Any:
 
 def tensorboard(path: str, root: pulumi.Input[str]) -> pulumi.Output[str]:
     """Shows the training curves in the folder ``path`` below ``root``, a URL."""
-    return pulumi.Output.concat("tensorboard --logdir ", root, "/", path)
+    return pulumi.Output.concat("tensorboard --logdir ", pulumi.Output.concat(root, "/", path).apply(shlex.quote))

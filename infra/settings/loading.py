@@ -57,7 +57,7 @@ def lay_over(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, A
 
 def clouds_of(raw: Mapping[str, Any]) -> list[str]:
     """The clouds that the clusters of ``raw``, right or wrong, mean, in the order of `infra.clouds.CLOUDS`."""
-    return _clouds_of(read(raw))
+    return [] if limits.exceeded(raw) else _clouds_of(read(raw))
 
 
 def _clouds_of(reading: Reading) -> list[str]:

@@ -23,7 +23,7 @@ from stacks.config import StackConfig, load_stack
 from stacks.documents import document
 from stacks.emulators import emulators
 from stacks.evaluate import Evaluation, evaluate
-from stacks.program import shipping_problems
+from stacks.program import problems_beside
 from stacks.rehearsal import summary
 from stacks.rehearsal.artifacts import Artifacts, collect
 from stacks.rehearsal.engine import Engine
@@ -103,7 +103,8 @@ def configure(stack: str, root: Path, file: Path | None = None) -> Configuration
     try:
         settings = load(raw)
     except SettingsError as error:
-        raise SettingsError([*error.problems, *shipping_problems(raw, root)]) from None
+        readable = {key: value for key, value in values.items() if key not in config.secrets}
+        raise SettingsError([*error.problems, *problems_beside(raw, readable, root)]) from None
     for key, stand_in in (item for each in emulators(settings) for item in each.configuration.items()):
         if not values.get(key):
             values[key] = stand_in

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from infra.existing.emulator import ExistingEmulator
+from infra.existing.kubeconfig import as_argument
 from infra.existing.platforms import platforms
 from infra.platform import DevicePlugin, Platform, Resources, Taint
 from infra.settings.loading import load
@@ -67,6 +68,26 @@ def test_the_provider_gets_the_path_and_a_context_spelt_out(
     assert inputs["kubeconfig"] == str(tmp_path / "kubeconfig")
     assert inputs["context"] == used
     assert inputs["upsertExistingObjects"] in (True, "true")
+
+
+@pytest.mark.parametrize(
+    ("path", "word"),
+    [
+        ("/tmp/kube", "/tmp/kube"),
+        ("~/.kube/config", "~/.kube/config"),
+        ("~me/.kube/my config", "~me/'.kube/my config'"),
+        ("~/.kube/$(reboot)", "~/'.kube/$(reboot)'"),
+        ("/tmp/a;reboot", "'/tmp/a;reboot'"),
+        ("~a b/c", "'~a b/c'"),
+    ],
+)
+def test_a_kubeconfigs_path_is_one_word_of_the_commands_to_copy(path: str, word: str) -> None:
+    assert as_argument(path) == word
+
+
+def test_the_context_is_one_word_too(tmp_path: Path) -> None:
+    given = settings(tmp_path, kubeconfig="/no where", context="a b")
+    assert platform(given).kubectl == "kubectl --kubeconfig '/no where' --context 'a b'"
 
 
 def test_no_token_reaches_the_engine(tmp_path: Path) -> None:

@@ -3,8 +3,11 @@
 import pytest
 
 from infra.gcp import project as checked
+from infra.gcp.rules.project import problems as project_problems
 from infra.settings.errors import Problem, SettingsError
 from infra.settings.loading import load
+from stacks import program
+from stacks.config import for_engine
 from tests.support.gcp import declare, raw
 from tests.support.recording import record
 
@@ -34,3 +37,18 @@ def test_nothing_is_declared_with_problems() -> None:
     settings = load(raw())
     with pytest.raises(SettingsError, match="gcp:project"):
         declare(settings, project="")
+
+
+@pytest.mark.parametrize("project", ["Demo Project", "demo", "123456789012", "demo-", "d" * 31])
+def test_what_is_no_project_id_is_refused_with_all_other_problems(project: str) -> None:
+    configuration = {"gcp:project": project, "slipway:store": {"kind": "gcs", "location": "Iowa"}}
+    configuration |= {"slipway:clusters": raw()["clusters"]}
+    with pytest.raises(SettingsError) as error:
+        record(program.declare, for_engine(configuration), preview=True)
+    assert [problem.key for problem in error.value.problems] == ["slipway:store.location", "gcp:project"]
+    assert "gcloud projects list" in error.value.problems[1].fix
+
+
+@pytest.mark.parametrize("project", ["a-project", "example.com:a-project", "demo12"])
+def test_project_ids_are_right(project: str) -> None:
+    assert project_problems({"gcp:project": project}) == []

@@ -2,12 +2,14 @@
 
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from infra.aws.catalogue import kubernetes_versions, regions
 from infra.aws.rules.subject import CATALOGUE
 from infra.aws.settings import AwsCluster
 from infra.charts import copy_problem
+from infra.settings.errors import Problem
 from infra.settings.finding import Finding, Path, did_you_mean, listed
 from infra.settings.reading import Reading
 
@@ -57,6 +59,15 @@ def check(reading: Reading) -> Iterator[Finding]:
             "put its pools into the one cluster, or give it a stack of its own",
             read=reading.clouds,
         )
+
+
+def provider_problems(values: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with the provider's own keys among ``values``, by their full names."""
+    region = values.get("aws:region")
+    if not region or region in regions():
+        return []
+    fix = did_you_mean(region, regions(), "write the cluster's region, such as `us-east-2`")
+    return [Problem("aws:region", region, "not in the catalogue of AWS's regions", fix)]
 
 
 def _charts(at: Path, cluster: AwsCluster) -> Iterator[Finding]:

@@ -4,14 +4,13 @@ import re
 from collections.abc import Iterator
 
 from infra.gcp.catalogue import regions
+from infra.gcp.rules.project import FIX, is_project
 from infra.gcp.settings import GcpCluster, GcsStore
 from infra.settings.finding import Finding, did_you_mean, listed
 from infra.settings.reading import STORE_KIND, Reading
 
 # https://cloud.google.com/storage/docs/buckets#naming, as documented in 2025.
 BUCKET = re.compile(r"[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]")
-# https://cloud.google.com/resource-manager/docs/creating-managing-projects, as documented in 2025.
-PROJECT = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
 SOFT_DELETE_MINIMUM_DAYS = 7
 """https://cloud.google.com/storage/docs/soft-delete, as documented in 2025: seven to ninety days, or none."""
 
@@ -57,12 +56,12 @@ def _bucket(store: GcsStore) -> Iterator[Finding]:
             "choose another, such as `<project>-slipway`, or remove it for the default",
         )
     for index, project in enumerate(store.impersonation.projects if store.impersonation else ()):
-        if not PROJECT.fullmatch(project):
+        if not is_project(project):
             yield Finding(
                 ("store", "impersonation", "projects", index),
                 project,
                 "not a project ID",
-                "write the ID (6 to 30 lower-case letters, digits and hyphens), not the name or number",
+                FIX,
             )
 
 
