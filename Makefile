@@ -26,7 +26,8 @@ CA_STORES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt
 export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 
 .DEFAULT_GOAL := help
-TARGETS := help setup rehearse preview check show pictures test test-fast lint format bench bench-evaluation lock clean \
+TARGETS := help setup rehearse preview check show pin-images pictures test test-fast lint format bench bench-evaluation \
+	lock clean \
 	ci-preview ci-verdict ci-comment ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
 	ci-drift ci-drift-issue
 .PHONY: $(TARGETS)
@@ -87,6 +88,9 @@ endif
 
 show: $(VENV)/.runtime ## Show results of a stack that is up: make show STACK=local predictions
 	@$(BIN)/python -m stacks.show $${STACK:+--stack "$$STACK"} $(foreach each,$(SHOWN),'$(subst ','\'',$(each))')
+
+pin-images: $(VENV)/.runtime ## Name the default images by the digests that the registry has for them
+	@$(BIN)/python -m stacks.pin_images
 
 pictures: $(VENV)/.runtime ## Redraw the pictures of the stacks that the pages show
 	@mkdir -p build/preview

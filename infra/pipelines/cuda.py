@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from infra.kubernetes.gates import Gates
-from infra.pipelines.images import GPU_IMAGE
+from infra.pipelines.images import GPU_IMAGE, lacks_cuda_libraries
 from infra.platform import Resources
 from infra.step import LIBRARIES, Step
 
@@ -44,7 +44,7 @@ def with_libraries(step: Step, beside: Step, gates: Gates) -> Step:
 
     That image pinned by digest, ``tensorflow/tensorflow:…-gpu@sha256:…``, is the same image.
     """
-    if step.image.partition("@")[0] != GPU_IMAGE:
+    if not lacks_cuda_libraries(step.image):
         return step
     return replace(
         step,

@@ -1,15 +1,39 @@
-"""TensorFlow's official container images (hub.docker.com/r/tensorflow/tensorflow)."""
+"""TensorFlow's official container images, by digest where `make pin-images` has written it down."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
 
 from infra.platform import Pool
 
-CPU_IMAGE = "tensorflow/tensorflow:2.21.0"
-"""The version that requirements.txt pins too, so that a rehearsal runs what a cluster runs."""
+DATA = Path(__file__).parents[1] / "data" / "images.toml"
 
-GPU_IMAGE = f"{CPU_IMAGE}-gpu"
-"""The same with CUDA, but from 2.18 on with cuDNN 8.9 where TensorFlow loads 9, so that it finds no GPU
-(github.com/tensorflow/build, issue 221, open; read 2026-11-20). ``infra.pipelines.cuda`` has what it lacks."""
+
+def _images(file: Path) -> tuple[str, Mapping[str, str]]:
+    """The repository, and the digest of each tag that steps use; empty where it is not pinned."""
+    with file.open("rb") as opened:
+        data = tomllib.load(opened)
+    version: str = data["version"]
+    return data["repository"], {tag: data["digests"].get(tag, "") for tag in (version, f"{version}-gpu")}
+
+
+REPOSITORY, DIGESTS = _images(DATA)
+
+TAGS = tuple(f"{REPOSITORY}:{tag}" for tag in DIGESTS)
+"""The images by their tags alone: the one for CPU steps, and the one with CUDA."""
+
+CPU_IMAGE, GPU_IMAGE = (
+    f"{tag}@{digest}" if digest else tag for tag, digest in zip(TAGS, DIGESTS.values(), strict=True)
+)
+"""What steps run in. The one with CUDA has from 2.18 on cuDNN 8.9 where TensorFlow loads 9, so that it finds no
+GPU (github.com/tensorflow/build, issue 221, open; read 2026-11-20); ``infra.pipelines.cuda`` has what it lacks."""
 
 
 def tensorflow_image(pool: Pool) -> str:
     """The image for steps on ``pool``: with CUDA where the pool has GPUs."""
     return GPU_IMAGE if pool.accelerator else CPU_IMAGE
+
+
+def lacks_cuda_libraries(image: str) -> bool:
+    """Whether ``image`` is the official one with CUDA, by tag or by any digest."""
+    return image.partition("@")[0] == TAGS[1]

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from infra.pipelines.images import TAGS
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.stack import Stack
 from stacks.policies.workloads import workloads
@@ -15,6 +16,11 @@ EXACT = re.compile(r"v?\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
 
 WHOLE_VERSION = re.compile(r"\d+\.\d+\.\d+")
 """In a tag. Publishers move `2.21` and not `2.21.0`; only a digest is sure."""
+
+PINNING = (
+    "Run `make pin-images` once, where the registry can be reached, and commit what it writes; every step then "
+    "runs again."
+)
 
 LOCAL = re.compile(r"^(?:[./~]|.*\.tgz$)")
 
@@ -31,6 +37,18 @@ def _images(stack: Stack) -> Iterator[Violation]:
                 f"the image {image} is whatever its registry has under that name when a pod starts",
                 "name it by digest, which `docker buildx imagetools inspect <image>` shows, or by a whole version",
             )
+
+
+def _defaults(stack: Stack) -> Iterator[Violation]:
+    """One finding for each image, at the first that runs it."""
+    first: dict[str, str] = {}
+    for workload in workloads(stack):
+        for each in workload.containers:
+            if each.get("image") in TAGS:
+                first.setdefault(str(each["image"]), workload.resource.urn)
+    for image, urn in first.items():
+        reason = f"{image}, which steps run in by default, is named by a tag, which can be moved"
+        yield Violation(urn, reason, PINNING)
 
 
 def _charts(stack: Stack) -> Iterator[Violation]:
@@ -54,6 +72,13 @@ POLICIES = (
         "Every image is named by digest or by a tag with a whole version: not `latest`, `stable` or `3.11`.",
         _images,
         "Name the image by digest, or by a whole version that its publisher does not move.",
+    ),
+    Policy(
+        "default-image-by-tag",
+        Severity.WARNING,
+        "The images that steps run in by default are named by digest.",
+        _defaults,
+        PINNING,
     ),
     Policy(
         "unpinned-chart",

@@ -9,7 +9,7 @@ from infra.kubernetes.gates import ACCELERATOR_GATE, Gates
 from infra.kubernetes.pod import arguments
 from infra.kubernetes.run import plan
 from infra.pipelines import mnist
-from infra.pipelines.images import CPU_IMAGE, GPU_IMAGE
+from infra.pipelines.images import GPU_IMAGE, TAGS
 from infra.settings.pipelines import Mnist
 from infra.step import LIBRARIES, Step
 from tests.support.recording import record
@@ -82,9 +82,9 @@ def test_the_official_image_by_digest_lacks_them_too() -> None:
     def look(made: mnist.MnistSteps) -> list[bool]:
         return [LIBRARIES in step.inputs for step in (made.train, gate_of(made.train), made.predict)]
 
-    assert steps("gpu", f"{GPU_IMAGE}@sha256:{'0' * 64}", look) == [True, True, True]
+    assert steps("gpu", f"{TAGS[1]}@sha256:{'0' * 64}", look) == [True, True, True]
 
 
 def test_the_images_have_the_tensorflow_that_is_tested() -> None:
     installed = next(each for each in ("tensorflow-cpu", "tensorflow") if list(distributions(name=each)))
-    assert f"tensorflow/tensorflow:{version(installed)}" == CPU_IMAGE
+    assert f"tensorflow/tensorflow:{version(installed)}" == TAGS[0]

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infra.kubernetes.files import LIMIT
+from infra.pipelines.images import TAGS
 from infra.review.stack import Stack
 from infra.review.unknown import UNKNOWN, Secret
 from tests.policies.samples import (
@@ -217,6 +218,7 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
         in_container(image="python:3.11"),
         in_pod(initContainers=[container(image="busybox")]),
     ],
+    "default-image-by-tag": [in_container(image=tag) for tag in TAGS],
     "unpinned-chart": [chart("plugin"), chart("oci://example.com/plugin", "^1.2.0"), chart("plugin", "1.x")],
     "default-provider": [
         stack(resource(CONFIG_MAP, "stray", {}, provider="")),
@@ -349,6 +351,7 @@ PASSES: Mapping[str, Sequence[Stack]] = {
         ),
     ],
     "unpinned-image": [in_container(), in_container(image="python:3.11.4-slim"), in_container(image=UNKNOWN)],
+    "default-image-by-tag": [in_container(), *(in_container(image=f"{tag}@sha256:{'0' * 64}") for tag in TAGS)],
     "unpinned-chart": [
         chart("plugin", "0.20.0"),
         chart("plugin", "v1.2.3-rc.1"),
