@@ -8,7 +8,7 @@ from infra.review.properties import at, mapping, mappings, strings, text, texts,
 from infra.review.stack import JOB, Declared, NodePool, Stack
 from stacks.placement import tolerations, untolerated
 from stacks.preview.compared import Compared
-from stacks.preview.differences import Path
+from stacks.preview.differences import Difference, Path
 from stacks.preview.files import ShippedFiles, pod_spec
 from stacks.preview.model import JobRun, Operation, Outcome
 
@@ -193,6 +193,8 @@ def _parts(compared: Compared, job: Declared) -> list[str]:
     """What of the pod changed for itself, in words."""
     told: dict[str, None] = {}
     for each in compared.differences:
+        if _names_the_run(each, compared.before, job):
+            continue
         for path in each.leaves if each.before is None or each.after is None else [each.path]:
             if words := _part(path):
                 told[words] = None
@@ -201,6 +203,15 @@ def _parts(compared: Compared, job: Declared) -> list[str]:
     if "its arguments" in told and _same_but_directories(compared.before, job):
         told.pop("its arguments")
     return [f"{words} changed" for words in told]
+
+
+def _names_the_run(difference: Difference, old: Declared | None, job: Declared) -> bool:
+    """Whether a text differs in the digest of the Job's run only, which follows from other changes."""
+    before, after = difference.before, difference.after
+    if old is None or not isinstance(before, str) or not isinstance(after, str):
+        return False
+    earlier, now = (_run(each).rpartition("-")[2] for each in (old, job))
+    return bool(earlier and now) and before.replace(earlier, now) == after
 
 
 def _part(path: Path) -> str:
