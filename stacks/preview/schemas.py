@@ -8,6 +8,7 @@ Asks the Pulumi CLI for the schema of each cloud's pinned provider, or reads the
 
 import argparse
 import ast
+import hashlib
 import json
 import subprocess
 import sys
@@ -101,7 +102,8 @@ def _referenced(property_: Document) -> str:
     return _referenced(inner) if inner else ""
 
 
-def _published(package: str, version: str) -> Document:
+def _published(package: str, version: str) -> tuple[Document, str]:
+    """A provider's schema as the Pulumi CLI has it, and where it is from."""
     command = ["pulumi", "package", "get-schema", f"{package}@{version}"]
     try:
         done = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -109,42 +111,89 @@ def _published(package: str, version: str) -> Document:
         raise SchemaError("the Pulumi CLI is not there; install it, or name a file with --schema") from error
     if done.returncode:
         raise SchemaError(f"{' '.join(command)}: {done.stderr.strip()}")
-    return document(json.loads(done.stdout))
+    return document(json.loads(done.stdout)), " ".join(command)
+
+
+def _from_file(path: Path) -> tuple[Document, str]:
+    """A provider's schema from a file, and where it is from: what the file says itself, else which file it was."""
+    try:
+        content = path.read_bytes()
+        schema = document(json.loads(content))
+    except (OSError, ValueError) as error:
+        raise SchemaError(f"{path} cannot be read as JSON: {error}") from error
+    digest = hashlib.sha256(content).hexdigest()
+    return schema, str(schema.get("source") or f"the file {path.name} with the SHA-256 {digest}")
 
 
 def _given(arguments: Sequence[str]) -> Mapping[str, Path]:
-    return {package: Path(path) for package, _, path in (each.partition("=") for each in arguments)}
+    """The files that were named, by package. Raises SchemaError for what names none."""
+    parts = [each.partition("=") for each in arguments]
+    packages = [package for package, cloud in CLOUDS.items() if cloud.sdk]
+    for package, _, path in parts:
+        if package not in packages or not path:
+            raise SchemaError(
+                f"--schema takes PACKAGE=FILE with one of {', '.join(packages)}, not {package}={path}"
+            )
+    return {package: Path(path) for package, _, path in parts}
+
+
+def _table(package: str, version: str, given: Path | None) -> dict[str, Any]:
+    schema, source = _from_file(given) if given else _published(package, version)
+    if str(schema.get("version")) != version:
+        raise SchemaError(f"that is {schema.get('version')}, and pyproject.toml pins {version}")
+    return table(schema, declarable(package), source, datetime.now(UTC).date().isoformat())
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes or checks the files of all clouds that have a provider; the exit status."""
+    """Writes or checks the files of all clouds that have a provider; the exit status.
+
+    Writes all of them or, where one of the schemas cannot be had, none.
+    """
     parser = argparse.ArgumentParser(prog="python -m stacks.preview.schemas", description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare, and write nothing")
     parser.add_argument("--schema", action="append", default=[], metavar="PACKAGE=FILE")
     chosen = parser.parse_args(arguments)
-    given = _given(chosen.schema)
     versions = pins()
-    outdated = False
+    made: dict[Path, dict[str, Any]] = {}
+    errors: list[str] = []
+    try:
+        given = _given(chosen.schema)
+    except SchemaError as error:
+        parser.error(str(error))
     for package, cloud in CLOUDS.items():
         if cloud.sdk is None or (given and package not in given):
             continue
-        version = versions[cloud.sdk]
         try:
-            schema = json.loads(given[package].read_text("utf-8")) if given else _published(package, version)
-            if str(schema.get("version")) != version:
-                raise SchemaError(f"that is {schema.get('version')}, and pyproject.toml pins {version}")
-            source = schema.get("source") or f"pulumi package get-schema {package}@{version}"
-            made = table(schema, declarable(package), source, datetime.now(UTC).date().isoformat())
+            made[ROOT / "infra" / package / FILE] = _table(package, versions[cloud.sdk], given.get(package))
         except SchemaError as error:
-            print(f"{package}: {error}", file=sys.stderr)
-            return 1
-        path = ROOT / "infra" / package / FILE
-        if not chosen.check:
-            path.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
-        elif differences := _differences(document(json.loads(path.read_text("utf-8"))), made):
-            print(f"{path} is out of date; run: python -m stacks.preview.schemas\n{differences}", file=sys.stderr)
-            outdated = True
-    return int(outdated)
+            errors.append(f"{package}: {error}")
+    if chosen.check:
+        errors += filter(None, (_outdated(path, content) for path, content in made.items()))
+    elif errors:
+        errors.append("nothing was written")
+    else:
+        _write(made)
+    for error in errors:
+        print(error, file=sys.stderr)
+    return int(bool(errors))
+
+
+def _write(made: Mapping[Path, dict[str, Any]]) -> None:
+    """Writes all files beside their places before it puts the first into its own."""
+    for path, content in made.items():
+        _beside(path).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    for path in made:
+        _beside(path).replace(path)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.partial")
+
+
+def _outdated(path: Path, made: Document) -> str:
+    """What is wrong with the file; empty where it is up to date."""
+    differences = _differences(document(json.loads(path.read_text("utf-8"))), made)
+    return f"{path} is out of date; run: python -m stacks.preview.schemas\n{differences}" if differences else ""
 
 
 def _differences(there: Document, now: Document) -> str:

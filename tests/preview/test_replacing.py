@@ -1,5 +1,6 @@
 """What is known of replacements: it is of the pinned providers, and of everything that the stacks declare."""
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -66,6 +67,8 @@ def forced(type_: str, path: str) -> bool:
         ("gcp:container/nodePool:NodePool", "nodeConfig.guestAccelerators[0].type", True),
         ("gcp:container/nodePool:NodePool", "autoscaling.totalMaxNodeCount", False),
         ("gcp:container/nodePool:NodePool", "name", True),
+        ("gcp:container/nodePool:NodePool", "nodeConfig.ephemeralStorageConfig.localSsdCount", True),
+        ("gcp:container/cluster:Cluster", "tpuConfig.enabled", True),
         ("gcp:container/cluster:Cluster", "location", True),
         ("gcp:storage/bucket:Bucket", "publicAccessPrevention", False),
         ("aws:eks/nodeGroup:NodeGroup", "taints[0].value", False),
@@ -184,12 +187,60 @@ def test_a_schema_of_another_version_is_refused(tmp_path: Path, capsys: pytest.C
     assert "that is 0.0.1, and pyproject.toml pins" in capsys.readouterr().err
 
 
+def of_provider(package: str, **more: str) -> dict[str, Any]:
+    """A schema with all that the code declares of a package, and no property in it."""
+    held = data(package)
+    return {
+        "version": held["version"],
+        "resources": {token: {"inputProperties": {}} for token in held["types"]},
+        **more,
+    }
+
+
+def test_a_schema_from_a_file_says_which_file_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packages = sorted(PROVIDED)
+    files = {package: tmp_path / f"{package}.json" for package in packages}
+    for package, more in zip(packages, ({}, {"source": "a schema of my own"}), strict=True):
+        files[package].write_text(json.dumps(of_provider(package, **more)), encoding="utf-8")
+    monkeypatch.setattr(schemas, "ROOT", tmp_path)
+    write_tree(tmp_path, {f"infra/{package}/{FILE}": "{}" for package in packages})
+    assert main([word for package in packages for word in ("--schema", f"{package}={files[package]}")]) == 0
+    first, second = (json.loads((tmp_path / "infra" / package / FILE).read_text()) for package in packages)
+    digest = hashlib.sha256(files[packages[0]].read_bytes()).hexdigest()
+    assert first["source"] == f"the file {packages[0]}.json with the SHA-256 {digest}"
+    assert second["source"] == "a schema of my own"
+
+
+@pytest.mark.parametrize("broken", ["{", '{"version": "0.0.1"}', None])
+def test_where_one_schema_cannot_be_had_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], broken: str | None
+) -> None:
+    good, bad = sorted(PROVIDED)
+    files = {package: tmp_path / f"{package}.json" for package in (good, bad)}
+    files[good].write_text(json.dumps(of_provider(good)), encoding="utf-8")
+    if broken is not None:
+        files[bad].write_text(broken, encoding="utf-8")
+    monkeypatch.setattr(schemas, "ROOT", tmp_path)
+    write_tree(tmp_path, {f"infra/{package}/{FILE}": "as before" for package in files})
+    assert main([word for package in files for word in ("--schema", f"{package}={files[package]}")]) == 1
+    assert {(tmp_path / "infra" / package / FILE).read_text() for package in files} == {"as before"}
+    told = capsys.readouterr().err
+    assert f"{bad}: " in told
+    assert "nothing was written" in told
+
+
+@pytest.mark.parametrize("schema", ["nobody=file.json", f"{min(PROVIDED)}"])
+def test_a_schema_of_a_package_that_there_is_not_is_refused(schema: str) -> None:
+    with pytest.raises(SystemExit):
+        main(["--schema", schema])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("package", sorted(PROVIDED))
 def test_the_files_are_what_the_published_schemas_say(package: str, tmp_path: Path) -> None:
     if shutil.which("pulumi") is None:
         pytest.skip("the Pulumi CLI is not on PATH")
-    if not data(package)["source"].startswith("pulumi package get-schema"):
+    if f"pulumi package get-schema {package}@{data(package)['version']}" not in data(package)["source"]:
         pytest.skip("the file is not made from the published schema; `python -m stacks.preview.schemas` does that")
     version = data(package)["version"]
     command = ["pulumi", "package", "get-schema", f"{package}@{version}"]
