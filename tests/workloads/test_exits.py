@@ -124,3 +124,22 @@ def test_a_record_that_cannot_be_written_is_trouble_with_the_store(tmp_path: Pat
     assert done.returncode == STORE_TROUBLE
     assert done.stderr.count("\n") == 1, done.stderr
     assert "cannot be written" in done.stderr
+
+
+LEAVING = """
+import atexit, sys
+from workloads.exits import run
+atexit.register(print, "tidied up")
+def main():
+    print("all", end="")
+    print("told", end="", file=sys.stderr)
+    return 3
+run(main)
+"""
+
+
+def test_a_step_says_all_and_ends_without_tidying_up() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVING], cwd=ROOT, env=environment(), check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (3, "all", "told")
