@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -131,26 +132,87 @@ def volume(volume_name: str, map_name: str, files: Files) -> k8s.core.v1.VolumeA
     )
 
 
-def image_folder(folder: Path) -> Files:
-    """The PNG files below ``folder``, and each ``labels.json`` with the truth of those beside it.
+IMAGES = (".png", ".jpg", ".jpeg")
+"""Suffixes of the files that a folder of images ships."""
 
-    Hidden files are left out. Raises ShippingError where the folder is missing, has no PNG, or is too big.
+OTHER_IMAGES = (".avif", ".bmp", ".gif", ".heic", ".heif", ".tif", ".tiff", ".webp")
+"""Suffixes of images that no step reads: somebody who puts one there expects it to be read."""
+
+LABELS = "labels.json"
+"""The file with the truth of the images beside it."""
+
+
+def image_folder(folder: Path, root: Path) -> Files:
+    """The PNG and JPEG files below ``folder``, and each ``labels.json`` with the truth of those beside it.
+
+    Hidden files are left out, and so are those of `left_out`. Raises ShippingError where the folder is missing or
+    has no image, is too big, or has something that cannot be shipped or leads out of the repository at ``root``.
     """
     if not folder.is_dir():
         raise ShippingError(
             str(folder),
             "there is no such folder",
-            "name a folder of PNG files, relative to the repository; or `store:<path>` for one in the store",
+            "name a folder of PNG or JPEG files, relative to the repository; or `store:<path>` in the store",
         )
-    found = {
-        path.relative_to(folder).as_posix(): path
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-        and (path.suffix.lower() == ".png" or path.name == "labels.json")
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    }
-    if not any(name.lower().endswith(".png") for name in found):
-        raise ShippingError(str(folder), "there is no PNG file in it", "put the images there as .png files")
-    sizes = {name: path.stat().st_size for name, path in found.items()}
-    require_fit(sizes, "copy the folder into the store and write `store:<path>`")
+    inside = root.resolve()
+    if not folder.resolve().is_relative_to(inside):
+        raise ShippingError(
+            str(folder),
+            "a link leads out of the repository",
+            "copy the images into the repository; or copy them into the store and write `store:<path>`",
+        )
+    paths = [
+        path for path in _visible(folder) if path.suffix.lower() in {*IMAGES, *OTHER_IMAGES} or path.name == LABELS
+    ]
+    if wrong := [
+        f"{path.relative_to(folder).as_posix()} {why}" for path in paths if (why := _obstacle(path, inside))
+    ]:
+        raise ShippingError(
+            str(folder),
+            "; ".join(wrong[:SHOWN]) + (f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""),
+            "put PNG and JPEG files themselves there, under names that can be read; convert others, or move them "
+            "out of the folder",
+        )
+    if not any(path.suffix.lower() in IMAGES for path in paths):
+        raise ShippingError(
+            str(folder), "there is no PNG or JPEG file in it", "put the images there as .png, .jpg or .jpeg files"
+        )
+    found = {path.relative_to(folder).as_posix(): path for path in paths}
+    require_fit(
+        {name: path.stat().st_size for name, path in found.items()},
+        "copy the folder into the store and write `store:<path>`",
+    )
     return Files({name: path.read_bytes() for name, path in found.items()})
+
+
+def left_out(folder: Path) -> list[str]:
+    """The names of the files below ``folder`` that `image_folder` does not ship, hidden ones aside."""
+    shipped = {*IMAGES, *OTHER_IMAGES}
+    return [
+        path.relative_to(folder).as_posix()
+        for path in _visible(folder)
+        if path.suffix.lower() not in shipped and path.name != LABELS
+    ]
+
+
+def _visible(folder: Path) -> list[Path]:
+    """Everything below ``folder`` that is no folder; a link to one is not followed."""
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if (path.is_symlink() or not path.is_dir())
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    ]
+
+
+def _obstacle(path: Path, root: Path) -> str | None:
+    """What keeps a file from being shipped, after its name; None where nothing does."""
+    if not path.name.isprintable():
+        return "has characters in its name that nobody sees"
+    if path.suffix.lower() in OTHER_IMAGES:
+        return "is neither PNG nor JPEG"
+    if not path.resolve().is_relative_to(root):
+        return "is a link out of the repository"
+    if not path.is_file():
+        return "is a link to no file" if path.is_symlink() else "is no file"
+    return None if os.access(path, os.R_OK) else "cannot be read: permission denied"

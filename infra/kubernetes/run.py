@@ -84,7 +84,7 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
     shipped = (step.module, step.requirements, tuple(step.files))
     bundle = known.bundles.get(shipped) or bundle_of(step.module, step.requirements, root, step.files)
     known.bundles[shipped] = bundle
-    folders = {name: image_folder(folder) for name, folder in step.folders.items()}
+    folders = {name: image_folder(folder, root) for name, folder in step.folders.items()}
     decisive = {
         "format": FORMAT,
         "module": step.module,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pulumi
 
-from infra.kubernetes.files import ShippingError, image_folder
+from infra.kubernetes.files import ShippingError, image_folder, left_out
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.shown import SHOW, Result, Shown, tensorboard
@@ -16,6 +16,7 @@ from infra.pipelines.cuda import with_libraries
 from infra.pipelines.placement import place, stored
 from infra.pipelines.shipping import bundle_problems
 from infra.platform import Platform
+from infra.printable import printable
 from infra.settings.errors import Problem
 from infra.settings.paths import STORED, below_problem
 from infra.settings.pipelines import Mnist, StepSettings
@@ -66,7 +67,7 @@ def _image_problems(images: str, root: Path) -> list[Problem]:
         # Nothing is shipped, or the settings' own checks refuse it.
         return []
     try:
-        image_folder(local_folder(images, root))
+        image_folder(local_folder(images, root), root)
     except ShippingError as error:
         return [Problem(key, images, f"{error.value}: {error.reason}", error.fix)]
     return []
@@ -180,4 +181,7 @@ def _images(images: str | None, prepare: Step, root: Path) -> tuple[str, dict[st
         return "{prepare}/images", {"prepare": prepare}, {}
     if images.startswith(STORED):
         return stored(images), {}, {}
-    return "{images}", {}, {"images": local_folder(images, root)}
+    folder = local_folder(images, root)
+    if others := left_out(folder):
+        pulumi.log.warn(f"{KEY}.predict.images: left out of {images}: {', '.join(map(printable, others))}")
+    return "{images}", {}, {"images": folder}

@@ -175,7 +175,7 @@ def test_what_this_repository_ships_fits() -> None:
     ("images", "words"),
     [
         ("nowhere", "there is no such folder"),
-        ("docs", "there is no PNG file in it"),
+        ("docs", "there is no PNG or JPEG file in it"),
     ],
 )
 def test_images_that_cannot_be_shipped_are_a_problem(images: str, words: str, tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ def zoo(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "bad/blank.png": png(Image.new("L", (28, 28), 255)),
         "bad/transparent.png": png(Image.new("RGBA", (28, 28), (0, 0, 0, 0))),
         "bad/bomb.png": bomb(),
+        "bad/animated.gif": b"GIF89a",
         "bad/wrong-checksum.png": whole_file[:60] + bytes([whole_file[60] ^ 0xFF]) + whole_file[61:],
     }
     for name, content in {**good, **bad, "notes.txt": b"not an image, and not named as one"}.items():
@@ -173,13 +174,14 @@ def test_what_is_no_image_is_named_with_its_reason(zoo_predictions: tuple[Path, 
         "truncated.png": "truncated or damaged PNG",
         "header-only.png": "truncated or damaged PNG",
         "wrong-checksum.png": "truncated or damaged PNG",
-        "text.png": "not a PNG file",
-        "jpeg.png": "not a PNG file",
+        "text.png": "neither a PNG nor a JPEG file",
+        "jpeg.png": "truncated or damaged JPEG",
         "empty.png": "the file is empty",
         "one-pixel.png": "blank",
         "blank.png": "blank",
         "transparent.png": "blank",
         "bomb.png": "100000 x 100000 pixels",
+        "animated.gif": "neither a PNG nor a JPEG file",
     }
     assert set(reasons) == set(expected)
     for name, reason in expected.items():
@@ -268,7 +270,7 @@ def test_no_image_is_one_error(training: tuple[Path, str], tmp_path: Path) -> No
     )
 
     assert "there is no such folder" in only_error(missing)
-    assert "no *.png file" in only_error(empty)
+    assert "no *.png, *.jpg or *.jpeg file" in only_error(empty)
 
 
 def test_a_mounted_config_map_shows_each_image_once(data: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Read PNG files of any kind as the network wants them: 28 x 28, grey, white on black.
+"""Read PNG and JPEG files of any kind as the network wants them: 28 x 28, grey, white on black.
 
 A 28 x 28 image keeps its pixels. Any other is brought into MNIST's form, as its makers did: the digit's
 bounding box scaled into 20 x 20, its proportions kept, and placed so that its centre of mass is the centre of
@@ -13,10 +13,22 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from workloads.mnist import jpeg
+
 SIZE = 28
 _INNER = 20
-LARGEST = 64_000_000
-"""Pixels an image may have: above, a small file could take all memory (a decompression bomb)."""
+LARGEST = 16_000_000
+"""Pixels an image may have, about 4,000 x 4,000: decoding takes up to 20 bytes for each, and a small file can have
+a great many (a decompression bomb)."""
+LARGEST_FILE = 128 * 2**20
+"""Bytes of a file, which is read whole: the most pixels with 16 bits in each of four channels."""
+SUFFIXES = (".png", ".jpg", ".jpeg")
+"""Of the files that are read."""
+OTHERS = (".avif", ".bmp", ".gif", ".heic", ".heif", ".tif", ".tiff", ".webp")
+"""Of images that are not."""
+_PNG = b"\x89PNG\r\n\x1a\n"
+_ROWS = 512
+"""Rows whose channels are turned into grey levels at a time, to save memory."""
 _LEAST_CONTRAST = 8 / 255
 """Difference between lightest and darkest below which nothing is drawn."""
 _INK = 0.2
@@ -28,12 +40,14 @@ class ImageError(ValueError):
 
 
 def read(path: Path) -> NDArray[np.uint8]:
-    """One PNG file of any size, bit depth, palette or transparency as (28, 28), white on black.
+    """One PNG or JPEG file of any size, bit depth, palette or transparency as (28, 28), white on black.
 
     Raises:
-        ImageError: not a PNG, truncated, damaged, too large, or blank.
+        ImageError: neither PNG nor JPEG, truncated, damaged, too large, or blank.
     """
     try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise ImageError(f"more than {LARGEST_FILE // 2**20} MiB; scale the image down")
         content = path.read_bytes()
     except OSError as error:
         raise ImageError(f"cannot be read: {error.strerror}") from error
@@ -41,32 +55,49 @@ def read(path: Path) -> NDArray[np.uint8]:
 
 
 def decode(content: bytes) -> NDArray[np.float32]:
-    """The grey levels (height, width), 0 to 1, of a PNG file's content. Transparent parts are laid on white, as
-    browsers do; where everything drawn is near white, on black.
+    """The grey levels (height, width), 0 to 1, of the content of a PNG or JPEG file, whatever its name says.
+
+    Transparent parts are laid on white, as browsers do; where everything drawn is near white, on black.
 
     Raises:
         ImageError: as for `read`, other than blank.
     """
-    import tensorflow as tf
+    if content.startswith(jpeg.SIGNATURE):
+        try:
+            _check_size(*jpeg.size(content))
+            return jpeg.decode(content)
+        except ImageError:
+            raise
+        except ValueError as error:
+            raise ImageError(str(error)) from error
+    if not content.startswith(_PNG):
+        raise ImageError("neither a PNG nor a JPEG file" if content else "the file is empty")
+    return _decode_png(content)
 
-    if not content.startswith(b"\x89PNG\r\n\x1a\n"):
-        raise ImageError("not a PNG file" if content else "the file is empty")
+
+def _check_size(width: int, height: int) -> None:
+    if not 0 < width * height <= LARGEST:
+        raise ImageError(f"{width} x {height} pixels; an image may have {LARGEST:,}: scale it down")
+
+
+def _decode_png(content: bytes) -> NDArray[np.float32]:
     if len(content) < 33 or content[12:16] != b"IHDR":
         raise ImageError("truncated or damaged PNG: it has no header")
-    width, height = struct.unpack(">II", content[16:24])
-    if not 0 < width * height <= LARGEST:
-        raise ImageError(f"{width} x {height} pixels; an image may have {LARGEST:,}")
+    _check_size(*struct.unpack(">II", content[16:24]))
+    import tensorflow as tf
+
     try:
         # Asked for four channels without need, TensorFlow 2.21 makes images of 1 to 4 bits all but transparent.
         channels = 4 if _may_be_transparent(content) else 3
         pixels = tf.io.decode_png(content, channels=channels, dtype=tf.uint16).numpy()
     except tf.errors.OpError as error:
         raise ImageError("truncated or damaged PNG: its image data cannot be decoded") from error
-    values = pixels.astype(np.float32) / 65535
     # ITU-R BT.601, the weights of "luma" that image libraries use for grey.
-    grey = values[..., :3] @ np.array([0.299, 0.587, 0.114], np.float32)
-    if channels == 4 and values[..., 3].min() < 1:
-        alpha = values[..., 3]
+    weights = np.array([0.299, 0.587, 0.114], np.float32) / 65535
+    blocks = (pixels[start : start + _ROWS] for start in range(0, len(pixels), _ROWS))
+    grey = np.concatenate([block[..., :3].astype(np.float32) @ weights for block in blocks])
+    if channels == 4 and pixels[..., 3].min() < 65535:
+        alpha = pixels[..., 3].astype(np.float32) / 65535
         drawn = grey[alpha > 0.5]
         paper = 0.0 if drawn.size and drawn.min() > 0.5 else 1.0
         grey = grey * alpha + paper * (1 - alpha)

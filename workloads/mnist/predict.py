@@ -1,4 +1,4 @@
-"""Read the digit in each PNG image of a folder with a trained model.
+"""Read the digit in each PNG or JPEG image of a folder with a trained model.
 
 Writes `predictions.json` and `contact_sheet.png`. Run as `python -m workloads.mnist.predict --model DIR
 --images DIR --output DIR`, where --model is what `train` published.
@@ -17,7 +17,7 @@ from typing import Any
 from workloads.devices import accelerators, before_import, describe
 from workloads.exits import BAD_INPUT, OK, StepError, run, stop_on_sigterm
 from workloads.mnist.contact_sheet import Tile, draw
-from workloads.mnist.images import ImageError, read
+from workloads.mnist.images import OTHERS, SUFFIXES, ImageError, read
 from workloads.store import check, digest_of, finished, publish, staging, store_errors
 
 STEP = "mnist.predict"
@@ -76,24 +76,31 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def find_images(folder: Path) -> list[Found]:
-    """Every PNG file under `folder`, sorted by name.
+    """Every image file under `folder`, sorted by name. Says which other files are left out.
+
+    Those of kinds that are not read are among them, for `read` to refuse them by name.
 
     Raises:
-        StepError: with BAD_INPUT where there is no such folder or no PNG file, or a `labels.json` cannot be
+        StepError: with BAD_INPUT where there is no such folder or no image in it, or a `labels.json` cannot be
         understood.
     """
     if not folder.is_dir():
         raise StepError(BAD_INPUT, f"--images {folder}: there is no such folder")
     # Hidden folders are left out: a mounted ConfigMap has its files once more in one that begins with two dots.
-    paths = sorted(
+    files = sorted(
         path
         for path in folder.rglob("*")
-        if path.suffix.lower() == ".png"
-        and path.is_file()
+        # A link that leads nowhere is no file, and worth a word.
+        if (path.is_file() or (path.is_symlink() and not path.exists()))
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
+    paths = [path for path in files if path.suffix.lower() in {*SUFFIXES, *OTHERS}]
+    others = [path for path in files if path.suffix.lower() not in {*SUFFIXES, *OTHERS} and path.name != LABELS]
+    if others:
+        names = ", ".join(ascii(path.relative_to(folder).as_posix()) for path in others)
+        print(f"Left out, for they are no images: {names}", flush=True)
     if not paths:
-        raise StepError(BAD_INPUT, f"{folder}: no *.png file in it or below")
+        raise StepError(BAD_INPUT, f"{folder}: no *.png, *.jpg or *.jpeg file in it or below")
     labels: dict[Path, dict[str, int]] = {}
     images = []
     for path in paths:
@@ -185,7 +192,9 @@ def _digest(images: list[Found]) -> str:
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m workloads.mnist.predict", description=__doc__)
     parser.add_argument("--model", type=Path, required=True, help="what train published")
-    parser.add_argument("--images", type=Path, required=True, help="folder with PNG images, searched recursively")
+    parser.add_argument(
+        "--images", type=Path, required=True, help="folder with PNG and JPEG images, searched recursively"
+    )
     parser.add_argument("--output", type=Path, required=True, help="where to publish the predictions")
     parser.add_argument("--batch-size", type=int, default=256, help="images per call of the model (default: 256)")
     parser.add_argument("--libraries", type=Path, help="what workloads.cuda.install published, for use on GPUs")
