@@ -58,10 +58,12 @@ class Pipeline:
 
     ``problems`` is given its section, which may have any shape, and the repository. ``plan`` is given its
     settings, the platforms, the gates, the repository, and the steps of the pipelines before it.
+    ``measures_devices`` says that its results are figures of accelerators, and worth nothing from a CPU.
     """
 
     problems: Callable[[Any, Path], Sequence[Problem]]
     plan: Callable[[Any, Mapping[str, Platform], Gates, Path, Sequence[Step]], Planned]
+    measures_devices: bool = False
 
 
 def _plan_mnist(
@@ -82,7 +84,7 @@ PIPELINES: Mapping[str, Pipeline] = {
     mnist.NAME: Pipeline(
         lambda section, root: mnist.problems(_at(section, "predict", "images"), root), _plan_mnist
     ),
-    benchmark.NAME: Pipeline(lambda _, root: benchmark.problems(root), _plan_benchmark),
+    benchmark.NAME: Pipeline(lambda _, root: benchmark.problems(root), _plan_benchmark, measures_devices=True),
 }
 """In the order in which they may use a pool."""
 

@@ -190,3 +190,26 @@ def test_what_installs_the_rest_is_held_to_its_hashes_too(checkout: Path, tmp_pa
 def test_the_words_after_show_are_what_is_shown(checkout: Path, tmp_path: Path) -> None:
     code, words, _ = Preview(checkout, tmp_path).make("show", "STACK=local", "predictions", "t4-fp32")
     assert (code, words) == (0, ["-m", "stacks.show", "--stack", "local", "predictions", "t4-fp32"])
+
+
+@pytest.mark.parametrize("stamp", [".runtime", ".dev"])
+def test_an_installation_says_its_size_and_shows_its_progress(checkout: Path, tmp_path: Path, stamp: str) -> None:
+    uv = tmp_path / "bin" / "uv"
+    uv.parent.mkdir()
+    uv.write_text('#!/bin/sh\necho "$@"\necho "Downloading tensorflow (517.0MiB)" >&2\n', encoding="utf-8")
+    uv.chmod(0o755)
+    command = ["make", "--no-print-directory", f"VENV={tmp_path}", f"{tmp_path}/{stamp}"]
+    done = subprocess.run(command, cwd=checkout, check=True, capture_output=True, text=True)
+    said, called = done.stdout.splitlines()
+    assert "GB" in said
+    assert not {"--quiet", "-q", "--no-progress"} & set(called.split())
+    assert "--require-hashes" in called
+    assert "Downloading tensorflow" in done.stderr
+
+
+@pytest.mark.parametrize(("words", "given"), [([], []), (["BENCHMARK=1"], ["--benchmark"])])
+def test_a_benchmark_is_rehearsed_where_it_is_asked_for(
+    preview: Preview, words: list[str], given: list[str]
+) -> None:
+    _, called, _ = preview.make("rehearse", *words)
+    assert called[4:] == given

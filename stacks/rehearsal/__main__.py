@@ -28,6 +28,10 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     disrupt: Annotated[
         str | None, typer.Option(metavar="JOB", help="Evict this training's pod once, as a Spot node would.")
     ] = None,
+    benchmark: Annotated[
+        bool,
+        typer.Option("--benchmark", help="Run pipelines that measure accelerators, too; on a CPU they take long."),
+    ] = False,
     config_file: Annotated[
         Path | None, typer.Option(help="Use the configuration in this file instead of the stack's own.")
     ] = None,
@@ -44,7 +48,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     errors = Console(stderr=True, highlight=False)
     folder = output or ROOT / "build" / "rehearsal" / stack
     try:
-        configuration = session.configure(stack, ROOT, config_file)
+        configuration = session.configure(stack, ROOT, config_file, benchmark=benchmark)
         options = Options(stack, ROOT, folder.resolve(), config_file, fresh, disrupt, quiet)
         code = Session(declare, configuration, options, console).run().exit_code
     except SettingsError as error:

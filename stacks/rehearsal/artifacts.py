@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
 from stacks.documents import document, first_problem
 from stacks.rehearsal.pods import Container, PodSpec, UnsupportedError, pod_spec
-from stacks.rehearsal.state import CONTACT_SHEET, PREDICTIONS, THROUGHPUT_CHART
+from stacks.rehearsal.state import CONTACT_SHEET, PREDICTIONS
 from stacks.resources import Resource
 
 METRICS = "metrics.json"
@@ -98,7 +98,6 @@ class Artifacts:
     unreadable: tuple[tuple[str, str], ...] = ()
     metrics: Metrics | None = None
     throughput: tuple[Throughput, ...] = ()
-    throughput_chart: Path | None = None
     problems: tuple[str, ...] = ()
 
     @property
@@ -117,7 +116,7 @@ def collect(jobs: Iterable[Resource], store: Path) -> Artifacts:
     found: dict[str, Path] = {}
     for job in jobs:
         for directory in store_directories(job, store):
-            for name in (PREDICTIONS, METRICS, CONTACT_SHEET, THROUGHPUT, THROUGHPUT_CHART):
+            for name in (PREDICTIONS, METRICS, CONTACT_SHEET, THROUGHPUT):
                 if (directory / name).is_file():
                     found[name] = directory / name
     problems: list[str] = []
@@ -135,7 +134,6 @@ def collect(jobs: Iterable[Resource], store: Path) -> Artifacts:
         unreadable=tuple(sorted((Path(each.path).name, each.reason) for each in errors)),
         metrics=metrics,
         throughput=tuple(throughput.results) if throughput else (),
-        throughput_chart=found.get(THROUGHPUT_CHART),
         problems=tuple(problems),
     )
 

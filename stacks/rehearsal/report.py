@@ -17,7 +17,7 @@ from stacks.rehearsal import charts, graph
 from stacks.rehearsal.records import JobRecord, Phase
 from stacks.rehearsal.session import Outcome
 from stacks.rehearsal.state import Place
-from stacks.rehearsal.summary import LOG_LINES, ON_A_CPU, last_lines, without_predictions
+from stacks.rehearsal.summary import LOG_LINES, ON_A_CPU, last_lines, throughput_title, without_predictions
 
 SDKS = tuple(cloud.sdk for cloud in CLOUDS.values() if cloud.sdk)
 PACKAGES = ("pulumi", *SDKS, "pulumi-kubernetes", "tensorflow", "tensorflow-cpu", "keras")
@@ -83,7 +83,7 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         "unreadable": artifacts.unreadable,
         "sheet": _data_uri(artifacts.contact_sheet),
         "throughput": artifacts.throughput,
-        "throughput_chart": _data_uri(artifacts.throughput_chart),
+        "throughput_title": throughput_title(artifacts.throughput),
         "on_a_cpu": ON_A_CPU if any(each.reduced for each in artifacts.throughput) else "",
         "shares": {each.urn: shares(each) for each in outcome.records},
         "amounts": NAMES,

@@ -23,14 +23,14 @@ from stacks.config import StackConfig, load_stack
 from stacks.documents import document
 from stacks.emulators import emulators
 from stacks.evaluate import Evaluation, evaluate
-from stacks.program import problems_beside
+from stacks.program import PIPELINES, problems_beside
 from stacks.rehearsal import summary
 from stacks.rehearsal.artifacts import Artifacts, collect
 from stacks.rehearsal.engine import Engine
 from stacks.rehearsal.processes import Reaper
 from stacks.rehearsal.records import JobRecord, Phase
 from stacks.rehearsal.results import Results
-from stacks.rehearsal.state import CONTACT_SHEET, OUTPUTS, PREDICTIONS, THROUGHPUT_CHART, Lock, Place, State, copy
+from stacks.rehearsal.state import CONTACT_SHEET, OUTPUTS, PREDICTIONS, Lock, Place, State, copy
 from stacks.rehearsal.store import StoreFolder
 from stacks.rehearsal.terminal import LiveDisplay, PlainDisplay
 
@@ -90,8 +90,11 @@ class Outcome:
         return FAILED if self.evaluation.failed else OK
 
 
-def configure(stack: str, root: Path, file: Path | None = None) -> Configuration:
-    """The stack's configuration with its rehearsal overlay. Raises ConfigError and SettingsError."""
+def configure(stack: str, root: Path, file: Path | None = None, *, benchmark: bool = False) -> Configuration:
+    """The stack's configuration with its rehearsal overlay. Raises ConfigError and SettingsError.
+
+    Without ``benchmark``, pipelines that measure accelerators are left out, unless the stack has no others.
+    """
     config = load_stack(stack, root, file)
     values = dict(config.values)
     overlay = document(values.get(OVERLAY))
@@ -105,6 +108,17 @@ def configure(stack: str, root: Path, file: Path | None = None) -> Configuration
     except SettingsError as error:
         readable = {key: value for key, value in values.items() if key not in config.secrets}
         raise SettingsError([*error.problems, *problems_beside(raw, readable, root)]) from None
+    # What was checked and laid over would be laid over what is left out below.
+    values.pop(OVERLAY, None)
+    if not benchmark and (left_out := _measuring(settings)):
+        pipelines = document(values[f"{PREFIX}pipelines"])
+        values[f"{PREFIX}pipelines"] = {name: pipelines[name] for name in pipelines if name not in left_out}
+        none = dict.fromkeys(left_out)
+        settings = settings.model_copy(update={"pipelines": settings.pipelines.model_copy(update=none)})
+        remarks.append(
+            f"left out: {', '.join(left_out)}, which measures accelerators, and this is a CPU; "
+            "`make rehearse BENCHMARK=1` or the option --benchmark runs it"
+        )
     for key, stand_in in (item for each in emulators(settings) for item in each.configuration.items()):
         if not values.get(key):
             values[key] = stand_in
@@ -112,6 +126,13 @@ def configure(stack: str, root: Path, file: Path | None = None) -> Configuration
     if config.secrets:
         remarks.append(f"secrets that only their passphrase opens have a placeholder: {', '.join(config.secrets)}")
     return Configuration(config, values, settings, overlay, tuple(remarks))
+
+
+def _measuring(settings: Settings) -> list[str]:
+    """The stack's pipelines that measure accelerators; none where it has no others."""
+    there = {name: each for name, each in PIPELINES.items() if getattr(settings.pipelines, name) is not None}
+    found = [name for name, each in there.items() if each.measures_devices]
+    return found if len(found) < len(there) else []
 
 
 @dataclass(frozen=True)
@@ -202,7 +223,6 @@ def _keep_results(place: Place, outcome: Outcome) -> list[str]:
     for source, name in (
         (outcome.artifacts.predictions_file, PREDICTIONS),
         (outcome.artifacts.contact_sheet, CONTACT_SHEET),
-        (outcome.artifacts.throughput_chart, THROUGHPUT_CHART),
     ):
         if source is not None:
             copy(source, place.folder / name)

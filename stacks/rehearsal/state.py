@@ -26,10 +26,9 @@ OUTPUTS = "outputs.json"
 REPORT = "report.html"
 PREDICTIONS = "predictions.json"
 CONTACT_SHEET = "contact_sheet.png"
-THROUGHPUT_CHART = "throughput.png"
 
 FOLDERS = ("store", "pods", "logs")
-COPIES = (PREDICTIONS, CONTACT_SHEET, THROUGHPUT_CHART)
+COPIES = (PREDICTIONS, CONTACT_SHEET)
 """Copies of results. They stay until others replace them, however a rehearsal ends: they may be the last."""
 
 FRESH = (STATE, OUTPUTS, REPORT, *FOLDERS)

@@ -84,8 +84,9 @@ def predictions_table(predictions: Sequence[Prediction]) -> Table:
 
 def throughput_table(throughput: Sequence[Throughput]) -> Table:
     """Device, count, precision, images per second, and the run that measured it."""
-    table = Table(title="ResNet-50 training throughput", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for column in ("GPU", "GPUs", "Precision", "Images/s", "±", "Run"):
+    table = Table(title=throughput_title(throughput), title_justify="left", box=None, padding=(0, 2, 0, 0))
+    device = "In place of" if any(each.reduced for each in throughput) else "GPU"
+    for column in (device, "GPUs", "Precision", "Images/s", "±", "Run"):
         table.add_column(column, justify="right" if column in {"GPUs", "Images/s", "±"} else "left")
     for each in throughput:
         kind = f"{each.precision}{', XLA' if each.xla else ''}{', stored data' if each.data == 'stored' else ''}"
@@ -94,7 +95,13 @@ def throughput_table(throughput: Sequence[Throughput]) -> Table:
     return table
 
 
-ON_A_CPU = "Measured on this CPU with small steps: these figures say nothing about the GPUs."
+def throughput_title(throughput: Sequence[Throughput]) -> str:
+    """What the table of ``throughput`` is of."""
+    where = " on this CPU" if any(each.reduced for each in throughput) else ""
+    return f"ResNet-50 training throughput{where}"
+
+
+ON_A_CPU = "This CPU took small steps in place of the GPUs: these figures say nothing about the GPUs."
 
 SHOWN_PREDICTIONS = 20
 

@@ -8,6 +8,7 @@ import pytest
 import typer
 import yaml
 
+from infra.settings.errors import SettingsError
 from stacks.rehearsal.__main__ import main
 from stacks.rehearsal.session import configure
 from tests.rehearsal.toy import ROOT
@@ -97,3 +98,34 @@ def test_the_overlay_is_laid_over_the_settings_and_announced(tmp_path: Path) -> 
     assert mnist.epochs == 3
     assert mnist.steps.train.pool == "cpu", "what the overlay does not name stays"
     assert any('"epochs": 3' in remark for remark in configuration.remarks)
+
+
+MEASURING = ["gcp-dev", "gcp-prod", "aws-dev", "aws-prod", "onprem", "openshift"]
+
+
+@pytest.mark.parametrize("stack", MEASURING)
+def test_a_benchmark_is_left_out_unless_it_is_asked_for(stack: str) -> None:
+    without, asked = configure(stack, ROOT), configure(stack, ROOT, benchmark=True)
+    assert without.settings.pipelines.benchmark is None
+    assert "benchmark" not in without.values["slipway:pipelines"]
+    assert [each for each in without.remarks if "left out: benchmark" in each and "BENCHMARK=1" in each]
+    assert asked.settings.pipelines.benchmark is not None
+    assert asked.values["slipway:pipelines"]["benchmark"]["runs"]
+    assert not any("left out" in each for each in asked.remarks)
+    assert without.settings.pipelines.mnist == asked.settings.pipelines.mnist is not None
+
+
+def test_a_benchmark_that_is_left_out_is_still_checked(tmp_path: Path) -> None:
+    content = yaml.safe_load((ROOT / "stacks" / "Pulumi.gcp-dev.yaml").read_text())
+    pipelines = content["config"]["slipway:pipelines"]
+    pipelines["benchmark"]["runs"]["t4"]["pool"] = "nowhere"
+    with pytest.raises(SettingsError, match="nowhere"):
+        configure("gcp-dev", ROOT, changed(tmp_path, "gcp-dev", pipelines=pipelines))
+
+
+def test_a_stack_of_nothing_but_a_benchmark_is_rehearsed_whole(tmp_path: Path) -> None:
+    content = yaml.safe_load((ROOT / "stacks" / "Pulumi.gcp-dev.yaml").read_text())
+    pipelines = {"benchmark": content["config"]["slipway:pipelines"]["benchmark"]}
+    configuration = configure("gcp-dev", ROOT, changed(tmp_path, "gcp-dev", pipelines=pipelines))
+    assert configuration.settings.pipelines.benchmark is not None
+    assert not any("left out" in each for each in configuration.remarks)

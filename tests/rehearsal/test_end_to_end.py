@@ -59,6 +59,8 @@ def test_ten_digits_are_predicted(rehearsed: tuple[Path, str]) -> None:
     assert sorted(each["label"] for each in content["images"]) == list(range(10))
     assert sum(each["digit"] == each["label"] for each in content["images"]) >= 9
     assert set(table(output).values()) == {"succeeded"}
+    assert not any(name.startswith("benchmark") for name in table(output))
+    assert re.search(r"left out: benchmark.* BENCHMARK=1", output)
     assert re.search(r"Predictions, (9|10) of 10 right", output)
     outputs = json.loads((folder / "outputs.json").read_text(encoding="utf-8"))
     assert outputs["accuracy"] >= 0.9
@@ -66,22 +68,6 @@ def test_ten_digits_are_predicted(rehearsed: tuple[Path, str]) -> None:
     assert outputs["kubeconfig"] == "[secret]"
     assert (folder / "contact_sheet.png").read_bytes().startswith(b"\x89PNG")
     assert "Training finished. Model saved" in (folder / "logs" / "mnist-train.log").read_text(encoding="utf-8")
-
-
-def test_throughput_is_measured_on_every_gpu_after_the_predictions(rehearsed: tuple[Path, str]) -> None:
-    folder, output = rehearsed
-    outputs = json.loads((folder / "outputs.json").read_text(encoding="utf-8"))
-    measured = {f"{gpu}-{precision}" for gpu in ("t4", "h100") for precision in ("fp32", "fp16")}
-    assert set(outputs["images_per_second"]) == measured
-    for shown in outputs["images_per_second"].values():
-        speed, remark = shown.split(" ", 1)
-        assert float(speed) > 0
-        assert "say nothing about a GPU" in remark
-    shown = output.split("ResNet-50 training throughput", 1)[1]
-    assert re.search(r"nvidia-h100-80gb +1 +fp16 +[\d.]+ +[\d.]+ +h100-fp16", shown)
-    assert "these figures say nothing about the GPUs" in shown
-    assert output.index("mnist-predict: succeeded") < output.index("benchmark-h100-fp32: running")
-    assert (folder / "throughput.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_gpu_steps_ran_on_their_pools(rehearsed: tuple[Path, str]) -> None:
@@ -99,6 +85,20 @@ def test_a_second_run_runs_no_job(rehearsed: tuple[Path, str]) -> None:
     assert set(table(done.stdout).values()) == {"unchanged"}
     assert f"0 Jobs run, {len(table(done.stdout))} unchanged" in done.stdout
     assert "10 right" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "harm",
+    ["rm -r mnist", "truncate -s 9 mnist/train/*/saved_model/saved_model.pb", "rm mnist/predict/*/manifest.json"],
+)
+def test_damaged_results_come_back(rehearsed: tuple[Path, str], harm: str) -> None:
+    folder, _ = rehearsed
+    subprocess.run(["bash", "-ec", harm], cwd=folder / "store", check=True)
+    done = rehearse("gcp-dev", folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "runs again: mnist/" in done.stdout
+    assert len(json.loads((folder / "predictions.json").read_text(encoding="utf-8"))["images"]) == 10
+    assert set(table(rehearse("gcp-dev", folder).stdout).values()) == {"unchanged"}
 
 
 def test_more_memory_for_one_step_runs_that_step_alone_and_it_finds_its_work_done(
@@ -152,3 +152,24 @@ def test_a_rehearsal_that_is_killed_in_training_leaves_nothing_and_resumes(tmp_p
     assert resumed
     assert int(resumed[1]) >= 2
     assert "40" in re.findall(r"Epoch (\d+)/40", log.read_text(encoding="utf-8"))
+
+
+def test_a_benchmark_that_is_asked_for_measures_on_every_gpu_after_the_predictions(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    done = rehearse("gcp-dev", folder, "--benchmark")
+    assert done.returncode == 0, done.stdout + done.stderr
+    output = done.stdout
+    outputs = json.loads((folder / "outputs.json").read_text(encoding="utf-8"))
+    measured = {f"{gpu}-{precision}" for gpu in ("t4", "h100") for precision in ("fp32", "fp16")}
+    assert set(outputs["images_per_second"]) == measured
+    for shown in outputs["images_per_second"].values():
+        speed, remark = shown.split(" ", 1)
+        assert float(speed) > 0
+        assert "say nothing about a GPU" in remark
+    shown = output.split("ResNet-50 training throughput", 1)[1]
+    assert re.search(r"nvidia-h100-80gb +1 +fp16 +[\d.]+ +[\d.]+ +h100-fp16", shown)
+    assert "these figures say nothing about the GPUs" in shown
+    assert output.index("mnist-predict: succeeded") < output.index("benchmark-h100-fp32: running")
+    assert "In place of" in shown
+    (chart,) = folder.glob("store/benchmark/chart/*/throughput.png")
+    assert chart.read_bytes().startswith(b"\x89PNG")
