@@ -28,6 +28,8 @@ ControlPlaneLog = Literal["api", "audit", "authenticator", "controllerManager", 
 class Nodes(Model):
     """How many nodes a pool has over all its zones. Either a fixed ``count``, or limits for the autoscaler."""
 
+    other_names: ClassVar[Mapping[str, str]] = {"total_min": "min", "total_max": "max"}
+
     count: Int | None = Field(default=None, ge=0, le=450, description="Fixed number of nodes.")
     min: Int | None = Field(default=None, ge=0, description="Fewest nodes.")
     max: Int | None = Field(default=None, ge=0, le=450, description="Most nodes.")
@@ -35,6 +37,13 @@ class Nodes(Model):
 
 class AwsPool(PoolSettings):
     """A managed node group of EKS."""
+
+    other_names: ClassVar[Mapping[str, str]] = {
+        "machine_type": "instance_type",
+        "image_type": "ami_type",
+        "reservation": "capacity_reservation",
+        "resource_labels": "tags",
+    }
 
     node_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "cpu": ("instance_type",),
@@ -184,6 +193,8 @@ class Charts(Model):
 
 class AwsCluster(ClusterSettings):
     """An EKS cluster with a VPC of its own."""
+
+    other_names: ClassVar[Mapping[str, str]] = {"location": "region", "labels": "tags"}
 
     cloud: Literal["aws"] = Field(description="`aws`: a cluster that Slipway creates on EKS.")
     region: str = Field(description="Region of the cluster and the store: `us-east-1`.")

@@ -61,6 +61,13 @@ class GpuSharing(Model):
 class GcpPool(PoolSettings):
     """A GKE node pool."""
 
+    other_names: ClassVar[Mapping[str, str]] = {
+        "instance_type": "machine_type",
+        "ami_type": "image_type",
+        "capacity_reservation": "reservation",
+        "tags": "resource_labels",
+    }
+
     node_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "cpu": ("machine_type", "max_pods_per_node"),
         "memory": ("machine_type",),
@@ -196,6 +203,8 @@ class Maintenance(Model):
 class GcpCluster(ClusterSettings):
     """A GKE Standard cluster with a network of its own."""
 
+    other_names: ClassVar[Mapping[str, str]] = {"region": "location", "zone": "location", "tags": "labels"}
+
     cloud: Literal["gcp"] = Field(description="`gcp`: a cluster that Slipway creates on GKE.")
     location: str = Field(description="A region (`us-central1`) for a regional cluster, a zone for a zonal one.")
     zones: list[str] | None = Field(
@@ -223,6 +232,8 @@ class Impersonation(Model):
 
 class GcsStore(StoreSettings):
     """A Cloud Storage bucket, mounted in pods with Cloud Storage FUSE."""
+
+    other_names: ClassVar[Mapping[str, str]] = {"region": "location"}
 
     sidecar: ClassVar[Resources] = GCS_FUSE_SIDECAR
 

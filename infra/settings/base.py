@@ -22,6 +22,9 @@ class Model(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    other_names: ClassVar[Mapping[str, str]] = {}
+    """What other clouds call one of its keys, by which that key is suggested."""
+
 
 def refuse(reason: str, fix: str) -> PydanticCustomError:
     """The error by which a value's validator refuses it, in the words a `Problem` shows."""

@@ -78,7 +78,9 @@ def _correct(values: dict[str, Any], detail: ErrorDetails) -> Path | None:
     if near := shape.misspelt_key(detail):
         section = section_at(values, place[:-1])
         key = next((key for key in section or {} if str(key) == str(place[-1])), None)
-        if section is None or key is None or near in section or _likeness(str(key), near) < SURE:
+        if section is None or key is None or near in section:
+            return None
+        if not shape.other_name(detail) and _likeness(str(key), near) < SURE:
             return None
         section[near] = section.pop(key)
         return (*place[:-1], near)

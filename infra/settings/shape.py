@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
 from infra.clouds import Cluster, Store
-from infra.settings.base import WRONG_VALUE
+from infra.settings.base import WRONG_VALUE, Model
 from infra.settings.finding import Finding, Path, did_you_mean, listed, nearest
 from infra.settings.model import Settings
 
@@ -59,10 +59,16 @@ def place_of(error: ErrorDetails) -> Path:
 
 
 def misspelt_key(error: ErrorDetails) -> str | None:
-    """For an unknown key: the key of its section that it most likely misspells."""
+    """For an unknown key: the key of its section that it most likely means: misspelt, or another cloud's."""
     if error["type"] != "extra_forbidden":
         return None
-    return nearest(error["loc"][-1], _keys_beside(error["loc"]))
+    return other_name(error) or nearest(error["loc"][-1], _keys_beside(error["loc"]))
+
+
+def other_name(error: ErrorDetails) -> str | None:
+    """For an unknown key: the key of its section that another cloud calls so."""
+    model = _model_at(error["loc"][:-1])
+    return model.other_names.get(str(error["loc"][-1])) if model and issubclass(model, Model) else None
 
 
 def meant_tag(error: ErrorDetails, section: Mapping[Any, Any]) -> str | None:
@@ -127,7 +133,8 @@ def finding(error: ErrorDetails) -> Finding:
     if kind == "extra_forbidden":
         known = _keys_beside(error["loc"])
         reason = "there is no such key"
-        fix = did_you_mean(place[-1], known, f"remove it; known here: {listed(known, 'and')}")
+        meant = misspelt_key(error)
+        fix = f"did you mean `{meant}`?" if meant else f"remove it; known here: {listed(known, 'and')}"
     elif kind == "missing":
         value, reason, fix = None, "required, and not there", f"add it: {_description(error['loc'])}"
     elif kind == "literal_error":

@@ -9,7 +9,8 @@ from infra.review.policy import Severity, Violation
 from infra.review.stack import Declared, Stack
 from stacks.policies.holdings import holding
 from stacks.preview.compared import Compared
-from stacks.preview.differences import Difference, written
+from stacks.preview.differences import Difference, without_indices, written
+from stacks.preview.effects import Consequence
 from stacks.preview.model import Operation
 
 GOES = frozenset({Operation.REPLACE, Operation.DELETE})
@@ -91,8 +92,7 @@ def _not_carried_out(change: Change) -> Iterator[Violation]:
     for each in change.compared:
         for consequence in each.consequences:
             if consequence.fact.effect is Effect.REFUSED:
-                paths = ", ".join(_paths(consequence.differences))
-                reason = f"another {paths} is not carried out: {consequence.fact.note}"
+                reason = f"another {_properties(consequence)} is not carried out: {consequence.fact.note}"
                 yield Violation(each.resource.urn, reason, consequence.fact.fix)
 
 
@@ -104,8 +104,7 @@ def _ends_work(change: Change) -> Iterator[Violation]:
             continue
         for consequence in each.consequences:
             if consequence.fact.effect is Effect.ENDS_WORK:
-                paths = ", ".join(_paths(consequence.differences))
-                reason = f"with another {paths} {consequence.fact.note}"
+                reason = f"with another {_properties(consequence)} {consequence.fact.note}"
                 yield Violation(each.resource.urn, reason, consequence.fact.fix)
 
 
@@ -128,6 +127,11 @@ def _undo(change: Compared) -> str:
 
 def _paths(differences: Sequence[Difference]) -> list[str]:
     return list(dict.fromkeys(written(each.path) for each in differences))
+
+
+def _properties(consequence: Consequence) -> str:
+    paths = dict.fromkeys(written(without_indices(each.path)) for each in consequence.differences)
+    return ", ".join(paths)
 
 
 def _named(resource: Declared) -> str:

@@ -171,6 +171,24 @@ OFFERED: list[Case] = [
 CLUSTERS: list[Case] = [
     ({f"{CLUSTER}.region": "ap-south-11"}, f"{CLUSTER}.region", "catalogue", "`ap-south-1`"),
     ({f"{CLUSTER}.region": "us-east1"}, f"{CLUSTER}.region", "catalogue", "`us-east-1`"),
+    (
+        {f"{CLUSTER}.region": GONE, f"{CLUSTER}.location": "ap-south-1"},
+        f"{CLUSTER}.location",
+        "no such key",
+        "`region`",
+    ),
+    (
+        {f"{TRAIN}.instance_type": GONE, f"{TRAIN}.machine_type": "g4dn.xlarge"},
+        f"{TRAIN}.machine_type",
+        "no such key",
+        "`instance_type`",
+    ),
+    (
+        {f"{TRAIN}.nodes": {"total_min": 0, "max": 1}},
+        f"{TRAIN}.nodes.total_min",
+        "no such key",
+        "`min`",
+    ),
     ({f"{CLUSTER}.region": "us-gov-west-1"}, f"{CLUSTER}.region", "catalogue", "`us-west-1`"),
     ({f"{CLUSTER}.region": GONE}, f"{CLUSTER}.region", "required", "us-east-1"),
     ({f"{CLUSTER}.zones": ["aps1-az1"]}, f"{CLUSTER}.zones", "at least two", "two or three"),

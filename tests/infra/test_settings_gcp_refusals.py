@@ -155,6 +155,12 @@ NODES: list[Case] = [
         "`us-central1-",
     ),
     ({"store.location": "us-central-1"}, "store.location", "not a region", "`us-central1`"),
+    (
+        {f"{CPU}.machine_type": GONE, f"{CPU}.instance_type": "e2-standard-4"},
+        f"{CPU}.instance_type",
+        "no such key",
+        "`machine_type`",
+    ),
     ({"store.location": "US"}, "store.location", "not a region", "the pool that trains"),
     *(
         (

@@ -267,7 +267,7 @@ def group(least: int, most: int) -> Declared:
         ),
         (
             eks(subnets="subnet-b"),
-            "another vpcConfig.subnetIds[0] is not carried out: EKS takes other subnets",
+            "another vpcConfig.subnetIds is not carried out: EKS takes other subnets",
             "leave `zones`",
         ),
     ],
