@@ -2,12 +2,19 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from infra.settings.finding import did_you_mean, nearest
+from infra.settings.model import Settings
 from stacks.yaml_files import ConfigError, read_yaml
+
+PREFIX = "slipway:"
+
+KEYS = ("config", "environment", "secretsprovider", "encryptedkey", "encryptionsalt")
+"""Of a stack file (pulumi.com/docs/iac/concepts/projects/stack-settings-file, read November 2026)."""
 
 SECRET_PLACEHOLDER = "[secret]"
 """Stands for a value that only the stack's passphrase or key service can decrypt."""
@@ -50,6 +57,8 @@ def load_stack(stack: str, root: Path, file: Path | None = None) -> StackConfig:
             )
             raise ConfigError(f"there is no stack {stack!r} in {folder}; there is {', '.join(known) or 'none'}")
     content = _mapping(file, read_yaml(file))
+    if wrong := [*_misplaced(content), *_without_namespace(content.get("config"))]:
+        raise ConfigError("\n".join(f"{file}: {each}" for each in wrong))
     if content.get("environment"):
         raise ConfigError(f"{file}: `environment` (Pulumi ESC) can only be opened by the Pulumi CLI")
     values, required = _project_values(name, project.get("config") or {}, root / "Pulumi.yaml")
@@ -62,6 +71,32 @@ def load_stack(stack: str, root: Path, file: Path | None = None) -> StackConfig:
     secrets: list[str] = []
     plain = {key: _without_secrets(value, key, secrets) for key, value in values.items()}
     return StackConfig(file, plain, secrets)
+
+
+def _misplaced(content: Mapping[str, Any]) -> Iterator[str]:
+    """What the CLI would leave out of a stack file without a word."""
+    if not content:
+        yield "the file is empty; write the settings below `config:`, as docs/stacks.md shows"
+    for key in content:
+        if key in KEYS:
+            continue
+        fix = did_you_mean(key, KEYS, "remove it; an anchor (`&name`) stands where its value is used first")
+        if ":" in key or key in Settings.model_fields:
+            fix = f"indent it below `config:`, as `{key if ':' in key else PREFIX + key}`"
+        yield f"{key}: no key of a stack file; {fix}"
+
+
+def _without_namespace(config: Any) -> Iterator[str]:
+    """Keys below ``config`` that do not say whose they are."""
+    for key in cast("dict[str, Any]", config) if isinstance(config, dict) else ():
+        if ":" not in key:
+            near = nearest(key, Settings.model_fields)
+            fix = (
+                f"did you mean `{PREFIX}{near}`?"
+                if near
+                else f"write `{PREFIX}<key>`, or a provider's name for it"
+            )
+            yield f"config.{key}: the key does not say whose it is; {fix}"
 
 
 def for_engine(values: Mapping[str, Any]) -> dict[str, str]:

@@ -28,7 +28,7 @@ def load(raw: Mapping[str, Any]) -> Settings:
 
     The ``rehearsal`` overlay, laid over the rest, is checked as well. Raises SettingsError with every problem.
     """
-    if problems := limits.exceeded(raw):
+    if problems := limits.exceeded(raw) or _nothing(raw):
         raise SettingsError(problems)
     settings, found = _examine(raw)
     problems = [finding.problem() for finding in found]
@@ -38,6 +38,15 @@ def load(raw: Mapping[str, Any]) -> Settings:
     if settings is None or problems:
         raise SettingsError(problems)
     return settings
+
+
+def _nothing(raw: Mapping[str, Any]) -> list[Problem]:
+    """The one problem of a stack without any settings."""
+    if raw:
+        return []
+    reason = "no key of the stack's configuration begins with `slipway:`"
+    fix = "write `slipway:clusters`, `slipway:store` and `slipway:pipelines`, as docs/stacks.md shows"
+    return [Problem("slipway", None, reason, fix)]
 
 
 def lay_over(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,15 +44,14 @@ def repair(values: dict[str, Any]) -> tuple[list[Finding], Mapping[Path, str]]:
         try:
             Settings.model_validate(values)
         except ValidationError as error:
+            # A correction changes what the errors show as their input.
+            told = [(shape.finding(detail), detail) for detail in error.errors(include_url=False)]
             corrected = [
-                (detail, place)
-                for detail in error.errors(include_url=False)
-                if (place := _correct(values, detail)) is not None
+                (finding, place) for finding, detail in told if (place := _correct(values, detail)) is not None
             ]
         else:
             break
-        for detail, place in corrected:
-            finding = shape.finding(detail)
+        for finding, place in corrected:
             found.append(as_written(finding, written))
             if place != finding.path:
                 written[place] = str(finding.path[-1])

@@ -143,7 +143,10 @@ def finding(error: ErrorDetails) -> Finding:
         place = (*place, str(context["discriminator"]).strip("'"))
         value, reason, fix = None, "required, and not there", f"add it: {_tags(error['loc'])}"
     elif kind == "union_tag_invalid":
-        place, value = (*place, str(context["discriminator"]).strip("'")), context["tag"]
+        tag = str(context["discriminator"]).strip("'")
+        # The tag in the context is a text, for whatever stands there.
+        section = cast("Mapping[str, Any]", value)
+        place, value = (*place, tag), section.get(tag, context["tag"])
         reason, fix = _choice(value, str(context["expected_tags"]))
     elif kind == WRONG_VALUE:
         reason, fix = str(context["reason"]), str(context["fix"])
@@ -152,6 +155,8 @@ def finding(error: ErrorDetails) -> Finding:
         reason, fix = reason.format(context[name]), fix.format(context[name])
     elif kind in KINDS:
         reason, fix = KINDS[kind]
+    if value is None and kind not in {"missing", "union_tag_not_found", "extra_forbidden"}:
+        reason, fix = "empty", f"{fix}, or remove the key"
     return Finding(place, value, reason, fix)
 
 

@@ -193,6 +193,12 @@ def test_numbers_stand_for_quantities_as_yaml_reads_them() -> None:
     assert settings.pipelines.mnist.steps.prepare.cpu == "1.5"
 
 
+def test_a_stack_without_any_setting_is_one_problem() -> None:
+    problem = the_problem({})
+    assert "begins with `slipway:`" in problem.reason
+    assert "docs/stacks.md" in problem.fix
+
+
 def test_the_overlays_own_mistakes_have_its_keys() -> None:
     overlay = {"pipelines": {"mnist": {"dataset": {"name": "emnist"}, "epoch": 2}}}
     found = problems(changed(GCP, {"rehearsal": overlay}))

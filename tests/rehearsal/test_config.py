@@ -123,3 +123,33 @@ def test_an_environment_that_only_the_cli_can_open_is_refused(project: Path) -> 
 def test_the_engine_hands_over_text_as_it_is_and_the_rest_as_json() -> None:
     given = for_engine({"a": "text", "b": True, "c": {"0": 0.5}, "d": 3})
     assert given == {"a": "text", "b": "true", "c": json.dumps({"0": 0.5}), "d": "3"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", ["the file is empty; write the settings below `config:`"]),
+        ("# nothing yet\n", ["the file is empty"]),
+        ("confg:\n  slipway:store: {kind: gcs}\n", ["confg: no key of a stack file; did you mean `config`?"]),
+        ("slipway:store: {kind: gcs}\n", ["slipway:store: no key of a stack file; indent it below `config:`"]),
+        ("store: {kind: gcs}\n", ["store: no key of a stack file; indent it below `config:`, as `slipway:store`"]),
+        (
+            "x-pool: &pool {machine_type: e2-medium}\nconfig: {slipway:store: *pool}\n",
+            ["x-pool: no key of a stack file; remove it; an anchor (`&name`) stands where its value is used"],
+        ),
+        (
+            "config:\n  clusters: {}\n  stor: {kind: gcs}\n  color: 1\n",
+            [
+                "config.clusters: the key does not say whose it is; did you mean `slipway:clusters`?",
+                "config.stor: the key does not say whose it is; did you mean `slipway:store`?",
+                "config.color: the key does not say whose it is; write `slipway:<key>`",
+            ],
+        ),
+    ],
+)
+def test_keys_that_nobody_reads_are_named_with_what_was_meant(project: Path, text: str, says: list[str]) -> None:
+    write(project, text)
+    with pytest.raises(ConfigError) as raised:
+        stack_config("dev", project)
+    for words in says:
+        assert words in str(raised.value)
