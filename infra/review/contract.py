@@ -25,6 +25,10 @@ def _no_holding(_resource: Declared, _stack: Stack) -> Holding | None:
     return None
 
 
+def _nothing_computed() -> Mapping[str, Sequence[str]]:
+    return {}
+
+
 def _nothing_in_place() -> Mapping[str, Sequence[InPlace]]:
     return {}
 
@@ -39,6 +43,9 @@ class Review:
     is missing is not known. ``sometimes`` are, by type and path, the properties that replace a resource by some
     changes only; they are asked with the values before and after.
 
+    ``computed`` are, by resource type, the paths of the optional properties that the provider computes where they
+    are not set: one that is taken away keeps its value.
+
     ``holding`` is what of users' data goes with a resource of a stack, as both are before an update; None for a
     type that holds none. ``creation`` is how long a resource takes to be created. ``in_place`` are, by resource
     type, the updates in place that are refused, end what runs, or need a word. ``moving`` are the types of which
@@ -50,6 +57,7 @@ class Review:
     quotas: Callable[[Stack], Sequence[Quota]]
     policies: Sequence[Policy]
     replacing: Callable[[], Mapping[str, Sequence[str]]]
+    computed: Callable[[], Mapping[str, Sequence[str]]] = _nothing_computed
     holding: Callable[[Declared, Stack], Holding | None] = _no_holding
     creation: Callable[[Declared], Seconds | None] = _no_seconds
     in_place: Callable[[], Mapping[str, Sequence[InPlace]]] = _nothing_in_place

@@ -23,6 +23,13 @@ def replacing_from(file: Path) -> Mapping[str, Sequence[str]]:
 
 
 @cache
+def computed_from(file: Path) -> Mapping[str, Sequence[str]]:
+    """By resource type, the paths of the properties that keep their value where they are taken away."""
+    with file.open("rb") as opened:
+        return tomllib.load(opened)["types"]
+
+
+@cache
 def in_place_from(file: Path) -> Mapping[str, Sequence[InPlace]]:
     """By resource type, what updates in place mean for what is there."""
     with file.open("rb") as opened:

@@ -8,13 +8,18 @@ https://pkg.go.dev/github.com/pulumi/pulumi/pkg/v3@v3.259.0/resource/deploy, rea
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from infra.review.stack import Declared, Stack
+from infra.review.stack import KUBERNETES_PROVIDER, Declared, Stack
 from infra.review.unknown import UNKNOWN, Unknown, unknown
 from stacks.preview.differences import Difference, Path, covers, differences, parsed, unknown_paths, value_at
 from stacks.preview.effects import Consequence, Effects
 from stacks.preview.model import Operation
 from stacks.preview.pairs import pairs
 from stacks.preview.replacing import Replacing
+
+SAME_SERVER = "both lead to the same server, which this preview does not look up"
+
+_LEADS = frozenset({"kubeconfig", "context", "cluster"})
+"""The properties of a Kubernetes provider that lead to its cluster."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +28,9 @@ class Compared:
 
     ``operation`` is None where it stays as it is. ``forcing`` are those of ``differences`` that replace it, and
     ``because`` says what else does. ``known`` is false where no source says which changes replace it.
-    ``consequences`` are what an update in place means for what is there, and ``unless`` says when a resource that
-    counts as replaced stays after all.
+    ``consequences`` are what an update in place means for what is there. ``kept`` are differences that the
+    provider does not carry out: what is no longer set stays. ``unless`` says when a resource that counts as
+    replaced stays after all.
     """
 
     before: Declared | None
@@ -35,6 +41,7 @@ class Compared:
     because: str = ""
     known: bool = True
     consequences: Sequence[Consequence] = ()
+    kept: Sequence[Difference] = ()
     unless: str = ""
 
     @property
@@ -80,6 +87,8 @@ class _Update:
         self._renamed = {old.name: new.name for old, new in self._pairs if old and new and old.name != new.name}
         self._created = {new.urn for old, new in self._pairs if old is None and new}
         self._replaced = set[str]()
+        self._unless = dict[str, str]()
+        """By the URN of a provider, when neither it nor what is on its cluster is replaced after all."""
         self._deleted_first = set[str]()
         self._renewed = set(self._created)
         """Resources of which nobody knows yet what others will read from them."""
@@ -94,7 +103,9 @@ class _Update:
         return found
 
     def _compared(self, old: Declared, new: Declared) -> Compared:
-        there = self._differences(old, new)
+        changed = self._differences(old, new)
+        kept = [each for each in changed if self._replacing.keeps(new.type, each, new.properties)]
+        there = [each for each in changed if each not in kept]
         forcing = self._forced(old, new, there)
         forcing += [each for each in there if each not in forcing and _asked_to_replace(new, each)]
         because = self._because(old, new, forcing)
@@ -104,13 +115,16 @@ class _Update:
             self._renewed.add(new.urn)
             if new.delete_before_replace or _keeps_name(old, new) or self._goes_first(new):
                 self._deleted_first.add(new.urn)
-            return Compared(old, new, Operation.REPLACE, there, forcing, because, known)
+            unless = self._unless.get(new.provider, "")
+            if new.type == KUBERNETES_PROVIDER and (unless := _same_cluster(forcing)):
+                self._unless[new.urn] = unless
+            return Compared(old, new, Operation.REPLACE, there, forcing, because, known, kept=kept, unless=unless)
         if not there:
-            return Compared(old, new, None)
+            return Compared(old, new, None, kept=kept)
         if new.type in self._replacing.moving:
             self._renewed.add(new.urn)
         consequences = self._effects.of(old, new, there)
-        return Compared(old, new, Operation.UPDATE, there, known=known, consequences=consequences)
+        return Compared(old, new, Operation.UPDATE, there, known=known, consequences=consequences, kept=kept)
 
     def _forced(self, old: Declared, new: Declared, there: Sequence[Difference]) -> list[Difference]:
         return self._replacing.forced(new.type, there, old.properties, new.properties)
@@ -214,6 +228,16 @@ def _same_unknown(old: Declared, new: Declared, path: Path) -> bool:
     """Whether nobody can tell if what is at ``path`` is the same."""
     earlier, now = value_at(old.properties, path), value_at(new.properties, path)
     return isinstance(earlier, Unknown) or (unknown(earlier) and earlier == now)
+
+
+def _same_cluster(forcing: Sequence[Difference]) -> str:
+    """When a Kubernetes provider is only updated though its kubeconfig is another; empty where it is replaced.
+
+    The provider compares the clusters that both kubeconfigs name, of which nothing is known here where they are
+    the paths of files. Source: as of `stacks.preview.replacing`.
+    """
+    paths = all(each.path[0] in _LEADS and not unknown(each.after) for each in forcing)
+    return SAME_SERVER if forcing and paths else ""
 
 
 def _keeps_name(old: Declared, new: Declared) -> bool:

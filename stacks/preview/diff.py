@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from infra.review.stack import Declared, Stack
+from infra.review.stack import KUBERNETES_PROVIDER, Declared, Stack
 from stacks.preview.compared import Compared, compared
 from stacks.preview.differences import Difference, Path, differences, written
 from stacks.preview.files import ShippedFiles, is_config_map
@@ -48,11 +48,18 @@ def _change(change: Compared, shipped: Shipped) -> ResourceChange:
         name=resource.name,
         operation=change.operation,
         properties=list(_properties(change, shipped)),
-        because=change.because,
+        because=_because(change),
         known=change.known,
         note=change.note,
         protected=change.protected,
     )
+
+
+def _because(change: Compared) -> str:
+    """Why it is replaced, and when it is not after all: told of the provider, for all that is on its cluster."""
+    if change.unless and change.resource.type == KUBERNETES_PROVIDER:
+        return f"unless {change.unless}: then it is only updated, and nothing on the cluster is replaced"
+    return change.because
 
 
 def _properties(change: Compared, shipped: Shipped) -> Iterator[PropertyChange]:
@@ -94,5 +101,8 @@ def _file_path(change: Compared, path: Path, shipped: Shipped) -> Path:
 def _remarks(found: Sequence[Compared]) -> Iterator[str]:
     for each in found:
         old, new = each.before, each.after
+        name = f"{each.resource.name} ({each.resource.type.rpartition(':')[2]})"
         if old and new and old.protect and not new.protect:
-            yield f"{new.name} ({new.type.rpartition(':')[2]}) is no longer protected"
+            yield f"{name} is no longer protected"
+        for path in dict.fromkeys(written(difference.path) for difference in each.kept):
+            yield f"{name} keeps its {path}: the stack no longer sets it, and the provider leaves it as it is"

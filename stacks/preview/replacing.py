@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from infra.review.contract import Review
 from infra.review.stack import KUBERNETES_PROVIDER
-from stacks.preview.differences import Difference, Path, parsed, touches, without_indices
+from stacks.preview.differences import Difference, Path, covers, parsed, touches, value_at, without_indices
 
 BLOCK = "{}"
 IDENTIFIER = ("clusterIdentifier",)
@@ -27,6 +27,11 @@ class Replacing:
         self.moving = frozenset[str]().union(*(review.moving for review in reviews))
         """Types of which every update changes what others read from them."""
         self._sometimes = {type_: paths for review in reviews for type_, paths in review.sometimes.items()}
+        self._computed = {
+            type_: [parsed(path) for path in paths]
+            for review in reviews
+            for type_, paths in review.computed().items()
+        }
         for review in reviews:
             for type_, paths in review.replacing().items():
                 self._forces[type_] = [
@@ -53,6 +58,13 @@ class Replacing:
                 for path, replaces in sometimes.items()
             )
         ]
+
+    def keeps(self, type_: str, difference: Difference, after: Mapping[str, object]) -> bool:
+        """Whether the provider leaves as it is what is no longer set ``after`` the change."""
+        return any(
+            covers(path, difference.path) and value_at(after, path) is None
+            for path in self._computed.get(type_, ())
+        )
 
     def may_force(self, type_: str, property_: str) -> bool:
         """Whether there is a change below ``property_`` that replaces the resource."""

@@ -212,6 +212,17 @@ def test_a_namespace_goes_with_the_claims_that_its_stateful_sets_make() -> None:
     assert "the claims of the StatefulSet db included" in reason
 
 
+def test_data_on_a_cluster_that_may_be_the_same_one_are_lost_unless_it_is() -> None:
+    old, new = (
+        replace(declared("pulumi:providers:kubernetes", "here", {"kubeconfig": path}), urn=PROVIDER)
+        for path in ("~/.kube/config", "~/.kube/other")
+    )
+    policy, reason = said([old, claim()], [new, claim()])["models"]
+    assert policy == "deletes-data"
+    assert "the provider here is replaced" in reason
+    assert reason.endswith(", unless both lead to the same server, which this preview does not look up")
+
+
 def test_the_changed_stacks_file_suppresses_with_a_reason() -> None:
     before, reason = stack(bucket()), {"reason": "It is empty.", "resources": ["store"]}
     findings, suppressed = update(before, stack(bucket("US-EAST1"), deletes_data=reason))

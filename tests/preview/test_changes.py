@@ -217,6 +217,25 @@ def test_a_kubeconfig_of_this_machine_is_not_read(
     assert caplog.messages == []
 
 
+OFFICE = {"clusters.dev.control_plane.authorized_networks": {"office": "203.0.113.0/24"}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kept"),
+    [
+        ({}, {"clusters.dev.zones": None}, "nodeLocations"),
+        (OFFICE, {}, "masterAuthorizedNetworksConfig"),
+    ],
+)
+def test_what_a_stack_no_longer_sets_and_google_keeps(
+    before: dict[str, Any], after: dict[str, Any], kept: str
+) -> None:
+    found = compare(previewed("gcp-dev", before), previewed("gcp-dev", after))
+    assert [remark for remark in found.remarks if remark.startswith(f"dev (Cluster) keeps its {kept}: ")]
+    changed = {each.path for change in found.resources if change.name == "dev" for each in change.properties}
+    assert not [path for path in changed if path.startswith(kept)]
+
+
 GRANT = "store-user"
 IMPERSONATING = {"store.impersonation": {"projects": []}}
 

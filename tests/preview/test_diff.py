@@ -33,6 +33,7 @@ REVIEW = Review(
     },
     in_place=lambda: {POOL: [InPlace(["config.taints"], "nodes are kept", Source("https://example.org", None))]},  # type: ignore[arg-type]
     moving=frozenset({TEMPLATE}),
+    computed=lambda: {POOL: ["config.zones"]},
 )
 
 
@@ -200,6 +201,19 @@ def test_a_secret_of_which_a_part_is_unknown_is_compared_by_the_rest() -> None:
     assert list(found) == ["main", "it"]
 
 
+def test_what_is_taken_away_and_the_provider_computes_stays_and_is_said() -> None:
+    before = pool(cluster(), {"zones": ["a", "b"], "labels": {"x": "y"}})
+    found = compare(stack(before), stack(pool(cluster(), {"labels": {"x": "y"}})))
+    assert found.resources == []
+    assert found.remarks == [
+        "cpu (Pool) keeps its config.zones: the stack no longer sets it, and the provider leaves it as it is"
+    ]
+    fewer = changed(before, pool(cluster(), {"zones": ["a"], "labels": {"x": "y"}}))
+    assert paths(fewer) == {"config.zones[1]": ("b", None, False)}
+    more = changed(pool(cluster(), {}), before)
+    assert set(paths(more)) == {"config.zones", "config.labels"}
+
+
 def test_what_goes_first_takes_along_what_needs_it() -> None:
     user = declared(POOL, "cpu", {"cluster": "a"}, property_dependencies={"cluster": frozenset({cluster().urn})})
     next_ = declared(POOL, "next", {"cluster": "b"}, property_dependencies={"cluster": frozenset({user.urn})})
@@ -318,6 +332,15 @@ def test_a_kubeconfig_of_the_same_cluster_updates_its_provider() -> None:
     new = provider(kubeconfig=Secret("b"), clusterIdentifier="here")
     found = changes([old, on(old)], [new, on(new)])
     assert {name: each.operation for name, each in found.items()} == {"main": Operation.UPDATE}
+
+
+def test_another_kubeconfig_says_that_it_may_lead_to_the_same_cluster() -> None:
+    old, new = provider(kubeconfig="~/.kube/config"), provider(kubeconfig="~/.kube/other")
+    found = changes([old, on(old)], [new, on(new)])
+    assert found["main"].operation is found["files"].operation is Operation.REPLACE
+    assert "unless both lead to the same server" in found["main"].because
+    moved = provider(kubeconfig="~/.kube/config", renderYamlToDirectory="there")
+    assert changed(old, moved).because == ""
 
 
 def test_another_identifier_is_another_cluster() -> None:

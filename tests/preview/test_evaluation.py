@@ -45,6 +45,19 @@ def test_another_secret_is_another(tmp_path: Path) -> None:
     }
 
 
+def test_a_secret_that_holds_what_only_an_update_knows_is_compared_by_the_rest(tmp_path: Path) -> None:
+    """As a kubeconfig does: its server's address is the cloud's to give, and how to sign in is the program's."""
+    body = 'thing("a", config=pulumi.Output.secret(thing("c").id.apply(lambda it: f"{{it}} signs in {how}")))'
+    trees = [make_tree(tmp_path / how, body.format(how=how)) for how in ("here", "there")]
+    found = evaluate_trees(trees[0], trees[1], ["dev"])
+    configs: list[Secret] = []
+    for each in (found.head["dev"].stack, found.base["dev"].stack):
+        assert each is not None
+        configs += [it.properties["config"] for it in each.resources.values() if it.name == "a"]
+    assert [each.partial for each in configs] == [True, True]
+    assert configs[0] != configs[1]
+
+
 def test_only_the_stacks_asked_for_are_evaluated_and_one_that_is_nowhere_fails(tmp_path: Path) -> None:
     head = make_tree(tmp_path / "head", "pass", {"a": {}, "b": {}})
     base = make_tree(tmp_path / "base", "pass", {"gone": {}, "b": {}})

@@ -6,7 +6,7 @@ from infra.gcp.review.identities import endpoints, identities
 from infra.gcp.review.policies import POLICIES
 from infra.gcp.review.pools import pools
 from infra.gcp.review.quotas import quotas
-from infra.gcp.review.replacing import SOMETIMES, in_place, replacing
+from infra.gcp.review.replacing import SOMETIMES, computed, in_place, replacing
 from infra.gcp.review.times import creation
 from infra.review.contract import Review
 
@@ -16,6 +16,7 @@ REVIEW = Review(
     quotas=quotas,
     policies=POLICIES,
     replacing=replacing,
+    computed=computed,
     holding=holding,
     creation=creation,
     in_place=in_place,

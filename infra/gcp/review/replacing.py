@@ -5,13 +5,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from infra.review.replacing import in_place_from, replacing_from
+from infra.review.replacing import computed_from, in_place_from, replacing_from
 
 DATA = Path(__file__).parents[1] / "data"
 
 
 replacing = partial(replacing_from, DATA / "replacing.json")
 """By resource type, the paths of the properties whose change replaces it."""
+
+computed = partial(computed_from, DATA / "computed.toml")
+"""By resource type, the properties that keep their value where they are taken away."""
 
 in_place = partial(in_place_from, DATA / "in_place.toml")
 """By resource type, what updates in place mean for what is there."""
