@@ -36,8 +36,8 @@ MARK = "$slipway"
 """The key of the mappings that stand for what JSON has no word for."""
 
 UNKNOWN = {MARK: "unknown"}
-TEXT_MARK = "<<unknown:"
-"""How what only an update knows begins in a text: `stacks.foreseen`."""
+UNKNOWN_IN_JSON = ("<<unknown:", json.dumps(UNKNOWN)[1:-1])
+"""How what only an update knows begins in a text (`stacks.foreseen`), and is written for a whole value."""
 
 SECRET = "[secret]"
 PROJECT = "slipway"
@@ -105,10 +105,12 @@ class _Secrets:
         self._texts: set[str] = set()
         self._public: set[str] = set()
 
-    def digest(self, value: Any) -> dict[str, str]:
+    def digest(self, value: Any) -> dict[str, Any]:
         """What stands for a secret; ``value`` is made of what JSON knows."""
         text = json.dumps(value, sort_keys=True)
-        return {MARK: "secret", "digest": hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()[:32]}
+        digest = hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()[:32]
+        partial = {"partial": True} if any(each in text for each in UNKNOWN_IN_JSON) else {}
+        return {MARK: "secret", "digest": digest, **partial}
 
     def remember(self, value: Any, shown: Any) -> None:
         """All texts of ``value`` that ``shown`` hides."""
@@ -358,9 +360,7 @@ class _Encoder:
             name: str | None = getattr(value, "name", None)
             return UNKNOWN if name is None else {**UNKNOWN, "of": name}
         if shown == SECRET:
-            inside = SECRET if value == SECRET else self.encode(value, value)
-            digest = self._secret.digest(inside)
-            return {**digest, "partial": True} if _partly_unknown(inside) else digest
+            return self._secret.digest(SECRET if value == SECRET else self.encode(value, value))
         if isinstance(value, Mapping):
             mapping = cast("Mapping[str, Any]", value)
             made = {str(key): self.encode(each, shown[key]) for key, each in mapping.items()}
@@ -377,15 +377,6 @@ class _Encoder:
             return value
         asset = next((getattr(value, key) for key in ("path", "text", "uri") if hasattr(value, key)), "")
         return f"{type(value).__name__}({asset})"
-
-
-def _partly_unknown(encoded: Any) -> bool:
-    """Whether only an update can tell all of what was encoded."""
-    if isinstance(encoded, str):
-        return TEXT_MARK in encoded
-    if isinstance(encoded, Mapping) and cast("Mapping[str, Any]", encoded).get(MARK) == UNKNOWN[MARK]:
-        return True
-    return any(_partly_unknown(each) for _, each in _items(encoded))
 
 
 def _configuration(values: Any, written: Any, secret: _Secrets) -> Any:
