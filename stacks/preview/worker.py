@@ -48,14 +48,12 @@ LISTS = ("ignore_changes", "replace_on_changes", "aliases")
 SETS = ("dependencies", "replace_with")
 """What is written of a resource as it is."""
 
-OUT_OF_MEMORY = 98
-"""What it exits with where a stack needs more than `--memory`: nothing can be relied on after that."""
+OUT_OF_MEMORY = 98  # Its exit code where a stack needs more: nothing can be relied on after that.
 
 TRACE = "_slipway_traceback"
 """The attribute of an error that keeps its traceback."""
 
-SHORTEST = 4
-"""Characters of the shortest secret that is looked for in messages; any shorter one is part of many words."""
+SHORTEST = 4  # Characters of a secret that is looked for in messages; any shorter one is part of many words.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,9 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Evaluate stacks of a tree for the preview.")
     parser.add_argument("--tree", type=Path, required=True, help="a checkout of this repository")
     parser.add_argument("--stack", action="append", help="one of its stacks, all by default; can be repeated")
-    parser.add_argument("--cpu", type=int, default=60, help="most seconds of CPU time for a stack")
-    parser.add_argument("--time", type=int, default=300, help="most seconds for a stack")
-    parser.add_argument("--memory", type=int, default=2 << 30, help="most bytes of address space")
+    for limit, most in (("cpu", 60), ("time", 300), ("memory", 2 << 30)):
+        parser.add_argument(f"--{limit}", type=int, default=most, help="seconds or bytes that a stack may take")
     options = parser.parse_args(arguments)
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -76,8 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A worker lives for seconds, and all that it makes is in use until it ends.
     gc.disable()
     secret = _Secrets(os.environ.pop(KEY, "").encode() or secrets.token_bytes())
-    # There may be a lower limit already; macOS has none of memory.
-    with contextlib.suppress(ValueError, OSError):
+    with contextlib.suppress(ValueError, OSError):  # There may be a lower limit; macOS has none of memory.
         resource.setrlimit(resource.RLIMIT_AS, (options.memory, options.memory))
     with answer:
         for name in options.stack or stacks_of(tree):
@@ -232,6 +228,7 @@ def _evaluated(name: str, tree: Path, secret: _Secrets, remark: Callable[[str], 
     from stacks.config import load_stack, read_yaml  # noqa: PLC0415
     from stacks.emulators import emulators  # noqa: PLC0415
     from stacks.evaluate import evaluate  # noqa: PLC0415
+    from stacks.monitor import Observer  # noqa: PLC0415
     from stacks.program import declare, shipping_problems  # noqa: PLC0415
 
     _answer_as_in_a_preview()
@@ -260,7 +257,11 @@ def _evaluated(name: str, tree: Path, secret: _Secrets, remark: Callable[[str], 
         pulumi.runtime.register_stack_transformation(note)
         declare()
 
-    options: dict[str, Any] = {"emulators": stand_ins, "observer": _observer(secret), "preview": True}
+    class Listening(Observer):
+        def registering(self, resource: Any) -> None:
+            secret.remember(resource.inputs, resource.shown_inputs)
+
+    options: dict[str, Any] = {"emulators": stand_ins, "observer": Listening(), "preview": True}
     evaluation = evaluate(program, project=PROJECT, stack=name, config=values, **options)
     # Registrations arrive in an order that is Pulumi's, and not always the same.
     order = sorted(
@@ -304,16 +305,6 @@ def _watch(secret: _Secrets) -> None:
 
     for name, replaced in (("secret", staticmethod(remembering)), ("apply", locating)):
         setattr(output, name, replaced)
-
-
-def _observer(secret: _Secrets) -> Any:
-    from stacks.monitor import Observer  # noqa: PLC0415
-
-    class Listening(Observer):
-        def registering(self, resource: Any) -> None:
-            secret.remember(resource.inputs, resource.shown_inputs)
-
-    return Listening()
 
 
 def _answer_as_in_a_preview() -> None:
