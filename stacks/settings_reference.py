@@ -51,6 +51,7 @@ KINDS: Mapping[Any, str] = {
         (image.Image, "image by digest"),
         (policies.Day, 'day: `"2027-03-31"`'),
         (paths.StorePath, "path in the store"),
+        (paths.LocalPath, "path on this machine"),
         (paths.Folder, "path in the repository, or `store:<path>`"),
         (paths.ExportedPath, "absolute path"),
         (spelling.ObjectName, "name of an object"),

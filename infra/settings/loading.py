@@ -8,7 +8,7 @@ from infra.settings import limits
 from infra.settings.checks import benchmark, names, pipelines, steps
 from infra.settings.errors import Problem, SettingsError
 from infra.settings.finding import Finding, key_of
-from infra.settings.model import Settings
+from infra.settings.model import Rehearsal, Settings
 from infra.settings.reading import OVERLAY, Reading, read
 from infra.settings.repair import as_written
 
@@ -64,6 +64,11 @@ def lay_over(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, A
     return merged
 
 
+def laid_over(overlay: Mapping[str, Any]) -> dict[str, Any]:
+    """What of the section ``rehearsal`` is settings, without its own keys."""
+    return {key: value for key, value in overlay.items() if key not in {OVERLAY, *Rehearsal.model_fields}}
+
+
 def clouds_of(raw: Mapping[str, Any]) -> list[str]:
     """The clouds that the clusters of ``raw``, right or wrong, mean, in the order of `infra.clouds.CLOUDS`."""
     return [] if limits.exceeded(raw) else _clouds_of(read(raw))
@@ -109,7 +114,7 @@ def _overlay_problems(
     if OVERLAY in overlay:
         yield Problem(prefix + OVERLAY, overlay[OVERLAY], "an overlay has no overlay of its own", "remove it")
     rest = {key: value for key, value in raw.items() if key != OVERLAY}
-    _, found = _examine(lay_over(rest, {key: value for key, value in overlay.items() if key != OVERLAY}))
+    _, found = _examine(lay_over(rest, laid_over(overlay)))
     before = {(finding.path, finding.reason) for finding in known}
     for finding in found:
         if (finding.path, finding.reason) in before:

@@ -4,15 +4,30 @@ Shapes and single-value rules live in the models; rules that join several keys a
 ``checks``, and those of one cloud in its ``rules``. All report into one `SettingsError`.
 """
 
-from typing import Any
-
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from infra.clouds import Cluster, Store
 from infra.settings.base import Model
 from infra.settings.egress import EgressSettings
+from infra.settings.paths import LocalPath, StorePath
 from infra.settings.pipelines import Pipelines
 from infra.settings.policies import Policies
+
+
+class Rehearsal(Model):
+    """What rehearsals alone use.
+
+    Beside the keys below it may have all that may stand under `slipway:`, which is laid over the stack's own
+    settings key by key.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    store_files: dict[StorePath, LocalPath] = Field(
+        default_factory=dict[str, str],
+        description="Files and folders of this machine, by the path in the store that they are copied to before "
+        "the Jobs run. A relative one is below the repository.",
+    )
 
 
 class Settings(Model):
@@ -31,8 +46,8 @@ class Settings(Model):
     store: Store = Field(description="The one store that all clusters share.")
     pipelines: Pipelines = Field(default_factory=Pipelines, description="The pipelines to run.")
     policies: Policies = Field(default_factory=Policies, description="What the policies may find in this stack.")
-    rehearsal: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Settings that `make rehearse` lays over the ones above, for what needs a network; "
-        "`pulumi up` checks and ignores it.",
+    rehearsal: Rehearsal = Field(
+        default_factory=Rehearsal,
+        description="Settings that `make rehearse` lays over the ones above, for what needs a network, and files "
+        "for its store; `pulumi up` checks and ignores it.",
     )

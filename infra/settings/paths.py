@@ -77,3 +77,13 @@ def _on_server(value: str) -> str:
 
 ExportedPath = Annotated[str, AfterValidator(_on_server)]
 """The absolute path of a folder that a server exports."""
+
+
+def _local(value: str) -> str:
+    if not value.strip() or not value.isprintable():
+        raise refuse("not a path of this machine", "write for example `~/mnist`")
+    return value
+
+
+LocalPath = Annotated[str, AfterValidator(_local)]
+"""A file or folder of the machine that the program runs on."""

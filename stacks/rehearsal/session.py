@@ -17,14 +17,14 @@ from rich.text import Text
 
 from infra.review.stack import JOB
 from infra.settings.errors import SettingsError
-from infra.settings.loading import lay_over, load
+from infra.settings.loading import laid_over, lay_over, load
 from infra.settings.model import Settings
 from stacks.config import StackConfig, load_stack
-from stacks.documents import document
+from stacks.documents import document, strings
 from stacks.emulators import emulators
 from stacks.evaluate import Evaluation, evaluate
 from stacks.program import PIPELINES, problems_beside
-from stacks.rehearsal import summary
+from stacks.rehearsal import store_files, summary
 from stacks.rehearsal.artifacts import Artifacts, collect
 from stacks.rehearsal.engine import Engine
 from stacks.rehearsal.processes import Reaper
@@ -100,14 +100,17 @@ def configure(stack: str, root: Path, file: Path | None = None, *, benchmark: bo
     overlay = document(values.get(OVERLAY))
     remarks: list[str] = []
     if overlay:
-        values = lay_over(values, {f"{PREFIX}{key}": value for key, value in overlay.items()})
+        values = lay_over(values, {f"{PREFIX}{key}": value for key, value in laid_over(overlay).items()})
         remarks.append(f"{OVERLAY} lays over the settings: {json.dumps(overlay)}")
     raw = {key.removeprefix(PREFIX): value for key, value in values.items() if key.startswith(PREFIX)}
     try:
         settings = load(raw)
     except SettingsError as error:
         readable = {key: value for key, value in values.items() if key not in config.secrets}
-        raise SettingsError([*error.problems, *problems_beside(raw, readable, root)]) from None
+        missing = store_files.problems(strings(overlay.get("store_files")), root)
+        raise SettingsError([*error.problems, *problems_beside(raw, readable, root), *missing]) from None
+    if missing := store_files.problems(settings.rehearsal.store_files, root):
+        raise SettingsError(missing)
     # What was checked and laid over would be laid over what is left out below.
     values.pop(OVERLAY, None)
     if not benchmark and (left_out := _measuring(settings)):
@@ -154,6 +157,8 @@ class Session:
             state = State.load(place)
             remarks = [f"{state.problem}; every Job runs again"] if state.problem else []
             remarks += place.create()
+            given = self.configuration.settings.rehearsal.store_files
+            remarks += store_files.give(given, place.store, self.options.root)
             reaper = Reaper(lock.descriptor)
             try:
                 outcome = self._evaluate(place, state, reaper, remarks)

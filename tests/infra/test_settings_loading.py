@@ -9,7 +9,7 @@ from infra.existing.settings import ExistingCluster, PvcStore
 from infra.gcp.catalogue import allocatable
 from infra.gcp.settings import GcpCluster, GcpPool, GcsStore
 from infra.settings.errors import SettingsError
-from infra.settings.loading import lay_over, load
+from infra.settings.loading import laid_over, lay_over, load
 from stacks import settings_reference
 from stacks.config import stack_config
 from tests.support.refusals import CPU, PREDICT, STEPS, TRAIN, problems, the_problem
@@ -120,7 +120,7 @@ def test_production_is_rehearsed_without_a_download() -> None:
     settings = load(raw)
     assert settings.pipelines.mnist is not None
     assert settings.pipelines.mnist.dataset.name == "mnist"
-    rehearsed = load(lay_over({key: raw[key] for key in raw if key != "rehearsal"}, settings.rehearsal))
+    rehearsed = load(lay_over({key: raw[key] for key in raw if key != "rehearsal"}, laid_over(raw["rehearsal"])))
     assert rehearsed.pipelines.mnist is not None
     assert rehearsed.pipelines.mnist.dataset.name == "digits"
     assert rehearsed.clusters == settings.clusters
