@@ -28,7 +28,8 @@ class Policy:
     """A rule about a whole stack.
 
     ``id`` is what suppressions name; ``title`` says the rule in one sentence, and ``fix`` what to do about a
-    breach of it, where that is the same for all of them.
+    breach of it, where that is the same for all of them. ``harm`` says that a breach opens something to others, or
+    has something billed at all times.
     """
 
     id: str
@@ -36,3 +37,4 @@ class Policy:
     title: str
     check: Callable[[Stack], Iterable[Violation]]
     fix: str = ""
+    harm: bool = False

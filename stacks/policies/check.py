@@ -149,12 +149,16 @@ def settings_findings(problems: Iterable[Mapping[str, str]]) -> list[Finding]:
 
 
 def mark_new(findings: Iterable[Finding], base: Iterable[Finding]) -> list[Finding]:
-    """``findings``, in which only those are new that ``base`` does not have, whatever their words."""
+    """``findings``, in which only those are new that ``base`` does not have, whatever their words.
+
+    What is not new does no harm that is not there already.
+    """
     before = Counter((each.policy, each.resource) for each in base)
     marked: list[Finding] = []
     for finding in findings:
         key = (finding.policy, finding.resource)
-        marked.append(finding.model_copy(update={"new": not before[key]}))
+        new = not before[key]
+        marked.append(finding.model_copy(update={"new": new, "harm": finding.harm and new}))
         before[key] -= min(1, before[key])
     return marked
 
@@ -176,7 +180,7 @@ def _finding(policy: Policy | ChangePolicy, violation: Violation) -> Finding:
         name=name_of(violation.resource),
         reason=violation.reason,
         fix=violation.fix,
-        harm=isinstance(policy, ChangePolicy),
+        harm=isinstance(policy, ChangePolicy) or policy.harm,
     )
 
 

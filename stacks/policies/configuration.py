@@ -120,6 +120,7 @@ POLICIES = (
         "No secret stands in clear in the stack file.",
         _plain,
         "Withdraw it, and set the new one with `pulumi config set --secret`.",
+        harm=True,
     ),
     Policy(
         "secret-in-plain-object",
@@ -128,5 +129,6 @@ POLICIES = (
         "arguments, variables and the values of charts have none.",
         _objects,
         "Take it from a secret configuration value, and let pods read it from a Secret.",
+        harm=True,
     ),
 )

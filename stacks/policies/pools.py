@@ -74,5 +74,6 @@ POLICIES = (
         "A GPU pool can go down to no node, or limits how long its nodes run.",
         _always_on,
         "Set the least number of nodes to 0, or a run limit.",
+        harm=True,
     ),
 )

@@ -182,6 +182,7 @@ POLICIES = (
         "No Service is reachable from outside: LoadBalancer with a public address, NodePort, externalIPs.",
         _public,
         "Use ClusterIP, an internal load balancer, or loadBalancerSourceRanges.",
+        harm=True,
     ),
     Policy(
         "rbac-wildcard",

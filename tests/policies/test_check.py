@@ -187,3 +187,13 @@ def test_a_configuration_key_can_be_suppressed_by_its_name() -> None:
     findings, suppressed = check(declared, suppressions_of(values), TODAY)
     assert findings == []
     assert [each.finding.resource for each in suppressed] == ["other:token"]
+
+
+def test_what_a_change_opens_is_harm_and_what_was_open_before_is_none_of_it() -> None:
+    service = resource("kubernetes:core/v1:Service", "api", {"spec": {"type": "NodePort"}})
+    [opened], _ = checked(service)
+    assert (opened.policy, opened.harm) == ("public-service", True)
+    assert [(each.new, each.harm) for each in mark_new([opened], [])] == [(True, True)]
+    assert [(each.new, each.harm) for each in mark_new([opened], [opened])] == [(False, False)]
+    [other], _ = checked(job(pod(securityContext=None)))
+    assert not other.harm

@@ -94,6 +94,7 @@ POLICIES = (
         "Every bucket blocks public access, and neither policy nor ACL is for everybody.",
         _public,
         "Declare a BucketPublicAccessBlock with all four flags, and name who needs access.",
+        harm=True,
     ),
     Policy(
         "aws-unencrypted-storage",

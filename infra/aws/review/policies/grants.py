@@ -159,5 +159,6 @@ POLICIES = (
         "No role can be taken on by any account, or with any token of an identity provider.",
         _trust,
         "Name who may take it on.",
+        harm=True,
     ),
 )

@@ -101,6 +101,7 @@ POLICIES = (
         "The public endpoint of an EKS cluster is off, or open to named networks only.",
         _endpoints,
         "Name the networks that need it.",
+        harm=True,
     ),
     Policy(
         "aws-public-nodes",
@@ -115,6 +116,7 @@ POLICIES = (
         "No security group lets the whole Internet in.",
         _groups,
         "Name the security groups or the ranges that have to come in.",
+        harm=True,
     ),
     Policy(
         "aws-public-load-balancer",
@@ -122,6 +124,7 @@ POLICIES = (
         "Load balancers are internal.",
         _load_balancers,
         "Set internal: true.",
+        harm=True,
     ),
     Policy(
         "aws-instance-metadata",

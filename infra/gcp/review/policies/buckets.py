@@ -72,5 +72,6 @@ POLICIES = (
         "Buckets enforce public access prevention, and no binding or ACL is for everyone.",
         _public,
         "Set publicAccessPrevention: enforced, and name the accounts that need access.",
+        harm=True,
     ),
 )

@@ -158,6 +158,7 @@ POLICIES = (
         "No IAM grant is for everyone, or for all that an identity pool lets in.",
         _everyone,
         "Name the accounts that need it.",
+        harm=True,
     ),
     Policy(
         "gcp-project-wide-role",

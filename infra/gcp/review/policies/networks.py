@@ -100,6 +100,7 @@ POLICIES = (
         "The IP endpoint of a GKE control plane is off, private, or open to named networks only.",
         _endpoints,
         "Name the networks, or use the DNS endpoint, which IAM guards.",
+        harm=True,
     ),
     Policy(
         "gcp-public-nodes",
@@ -114,6 +115,7 @@ POLICIES = (
         "No firewall rule lets the whole Internet in.",
         _firewalls,
         "Name the ranges that have to come in.",
+        harm=True,
     ),
     Policy(
         "gcp-public-load-balancer",
@@ -121,5 +123,6 @@ POLICIES = (
         "Load balancers are internal.",
         _load_balancers,
         "Set loadBalancingScheme to an internal one.",
+        harm=True,
     ),
 )
