@@ -1,5 +1,6 @@
 """Runs the policies over a stack, and leaves out what its file suppresses."""
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
@@ -23,6 +24,7 @@ SECTION = "slipway:policies"
 SETTINGS = "settings"
 UNKNOWN_SUPPRESSION = "unknown-suppression"
 UNUSED_SUPPRESSION = "unused-suppression"
+REMOVED_STACK = "removed-stack"
 
 ABOUT_FILES: Sequence[tuple[str, Severity, str, str]] = (
     (
@@ -42,6 +44,12 @@ ABOUT_FILES: Sequence[tuple[str, Severity, str, str]] = (
         Severity.WARNING,
         "A suppression suppresses something.",
         "Remove it.",
+    ),
+    (
+        REMOVED_STACK,
+        Severity.WARNING,
+        "A stack's file is removed after `pulumi destroy`: nothing else deletes what the stack declared.",
+        "Destroy the stack first.",
     ),
 )
 """What is found without a `Policy`, and cannot be suppressed: id, severity, title and fix."""
@@ -146,6 +154,17 @@ def settings_findings(problems: Iterable[Mapping[str, str]]) -> list[Finding]:
         )
         for problem in problems
     )
+
+
+def removed_finding(stack: str, resources: int) -> Finding:
+    """What is said of a stack that had this many resources, and whose file is gone."""
+    count = f"{resources} resource{'s' * (resources != 1)}"
+    return _about_file(
+        REMOVED_STACK,
+        stack,
+        f"the stack's file is gone, and its {count if resources else 'resources'} stay, and are billed",
+        f"to delete them, run `pulumi destroy -s {shlex.quote(stack)}` before the merge, while there is a file",
+    ).model_copy(update={"harm": True})
 
 
 def mark_new(findings: Iterable[Finding], base: Iterable[Finding]) -> list[Finding]:

@@ -3,22 +3,42 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from infra.review.policy import Severity
-from infra.review.stack import Stack
+from infra.review.stack import JOB, Stack
 from infra.review.unknown import Secret
 from stacks.policies.changes import Change
-from stacks.policies.check import check, check_change, in_order, mark_new, settings_findings, suppressions_of
+from stacks.policies.check import (
+    check,
+    check_change,
+    in_order,
+    mark_new,
+    removed_finding,
+    settings_findings,
+    suppressions_of,
+)
 from stacks.preview.compared import Compared, compared
 from stacks.preview.cost import cost, difference
 from stacks.preview.diff import compare, output_remarks
 from stacks.preview.evaluation import Evaluations
 from stacks.preview.graph import Evaluated, Failed
 from stacks.preview.measured import Measured
-from stacks.preview.model import Failure, Finding, Preview, QuotaNeed, StackPreview, Suppressed
+from stacks.preview.model import (
+    Changes,
+    Failure,
+    Finding,
+    Outcome,
+    Preview,
+    QuotaNeed,
+    StackPreview,
+    Suppressed,
+)
+from stacks.preview.run_cost import common_basis
 from stacks.preview.timeline import timeline
+from stacks.preview.verdict import impact
 from stacks.preview.words import many
 from stacks.preview.worker import where
 
@@ -50,15 +70,28 @@ class Options:
 
 
 def build(evaluations: Evaluations, options: Options) -> Preview:
-    """The preview of every stack that either revision has, by name."""
+    """The preview of every stack that either revision has, those that the change does most to first."""
     head, base = evaluations.head, evaluations.base
-    stacks = [
-        _whole(found, base.get(name), options) if (found := head.get(name)) else _removed(base[name])
-        for name in sorted({*head, *base})
-    ]
+    found = {
+        name: _guarded(name, partial(_compared, each, base.get(name), options)) for name, each in head.items()
+    }
+    times = {name: options.measured(name) for name in head}
+    basis = common_basis(times, {name: _running(head[name], each) for name, each in found.items()})
+    if not options.policies_only:
+        counted = times if basis != "limit" else {}
+        for name, each in found.items():
+            before = base[name].stack if name in base else None
+            priced = partial(_priced, each, (before, head[name].stack), counted.get(name, {}), options)
+            found[name] = _guarded(name, priced)
+    stacks = [*found.values(), *(_removed(each) for name, each in base.items() if name not in head)]
     lines = [line for each in stacks if each.cost for line in each.cost.lines]
     dates = [line.as_of for line in lines if line.as_of[:1].isdigit()]
-    return Preview(base=options.base, prices_as_of=min(dates, default=""), stacks=stacks)
+    return Preview(
+        base=options.base,
+        basis=basis,
+        prices_as_of=min(dates, default=""),
+        stacks=sorted(stacks, key=impact),
+    )
 
 
 def exit_code(preview: Preview, fail_on: Severity) -> int:
@@ -74,19 +107,20 @@ def exit_code(preview: Preview, fail_on: Severity) -> int:
     )
 
 
-def _whole(head: Evaluated, base: Evaluated | None, options: Options) -> StackPreview:
+def _guarded(name: str, make: Callable[[], StackPreview]) -> StackPreview:
     """The preview of one stack; where making it fails, that alone: the other stacks' are whole.
 
     The error's text may quote a value, so its kind and place stand for it.
     """
     try:
-        return _head(head, base, options)
+        return make()
     except Exception as error:
         message = f"its preview failed with {type(error).__name__} in {where(error, ROOT) or 'Python'}"
-        return StackPreview(stack=head.name, failures=[Failure(revision="head", message=message)])
+        return StackPreview(stack=name, failures=[Failure(revision="head", message=message)])
 
 
-def _head(head: Evaluated, base: Evaluated | None, options: Options) -> StackPreview:
+def _compared(head: Evaluated, base: Evaluated | None, options: Options) -> StackPreview:
+    """A stack without what it costs and needs."""
     failures = [_failure("base", base.failure)] if base is not None and base.failure else []
     stack, before = head.stack, base.stack if base is not None else None
     if stack is None:
@@ -101,73 +135,98 @@ def _head(head: Evaluated, base: Evaluated | None, options: Options) -> StackPre
             remarks=_unique(head.remarks),
         )
     findings, suppressed = _found(stack, options.today)
-    update: Sequence[Compared] | None = None
-    if before is not None:
+    changes: Changes | None = None
+    if base is not None and before is not None:
         update = compared(before, stack)
         harm, lived_with = check_change(
             Change(before, update), suppressions_of(stack.configuration), options.today
         )
-        findings = in_order([*harm, *mark_new(findings, _found(before, options.today)[0])])
-        suppressed = [*lived_with, *suppressed]
-    preview = StackPreview(
+        found_before, suppressed_before = _found(before, options.today)
+        findings = in_order([*harm, *mark_new(findings, found_before)])
+        suppressed = [*lived_with, *_mark_new(suppressed, suppressed_before)]
+        changes = None if options.policies_only else _changes(head, base, before, stack, update)
+    return StackPreview(
         stack=head.name,
         failures=failures,
         resources=sum(each.custom and not each.read for each in stack.resources.values()),
         new_stack=bool(options.base) and base is None,
+        changes=changes,
         findings=findings,
         suppressed=suppressed,
         remarks=_unique(head.remarks),
     )
-    return (
-        preview
-        if options.policies_only
-        else preview.model_copy(update=_consequences(head, stack, base, update, options))
-    )
 
 
-def _consequences(
-    head: Evaluated, stack: Stack, base: Evaluated | None, update: Sequence[Compared] | None, options: Options
-) -> dict[str, Any]:
-    """What changes, what it costs and how long it takes, by the fields of `StackPreview`."""
-    measured = options.measured(head.name)
-    priced = cost(stack, today=options.today, measured=measured)
-    found: dict[str, Any] = {
-        "cost": priced,
-        "timeline": timeline(stack, measured),
-        "quotas": [
-            QuotaNeed(
-                metric=quota.metric,
-                where=quota.where,
-                needed=quota.needed,
-                unit=quota.unit,
-                see=quota.see,
-                ordinary=quota.ordinary,
-            )
-            for review in stack.reviews
-            for quota in review.quotas(stack)
-        ],
-    }
-    if base is not None and base.stack is not None:
-        before = base.stack
-        found["difference"] = difference(cost(before, today=options.today, measured=measured), priced)
-        differing = compare(before, stack, update)
-        remarks = [
-            *differing.remarks,
-            *output_remarks(base.outputs, head.outputs),
-            *_encrypted_remarks(before.configuration, stack.configuration),
-        ]
-        found["changes"] = differing.model_copy(update={"remarks": remarks})
-    return found
+def _changes(head: Evaluated, base: Evaluated, before: Stack, stack: Stack, update: Sequence[Compared]) -> Changes:
+    found = compare(before, stack, update)
+    remarks = [
+        *found.remarks,
+        *output_remarks(base.outputs, head.outputs),
+        *_encrypted_remarks(before.configuration, stack.configuration),
+        *(each for each in head.remarks if each not in base.remarks),
+    ]
+    return found.model_copy(update={"remarks": _unique(remarks)})
+
+
+def _running(head: Evaluated, preview: StackPreview) -> list[str]:
+    """The names of the Jobs whose work the next update does."""
+    if preview.changes is not None:
+        return [each.name for each in preview.changes.runs if each.outcome is Outcome.RUNS]
+    return [each.name for each in head.stack.of_type(JOB)] if head.stack is not None else []
+
+
+def _priced(
+    preview: StackPreview,
+    sides: tuple[Stack | None, Stack | None],
+    counted: Mapping[str, Measured],
+    options: Options,
+) -> StackPreview:
+    """With what it costs and needs. ``sides`` are the stack before and now, ``counted`` the times of its Jobs that
+    costs are counted by."""
+    before, stack = sides
+    if stack is None:
+        return preview
+    jobs = None if preview.changes is None else {each.urn: each.outcome for each in preview.changes.runs}
+    priced, quotas = cost(stack, today=options.today, jobs=jobs, measured=counted), _quotas(stack)
+    found: dict[str, Any] = {"timeline": timeline(stack, options.measured(preview.stack))}
+    if before is not None:
+        earlier, needed = cost(before, today=options.today, jobs={}), _quotas(before)
+        found["difference"] = difference(earlier, priced)
+        lines = [line.model_copy(update={"new": line not in earlier.lines}) for line in priced.lines]
+        priced = priced.model_copy(update={"lines": lines})
+        quotas = [quota.model_copy(update={"new": quota not in needed}) for quota in quotas]
+    return preview.model_copy(update={**found, "cost": priced, "quotas": quotas})
+
+
+def _quotas(stack: Stack) -> list[QuotaNeed]:
+    return [
+        QuotaNeed(
+            metric=quota.metric,
+            where=quota.where,
+            needed=quota.needed,
+            unit=quota.unit,
+            see=quota.see,
+            ordinary=quota.ordinary,
+        )
+        for review in stack.reviews
+        for quota in review.quotas(stack)
+    ]
 
 
 def _removed(base: Evaluated) -> StackPreview:
     count = sum(each.custom and not each.read for each in base.stack.resources.values()) if base.stack else 0
-    remark = f"Its file is gone, and what it declares stays as it is: `pulumi destroy -s {base.name}` deletes it."
-    return StackPreview(stack=base.name, removed=True, resources=count, remarks=[remark])
+    return StackPreview(
+        stack=base.name, removed=True, resources=count, findings=[removed_finding(base.name, count)]
+    )
 
 
 def _found(stack: Stack, today: date) -> tuple[list[Finding], list[Suppressed]]:
     return check(stack, suppressions_of(stack.configuration), today)
+
+
+def _mark_new(suppressed: Sequence[Suppressed], base: Iterable[Suppressed]) -> list[Suppressed]:
+    marked = mark_new((each.finding for each in suppressed), (each.finding for each in base))
+    return [each.model_copy(update={"finding": finding}) for each, finding in zip(suppressed, marked, strict=True)]
 
 
 def _failure(revision: Literal["base", "head"], failed: Failed) -> Failure:

@@ -1,222 +1,308 @@
-"""A preview as a comment on a pull request: one table over all stacks, and a foldable section for each.
+"""A preview as a comment on a pull request: the verdict, one table over all stacks, and a section for each.
 
-GitHub takes at most 65,536 characters ("Body is too long (maximum is 65536 characters)", its API in 2025).
-The largest sections lose detail until the comment fits; no stack is ever left out.
+What matters stands on the first screen; a section is open as long as it fits there. Stacks of which the same is to
+be said share a section. GitHub takes at most 65,536 characters ("Body is too long (maximum is 65536 characters)",
+its API in 2025): the largest sections lose detail until the comment fits, and no stack is ever left out.
 """
 
 import heapq
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from urllib.parse import quote
 
-from stacks.preview import words
-from stacks.preview.model import Changes, Cost, Finding, Preview, StackPreview, Timeline
+from stacks.policies.check import SETTINGS
+from stacks.preview import figures, words
+from stacks.preview.escaped import block, code, html, plain, ticked
+from stacks.preview.model import (
+    CostLine,
+    Failure,
+    Finding,
+    Preview,
+    PropertyChange,
+    StackPreview,
+    Suppressed,
+    Timeline,
+)
+from stacks.preview.rows import Row, rows, unknown, without_places
+from stacks.preview.verdict import Group, Level, Line, alike, told, untold, verdict
 
 LIMIT = 65_000
 """Characters of the preview; the rest of a comment is for whoever posts it: a marker, a link."""
 
-NUMBERS = frozenset({"Idle a month", "At most an hour", "One run"})
-"""The columns of the table over all stacks that have amounts."""
+SCREEN = 60
+"""Lines within which sections are open."""
+
+NAMED = 8
+"""How many stacks a line of the verdict names."""
 
 SHORTENED = "Detail was left out to fit into a comment; the whole of it is in the JSON."
+
+ICONS = {Level.HARM: "🔴", Level.FAILURE: "🔴", Level.ERROR: "🔴", Level.WARNING: "🟡"}
+
+
+@dataclass(frozen=True)
+class About:
+    """What a section is of: a stack, those of its findings that are not in the verdict, and whether the pools are
+    said that its Jobs go to."""
+
+    stack: StackPreview
+    findings: Sequence[Finding]
+    places: bool
 
 
 def comment(preview: Preview, limit: int = LIMIT) -> str:
     """The comment, of at most ``limit`` characters."""
-    head = _head(preview)
-    sections = [_section(each, 0) for each in preview.stacks]
+    lines = told(preview)
+    head, foot = _head(preview, lines), _foot(preview)
+
+    def body(stack: StackPreview, places: bool, detail: int = 0) -> str:
+        about = About(stack, untold(stack, lines), places)
+        return "\n\n".join(part for part in DETAILS[detail](about) if part)
+
+    groups = alike(preview, body)
+    opened = _opened(head, [(group, body(group.first, group.places)) for group in groups])
+
+    def section(index: int, detail: int) -> str:
+        if detail >= len(DETAILS):
+            return ""
+        group = groups[index]
+        return _section(group, body(group.first, group.places, detail), opened=opened[index])
+
+    sections = [section(index, 0) for index in range(len(groups))]
     details = [0] * len(sections)
-    length = len(head) + len(SHORTENED) + 4 + sum(len(each) + 1 for each in sections)
+    length = len(head) + len(foot) + len(SHORTENED) + 4 + sum(len(each) + 1 for each in sections)
     largest = [(-len(each), index) for index, each in enumerate(sections)]
     heapq.heapify(largest)
     while largest and length > limit:
         _, index = heapq.heappop(largest)
         details[index] += 1
         length -= len(sections[index])
-        sections[index] = _section(preview.stacks[index], details[index])
+        sections[index] = section(index, details[index])
         length += len(sections[index])
         if details[index] < len(DETAILS):
             heapq.heappush(largest, (-len(sections[index]), index))
-    if length > limit and len(_joined(head, sections, shortened=True)) > limit:
-        return _names(preview, limit)
-    return _joined(head, sections, shortened=any(details))
+    text = "\n".join(filter(None, [head, *sections, foot, f"{SHORTENED}\n" if any(details) else ""]))
+    return text if len(text) <= limit else _names(preview, limit)
 
 
-def _joined(head: str, sections: Iterable[str], *, shortened: bool) -> str:
-    return "\n".join([head, *filter(None, sections), *([f"\n{SHORTENED}\n"] if shortened else [])])
-
-
-def _head(preview: Preview) -> str:
-    against = f" against {_code(preview.base)}" if preview.base else ""
-    found = words.columns(preview)
-    rows = [
-        (f"**{_plain(name)}**", *map(_plain, cells), _icon(stack.findings) + findings)
-        for stack, (name, *cells, findings) in zip(preview.stacks, zip(*found.values(), strict=True), strict=True)
+def _head(preview: Preview, lines: Sequence[Line]) -> str:
+    against = f" against {code(preview.base)}" if preview.base else ""
+    left = words.more(len(lines), len(verdict(preview)))
+    said = [*map(_line, lines), *([f"{left}, with their stacks below"] if left else [])]
+    parts = [
+        f"## Preview of {words.many(len(preview.stacks), 'stack')}{against}",
+        _list(said) or f"**{words.clean(preview)}**",
     ]
-    lines = [f"## Preview of {words.many(len(preview.stacks), 'stack')}{against}", ""]
-    lines += _table(tuple(found), rows, "".join("r" if each in NUMBERS else "l" for each in found))
-    if preview.prices_as_of:
-        lines += [
-            "",
-            "List prices in US dollars, without what is paid by use; "
-            f"of those with a date, the oldest as of {preview.prices_as_of}.",
+    if shown := figures.in_table(preview):
+        found = figures.columns(preview)
+        cells = [
+            (f"**{plain(name)}**", *map(plain, rest), _icon(stack.findings) + findings)
+            for stack, (name, *rest, findings) in zip(shown, zip(*found.values(), strict=True), strict=True)
         ]
-    return "\n".join([*lines, ""])
+        align = "".join("r" if each in figures.numeric(preview) else "l" for each in found)
+        parts.append(_table(tuple(found), cells, align))
+    return "\n\n".join([*parts, *map(plain, figures.notes(preview))]) + "\n"
+
+
+def _line(line: Line) -> str:
+    stacks = ", ".join(f"**{plain(each)}**" for each in line.stacks[:NAMED])
+    if left := words.more(len(line.stacks[:NAMED]), len(line.stacks)):
+        stacks += f" {left}"
+    if isinstance(line.said, Finding):
+        return f"{ICONS[line.level]} {stacks}: {_finding(line.said)}"
+    at = words.REVISIONS[line.said.revision]
+    return f"{ICONS[line.level]} {stacks}: **cannot be evaluated** at {at}: {ticked(_first_line(line.said))}"
+
+
+def _first_line(failure: Failure) -> str:
+    return failure.message.partition("\n")[0]
+
+
+def _finding(finding: Finding) -> str:
+    # No table: paths of keys are long, and what comes last would have to be scrolled to.
+    if finding.policy == SETTINGS:
+        return f"{code(finding.name)}: {ticked(finding.reason)}<br>**Fix:** {ticked(finding.fix)}"
+    reason = f"**{ticked(finding.reason)}**" if finding.harm else ticked(finding.reason)
+    of = f"{words.severity(finding)}: {code(finding.policy)} {code(finding.name)}"
+    return f"{reason}<br>{of}<br>**Fix:** {ticked(finding.fix)}"
+
+
+def _foot(preview: Preview) -> str:
+    """What all stacks have in common, once."""
+    parts: list[str] = []
+    quotas = [quota for stack in preview.stacks for quota in figures.quotas(stack)]
+    if see := figures.where_to_see(quotas):
+        parts.append(_folded("Where the limits of quotas are shown", _list(map(code, see))))
+    links = [
+        f"[{plain(each.stack)}]({quote(each.picture, safe=':/?=&%')})"
+        for each in preview.stacks
+        if each.picture.startswith("https://") and not figures.same(each)
+    ]
+    if links:
+        parts.append(f"Architecture: {', '.join(links)}")
+    return "\n\n".join([*parts, ""]) if parts else ""
 
 
 def _names(preview: Preview, limit: int) -> str:
     """The least that says something of every stack."""
     title = f"## Preview of {words.many(len(preview.stacks), 'stack')}\n\n{SHORTENED}\n"
-    text = "\n".join([title, *(f"- {_plain(each.stack)}: {_plain(words.state(each))}" for each in preview.stacks)])
-    return text if len(text) <= limit else ", ".join(_plain(each.stack) for each in preview.stacks)
+    text = "\n".join([title, *(f"- {plain(each.stack)}: {plain(words.state(each))}" for each in preview.stacks)])
+    return text if len(text) <= limit else ", ".join(plain(each.stack) for each in preview.stacks)
 
 
-def _section(preview: StackPreview, detail: int) -> str:
-    if detail >= len(DETAILS):
-        return ""
-    parts = [part for part in DETAILS[detail](preview) if part]
-    said = [words.state(preview), *([words.finding_words(preview.findings)] if preview.findings else [])]
-    summary = f"<summary><b>{_html(preview.stack)}</b>: {_html(words.listed(said))}</summary>"
-    return "\n".join(["<details>", summary, "", *parts, "", "</details>", ""])
+def _opened(head: str, sections: Iterable[tuple[Group, str]]) -> list[bool]:
+    """Which sections are open: those that say what changes or fails, as long as they fit below the head."""
+    taken = head.count("\n")
+    opened: list[bool] = []
+    for group, body in sections:
+        taken += body.count("\n") + body.count("<br>") + 6
+        opened.append(bool(group.first.changes or group.first.failures) and taken <= SCREEN)
+    return opened
 
 
-def _full(preview: StackPreview) -> Iterator[str]:
-    yield from _start(preview)
-    yield from _changes(preview.changes, properties=None)
-    yield from _figures(preview, lines=True)
+def _section(group: Group, body: str, *, opened: bool) -> str:
+    names = html(", ".join(each.stack for each in group.stacks))
+    said = words.listed([words.state(group.first), *words.running(group.first.changes)])
+    summary = f"<summary><b>{names}</b>: {html(said)}</summary>"
+    return "\n".join([f"<details{' open' if opened else ''}>", summary, "", body, "", "</details>", ""])
 
 
-def _fewer_values(preview: StackPreview) -> Iterator[str]:
-    yield from _start(preview)
-    yield from _changes(preview.changes, properties=3)
-    yield from _figures(preview, lines=False)
+def _full(about: About) -> Iterator[str]:
+    yield from _start(about)
+    yield from _changes(about, properties=None)
+    yield from _figures(about.stack, lines=True)
 
 
-def _no_values(preview: StackPreview) -> Iterator[str]:
-    yield from _start(preview)
-    yield from _changes(preview.changes, properties=0)
-    yield from _figures(preview, lines=False)
+def _fewer_values(about: About) -> Iterator[str]:
+    yield from _start(about)
+    yield from _changes(about, properties=3)
+    yield from _figures(about.stack, lines=False)
 
 
-def _least(preview: StackPreview) -> Iterator[str]:
-    for each in preview.findings[:20]:
-        yield f"- {each.severity}: {_code(each.policy)} {_code(each.name)}"
-    if preview.changes is not None:
-        yield f"- {words.jobs(preview.changes)}"
+def _no_values(about: About) -> Iterator[str]:
+    yield from _start(about)
+    yield from _changes(about, properties=0)
+    yield from _figures(about.stack, lines=False)
 
 
-DETAILS: Sequence[Callable[[StackPreview], Iterator[str]]] = (_full, _fewer_values, _no_values, _least)
+def _least(about: About) -> Iterator[str]:
+    yield _list(f"{each.severity}: {code(each.policy)} {code(each.name)}" for each in about.findings[:20])
+    if about.stack.changes is not None:
+        yield f"- {plain(words.change_words(about.stack.changes))}"
+
+
+DETAILS: Sequence[Callable[[About], Iterator[str]]] = (_full, _fewer_values, _no_values, _least)
 """What a section holds, from everything to nearly nothing; after the last it is the table's row alone."""
 
 
-def _start(preview: StackPreview) -> Iterator[str]:
-    for failure in preview.failures:
-        yield f"**Cannot be evaluated at {words.REVISIONS[failure.revision]}.**\n\n{_block(failure.message)}\n"
-        rows = [
-            (_code(each["key"]), _code(each["value"]), _ticked(each["reason"]), _ticked(each["fix"]))
+def _start(about: About) -> Iterator[str]:
+    for failure in about.stack.failures:
+        if failure.message != _first_line(failure):
+            yield block(failure.message)
+        cells = [
+            (code(each["key"]), code(each["value"]), ticked(each["reason"]), ticked(each["fix"]))
             for each in words.problems(failure)
         ]
-        if rows:
-            yield "\n".join(_table(("Key", "Value", "Why", "Fix"), rows)) + "\n"
-    if preview.picture.startswith("https://"):
-        yield f"[The architecture of {_plain(preview.stack)}]({quote(preview.picture, safe=':/?=&%')})\n"
-    yield from _findings(preview)
+        if cells:
+            yield _table(("Key", "Value", "Why", "Fix"), cells)
+    yield _list(f"{_icon([each])}{_finding(each)}" for each in about.findings if each.new)
+    yield _list(map(_suppressed, (each for each in about.stack.suppressed if each.finding.new)))
+    if old := [each for each in about.findings if not each.new]:
+        title = f"Not new: {words.finding_words(old).removesuffix(' (none new)')}"
+        yield _folded(title, _list(f"{_icon([each])}{_finding(each)}" for each in old))
 
 
-def _findings(preview: StackPreview) -> Iterator[str]:
-    # No table: paths of keys are long, and what comes last would have to be scrolled to.
-    lines = [
-        f"- {_icon([each])}{words.severity(each)}: {_code(each.policy)} {_code(each.name)}<br>"
-        f"{_ticked(each.reason)}<br>**Fix:** {_ticked(each.fix)}"
-        for each in preview.findings
-    ]
-    if lines:
-        yield "\n".join(lines) + "\n"
-    for each in preview.suppressed:
-        until = f" until {each.until}" if each.until else ""
-        yield f"Suppressed{until}: {_code(each.finding.policy)} {_code(each.finding.name)}: {_ticked(each.why)}\n"
+def _suppressed(each: Suppressed) -> str:
+    until = f" until {each.until}" if each.until else ""
+    of = f"{code(each.finding.policy)} {code(each.finding.name)}"
+    return f"Suppressed{plain(until)}: {of}: {ticked(each.finding.reason)}<br>**Because:** {ticked(each.why)}"
 
 
-def _changes(changes: Changes | None, properties: int | None) -> Iterator[str]:
+def _changes(about: About, properties: int | None) -> Iterator[str]:
     """``properties`` is how many of each resource are shown; None for all."""
-    if changes is None:
+    if about.stack.changes is None:
         return
-    if not changes.resources:
-        yield f"{words.unchanged(changes)}\n"
-    rows: list[tuple[str, ...]] = []
-    for each in words.ordered(changes):
-        telling = words.telling(each)[:properties]
-        values = [
-            f"{_code(change.path)}: {_value(change.before)} → {_value(change.after)}"
-            + (" **replaces it**" if change.forces else "")
-            for change in telling
-        ]
-        if telling and (rest := words.more(len(telling), len(each.properties))):
-            values.append(rest)
-        why = [_plain(words.why(each)), "" if telling else _plain(words.forced(each))]
-        rows.append(
-            (
-                f"**{words.DONE[each.operation]}**",
-                f"{_code(each.name)} {_plain(words.kind(each.type))}",
-                "<br>".join(filter(None, [*why, *values])),
-            )
-        )
-    if rows:
-        yield "\n".join(_table(("Change", "Resource", "What"), rows)) + "\n"
-    if changes.runs:
-        yield "\n".join(f"- Job {_code(run.name)} {_plain(words.run_words(run))}" for run in changes.runs) + "\n"
-    for remark in changes.remarks:
-        yield f"{_ticked(remark)}\n"
+    found = rows(about.stack.changes)
+    if not about.places:
+        found = without_places(found)
+    cells = [(f"**{row.done}**", _resources(row), "<br>".join(_what(row, properties))) for row in found]
+    if cells:
+        yield _table(("Change", "Resource", "What"), cells)
+    yield _list(map(ticked, about.stack.changes.remarks))
+
+
+def _resources(row: Row) -> str:
+    named = [f"{code(name)} {plain(kind)}" for name, kind in row.named]
+    return "<br>".join([*named, *filter(None, [words.more(len(named), len(row.resources))])])
+
+
+def _what(row: Row, properties: int | None) -> Iterator[str]:
+    shown = row.properties[:properties]
+    if row.said:
+        yield ticked(row.said)
+    elif not shown and (forcing := [each.path for each in row.properties if each.forces]):
+        yield f"forced by {', '.join(map(code, forcing))}"
+    yield from map(_property, shown)
+    if shown and (left := words.more(len(shown), len(row.properties))):
+        yield left
+
+
+def _property(change: PropertyChange) -> str:
+    forces = " **replaces it**" if change.forces else ""
+    if unknown(change):
+        return f"{code(change.path)}: known only after the update{forces}"
+    return f"{code(change.path)}: {_value(change.before)} → {_value(change.after)}{forces}"
+
+
+def _value(content: object) -> str:
+    return plain(words.value(content)) if content is None else code(words.value(content))
 
 
 def _figures(preview: StackPreview, *, lines: bool) -> Iterator[str]:
-    if sums := words.cost_words(preview):
-        yield "\n".join(f"- {_plain(each)}" for each in sums)
-    if preview.timeline is not None:
-        yield f"- {_ticked(words.timeline_words(preview.timeline))}"
-        if lines:
-            yield _folded("What pulumi up waits for", _path(preview.timeline))
-    if preview.cost is not None and words.priced(preview.cost) and lines:
-        yield _folded("Cost of each resource", _cost(preview.cost))
-    if preview.quotas:
-        rows = [(_code(each.metric), _plain(each.where), words.needed(each)) for each in preview.quotas]
-        see = [f"- {_code(each)}" for each in words.where_to_see(preview.quotas)]
-        table = _table(("Metric", "Where", "Needed"), rows, "llr")
-        yield _folded("Quota needed at maximum", [*table, "", "What there is:", *see])
-    for remark in preview.remarks:
-        yield f"\n{_ticked(remark)}"
+    whole = figures.whole(preview)
+    sums = [*figures.cost_words(preview), *filter(None, [figures.unknown_words(preview)])]
+    if whole and preview.timeline is not None:
+        sums.append(figures.timeline_words(preview.timeline))
+    yield _list(map(ticked, [*sums, *(preview.remarks if whole else ())]))
+    if lines and whole and preview.timeline is not None:
+        yield _folded("What pulumi up waits for", _path(preview.timeline))
+    if lines and (found := figures.cost_lines(preview)):
+        yield _folded("Cost of each resource" if whole else "Cost of what is new or changed", _cost(found))
+    if found := figures.quotas(preview):
+        cells = [(code(each.metric), plain(each.where), plain(figures.needed(each))) for each in found]
+        title = "Quota needed at maximum" if whole else "Quota of which another amount is needed at maximum"
+        yield _folded(title, _table(("Metric", "Where", "Needed"), cells, "llr"))
 
 
-def _cost(cost: Cost) -> list[str]:
-    rows: list[tuple[str, ...]] = []
-    for line in cost.lines:
-        amounts = (
-            (line.metered_price or words.UNKNOWN, "by use", "")
-            if line.metered
-            else tuple(words.money(each) for each in (line.hourly, line.idle, line.most))
-        )
-        rows.append((_code(line.resource), _plain(line.what), *map(_plain, amounts), line.as_of))
-    head = ("Resource", "What", "Each an hour", "Idle an hour", "At most an hour", "As of")
-    return _table(head, rows, "llrrrl")
+def _cost(lines: Iterable[CostLine]) -> str:
+    cells: list[tuple[str, ...]] = []
+    for line in lines:
+        amounts = map(plain, figures.amounts(line))
+        cells.append((code(line.resource), plain(line.what), *amounts, plain(line.as_of)))
+    return _table(("Resource", "What", *figures.AMOUNTS, "As of"), cells, "llrrrrl")
 
 
-def _path(timeline: Timeline) -> list[str]:
-    rows = [
+def _path(timeline: Timeline) -> str:
+    cells = [
         (
-            _code(each.name),
-            _plain(words.kind(each.type)),
+            code(each.name),
+            plain(words.kind(each.type)),
             words.duration(each.begins),
             words.duration(each.seconds),
-            words.as_of(each.basis),
+            plain(figures.as_of(each.basis)),
         )
         for each in timeline.critical
     ]
-    table = _table(("Name", "Kind", "Begins after", "Takes", "From"), rows, "llrr")
-    return [*table, "", *map(_plain, timeline.remarks)]
+    table = _table(("Name", "Kind", "Begins after", "Takes", "From"), cells, "llrr")
+    return "\n".join([table, "", *map(plain, timeline.remarks)])
 
 
-def _folded(title: str, table: Sequence[str]) -> str:
-    return "\n".join(["\n<details>", f"<summary>{_html(title)}</summary>", "", *table, "", "</details>"])
+def _folded(title: str, content: str) -> str:
+    return f"<details>\n<summary>{html(title)}</summary>\n\n{content}\n\n</details>"
+
+
+def _list(items: Iterable[str]) -> str:
+    return "\n".join(f"- {each}" for each in items)
 
 
 def _icon(findings: Sequence[Finding]) -> str:
@@ -224,50 +310,7 @@ def _icon(findings: Sequence[Finding]) -> str:
     return "🔴 " if "error" in severities else "🟡 " if severities else ""
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], align: str = "") -> list[str]:
+def _table(head: Sequence[str], cells: Iterable[Sequence[str]], align: str = "") -> str:
     """``align`` has a letter for each column: l or r."""
     rule = ["---:" if letter == "r" else "---" for letter in align.ljust(len(head), "l")]
-    return [f"| {' | '.join(cells)} |" for cells in (head, rule, *rows)]
-
-
-def _code(text: str) -> str:
-    """A code span, in which nothing is markup and nobody is mentioned; fit for a cell of a table."""
-    line = " ".join(text.split()).replace("|", "\\|")
-    if not line:
-        return ""
-    fence = "`" * (max((len(run) for run in re.findall(r"`+", line)), default=0) + 1)
-    pad = " " if "`" in line else ""
-    return f"{fence}{pad}{line}{pad}{fence}"
-
-
-def _plain(text: str) -> str:
-    """Text with no markup and nobody mentioned, fit for a cell of a table."""
-    return _escaped(" ".join(text.split()))
-
-
-def _escaped(line: str) -> str:
-    line = _html(line)
-    line = re.sub(r"([\\`*_\[\]|~#])", r"\\\1", line)
-    # Two dollar signs on a line would be a formula to GitHub.
-    return line.replace("$", "&#36;").replace("@", "@\u200b")
-
-
-def _value(content: object) -> str:
-    return _plain(words.value(content)) if content is None else _code(words.value(content))
-
-
-def _ticked(text: str) -> str:
-    """`_plain`, but what stands between two backticks is code."""
-    parts = " ".join(text.split()).split("`")
-    if len(parts) % 2 == 0:
-        return _plain(text)
-    return "".join(_code(part) if index % 2 else _escaped(part) for index, part in enumerate(parts))
-
-
-def _html(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _block(text: str) -> str:
-    fence = "`" * max(3, max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
-    return f"{fence}text\n{text}\n{fence}"
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *cells))

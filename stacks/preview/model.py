@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from infra.review.policy import Severity
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Model(BaseModel):
@@ -106,21 +106,47 @@ class CostLine(Model):
     )
     metered: bool = Field(default=False, description="Paid by use, so in no sum.")
     metered_price: str = Field(default="", description="For example `$0.026 per GiB-month`.")
+    new: bool = Field(
+        default=True, description="Whether the base does not have the same line; true without a base."
+    )
 
 
 class StepCost(Model):
-    """What one Job of a run costs."""
+    """What one Job costs."""
 
     job: str
     pool: str
     seconds: float = Field(description="How long it holds its node, boot included.")
-    basis: Literal["measured", "rehearsed", "limit", "unknown"] = Field(
-        description="`measured` in a run of the stack, `rehearsed` on a CPU, the Job's time `limit`, or `unknown`."
+    basis: Literal["measured", "rehearsed", "limit", "found", "unknown"] = Field(
+        description="`measured` in a run of the stack, `rehearsed` on a CPU, the Job's time `limit`, `found` for "
+        "one that finds its result and ends at once, or `unknown`."
     )
     dollars: float | None = Field(
-        description="What its node adds to the idle cost in that time, 0 for a node that is there at all times; "
-        "null where a price is not known."
+        description="What its node costs in that time, be it paid anyway or not; null where no price is known."
     )
+    paid_anyway: bool = Field(description="Whether the node is there, and billed, without this Job, too.")
+
+
+class RunCost(Model):
+    """What the Jobs that run cost, from the first node that is asked for until the last is given back.
+
+    With a base these are the Jobs that the change runs or re-creates; without one, and in a new stack, all. Time
+    on nodes that are there at all times counts like any other: it is paid without these Jobs, too, but nothing
+    else can have the nodes meanwhile.
+    """
+
+    dollars: float | None = Field(description="The sum of the known prices; null where none is known.")
+    paid_anyway: float = Field(
+        default=0, description="How much of `dollars` is for nodes that are there, and billed, without these Jobs."
+    )
+    most: float | None = Field(
+        default=None, description="The same sum with every Job at its time limit; null where one has none."
+    )
+    unknown: list[str] = Field(
+        default_factory=list,
+        description="What is in none of the sums, which are lower bounds where this is not empty.",
+    )
+    steps: list[StepCost] = Field(default_factory=list, description="In the order in which the Jobs begin.")
 
 
 class Cost(Model):
@@ -133,19 +159,10 @@ class Cost(Model):
     idle_hourly: float | None = Field(description="While no Job runs.")
     idle_monthly: float | None = Field(description="The same for a month of 730 hours.")
     most_hourly: float | None = Field(description="With every pool at its largest.")
-    run: float | None = Field(
-        default=None,
-        description="What one run of all pipelines adds to the idle cost, with measured times where there are any "
-        "and time limits elsewhere; null without Jobs, or where a price is not known.",
-    )
-    run_limit: float | None = Field(
-        default=None, description="The same with every Job at its time limit: the most that one run can add."
-    )
-    run_basis: str = Field(
-        default="", description="What the run's times are from and what it leaves out, or why it is not known."
-    )
+    least_nodes: int = Field(default=0, description="Nodes of all pools while no Job runs.")
+    most_nodes: int = Field(default=0, description="Nodes of all pools at their largest.")
+    run: RunCost | None = Field(default=None, description="Of the Jobs that run; null where none does.")
     lines: list[CostLine] = Field(default_factory=list)
-    steps: list[StepCost] = Field(default_factory=list)
     unknown: list[str] = Field(default_factory=list, description="What no source prices.")
     stale: list[str] = Field(
         default_factory=list, description="Sources older than 90 days, and then those without a date."
@@ -158,8 +175,8 @@ class CostDifference(Model):
     idle_hourly: float | None
     idle_monthly: float | None
     most_hourly: float | None
-    run: float | None
-    run_limit: float | None = None
+    least_nodes: int = 0
+    most_nodes: int = 0
 
 
 class Leg(Model):
@@ -217,6 +234,7 @@ class QuotaNeed(Model):
     unit: str
     see: str
     ordinary: float | None = None
+    new: bool = Field(default=True, description="Whether the base needs another amount; true without a base.")
 
 
 class Failure(Model):
@@ -249,9 +267,14 @@ class StackPreview(Model):
 
 
 class Preview(Model):
-    """All stacks of the project."""
+    """All stacks of the project, those that a change does most to first."""
 
-    format: Literal[1] = FORMAT
+    format: Literal[2] = FORMAT
     base: str = Field(default="", description="The revision that was compared with; empty without one.")
+    basis: Literal["measured", "rehearsed", "limit"] = Field(
+        default="limit",
+        description="What all costs of Jobs are counted by: the times of the stacks' last runs, those of "
+        "rehearsals on a CPU, or, where any of the Jobs lacks such a time, the time limits of all.",
+    )
     prices_as_of: str = Field(default="", description="Date of the oldest price used that has one.")
     stacks: list[StackPreview]

@@ -15,6 +15,7 @@ from stacks.preview.model import JobRun, Operation, Outcome
 SHOWN = 3
 """How many changed files are named."""
 
+NEW_STORE = "its store is new"
 UNEXPLAINED = ["what its result depends on changed"]
 COMES = frozenset({Operation.CREATE, Operation.REPLACE})
 
@@ -116,7 +117,7 @@ class _Runs:
         ]
         if self._operations.get(job.provider) is Operation.REPLACE:
             causes.append(f"its cluster {self._after.cluster_of(job)} is replaced")
-        elif compared.because:
+        elif compared.because and NEW_STORE not in causes:
             causes.append(compared.because)
         return (
             causes or self._changed_pools(job, pool) or self._changed_before(compared.before, job) or UNEXPLAINED
@@ -170,7 +171,7 @@ class _Runs:
                 yield f"its input {needed.name} {fate}"
 
     def _lost_store(self, job: Declared) -> list[str]:
-        return ["its store is new"] if _result(job) and self._store_is_new(job) and self._earlier else []
+        return [NEW_STORE] if _result(job) and self._store_is_new(job) and self._earlier else []
 
     def _store_is_new(self, job: Declared) -> bool:
         """Whether what the Job mounts its results from is created by this update."""

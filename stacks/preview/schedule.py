@@ -15,11 +15,15 @@ from infra.review.properties import at, whole
 from infra.review.stack import JOB, Declared, NodePool, Stack
 from stacks.policies.workloads import Workload, hindrance, pools_of, workloads
 from stacks.preview.measured import Measured
+from stacks.preview.model import Outcome
 from stacks.preview.nodes import PoolNodes, Seat, Stay
 
 NODE, IMAGE = "node", "image"
 
-Basis = Literal["measured", "rehearsed", "limit", "unknown"]
+Basis = Literal["measured", "rehearsed", "limit", "found", "unknown"]
+
+WORK_ALONE: frozenset[Basis] = frozenset({"rehearsed", "found", "unknown"})
+"""Times that neither the boot of a node nor the pull of an image is part of."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +49,19 @@ class Span:
 
 @dataclass(frozen=True)
 class Work:
-    """One Job on a node. ``seconds`` is how long it holds the node. ``basis`` is what that is from."""
+    """One Job on a node. ``begins`` and ``ends`` are when it holds it. ``basis`` is what its time is from."""
 
     resource: Declared
     pool: NodePool
     number: int
-    seconds: float
+    begins: float
+    ends: float
     basis: Basis
+
+    @property
+    def seconds(self) -> float:
+        """How long it holds its node."""
+        return self.ends - self.begins
 
 
 @dataclass
@@ -68,18 +78,22 @@ class Schedule:
     """Names of the Jobs that no pool takes."""
 
 
-def schedule(stack: Stack, measured: Mapping[str, Measured], *, limits: bool = False) -> Schedule:
-    """The update of ``stack``. Jobs take what was ``measured`` (by their names), else their time limit.
+def schedule(
+    stack: Stack, measured: Mapping[str, Measured], jobs: Mapping[str, Outcome] | None = None
+) -> Schedule:
+    """The update that creates ``stack``. Jobs take what was ``measured`` (by their names), else their time limit.
 
-    With ``limits`` every Job takes its time limit. What nothing is known of takes no time.
+    With ``jobs`` it is an update that only creates these (by their URNs): all else is there already and takes no
+    time. A Job that finds its result ends as soon as it starts. What nothing is known of takes no time.
     """
-    return _Scheduler(stack, {} if limits else measured).run()
+    return _Scheduler(stack, measured, jobs).run()
 
 
 class _Scheduler:
-    def __init__(self, stack: Stack, measured: Mapping[str, Measured]) -> None:
+    def __init__(self, stack: Stack, measured: Mapping[str, Measured], jobs: Mapping[str, Outcome] | None) -> None:
         self._stack = stack
         self._measured = measured
+        self._jobs = jobs
         self._workloads = {each.resource.urn: each for each in workloads(stack, JOB)}
         self._pools: dict[tuple[str, str], PoolNodes] = {}
         self._found = Schedule()
@@ -111,6 +125,8 @@ class _Scheduler:
         return self._found
 
     def _span(self, resource: Declared, time: float, after: str) -> Span:
+        if self._jobs is not None and resource.urn not in self._jobs:
+            return Span(resource, time, time, after)
         if resource.type == JOB and not resource.read:
             return self._job(resource, time, after)
         if not resource.custom or resource.read or resource.package == "pulumi":
@@ -136,11 +152,11 @@ class _Scheduler:
             self._found.homeless.append(resource.name)
             return Span(resource, time, time + seconds, after, [whole_job])
         seat = nodes.seat(time, workload.requests)
-        parts = [*self._before(workload, seat), whole_job] if basis in {"rehearsed", "unknown"} else [whole_job]
+        parts = [*self._before(workload, seat), whole_job] if basis in WORK_ALONE else [whole_job]
         ends = seat.begins + sum(part.seconds for part in parts)
         nodes.take(seat, resource.urn, workload.requests, ends)
         seat.node.images.update(_images(workload))
-        self._found.work.append(Work(resource, nodes.pool, seat.node.number, ends - seat.begins, basis))
+        self._found.work.append(Work(resource, nodes.pool, seat.node.number, seat.begins, ends, basis))
         return Span(resource, seat.begins, ends, seat.after or after, parts)
 
     def _before(self, workload: Workload, seat: Seat) -> Iterator[Part]:
@@ -162,6 +178,8 @@ class _Scheduler:
             )
 
     def _time(self, job: Declared) -> tuple[float, Basis]:
+        if self._jobs is not None and self._jobs[job.urn] is Outcome.RESUMES:
+            return 0.0, "found"
         if (known := self._measured.get(job.name)) is not None:
             return known.seconds, known.basis
         limit = whole(at(job.properties, "spec", "activeDeadlineSeconds"))

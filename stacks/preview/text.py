@@ -1,5 +1,6 @@
-"""A preview for a terminal."""
+"""A preview for a terminal: the verdict, the table over all stacks, and what is to be said of each of them."""
 
+import io
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -8,17 +9,22 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from infra.printable import printable, printable_lines
 from infra.review.policy import Severity
-from stacks.preview import words
+from stacks.policies.check import SETTINGS
+from stacks.preview import figures, words
 from stacks.preview.model import (
-    Changes,
-    Cost,
+    CostLine,
+    Failure,
     Finding,
     Operation,
     Preview,
-    ResourceChange,
+    PropertyChange,
+    QuotaNeed,
     StackPreview,
 )
+from stacks.preview.rows import Row, rows, unknown, without_places
+from stacks.preview.verdict import Level, Line, alike, told, untold, verdict
 
 STYLES = {
     Operation.CREATE: "green",
@@ -27,6 +33,12 @@ STYLES = {
     Operation.DELETE: "red",
 }
 FINDING_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow"}
+LEVELS = {
+    Level.HARM: "bold red",
+    Level.FAILURE: "bold red",
+    Level.ERROR: "bold red",
+    Level.WARNING: "yellow",
+}
 
 
 @dataclass(frozen=True)
@@ -36,28 +48,79 @@ class Command:
     line: str
 
 
+Part = RenderableType | Command
+
+
 def show(preview: Preview, console: Console) -> None:
-    """Prints the table over all stacks, and then each stack."""
+    """Prints the verdict and the table over all stacks, and then each stack, those together that are alike."""
+    lines = told(preview)
     against = f" against {preview.base}" if preview.base else ""
-    console.print(Text(f"Preview of {words.many(len(preview.stacks), 'stack')}{against}", "bold"))
-    console.print()
-    console.print(_summary(preview))
-    for each in preview.stacks:
+    console.print(_line(f"Preview of {words.many(len(preview.stacks), 'stack')}{against}", style="bold"))
+    for each in lines:
+        console.print(_verdict(each))
+    if not lines:
+        console.print(_line(words.clean(preview), style="green"))
+    if more := len(verdict(preview)) - len(lines):
+        console.print(_line(f"and {more} more, with their stacks below"))
+    if figures.in_table(preview):
         console.print()
-        console.rule(Text(each.stack, "bold"), align="left", style="dim")
-        for part in _parts(each):
-            if isinstance(part, Command):
-                console.print(Text(f"    {part.line}", "dim"), soft_wrap=True)
-            else:
-                console.print(Padding(part, (0, 0, 0, 2), expand=False))
+        console.print(_summary(preview))
+    for note in figures.notes(preview):
+        console.print(_line(note, style="dim"))
+    for group in alike(preview, lambda stack, places: _written(_parts(stack, lines, places))):
+        console.print()
+        names = _line(", ".join(each.stack for each in group.stacks), style="bold")
+        console.rule(names, align="left", style="dim")
+        _print(console, _parts(group.first, lines, group.places))
+    _print(console, _foot(preview))
+
+
+def _line(*parts: str | tuple[str, str], style: str = "") -> Text:
+    """One line, in which what a part of it holds cannot style, move or break it. Parts may have a style."""
+    text = Text(style=style)
+    for part in parts:
+        words_, styled = (part, "") if isinstance(part, str) else part
+        text.append(printable(words_), styled or None)
+    return text
+
+
+def _print(console: Console, parts: Iterable[Part]) -> None:
+    for part in parts:
+        if isinstance(part, Command):
+            console.print(_line(f"    {part.line}", style="dim"), soft_wrap=True)
+        else:
+            console.print(Padding(part, (0, 0, 0, 2), expand=False))
+
+
+def _written(parts: Iterable[Part]) -> str:
+    file = io.StringIO()
+    _print(Console(file=file, width=1000), parts)
+    return file.getvalue()
+
+
+def _verdict(line: Line) -> Group:
+    stacks = f"{', '.join(line.stacks)}: "
+    if isinstance(line.said, Failure):
+        said = f"cannot be evaluated at {words.REVISIONS[line.said.revision]}: "
+        message = printable_lines(line.said.message).replace("\n", "\n  ")
+        return Group(Text.assemble(_line((stacks, "bold"), (said, LEVELS[line.level])), message))
+    return _finding(line.said, LEVELS[line.level], stacks)
+
+
+def _finding(finding: Finding, style: str, stacks: str = "") -> Group:
+    fix = _line(f"  fix: {finding.fix}")
+    if finding.policy == SETTINGS:
+        return Group(_line((f"{stacks}{finding.name}", "bold"), f": {finding.reason}"), fix)
+    of = _line(f"  {words.severity(finding)}: ", (finding.policy, "bold"), f"  {finding.name}")
+    return Group(_line((stacks, "bold"), (finding.reason, style)), of, fix)
 
 
 def _summary(preview: Preview) -> Table:
-    found = words.columns(preview)
-    table = _table(found, right=("Idle a month", "At most an hour", "One run"))
-    for stack, cells in zip(preview.stacks, zip(*found.values(), strict=True), strict=True):
+    found = figures.columns(preview)
+    table = _table(found, right=figures.numeric(preview))
+    for stack, cells in zip(figures.in_table(preview), zip(*found.values(), strict=True), strict=True):
         styles = {1: _state_style(stack), len(cells) - 1: _worst(stack.findings)}
-        table.add_row(*(Text(cell, styles.get(index, "")) for index, cell in enumerate(cells)))
+        table.add_row(*(_line(cell, style=styles.get(index, "")) for index, cell in enumerate(cells)))
     return table
 
 
@@ -70,7 +133,7 @@ def _table(headings: Iterable[str], right: Container[str], title: str | None = N
 
 
 def _state_style(preview: StackPreview) -> str:
-    if preview.failures:
+    if preview.failures or preview.removed:
         return "bold red"
     counts = words.counted(preview.changes) if preview.changes else {}
     return STYLES[next(iter(counts))] if counts else ""
@@ -80,91 +143,81 @@ def _worst(findings: Sequence[Finding]) -> str:
     return FINDING_STYLES[min(findings, key=lambda each: each.severity).severity] if findings else "green"
 
 
-def _parts(preview: StackPreview) -> Iterator[RenderableType | Command]:
+def _parts(preview: StackPreview, lines: Sequence[Line], places: bool) -> Iterator[Part]:
     for failure in preview.failures:
-        yield Text(f"cannot be evaluated at {words.REVISIONS[failure.revision]}: {failure.message}", "red")
         for problem in words.problems(failure):
-            yield Text.assemble(
-                ("  ", ""), (problem["key"], "bold"), f": {problem['value']}\n",
-                f"    why: {problem['reason']}\n    fix: {problem['fix']}",
-            )  # fmt: skip
-    for finding in preview.findings:
-        yield _finding(finding)
+            yield Group(
+                _line((problem["key"], "bold"), f": {problem['value']}"),
+                _line(f"  why: {problem['reason']}"),
+                _line(f"  fix: {problem['fix']}"),
+            )
+    for finding in untold(preview, lines):
+        yield _finding(finding, FINDING_STYLES[finding.severity])
     for each in preview.suppressed:
-        until = f" until {each.until}" if each.until else ""
-        yield Text(f"suppressed{until}: {each.finding.policy}  {each.finding.name}: {each.why}", "dim")
+        if each.finding.new:
+            until = f" until {each.until}" if each.until else ""
+            yield _line(f"suppressed{until}: {each.finding.policy}  {each.finding.name}: {each.why}", style="dim")
     if preview.changes is not None:
-        yield from _changes(preview.changes)
-        if not preview.changes.resources:
-            return
-    if preview.cost is not None and words.priced(preview.cost):
-        yield _cost(preview.cost)
-    for line in words.cost_words(preview):
-        yield Text(line)
-    if preview.timeline is not None:
-        yield Text(words.timeline_words(preview.timeline))
-        yield Text(words.path_words(preview.timeline))
-    if preview.quotas:
-        yield _quotas(preview)
-        yield from map(Command, words.where_to_see(preview.quotas))
-    for remark in preview.remarks:
-        yield Text(remark, "dim")
+        found = rows(preview.changes)
+        yield from map(_row, found if places else without_places(found))
+        yield from map(_line, preview.changes.remarks)
+    yield from _figures(preview)
 
 
-def _finding(finding: Finding) -> Text:
-    return Text.assemble(
-        (words.severity(finding), FINDING_STYLES[finding.severity]), "  ", (finding.policy, "bold"),
-        f"  {finding.name}\n  why: {finding.reason}\n  fix: {finding.fix}",
-    )  # fmt: skip
-
-
-def _changes(changes: Changes) -> Iterator[RenderableType]:
-    for each in words.ordered(changes):
-        yield _change(each)
-    for run in changes.runs:
-        yield Text.assemble(("Job ", "bold"), (run.name, "bold"), f" {words.run_words(run)}")
-    for remark in changes.remarks:
-        yield Text(remark)
-    if not changes.resources:
-        yield Text(words.unchanged(changes), "green")
-
-
-def _change(change: ResourceChange) -> Group:
-    reason = words.why(change)
-    head = Text.assemble(
-        (f"{words.SYMBOLS[change.operation]} ", STYLES[change.operation]),
-        (change.name, "bold"),
-        f"  {words.kind(change.type)}  ",
-        (words.DONE[change.operation], STYLES[change.operation]),
-        f"  {reason}" if reason else "",
+def _row(row: Row) -> Group:
+    named = ", ".join(f"{name}  {kind}" for name, kind in row.named)
+    more = words.more(len(row.named), len(row.resources))
+    head = _line(
+        (f"{words.SYMBOLS[row.operation]} ", STYLES[row.operation]),
+        (f"{named} {more}".strip(), "bold"),
+        (f"  {row.done}", STYLES[row.operation]),
+        f"  {row.said}" if row.said else "",
     )
-    shown = words.telling(change)
-    lines = [
-        Text.assemble(
-            f"    {each.path}: {words.value(each.before)} → {words.value(each.after)}",
-            ("  replaces it" if each.forces else "", STYLES[Operation.REPLACE]),
-        )
-        for each in shown
-    ]
-    if rest := words.more(len(shown), len(change.properties)):
-        lines.append(Text(f"    {rest}, digests alone", "dim"))
-    return Group(head, *lines)
+    return Group(head, *map(_property, row.properties))
 
 
-def _cost(cost: Cost) -> Table:
-    hours = ("Each an hour", "Idle an hour", "At most an hour")
-    table = _table(("Resource", "What", *hours, "As of"), hours, "Cost")
-    for line in cost.lines:
-        if line.metered:
-            table.add_row(line.resource, line.what, line.metered_price or words.UNKNOWN, "by use", "", line.as_of)
-        else:
-            prices = (words.money(each) for each in (line.hourly, line.idle, line.most))
-            table.add_row(line.resource, line.what, *prices, line.as_of)
+def _property(change: PropertyChange) -> Text:
+    said = (
+        "known only after the update"
+        if unknown(change)
+        else f"{words.value(change.before)} → {words.value(change.after)}"
+    )
+    return _line(
+        f"    {change.path}: {said}", ("  replaces it" if change.forces else "", STYLES[Operation.REPLACE])
+    )
+
+
+def _figures(preview: StackPreview) -> Iterator[Part]:
+    if found := figures.cost_lines(preview):
+        yield _cost(found)
+    yield from map(_line, figures.cost_words(preview))
+    if without := figures.unknown_words(preview):
+        yield _line(without)
+    if figures.whole(preview) and preview.timeline is not None:
+        yield _line(figures.timeline_words(preview.timeline))
+        yield _line(figures.path_words(preview.timeline))
+    if needed := figures.quotas(preview):
+        yield _quotas(needed)
+    if figures.whole(preview):
+        yield from (_line(remark, style="dim") for remark in preview.remarks)
+
+
+def _foot(preview: Preview) -> Iterator[Part]:
+    """What all stacks have in common, once."""
+    if see := figures.where_to_see(quota for stack in preview.stacks for quota in figures.quotas(stack)):
+        yield Text("\nWhere the limits of quotas are shown")
+        yield from map(Command, see)
+
+
+def _cost(lines: Iterable[CostLine]) -> Table:
+    table = _table(("Resource", "What", *figures.AMOUNTS, "As of"), figures.AMOUNTS, "Cost")
+    for line in lines:
+        table.add_row(*map(_line, (line.resource, line.what, *figures.amounts(line), line.as_of)))
     return table
 
 
-def _quotas(preview: StackPreview) -> Table:
+def _quotas(quotas: Iterable[QuotaNeed]) -> Table:
     table = _table(("Metric", "Where", "Needed"), ("Needed",), "Quota at maximum")
-    for each in preview.quotas:
-        table.add_row(each.metric, each.where, words.needed(each))
+    for each in quotas:
+        table.add_row(*map(_line, (each.metric, each.where, figures.needed(each))))
     return table

@@ -14,7 +14,7 @@ def timeline(stack: Stack, measured: Mapping[str, Measured] | None = None) -> Ti
     """The timeline of an update that creates all of ``stack``. ``measured`` are times of its Jobs, by name."""
     found = schedule(stack, measured or {})
     spans = list(_critical(found))
-    longest = schedule(stack, {}, limits=True) if measured else found
+    longest = schedule(stack, {}) if measured else found
     return Timeline(
         seconds=_end(found),
         limit=None if any(work.basis == "unknown" for work in longest.work) else _end(longest),

@@ -16,6 +16,7 @@ from stacks.preview.model import (
     PropertyChange,
     QuotaNeed,
     ResourceChange,
+    RunCost,
     StackPreview,
     StepCost,
     Suppressed,
@@ -46,11 +47,29 @@ def changes(properties: int = 1, resources: int = 1) -> Changes:
                 name=f"dev-train-{index}",
                 operation=Operation.REPLACE,
                 properties=[
-                    PropertyChange(path=f"nodeConfig.diskType{n}", before="a|b", after="c`d", forces=n == 0)
+                    PropertyChange(
+                        path=f"nodeConfig.diskType{n}", before="a|b", after=f"c`d{index or ''}", forces=n == 0
+                    )
                     for n in range(properties)
                 ],
             )
             for index in range(resources)
+        ]
+        + [
+            ResourceChange(
+                urn=JOB,
+                type="kubernetes:batch/v1:Job",
+                name="mnist-train",
+                operation=Operation.REPLACE,
+                properties=[
+                    PropertyChange(
+                        path="metadata.name",
+                        before="mnist-train-0123456789",
+                        after="mnist-train-abcdef0123",
+                        forces=True,
+                    )
+                ],
+            )
         ],
         unchanged=70,
         runs=[
@@ -73,8 +92,17 @@ def cost(unknown: tuple[str, ...] = ()) -> Cost:
         idle_hourly=0.18,
         idle_monthly=131.4,
         most_hourly=1.5,
-        run=0.42,
-        run_basis="the steps' time limits",
+        least_nodes=1,
+        most_nodes=3,
+        run=RunCost(
+            dollars=0.42,
+            most=0.42,
+            steps=[
+                StepCost(
+                    job="mnist-train", pool="train", seconds=600, basis="limit", dollars=0.4, paid_anyway=False
+                )
+            ],
+        ),
         lines=[
             CostLine(
                 resource="dev-cpu", what="e2-standard-4", hourly=0.134, idle=0.134, most=0.268, as_of="2026-01-05"
@@ -90,7 +118,6 @@ def cost(unknown: tuple[str, ...] = ()) -> Cost:
                 metered_price="$0.02 per GiB-month",
             ),
         ],
-        steps=[StepCost(job="mnist-train", pool="train", seconds=600, basis="limit", dollars=0.4)],
         unknown=list(unknown),
     )
 
@@ -101,7 +128,7 @@ def stack(name: str = "gcp-dev", *, properties: int = 1, resources: int = 1) -> 
         resources=74,
         changes=changes(properties, resources),
         cost=cost(),
-        difference=CostDifference(idle_hourly=0.02, idle_monthly=14.6, most_hourly=0, run=0),
+        difference=CostDifference(idle_hourly=0.02, idle_monthly=14.6, most_hourly=0),
         timeline=Timeline(
             seconds=1400,
             critical=[

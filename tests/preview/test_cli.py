@@ -132,7 +132,7 @@ def test_each_consequence_of_a_change_and_nothing_else(clone: Path) -> None:
     assert "tolerations" in because["benchmark-t4-fp32"]
 
     # Two more e2-standard-4 with their disks, behind the NAT.
-    assert stack["difference"]["idle_hourly"] == stack["difference"]["run"] == 0
+    assert stack["difference"]["idle_hourly"] == 0
     assert 2 * 0.13 < stack["difference"]["most_hourly"] < 2 * 0.16
 
     (finding,) = stack["findings"]
@@ -165,23 +165,137 @@ def test_a_change_that_deletes_data_fails_until_its_stack_file_says_why(clone: P
     ] * 2
 
 
+def last_runs(file: Path, **minutes: int) -> Path:
+    """What `pulumi stack export` writes of gcp-dev, with how long its Jobs took."""
+    urn = "urn:pulumi:gcp-dev::slipway::slipway:kubernetes:StepJob$kubernetes:batch/v1:Job::{}"
+    resources = [
+        {
+            "urn": urn.format(name.replace("_", "-")),
+            "type": "kubernetes:batch/v1:Job",
+            "outputs": {
+                "status": {
+                    "startTime": "2026-11-20T10:00:00Z",
+                    "completionTime": f"2026-11-20T10:{took}:00Z",
+                }
+            },
+        }
+        for name, took in minutes.items()
+    ]
+    file.write_text(json.dumps({"version": 3, "deployment": {"resources": resources}}), encoding="utf-8")
+    return file
+
+
 @pytest.mark.slow
-def test_a_run_takes_the_measured_times_of_its_own_stack(clone: Path, tmp_path: Path) -> None:
-    urn = "urn:pulumi:{}::slipway::slipway:kubernetes:StepJob$kubernetes:batch/v1:Job::mnist-train"
-    status = {"startTime": "2026-11-20T10:00:00Z", "completionTime": "2026-11-20T10:12:30Z"}
-    last_run = {"urn": urn.format("gcp-dev"), "type": "kubernetes:batch/v1:Job", "outputs": {"status": status}}
-    file = tmp_path / "exported.json"
-    file.write_text(json.dumps({"version": 3, "deployment": {"resources": [last_run]}}), encoding="utf-8")
-    stacks = document(clone, "-s", "gcp-dev", "-s", "aws-dev", "--times", str(file))
-    trained = {
-        name: [(step["basis"], step["seconds"]) for step in stack["cost"]["steps"] if step["job"] == "mnist-train"]
-        for name, stack in stacks.items()
-    }
-    assert trained == {"gcp-dev": [("measured", 750)], "aws-dev": [("limit", 4 * 3600)]}
-    assert stacks["gcp-dev"]["cost"]["run"] < stacks["gcp-dev"]["cost"]["run_limit"]
-    done = preview(clone, "-s", "local", "--times", str(file))
+def test_the_jobs_that_run_again_cost_by_one_basis_in_all_stacks(clone: Path, tmp_path: Path) -> None:
+    edit(clone, "workloads/mnist/train.py", lambda text: text + "\n# Another digest.\n")
+    times = last_runs(tmp_path / "exported.json", mnist_train=12, mnist_predict=10)
+
+    def counted(*stacks: str) -> tuple[str, dict[str, dict[str, str]]]:
+        options = [option for stack in stacks for option in ("-s", stack)]
+        done = preview(clone, *options, "--base", "main", "--times", str(times), "--format", "json")
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        return found["basis"], {
+            stack["stack"]: {step["job"]: step["basis"] for step in stack["cost"]["run"]["steps"]}
+            for stack in found["stacks"]
+        }
+
+    alone = {"mnist-train": "measured", "mnist-predict": "measured"}
+    limits = dict.fromkeys(alone, "limit")
+    assert counted("gcp-dev") == ("measured", {"gcp-dev": alone})
+    assert counted("gcp-dev", "gcp-prod") == ("limit", {"gcp-dev": limits, "gcp-prod": limits})
+    done = preview(clone, "-s", "local", "--times", str(times))
     assert (done.returncode, done.stdout) == (2, "")
     assert "has the times of no Job of local" in " ".join(done.stderr.split())
+
+
+def before_first_fold(markdown: str) -> list[str]:
+    """The lines of a comment that are read without unfolding anything."""
+    lines = markdown.splitlines()
+    folds = [index for index, line in enumerate(lines) if line == "<details>"]
+    return lines[: folds[0]] if folds else lines
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["text", "markdown"])
+def test_one_comment_line_in_a_workload_is_a_short_preview_of_all_stacks(clone: Path, format: str) -> None:
+    edit(clone, "workloads/mnist/train.py", lambda text: f"# A remark.\n{text}")
+    done = preview(clone, "--base", "main", "--format", format)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 40, "60 are a screen, and there may be more stacks"
+    for name in ("aws-dev", "aws-prod", "gcp-dev", "gcp-prod", "local", "onprem", "openshift"):
+        assert name in done.stdout
+    told = [line for line in lines if "workloads/mnist/train.py changed" in line]
+    assert len(told) == 1, "what is the same in all stacks is said once"
+    assert "Their cost, at their time limits" in done.stdout
+    assert "paid anyway" in done.stdout
+    assert "[unknown]" not in done.stdout
+    assert "Idle a month" not in done.stdout, "it is as before"
+
+
+@pytest.mark.slow
+def test_three_changed_lines_fit_on_a_screen_with_the_loss_first(clone: Path, tmp_path: Path) -> None:
+    """A moved bucket, a larger pool and a workload: in one stack, one stack, and all of them."""
+
+    def change(config: dict[str, Any]) -> None:
+        config["slipway:store"]["location"] = "us-east1"
+        config["slipway:clusters"]["dev"]["pools"]["cpu"]["nodes"]["total_max"] = 4
+
+    configure(clone, change)
+    edit(clone, "workloads/mnist/train.py", lambda text: f"# A remark.\n{text}")
+    file = tmp_path / "preview.md"
+    done = preview(clone, "--base", "main", "--format", "markdown", "--output", str(file))
+    assert done.returncode == 1, done.stderr
+    markdown = file.read_text(encoding="utf-8")
+    shown = before_first_fold(markdown)
+    assert len(shown) <= 60
+    assert len(markdown.splitlines()) <= 110
+    first = next(line for line in shown if line.startswith("- "))
+    assert "**gcp-dev**: **deletes the bucket" in first
+    assert "and everything in it" in first
+    rows = [line for line in shown if line.startswith("| **")]
+    assert rows[0].startswith("| **gcp-dev** |"), "what most happens to stands first"
+    assert "1 to 6 (were 1 to 4)" in rows[0]
+    assert len(rows) == 7
+    assert markdown.count("`mnist-prepare`") == 1, "a Job is told once"
+    commands = [line for line in markdown.splitlines() if "gcloud compute" in line]
+    assert len(commands) == len(set(commands))
+    text = preview(clone, "--base", "main").stdout.splitlines()
+    assert "deletes the bucket" in text[1]
+    assert len(text) <= 90
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["text", "markdown", "json"])
+def test_a_bad_file_among_seven_is_told_first_without_its_secrets(clone: Path, format: str) -> None:
+    token = "github_pat_" + 20 * "a1B2"
+    bad = {
+        "slipway:namespace": token,
+        "slipway:\x1b[31mkey\n::error::[red]": "\x1b]0;title\x07\u202e",
+        "slipway:api_token": {"password": "hunter2"},
+    }
+    configure(clone, lambda config: config.update(bad), LOCAL)
+    edit(clone, "workloads/mnist/train.py", lambda text: f"# A remark.\n{text}")
+    done = preview(clone, "--base", "main", "--format", format)
+    assert done.returncode == 2
+    assert token not in done.stdout
+    assert "a1B2a1B2" not in done.stdout
+    assert "hunter2" not in done.stdout
+    assert all(line.replace("\u200b", "").isprintable() for line in done.stdout.split("\n"))
+    if format == "json":
+        stacks = json.loads(done.stdout)["stacks"]
+        assert stacks[0]["stack"] == "local"
+        values = {each["key"]: each["value"] for each in stacks[0]["failures"][0]["problems"]}
+        assert values["slipway:namespace"] == "[secret]"
+        assert len([each for each in stacks if each["changes"]]) == 6
+        return
+    lines = done.stdout.splitlines()
+    told = next(index for index, line in enumerate(lines) if "cannot be evaluated" in line)
+    assert told <= 2
+    assert "local" in lines[told]
+    assert not any(line.startswith("::") for line in lines)
+    assert len(lines) <= 60
 
 
 @pytest.mark.slow
@@ -267,7 +381,9 @@ def test_a_new_stack_and_one_that_is_gone_are_told_apart(clone: Path) -> None:
     assert stacks["laptop"]["new_stack"]
     assert not stacks["laptop"]["removed"]
     assert stacks["local"]["removed"]
-    assert "pulumi destroy -s local" in stacks["local"]["remarks"][0]
+    (removed,) = stacks["local"]["findings"]
+    assert (removed["policy"], removed["severity"], removed["harm"]) == ("removed-stack", "warning", True)
+    assert "pulumi destroy -s local" in removed["fix"]
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """What a stack costs, by hand."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 
@@ -9,6 +10,8 @@ from infra.review.facts import Charge, Source
 from infra.review.stack import Stack
 from stacks.preview.cost import cost, difference
 from stacks.preview.measured import Measured
+from stacks.preview.model import Outcome, RunCost
+from stacks.preview.run_cost import common_basis
 from tests.support.costing import CLUSTER, TODAY, Pool, job, price, stack
 from tests.support.reviewing import declared, declared_stack
 
@@ -35,24 +38,69 @@ def test_idle_and_most() -> None:
     assert found.most_hourly == pytest.approx(0.1 + 2 * 0.2 + 3.6 + 0.01)
 
 
+def run(stack: Stack, jobs: Mapping[str, Outcome] | None = None, **measured: Measured) -> RunCost:
+    found = cost(stack, today=TODAY, jobs=jobs, measured=measured).run
+    assert found is not None
+    return found
+
+
 def test_a_run_pays_for_boot_work_and_the_ten_minutes_after() -> None:
-    found = cost(small(), today=TODAY, measured={"train": Measured(1000, "rehearsed")})
-    # 300 s boot, 245 s image, 1,000 s of work, 600 s until the autoscaler takes the node back. `prepare` is on the
-    # node that is there at all times.
-    assert found.run == pytest.approx((300 + 245 + 1000 + 600) / 3600 * 3.61)
-    assert found.run_limit == pytest.approx((3600 + 600) / 3600 * 3.61)
-    assert "1 Job rehearsed on a CPU" in found.run_basis
-    assert "time limits of 1 Job" in found.run_basis
-    assert "pool cpu" in found.run_basis
-    by_job = {step.job: (step.pool, step.basis, step.seconds, step.dollars) for step in found.steps}
-    assert by_job["prepare"] == ("cpu", "limit", 600, 0)
-    assert by_job["train"] == ("gpu", "rehearsed", 1545, pytest.approx(1545 / 3600 * 3.61))
+    found = run(small(), train=Measured(1000, "rehearsed"))
+    # 300 s boot, 245 s image, 1,000 s of work, 600 s until the autoscaler takes the node back; and the 600 s of
+    # `prepare` on the node that is there, and paid, at all times.
+    anyway = 600 / 3600 * 0.2
+    assert found.dollars == pytest.approx((300 + 245 + 1000 + 600) / 3600 * 3.61 + anyway)
+    assert found.paid_anyway == pytest.approx(anyway)
+    assert found.most == pytest.approx((3600 + 600) / 3600 * 3.61 + anyway)
+    assert found.unknown == []
+    steps = {
+        each.job: (each.pool, each.basis, each.seconds, each.dollars, each.paid_anyway) for each in found.steps
+    }
+    assert steps["prepare"] == ("cpu", "limit", 600, pytest.approx(anyway), True)
+    assert steps["train"] == ("gpu", "rehearsed", 1545, pytest.approx(1545 / 3600 * 3.61), False)
+
+
+def test_only_the_jobs_that_a_change_runs_again_are_in_its_cost() -> None:
+    found = run(small(), {TRAIN.urn: Outcome.RUNS})
+    assert found.dollars == found.most == pytest.approx((3600 + 600) / 3600 * 3.61)
+    assert (found.paid_anyway, [each.job for each in found.steps]) == (0, ["train"])
+    assert cost(small(), today=TODAY, jobs={}).run is None
+
+
+def test_a_job_that_finds_its_result_still_asks_for_its_node() -> None:
+    found = run(small(), {TRAIN.urn: Outcome.RESUMES})
+    assert found.dollars == found.most == pytest.approx((300 + 245 + 600) / 3600 * 3.61)
+    assert found.steps[0].basis == "found"
+
+
+def test_jobs_side_by_side_on_a_node_that_is_there_hold_it_once() -> None:
+    one, two = (job(name, "cpu", limit=3600, cpu="1") for name in ("one", "two"))
+    found = run(stack([replace(CPU, most=1)], one, two))
+    assert found.dollars == found.paid_anyway == pytest.approx(0.2)
 
 
 def test_a_second_node_of_a_pool_with_one_at_all_times_is_paid() -> None:
     one, two = job("one", "cpu", limit=3600), job("two", "cpu", limit=3600)
-    found = cost(stack([CPU], one, two), today=TODAY)
-    assert found.run == pytest.approx((3600 + 600) / 3600 * 0.2)
+    found = run(stack([CPU], one, two))
+    assert found.paid_anyway == pytest.approx(0.2)
+    assert found.dollars == pytest.approx(0.2 + (3600 + 600) / 3600 * 0.2)
+
+
+def test_one_basis_for_all_stacks_or_their_limits() -> None:
+    real, here = Measured(1, "measured"), Measured(1, "rehearsed")
+    assert common_basis({"a": {"x": real}, "b": {"y": real}}, {"a": ["x"], "b": ["y"]}) == "measured"
+    assert common_basis({"a": {"x": here}, "b": {"y": here}}, {"a": ["x"], "b": ["y"]}) == "rehearsed"
+    assert common_basis({"a": {"x": here}, "b": {"y": real}}, {"a": ["x"], "b": ["y"]}) == "limit"
+    assert common_basis({"a": {"x": real}, "b": {}}, {"a": ["x"], "b": ["y"]}) == "limit"
+    assert common_basis({"a": {"x": real}, "b": {}}, {"a": ["x"], "b": []}) == "measured", "nothing of b runs"
+    assert common_basis({}, {}) == "limit"
+
+
+def test_nodes_are_counted() -> None:
+    found = cost(small(), today=TODAY)
+    assert (found.least_nodes, found.most_nodes) == (1, 3)
+    more = difference(found, cost(small(replace(CPU, least=3, most=3), GPU), today=TODAY))
+    assert (more.least_nodes, more.most_nodes) == (2, 1)
 
 
 @pytest.mark.parametrize(("amount", "written"), [(0.5, "$0.50"), (0.026, "$0.026"), (2, "$2.00")])
@@ -66,11 +114,19 @@ def test_an_unknown_price_is_never_zero() -> None:
     found = cost(small(CPU, replace(GPU, hourly=None)), today=TODAY)
     assert found.unknown == ["gpu: machine"]
     assert found.most_hourly == pytest.approx(0.1 + 0.4 + 0.01)
-    assert (found.run, found.run_limit) == (None, None)
-    assert "price of pool gpu" in found.run_basis
     (line,) = [line for line in found.lines if (line.resource, line.what) == ("gpu", "machine")]
     assert (line.hourly, line.idle, line.most) == (None, None, None)
-    assert {step.job: step.dollars for step in found.steps} == {"prepare": 0, "train": None}
+
+
+def test_a_missing_price_leaves_a_lower_bound() -> None:
+    # The disk of the GPU pool has a price, its machine has none.
+    found = run(small(CPU, replace(GPU, hourly=None)))
+    assert found.dollars == pytest.approx((3600 + 600) / 3600 * 0.01 + 600 / 3600 * 0.2)
+    assert found.unknown == ["the price of machine (pool gpu)"]
+    nothing = run(small(CPU, replace(GPU, hourly=None, spare=())))
+    assert nothing.dollars == pytest.approx(600 / 3600 * 0.2)
+    assert nothing.unknown == ["the price of pool gpu"]
+    assert {step.job: step.dollars for step in nothing.steps} == {"prepare": pytest.approx(1 / 30), "train": None}
 
 
 def test_no_price_at_all_is_no_sum() -> None:
@@ -90,27 +146,27 @@ def test_what_is_paid_by_use_is_in_no_sum() -> None:
 
 
 def test_without_jobs_there_is_no_run() -> None:
-    found = cost(stack([CPU]), today=TODAY)
-    assert (found.run, found.run_basis, found.steps) == (None, "", [])
+    assert cost(stack([CPU]), today=TODAY).run is None
 
 
 def test_a_run_without_a_pool_for_any_job_is_not_known() -> None:
-    found = cost(stack([CPU], job("train", "nowhere")), today=TODAY)
-    assert (found.run, found.run_basis) == (None, "not known without a pool for train")
+    found = run(stack([CPU], job("train", "nowhere")))
+    assert (found.dollars, found.unknown) == (None, ["a pool for train"])
 
 
 def test_a_job_without_a_limit_has_no_most_but_what_was_measured() -> None:
     endless = job("train", "gpu", gpus=1, limit=None)
-    assert cost(stack([GPU], endless), today=TODAY).run is None
-    found = cost(stack([GPU], endless), today=TODAY, measured={"train": Measured(3000, "measured")})
-    assert found.run == pytest.approx(3600 / 3600 * 3.61)
-    assert found.run_limit is None
+    unknown = run(stack([GPU], endless))
+    assert (unknown.most, unknown.unknown) == (None, ["a time limit of train"])
+    found = run(stack([GPU], endless), train=Measured(3000, "measured"))
+    assert found.dollars == pytest.approx(3600 / 3600 * 3.61)
+    assert (found.most, found.unknown) == (None, [])
     assert found.steps[0].basis == "measured"
 
 
 def test_a_run_on_one_of_several_pools_of_a_resource_is_not_known() -> None:
-    found = cost(stack([GPU, GPU], job("train", "gpu", gpus=1)), today=TODAY)
-    assert (found.run, found.steps[0].dollars) == (None, None)
+    found = run(stack([GPU, GPU], job("train", "gpu", gpus=1)))
+    assert (found.dollars, found.steps[0].dollars) == (None, None)
 
 
 def test_a_run_on_nodes_that_the_stack_finds_there_is_not_known() -> None:
@@ -118,14 +174,15 @@ def test_a_run_on_nodes_that_the_stack_finds_there_is_not_known() -> None:
     found_there = replace(
         stack([], job("work", "cpu"), charges=[own]), standing=[replace(CPU.nodes, urn="", min_nodes=2)]
     )
-    found = cost(found_there, today=TODAY)
-    assert (found.run, found.steps[0].dollars) == (None, None)
+    found = run(found_there)
+    assert (found.dollars, found.steps[0].dollars) == (None, None)
 
 
-def test_reserved_nodes_add_nothing_to_a_run() -> None:
+def test_reserved_nodes_are_paid_without_a_run_too() -> None:
     reserved = Charge(GPU.declared.urn, "reserved", price(9), idle=1, most=1, pool=GPU.declared.urn)
-    found = cost(stack([replace(GPU, bought=[reserved])], job("train", "gpu", gpus=1)), today=TODAY)
-    assert (found.idle_hourly, found.run) == (9, 0)
+    reserving = stack([replace(GPU, bought=[reserved])], job("train", "gpu", gpus=1))
+    assert cost(reserving, today=TODAY).idle_hourly == 9
+    assert run(reserving).dollars == run(reserving).paid_anyway == pytest.approx((3600 + 600) / 3600 * 9)
 
 
 def test_a_larger_pool_costs_more_at_most_and_nothing_idle() -> None:
@@ -134,7 +191,6 @@ def test_a_larger_pool_costs_more_at_most_and_nothing_idle() -> None:
     found = difference(base, head)
     assert found.idle_hourly == pytest.approx(0)
     assert found.most_hourly == pytest.approx(2 * 3.61)
-    assert found.run == pytest.approx(0)
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -144,12 +200,6 @@ def test_a_price_that_only_one_side_knows_leaves_no_difference(swapped: bool) ->
     )
     found = difference(unknown, known) if swapped else difference(known, unknown)
     assert (found.idle_hourly, found.idle_monthly, found.most_hourly) == (None, None, None)
-
-
-def test_a_run_that_only_one_side_knows_leaves_no_difference() -> None:
-    known, unknown = (cost(small(CPU, replace(GPU, hourly=hourly)), today=TODAY) for hourly in (3.6, None))
-    found = difference(known, unknown)
-    assert (found.run, found.run_limit) == (None, None)
 
 
 def test_what_both_sides_do_not_know_is_in_no_difference() -> None:
@@ -172,13 +222,6 @@ def test_what_nobody_prices_at_either_side_makes_no_difference() -> None:
     unpriced = stack([replace(CPU, hourly=None)], PREPARE)
     found = difference(cost(unpriced, today=TODAY), cost(unpriced, today=TODAY))
     assert (found.idle_hourly, found.most_hourly) == (0, 0)
-
-
-def test_the_first_job_of_a_stack_is_all_that_a_run_costs_more() -> None:
-    base, head = (cost(stack([GPU], *jobs), today=TODAY) for jobs in ((), (job("train", "gpu", gpus=1),)))
-    assert difference(base, head).run == head.run
-    assert head.run
-    assert difference(head, base).run == -head.run
 
 
 @pytest.mark.parametrize(("today", "stale"), [(date(2027, 1, 30), False), (date(2027, 1, 31), True)])
@@ -214,8 +257,11 @@ def test_the_repositorys_cheapest_stack_by_hand() -> None:
     assert found.most_hourly == pytest.approx(
         idle + (e2_standard_4 + boot_disk) + spot_t4_node + spot_h100_node + 3 * nat
     )
-    # Each GPU has four Jobs of 4 h in a row.
-    assert found.run == found.run_limit == pytest.approx((16 + 1 / 6) * (spot_t4_node + spot_h100_node))
+    # Each GPU has four Jobs of 4 h in a row; the CPU node has the store's gate, two preparations and a chart.
+    assert found.run is not None
+    added = (16 + 1 / 6) * (spot_t4_node + spot_h100_node)
+    assert found.run.dollars == found.run.most == pytest.approx(added + found.run.paid_anyway)
+    assert found.run.paid_anyway == pytest.approx((0.5 + 2 + 2) * (e2_standard_4 + boot_disk))
     assert found.unknown == []
 
 

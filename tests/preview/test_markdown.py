@@ -8,18 +8,19 @@ from hypothesis import strategies as st
 
 from stacks.preview.markdown import LIMIT, comment
 from stacks.preview.model import Changes, Operation, PropertyChange, ResourceChange, StackPreview
+from stacks.preview.rows import rows
 from tests.preview.samples import broken, cost, preview, stack
 
 
 def balanced(text: str) -> bool:
-    return text.count("<details>") == text.count("</details>")
+    return text.count("<details") == text.count("</details>")
 
 
 def test_shows_every_stack_in_the_table_and_in_a_section() -> None:
-    text = comment(preview(stack("gcp-dev"), stack("aws-dev")))
+    text = comment(preview(stack("gcp-dev"), stack("aws-dev", properties=2)))
     assert text.startswith("## Preview of 2 stacks against `origin/main (1a2b3c4)`")
     for name in ("gcp-dev", "aws-dev"):
-        assert f"**{name}**" in text
+        assert f"| **{name}** |" in text
         assert f"<summary><b>{name}</b>" in text
     assert balanced(text)
 
@@ -27,9 +28,17 @@ def test_shows_every_stack_in_the_table_and_in_a_section() -> None:
 def test_names_the_property_that_forces_a_replacement_and_the_jobs_that_run() -> None:
     text = comment(preview(stack()))
     assert "**replaced**" in text
-    assert "`nodeConfig.diskType0`: `a\\|b` → `` c`d `` **replaces it**" in text
-    assert "Job `mnist-train` runs on pool train, 1 nvidia-tesla-t4" in text
+    assert "`nodeConfig.diskType0`: <code>a&#124;b</code> → `` c`d `` **replaces it**" in text
+    assert (
+        "| **runs again** | `mnist-train` Job | on pool train, 1 nvidia-tesla-t4: workloads/mnist/train.py" in text
+    )
     assert "&#36;131.40 (+&#36;14.60)" in text
+
+
+def test_a_job_that_runs_is_told_once() -> None:
+    text = comment(preview(stack()))
+    assert text.count("`mnist-train`") == 1
+    assert "mnist-train-0123456789" not in text
 
 
 def test_an_unknown_price_is_never_a_zero() -> None:
@@ -40,18 +49,19 @@ def test_an_unknown_price_is_never_a_zero() -> None:
 
 def test_a_stack_that_cannot_be_evaluated_shows_its_problems_beside_the_others() -> None:
     text = comment(preview(broken(), stack()))
-    assert "cannot be evaluated" in text
+    assert "🟡 **wrong**: **cannot be evaluated** at the base: 1 problem in the stack's settings" in text
     assert "`slipway:store.kind`" in text
     assert "write `gcs`" in text
     assert "<b>gcp-dev</b>" in text
 
 
 def test_values_cannot_break_out_of_their_cell_or_mention_anybody() -> None:
-    text = comment(preview(stack()))
-    assert "`a\\|b` → `` c`d ``" in text
-    assert "@everyone" not in text
+    with_suppressed = stack()
+    text = comment(preview(with_suppressed))
+    assert "<code>a&#124;b</code> → `` c`d ``" in text
+    assert "a sandbox @\u200beveryone" in text
     for line in text.splitlines():
-        if line.startswith("| **replaced**"):
+        if line.startswith(("| **replaced**", "| **runs again**")):
             assert len(re.findall(r"(?<!\\)\|", line)) == 4
 
 
@@ -98,9 +108,9 @@ def test_any_text_fits_and_stays_in_its_table(texts: list[str], limit: int) -> N
     text = comment(preview(StackPreview(stack="one", changes=changes)), limit)
     assert len(text) <= limit
     assert balanced(text)
-    rows = [line for line in text.splitlines() if line.startswith("| **updated")]
-    assert len(rows) in {0, len(texts)}
-    assert all(len(re.findall(r"(?<!\\)\|", row)) == 4 for row in rows)
+    found = [line for line in text.splitlines() if line.startswith("| **updated")]
+    assert len(found) in {0, len(rows(changes))}
+    assert all(row.count("|") == 4 for row in found)
 
 
 def test_the_same_preview_gives_the_same_bytes() -> None:
@@ -110,13 +120,16 @@ def test_the_same_preview_gives_the_same_bytes() -> None:
 def test_links_to_the_picture_where_it_can_be_reached() -> None:
     there = stack().model_copy(update={"picture": "https://example.com/a b)/gcp-dev.svg"})
     here = stack().model_copy(update={"picture": "build/gcp-dev.svg"})
-    assert "[The architecture of gcp-dev](https://example.com/a%20b%29/gcp-dev.svg)" in comment(preview(there))
+    assert "Architecture: [gcp-dev](https://example.com/a%20b%29/gcp-dev.svg)" in comment(preview(there))
     assert "build/gcp-dev.svg" not in comment(preview(here))
 
 
 def test_a_fix_stands_below_its_reason_where_no_long_key_pushes_it_aside() -> None:
     (line,) = [line for line in comment(preview(stack())).splitlines() if "error: `public-bucket`" in line]
-    assert line.endswith("`store`<br>everybody can read it<br>**Fix:** enforce `publicAccessPrevention`")
+    assert line == (
+        "- 🔴 **gcp-dev**: everybody can read it<br>error: `public-bucket` `store`<br>"
+        "**Fix:** enforce `publicAccessPrevention`"
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 
 from infra.review.stack import Stack
 from stacks.preview.measured import Measured
+from stacks.preview.model import Outcome
 from stacks.preview.schedule import Schedule, schedule
 from tests.support.costing import Pool, job, stack
 from tests.support.reviewing import declared
@@ -86,9 +87,16 @@ def test_a_limit_and_a_time_from_a_cluster_have_the_boot_in_them() -> None:
     assert at(schedule(stack([GPU], job("train", "gpu", gpus=1, limit=7200)), {}), "train") == (0, 7200)
 
 
-def test_limits_are_taken_in_place_of_times() -> None:
-    found = schedule(stack([CPU], job("one", "cpu", limit=7200)), times(one=5), limits=True)
+def test_a_job_without_a_time_takes_its_limit() -> None:
+    found = schedule(stack([CPU], job("one", "cpu", limit=7200)), {})
     assert at(found, "one") == (0, 7200)
+
+
+def test_of_some_jobs_the_rest_is_there_already() -> None:
+    one, two = job("one", "gpu", gpus=1), job("two", "cpu")
+    found = schedule(stack([CPU, GPU], one, two, creation={"cloud:k8s:Pool": 100}), {}, {two.urn: Outcome.RUNS})
+    assert at(found, "two") == (0, 3600)
+    assert [each.resource.name for each in found.work] == ["two"]
 
 
 def test_a_component_is_there_before_its_children_and_waits_for_what_it_needs() -> None:
