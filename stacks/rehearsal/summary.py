@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.kubernetes.shown import SHOW
+from infra.printable import printable, printable_lines
 from stacks.documents import document
 from stacks.rehearsal.artifacts import Artifacts, Prediction, Throughput
 from stacks.rehearsal.records import JobRecord, Phase
@@ -28,17 +29,17 @@ def failures(
     ``refused`` are the reasons of other resources that could not be created, by name.
     """
     for name, reason in refused.items():
-        console.print(Text(f"{name} failed: {reason}", style="bold red"), soft_wrap=True)
+        console.print(Text(printable_lines(f"{name} failed: {reason}"), style="bold red"), soft_wrap=True)
     for record in records:
         if record.phase is not Phase.FAILED:
             continue
         console.print()
-        console.print(Text(f"{record.name} failed: {record.reason}", style="bold red"), soft_wrap=True)
+        console.print(Text(printable_lines(f"{record.name} failed: {record.reason}"), "bold red"), soft_wrap=True)
         lines = last_lines(log_of[record.name], LOG_LINES) if record.attempts or record.started else []
         if lines == [record.reason]:
             continue
         for line in lines:
-            console.print(Text(f"  │ {line}"), soft_wrap=True)
+            console.print(Text(f"  │ {printable(line)}"), soft_wrap=True)
         if lines:
             console.print(Text(f"  whole log: {log_of[record.name]}", "dim"), soft_wrap=True)
     not_run = [record.name for record in records if record.phase is Phase.NOT_RUN]
@@ -62,7 +63,7 @@ def jobs_table(records: Sequence[JobRecord]) -> Table:
         if record.attempts > 1:
             result += f", {record.attempts} pods"
         seconds = f"{record.seconds:.1f} s" if record.started else ""
-        table.add_row(record.name, pool, seconds, Text(result, STYLES.get(record.phase, "dim")))
+        table.add_row(record.name, Text(printable(pool)), seconds, Text(result, STYLES.get(record.phase, "dim")))
     return table
 
 
@@ -78,7 +79,8 @@ def predictions_table(predictions: Sequence[Prediction]) -> Table:
     for each in predictions:
         label = "" if each.label is None else str(each.label)
         style = "red" if each.right is False else ""
-        table.add_row(each.image, str(each.digit), f"{100 * each.confidence:.1f} %", label, style=style)
+        image = Text(printable(each.image))
+        table.add_row(image, str(each.digit), f"{100 * each.confidence:.1f} %", label, style=style)
     return table
 
 
@@ -91,7 +93,8 @@ def throughput_table(throughput: Sequence[Throughput]) -> Table:
     for each in throughput:
         kind = f"{each.precision}{', XLA' if each.xla else ''}{', stored data' if each.data == 'stored' else ''}"
         speed, sure = f"{each.images_per_second:,.1f}", f"{each.uncertainty:.1f}"
-        table.add_row(each.device, str(each.gpus), kind, speed, sure, each.run)
+        device, run = Text(printable(each.device)), Text(printable(each.run))
+        table.add_row(device, str(each.gpus), kind, speed, sure, run)
     return table
 
 
@@ -116,7 +119,7 @@ def results(console: Console, records: Sequence[JobRecord], artifacts: Artifacts
         if (more := len(artifacts.predictions) - SHOWN_PREDICTIONS) > 0:
             console.print(Text(f"… and {more} more in predictions.json", "dim"))
     for image, reason in artifacts.unreadable:
-        console.print(Text(f"{image} could not be read: {reason}", "yellow"), soft_wrap=True)
+        console.print(Text(printable(f"{image} could not be read: {reason}"), "yellow"), soft_wrap=True)
     for problem in artifacts.problems:
         console.print(Text(problem, "yellow"), soft_wrap=True)
     if artifacts.throughput:
@@ -135,7 +138,7 @@ def stack_outputs(console: Console, outputs: Mapping[str, StackOutput]) -> None:
     console.print(Text("Stack outputs", "italic"))
     for name, each in sorted(shown.items()):
         # Never wrapped: people copy commands from here.
-        console.print(Text.assemble((f"{name}: ", "bold"), _value(each)), soft_wrap=True)
+        console.print(Text.assemble((f"{name}: ", "bold"), printable_lines(_value(each))), soft_wrap=True)
 
 
 def without_predictions(outputs: Mapping[str, StackOutput]) -> dict[str, StackOutput]:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.clouds import CLOUDS
+from infra.printable import printable, printable_lines
 from stacks.rehearsal.records import JobRecord, Phase
 from stacks.resources import Resource
 
@@ -63,7 +64,7 @@ class PlainDisplay:
     def say(self, text: str) -> None:
         """A line that belongs to no Job."""
         if not self.quiet:
-            self.console.print(Text(text), soft_wrap=True)
+            self.console.print(Text(printable_lines(text)), soft_wrap=True)
 
     def resource(self, resource: Resource) -> None:
         """Resources are too many for lines of their own."""
@@ -93,7 +94,7 @@ class PlainDisplay:
     def _line(self, record: JobRecord, text: str) -> None:
         if not self.quiet:
             seconds = time.monotonic() - self._began
-            self.console.print(Text(f"{seconds:6.1f} s  {record.name}: {text}"), soft_wrap=True)
+            self.console.print(Text(f"{seconds:6.1f} s  {record.name}: {printable(text)}"), soft_wrap=True)
 
 
 @dataclass
@@ -120,7 +121,7 @@ class LiveDisplay:
 
     def say(self, text: str) -> None:
         """A line above the tree."""
-        self.console.print(Text(text), soft_wrap=True)
+        self.console.print(Text(printable_lines(text)), soft_wrap=True)
 
     def resource(self, resource: Resource) -> None:
         """Counts it."""
@@ -130,7 +131,7 @@ class LiveDisplay:
 
     def note(self, record: JobRecord, text: str) -> None:
         """A line above the tree."""
-        self.console.print(Text(f"{record.name}: {text}", style="yellow"))
+        self.console.print(Text(f"{record.name}: {printable(text)}", style="yellow"))
 
     def job(self, record: JobRecord) -> None:
         """Shows the Job from now on."""

@@ -1,11 +1,13 @@
 """A rehearsal can be followed on a terminal and in a log."""
 
 import io
+from pathlib import Path
 
 from rich.console import Console
 
+from stacks.rehearsal.artifacts import Prediction
 from stacks.rehearsal.records import JobRecord, Phase
-from stacks.rehearsal.summary import jobs_table
+from stacks.rehearsal.summary import failures, jobs_table, predictions_table
 from stacks.rehearsal.terminal import LiveDisplay, PlainDisplay
 from stacks.resources import Resource
 
@@ -81,3 +83,24 @@ def test_a_narrow_table_keeps_the_names_of_jobs_whole() -> None:
     line = next(line for line in out.getvalue().splitlines() if "28.0 s" in line)
     assert line.split()[0] == name
     assert line.split()[-1] == "unchanged"
+
+
+HOSTILE = "\x1b[31m[bold]\u202e\x07.png"
+ESCAPED = r"\x1b[31m[bold]\u202e\x07.png"
+
+
+def test_names_and_logs_are_written_without_what_a_terminal_obeys(tmp_path: Path) -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=200, force_terminal=True, color_system=None)
+    failed = record("mnist-train", Phase.FAILED, accelerator=HOSTILE, reason=HOSTILE, started=1.0, attempts=1)
+    log = tmp_path / "log"
+    log.write_text(f"first\n{HOSTILE}\n", encoding="utf-8")
+    console.print(jobs_table([failed]))
+    console.print(predictions_table([Prediction(HOSTILE, 3, 0.9, None)]))
+    failures(console, [failed], {"mnist-train": log}, {"bucket": HOSTILE})
+    display = PlainDisplay(console)
+    display.say(HOSTILE)
+    display.note(failed, HOSTILE)
+    shown = out.getvalue()
+    assert shown.count(ESCAPED) == 7
+    assert not {"\x1b", "\u202e", "\x07"} & set(shown)
