@@ -34,7 +34,7 @@ A stack file is YAML as the Pulumi CLI reads it: a key is text, stands once, and
 It has at most {limits.FILE_BYTES // 1024} KiB, {limits.VALUES:,} values, {limits.CHARACTERS:,} characters in each
 and {limits.TOTAL_CHARACTERS:,} in all, and {limits.DEPTH} sections and lists inside one another; what an alias
 (`*name`) repeats counts each time. Of YAML's tags, `!!str`, `!!int`, `!!float`, `!!bool`, `!!null`, `!!map` and
-`!!seq` are known. Control characters are refused, but for tabs and line breaks in values.
+`!!seq` are known. Control characters are refused, but for line breaks below `policies`.
 """
 TABLE = "| key | value | default | what it is |\n| --- | --- | --- | --- |\n"
 

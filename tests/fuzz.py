@@ -268,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 kind, complaint = wrong(stack, text, tree)
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
-                    raise
+                    break
                 where = traceback.extract_tb(error.__traceback__)[-1]
                 kind, complaint = (
                     "outside",
