@@ -67,12 +67,12 @@ def in_table(preview: Preview) -> list[StackPreview]:
 
 
 def same(preview: StackPreview) -> bool:
-    """Whether nothing changes in a stack, and nothing is wrong with it."""
+    """Whether nothing changes in a stack, and nothing is wrong with it that is new."""
     changes = preview.changes
     return (
         changes is not None
         and not (changes.resources or changes.remarks)
-        and not (preview.findings or preview.failures)
+        and not (preview.failures or any(each.new for each in preview.findings))
     )
 
 
@@ -80,7 +80,7 @@ def notes(preview: Preview) -> list[str]:
     """What is true of the whole table."""
     told: list[str] = []
     if unchanged := [each for each in preview.stacks if same(each)]:
-        told.append(f"No changes in {listed(each.stack for each in unchanged)}.")
+        told.append(f"No changes in {listed(map(_same_words, unchanged))}.")
     runs = [each.cost.run for each in preview.stacks if each.cost is not None and each.cost.run is not None]
     if runs:
         kept = f"{SCALE_DOWN.amount / 60:.0f} minutes"
@@ -232,6 +232,10 @@ def _figure(preview: StackPreview, key: str, count: str) -> str:
     change = getattr(preview.difference, key)
     changed = "change unknown" if change is None else difference(change)
     return figure + (f" ({changed})" if changed else "")
+
+
+def _same_words(preview: StackPreview) -> str:
+    return preview.stack + (f" ({words.finding_words(preview.findings)})" if preview.findings else "")
 
 
 def _nodes(preview: StackPreview) -> str:

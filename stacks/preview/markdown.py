@@ -24,7 +24,7 @@ from stacks.preview.model import (
     Timeline,
 )
 from stacks.preview.rows import Row, rows, unknown, without_places
-from stacks.preview.verdict import Group, Level, Line, alike, told, untold, verdict
+from stacks.preview.verdict import Group, Level, Line, alike, known, told, untold, verdict
 
 LIMIT = 65_000
 """Characters of the preview; the rest of a comment is for whoever posts it: a marker, a link."""
@@ -34,6 +34,9 @@ SCREEN = 60
 
 NAMED = 8
 """How many stacks a line of the verdict names."""
+
+OLD = 15
+"""How many findings that are not new are listed."""
 
 SHORTENED = "Detail was left out to fit into a comment; the whole of it is in the JSON."
 
@@ -130,6 +133,10 @@ def _finding(finding: Finding) -> str:
 def _foot(preview: Preview) -> str:
     """What all stacks have in common, once."""
     parts: list[str] = []
+    if old := known(preview):
+        left = words.more(len(old[:OLD]), len(old))
+        lines = [*map(_line, old[:OLD]), *([f"{left}, in the JSON"] if left else [])]
+        parts.append(_folded(f"Findings that are not new: {len(old)}", _list(lines)))
     quotas = [quota for stack in preview.stacks for quota in figures.quotas(stack)]
     if see := figures.where_to_see(quotas):
         parts.append(_folded("Where the limits of quotas are shown", _list(map(code, see))))
@@ -207,9 +214,6 @@ def _start(about: About) -> Iterator[str]:
             yield _table(("Key", "Value", "Why", "Fix"), cells)
     yield _list(f"{_icon([each])}{_finding(each)}" for each in about.findings if each.new)
     yield _list(map(_suppressed, (each for each in about.stack.suppressed if each.finding.new)))
-    if old := [each for each in about.findings if not each.new]:
-        title = f"Not new: {words.finding_words(old).removesuffix(' (none new)')}"
-        yield _folded(title, _list(f"{_icon([each])}{_finding(each)}" for each in old))
 
 
 def _suppressed(each: Suppressed) -> str:

@@ -24,7 +24,7 @@ from stacks.preview.model import (
     StackPreview,
 )
 from stacks.preview.rows import Row, rows, unknown, without_places
-from stacks.preview.verdict import Level, Line, alike, told, untold, verdict
+from stacks.preview.verdict import Level, Line, alike, known, told, untold, verdict
 
 STYLES = {
     Operation.CREATE: "green",
@@ -39,6 +39,9 @@ LEVELS = {
     Level.ERROR: "bold red",
     Level.WARNING: "yellow",
 }
+
+OLD = 15
+"""How many findings that are not new are listed."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +207,15 @@ def _figures(preview: StackPreview) -> Iterator[Part]:
 
 def _foot(preview: Preview) -> Iterator[Part]:
     """What all stacks have in common, once."""
+    if old := known(preview):
+        yield Text("\nNot new")
+        for line in old[:OLD]:
+            if isinstance(line.said, Finding):
+                yield _line(
+                    f"{', '.join(line.stacks)}: {words.severity(line.said)}: {line.said.policy}  {line.said.name}"
+                )
+        if left := words.more(len(old[:OLD]), len(old)):
+            yield _line(f"{left}, in the JSON")
     if see := figures.where_to_see(quota for stack in preview.stacks for quota in figures.quotas(stack)):
         yield Text("\nWhere the limits of quotas are shown")
         yield from map(Command, see)

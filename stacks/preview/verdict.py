@@ -1,6 +1,6 @@
 """What a preview says first: what is lost, what fails, what is wrong; and which stacks a change does most to."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -32,13 +32,14 @@ class Line:
 
 def verdict(preview: Preview) -> list[Line]:
     """Every failure and every new finding, the worst first, and what several stacks have in common once."""
-    found: dict[tuple[str, ...], Line] = {}
-    for stack in preview.stacks:
-        for level, said in _said(stack):
-            key = (str(level), *_words(said))
-            earlier = found[key].stacks if key in found else ()
-            found[key] = Line(level, (*earlier, *([] if stack.stack in earlier else [stack.stack])), said)
-    return sorted(found.values(), key=lambda line: line.level)
+    return _lines((stack.stack, level, said) for stack in preview.stacks for level, said in _said(stack))
+
+
+def known(preview: Preview) -> list[Line]:
+    """The same of the findings that the base has, too."""
+    return _lines(
+        (stack.stack, _level(each), each) for stack in preview.stacks for each in stack.findings if not each.new
+    )
 
 
 def told(preview: Preview) -> list[Line]:
@@ -47,9 +48,9 @@ def told(preview: Preview) -> list[Line]:
 
 
 def untold(preview: StackPreview, lines: Sequence[Line]) -> list[Finding]:
-    """The findings of a stack that are in none of ``lines``: those that its base has, too, and the rest."""
+    """The new findings of a stack that are in none of ``lines``."""
     said = {_words(line.said) for line in lines if preview.stack in line.stacks}
-    return [each for each in preview.findings if not each.new or _words(each) not in said]
+    return [each for each in preview.findings if each.new and _words(each) not in said]
 
 
 def impact(preview: StackPreview) -> tuple[float | str, ...]:
@@ -69,6 +70,15 @@ def impact(preview: StackPreview) -> tuple[float | str, ...]:
         not preview.new_stack,
         preview.stack,
     )
+
+
+def _lines(said: Iterable[tuple[str, Level, Finding | Failure]]) -> list[Line]:
+    found: dict[tuple[str, ...], Line] = {}
+    for stack, level, each in said:
+        key = (str(level), *_words(each))
+        earlier = found[key].stacks if key in found else ()
+        found[key] = Line(level, (*earlier, *([] if stack in earlier else [stack])), each)
+    return sorted(found.values(), key=lambda line: line.level)
 
 
 def _said(preview: StackPreview) -> Iterator[tuple[Level, Finding | Failure]]:
