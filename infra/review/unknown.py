@@ -19,7 +19,7 @@ class Unknown:
         return hash(Unknown)
 
     def __repr__(self) -> str:
-        return "[unknown]"
+        return f"[{self.source or 'unknown'}]"
 
 
 UNKNOWN = Unknown()

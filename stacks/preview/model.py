@@ -37,7 +37,10 @@ class Outcome(StrEnum):
 
 
 class PropertyChange(Model):
-    """One property that differs. A secret is ``[secret]``, what only an update knows ``[unknown]``."""
+    """One property that differs. A secret is ``[secret]``.
+
+    What only an update knows is ``[unknown]``, or has its name where that is known: ``[store.arn]``.
+    """
 
     path: str = Field(description="Where it is, for example `nodeConfig.taints[0].value`.")
     before: Any = Field(default=None, description="Its value at the base; null where it was not set.")
