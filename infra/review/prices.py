@@ -6,7 +6,7 @@ for all regions, the amounts in US dollars by column, and a ``source`` where it 
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -79,6 +79,15 @@ def hourly(price: Price) -> float | None:
     if price.unit == "hour":
         return price.amount
     return price.amount / HOURS_A_MONTH if price.unit.endswith("month") else None
+
+
+def node_price(charges: Iterable[Charge], pool: str) -> float | None:
+    """What a node of the pool with that URN costs for an hour; None where a price of it is not known."""
+    found = [charge for charge in charges if charge.pool == pool and not charge.metered]
+    known = [hourly(charge.price) for charge in found if charge.price is not None]
+    if not found or len(known) < len(found) or None in known:
+        return None
+    return sum(rate * charge.quantity for rate, charge in zip(known, found, strict=True) if rate is not None)
 
 
 def scaled(price: Price | None, by: float) -> Price | None:

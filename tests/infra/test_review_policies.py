@@ -87,6 +87,26 @@ GCP: list[tuple[str, Resources, Resources]] = [
         declared("gcp:storage/bucketACL:BucketACL", properties={"roleEntities": ["READER:allUsers"]}),
         declared("gcp:storage/bucketACL:BucketACL", properties={"roleEntities": ["READER:user-a@example.com"]}),
     ),
+    (
+        "gcp-bucket-in-another-region",
+        [bucket(location="us-central1"), gke(location="us-west4-a")],
+        [bucket(location="US-CENTRAL1"), gke(location="us-central1-a")],
+    ),
+    (
+        "gcp-bucket-in-another-region",
+        [bucket(location="europe-west4"), gke(location="us-central1")],
+        [bucket(location="EU"), gke(location="us-central1")],
+    ),
+    (
+        "gcp-nodes-in-every-zone",
+        gke_pool(gke(location="us-central1"), nodeCount=1),
+        gke_pool(gke(location="us-central1"), nodeCount=1, nodeLocations=["us-central1-a"]),
+    ),
+    (
+        "gcp-nodes-in-every-zone",
+        gke_pool(gke(location="us-central1"), nodeCount=1),
+        gke_pool(gke(location="us-central1-a"), nodeCount=1),
+    ),
     ("gcp-public-endpoint", gke(), gke(controlPlaneEndpointsConfig={"ipEndpointsConfig": {"enabled": False}})),
     ("gcp-public-endpoint", gke(**authorized("0.0.0.0/1", "128.0.0.0/1")), gke(**authorized("198.51.100.0/24"))),
     (
@@ -454,7 +474,16 @@ def findings(stack: Stack) -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("name", STACKS)
 def test_the_repositorys_stacks_keep_the_policies_of_their_clouds(name: str) -> None:
-    assert findings(declared_stack(name)) == []
+    stack = declared_stack(name)
+    suppressed = stack.configuration.get("slipway:policies", {}).get("suppress", {})
+    assert [each for each in findings(stack) if each[0] not in suppressed] == []
+
+
+def test_a_cluster_away_from_its_bucket_is_told_with_the_price_of_reading() -> None:
+    [found] = [each for each in findings(declared_stack("gcp-prod")) if each[0] == "gcp-bucket-in-another-region"]
+    assert found[1].endswith("::h100-standard")
+    assert "it is in us-west4 and the bucket" in found[2]
+    assert "$0.02 per GB" in found[2]
 
 
 def test_a_preview_reads_policies_that_name_what_is_yet_to_be_created() -> None:

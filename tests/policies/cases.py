@@ -2,11 +2,12 @@
 
 import base64
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from infra.kubernetes.files import LIMIT
 from infra.pipelines.images import TAGS
-from infra.review.stack import Stack
+from infra.review.stack import Declared, Stack
 from infra.review.unknown import UNKNOWN, Secret
 from tests.policies.samples import (
     DAEMON_SET,
@@ -44,6 +45,11 @@ def long_job(*mounts: Mapping[str, Any], args: Sequence[Any] = (), **changes: An
     """A Job of ten hours on a Spot GPU."""
     main = container(resources=GPU_RESOURCES, volumeMounts=list(mounts), args=list(args))
     return stack(job(gpu_pod(main, **{**STORE, **changes}), activeDeadlineSeconds=36000), pools=SPOT)
+
+
+def waiting(it: Declared, *others: Declared) -> Declared:
+    """The resource, once the others are there."""
+    return replace(it, dependencies=frozenset(each.urn for each in others))
 
 
 def service(**spec: Any) -> Stack:
@@ -138,6 +144,15 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
         stack(pools=[pool("cpu"), pool("t4", gpus=1, min_nodes=1)]),
         # A stack whose program fails has its file.
         configured(slipway__clusters={"dev": {"pools": {"t4": {"accelerator": "t4", "nodes": {"count": 1}}}}}),
+    ],
+    "gpu-nodes-without-pods": [
+        stack(job(gpu_pod()), pools=[pool("cpu"), pool("t4", gpus=1, min_nodes=2, max_nodes=2, run_limit=3600)]),
+        # One after the other.
+        stack(
+            job(gpu_pod(), "train"),
+            waiting(job(gpu_pod(), "predict"), job(gpu_pod(), "train")),
+            pools=[pool("cpu"), pool("t4", gpus=1, min_nodes=2, max_nodes=2, run_limit=3600)],
+        ),
     ],
     "job-ttl": [stack(job(pod(), ttlSecondsAfterFinished=0))],
     "gpu-job-without-limit": [stack(job(gpu_pod(), activeDeadlineSeconds=None))],
@@ -281,6 +296,17 @@ PASSES: Mapping[str, Sequence[Stack]] = {
         # Nodes that are there anyway.
         stack(pools=[pool("t4", gpus=1, min_nodes=1, urn="")]),
         configured(slipway__clusters={"dev": {"pools": {"t4": {"accelerator": "t4", "nodes": {"total_min": 0}}}}}),
+    ],
+    "gpu-nodes-without-pods": [
+        stack(job(gpu_pod()), pools=[pool("cpu"), pool("t4", gpus=1, min_nodes=1)]),
+        stack(
+            job(gpu_pod(), "train"),
+            job(gpu_pod(), "predict"),
+            pools=[pool("cpu"), pool("t4", gpus=1, min_nodes=2, max_nodes=2)],
+        ),
+        stack(job(gpu_pod(), parallelism=2), pools=[pool("cpu"), pool("t4", gpus=1, min_nodes=2, max_nodes=2)]),
+        # What serves may have as many pods as it needs.
+        stack(workload(DEPLOYMENT, gpu_pod()), pools=[pool("cpu"), pool("t4", gpus=1, min_nodes=2, max_nodes=2)]),
     ],
     "job-ttl": [stack(job(pod()))],
     "gpu-job-without-limit": [

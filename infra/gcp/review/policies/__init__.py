@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from infra.gcp.review.policies import buckets, grants, networks, protection
+from infra.gcp.review.policies import buckets, grants, networks, places, protection
 from infra.review.policy import Policy
 
 POLICIES: Sequence[Policy] = (
@@ -10,4 +10,5 @@ POLICIES: Sequence[Policy] = (
     *networks.POLICIES,
     *grants.POLICIES,
     *protection.POLICIES,
+    *places.POLICIES,
 )
