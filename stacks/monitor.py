@@ -66,7 +66,7 @@ class NoStore:
         """Raises FileNotFoundError."""
         raise FileNotFoundError(path)
 
-    def names(self, _: str) -> Sequence[str]:
+    def names(self, prefix: str) -> Sequence[str]:  # noqa: ARG002
         """None."""
         return []
 

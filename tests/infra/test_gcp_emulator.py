@@ -100,7 +100,7 @@ class NoFiles:
     def read_text(self, path: str) -> str:
         raise FileNotFoundError(path)
 
-    def names(self, _: str) -> list[str]:
+    def names(self, prefix: str) -> list[str]:  # noqa: ARG002
         return []
 
 
