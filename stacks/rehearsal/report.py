@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
 
 from infra.clouds import CLOUDS
 from infra.platform import Resources
+from stacks.preview.words import money
 from stacks.rehearsal import charts, graph
+from stacks.rehearsal.cost import priced
 from stacks.rehearsal.records import JobRecord, Phase
 from stacks.rehearsal.session import Outcome
 from stacks.rehearsal.state import Place
@@ -52,14 +55,18 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
     artifacts = outcome.artifacts
     known = [each for each in artifacts.predictions if each.label is not None]
     custom = [each for each in resources.values() if each.custom]
+    bill = priced(outcome.options.stack, resources, outcome.configuration, outcome.records)
     return {
         "stack": outcome.options.stack,
         "when": time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(outcome.began)),
         "seconds": outcome.ended - outcome.began,
         "verdict": _verdict(outcome),
+        "cost": bill if bill.most_hourly is not None else None,
+        "money": money,
+        "log_of": {each.urn: f"logs/{quote(place.log(each.name).name)}" for each in outcome.records},
         "tiles": [
-            ("Resources", len(custom), "declared"),
             ("Jobs", len(records), _count_phases(outcome.records)),
+            ("Resources", len(custom), "declared, none created"),
             *(
                 [("Right", f"{sum(bool(each.right) for each in known)}/{len(known)}", "digits read")]
                 if known
@@ -144,7 +151,7 @@ def _verdict(outcome: Outcome) -> tuple[str, str]:
             "failed",
             f"Failed: {len(outcome.evaluation.failed)} of {len(outcome.evaluation.resources)} resources",
         )
-    return "succeeded", "Everything was created, and every Job is complete"
+    return "succeeded", "Rehearsed on this CPU: every Job succeeded"
 
 
 def _count_phases(records: list[JobRecord]) -> str:

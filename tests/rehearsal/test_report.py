@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacks.rehearsal import charts
+from stacks.rehearsal.cost import priced
 from stacks.rehearsal.graph import HEIGHT, draw
+from stacks.rehearsal.session import configure
 from stacks.resources import Resource
-from tests.rehearsal.toy import Toys, rehearse
+from tests.rehearsal.toy import ROOT, Toys, rehearse
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c49444154789c63606060000000040001"
@@ -46,13 +48,16 @@ class Page(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.fetches: list[str] = []
+        self.links: list[str] = []
         self.text = ""
         self.open: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         for name, value in attrs:
-            if name in {"src", "href", "xlink:href", "srcset", "data", "action", "poster"}:
+            if (tag, name) == ("a", "href"):
+                self.links.append(value or "")
+            elif name in {"src", "href", "xlink:href", "srcset", "data", "action", "poster"}:
                 self.fetches.append(value or "")
         if tag not in {"meta", "img", "br", "rect", "line", "path", "circle", "polyline"}:
             self.open.append(tag)
@@ -99,6 +104,48 @@ def test_it_shows_results_failures_and_places(report: tuple[Path, str]) -> None:
         assert shown in text, shown
     for shown in ("broken failed", "exited with 5", "</pre><script>alert(1)</script>", "not run", "rate 0.0001"):
         assert shown in text, shown
+
+
+def test_every_job_that_ran_leads_to_its_log(report: tuple[Path, str]) -> None:
+    folder, text = report
+    links = set(Page(text).links)
+    assert {"logs/writer.log", "logs/broken.log"} <= links
+    assert (folder / "logs" / "broken.log").read_text(encoding="utf-8").count("alert(1)") == 1
+    assert all(each.startswith("logs/") for each in links)
+
+
+def test_it_says_that_nothing_was_created_and_what_the_run_would_cost() -> None:
+    resources = {
+        "urn:node": Resource(
+            "urn:node",
+            "gcp:container/nodePool:NodePool",
+            "pool",
+            True,
+            {},
+            {"nodeConfig": {"machineType": "n1-standard-4"}, "nodeCount": 1, "location": "us-central1-a"},
+        )
+    }
+    bill = priced("gcp-dev", resources, configure("gcp-dev", ROOT), [])
+    assert bill.idle_hourly is not None
+    assert 0.15 < bill.idle_hourly < 0.25, "an n1-standard-4 is $0.19 an hour"
+
+
+def test_its_verdict_claims_no_more_than_a_rehearsal(tmp_path: Path) -> None:
+    rehearse(lambda: Toys().job("job", "print('done')"), tmp_path)
+    text = " ".join(Page((tmp_path / "report.html").read_text(encoding="utf-8")).text.split())
+    assert "Rehearsed on this CPU: every Job succeeded" in text
+    assert "declared, none created" in text
+    assert "was created" not in text
+    assert "Cost on the cloud" not in text, "nothing on nodes that are there has a price"
+
+
+def test_the_timeline_is_as_wide_as_the_page(report: tuple[Path, str]) -> None:
+    timeline = report[1].split("<h2>Timeline</h2>", 1)[1].split("</section>", 1)[0]
+    assert "<svg" not in timeline
+    assert "scroll" not in timeline
+    bars = re.findall(r'class="bar [a-z-]+" style="left:([\d.]+)%;width:([\d.]+)%"', timeline)
+    assert len(bars) == 4, "waiting and running, of the two Jobs that ran"
+    assert all(float(left) + float(width) <= 100.1 for left, width in bars)
 
 
 def test_it_shows_throughput_and_that_a_cpu_measured_it_and_charts_nothing(report: tuple[Path, str]) -> None:

@@ -1,0 +1,46 @@
+"""What the run that was rehearsed would cost on its cloud."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+
+from infra.review.stack import Declared, Stack
+from stacks.emulators import emulators
+from stacks.policies.workloads import standing
+from stacks.preview.cost import cost
+from stacks.preview.graph import reviews
+from stacks.preview.measured import Measured
+from stacks.preview.model import Cost
+from stacks.rehearsal.records import JobRecord
+from stacks.rehearsal.session import Configuration
+from stacks.resources import Resource
+
+
+def priced(
+    stack: str, resources: Mapping[str, Resource], configuration: Configuration, records: Sequence[JobRecord]
+) -> Cost:
+    """The stack's cost at list prices, as a preview has it, with the times that its Jobs took here."""
+    declared = Stack(
+        name=stack,
+        resources={urn: _declared(each) for urn, each in resources.items()},
+        configuration=configuration.values,
+        standing=[standing(node) for each in emulators(configuration.settings) for node in each.standing_nodes()],
+        reviews=reviews(),
+    )
+    took = {each.name: Measured(each.seconds, "rehearsed") for each in records if each.phase.good and each.seconds}
+    return cost(declared, today=date.today(), measured=took)
+
+
+def _declared(resource: Resource) -> Declared:
+    return Declared(
+        urn=resource.urn,
+        type=resource.token,
+        name=resource.name,
+        properties=resource.shown_inputs,
+        custom=resource.custom,
+        parent=resource.parent,
+        provider=resource.provider,
+        dependencies=resource.dependencies,
+        property_dependencies=resource.property_dependencies,
+        protect=resource.protect,
+        read=resource.read,
+    )
