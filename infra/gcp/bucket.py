@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
+from infra.gcp.keys import Key
 from infra.gcp.names import bucket_name
 from infra.gcp.settings import GcsStore
 
@@ -20,10 +21,12 @@ DAY = 86_400
 
 @dataclass(frozen=True)
 class StoreBucketArgs:
-    """With ``protect`` neither Pulumi nor a destroy deletes it; ``after`` is what has to be there first."""
+    """``key`` encrypts new objects. With ``protect`` neither Pulumi nor a destroy deletes the bucket; ``after`` is
+    what has to be there first."""
 
     project: str
     store: GcsStore
+    key: Key | None
     protect: bool
     after: Sequence[pulumi.Resource]
 
@@ -43,8 +46,29 @@ def store_bucket(name: str, args: StoreBucketArgs) -> gcp.storage.Bucket:
             retention_duration_seconds=args.store.soft_delete_days * DAY
         ),
         lifecycle_rules=_lifecycle(args.store),
+        encryption=gcp.storage.BucketEncryptionArgs(default_kms_key_name=args.key.name) if args.key else None,
         force_destroy=not args.protect,
-        opts=pulumi.ResourceOptions(protect=args.protect, depends_on=args.after),
+        opts=pulumi.ResourceOptions(
+            protect=args.protect, depends_on=[*args.after, *(args.key.ready if args.key else ())]
+        ),
+    )
+
+
+def access_logs(project: str, after: Sequence[pulumi.Resource]) -> None:
+    """Logs who reads and writes objects: the audit logs that Google recommends over a bucket's usage logs, whose
+    delivery it does not promise (https://docs.cloud.google.com/storage/docs/access-logs, 2026-11-22).
+
+    A project has one such configuration for Cloud Storage. It stays when the stack is destroyed: another stack, or
+    whoever else reads these logs, would lose them.
+    """
+    gcp.projects.IAMAuditConfig(
+        "store",
+        project=project,
+        service="storage.googleapis.com",
+        audit_log_configs=[
+            gcp.projects.IAMAuditConfigAuditLogConfigArgs(log_type=kind) for kind in ("DATA_READ", "DATA_WRITE")
+        ],
+        opts=pulumi.ResourceOptions(depends_on=after, retain_on_delete=True),
     )
 
 

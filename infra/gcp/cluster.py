@@ -8,6 +8,7 @@ import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
 
 from infra.gcp.identity import workload_pool
+from infra.gcp.keys import Key
 from infra.gcp.kubeconfig import context_name, dns_endpoint, kubeconfig
 from infra.gcp.names import CLUSTER_LIMIT, pool_name, resource_name
 from infra.gcp.network import PODS_RANGE, SERVICES_RANGE
@@ -17,13 +18,15 @@ from infra.gcp.settings import ControlPlane, GcpCluster
 
 @dataclass(frozen=True)
 class GkeClusterArgs:
-    """``service_account`` is the nodes' e-mail address; ``after`` is what has to be there first."""
+    """``service_account`` is the nodes' e-mail address, ``secrets_key`` the key of Kubernetes Secrets; ``after``
+    is what has to be there first."""
 
     project: str
     cluster: GcpCluster
     network: gcp.compute.Network
     subnet: gcp.compute.Subnetwork
     service_account: pulumi.Input[str]
+    secrets_key: Key | None
     protect: bool
     after: Sequence[pulumi.Resource]
 
@@ -132,10 +135,11 @@ class GkeCluster(pulumi.ComponentResource):
                 managed_prometheus=gcp.container.ClusterMonitoringConfigManagedPrometheusArgs(enabled=True),
             ),
             enable_shielded_nodes=True,
+            database_encryption=_secrets_encryption(args.secrets_key),
             opts=pulumi.ResourceOptions(
                 parent=self,
                 protect=args.protect,
-                depends_on=args.after,
+                depends_on=[*args.after, *(args.secrets_key.ready if args.secrets_key else ())],
                 ignore_changes=[
                     # Of the default pool, which is gone: GKE then shows another pool's machines in its place.
                     "initialNodeCount",
@@ -194,6 +198,12 @@ def _endpoints(control_plane: ControlPlane) -> gcp.container.ClusterControlPlane
             enabled=bool(control_plane.authorized_networks)
         ),
     )
+
+
+def _secrets_encryption(key: Key | None) -> gcp.container.ClusterDatabaseEncryptionArgs | None:
+    if key is None:
+        return None
+    return gcp.container.ClusterDatabaseEncryptionArgs(state="ENCRYPTED", key_name=key.name)
 
 
 def _authorized_networks(

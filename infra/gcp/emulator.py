@@ -56,6 +56,8 @@ class GcpEmulator(Emulator):
                 "content": content,
                 "contentBase64": base64.b64encode(content.encode()).decode(),
             }
+        if token == "gcp:storage/getProjectServiceAccount:getProjectServiceAccount":
+            return {"id": _project_of(args), **_agent("gs-project-accounts")}
         if token == "gcp:storage/getBucketObjects:getBucketObjects":
             names = store.names(str(args.get("prefix") or ""))
             return {
@@ -109,6 +111,12 @@ class GcpEmulator(Emulator):
 
 def _project_of(inputs: Inputs) -> str:
     return str(inputs.get("project") or FALLBACK_PROJECT)
+
+
+def _agent(service: str) -> Mapping[str, Any]:
+    """The account as which one of Google's services acts in the project."""
+    email = f"service-{PROJECT_NUMBER}@{service}.iam.gserviceaccount.com"
+    return {"emailAddress": email, "email": email, "member": f"serviceAccount:{email}"}
 
 
 def _compute(kind: str) -> Callable[[str, Inputs], Mapping[str, Any]]:
@@ -170,6 +178,33 @@ def _bucket(_: str, inputs: Inputs) -> Mapping[str, Any]:
     }
 
 
+def _key_ring(name: str, inputs: Inputs) -> Mapping[str, Any]:
+    called = inputs.get("name") or f"{name}-0000000"
+    return {
+        "id": f"projects/{_project_of(inputs)}/locations/{inputs['location']}/keyRings/{called}",
+        "name": called,
+    }
+
+
+def _key(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    return {"id": f"{inputs['keyRing']}/cryptoKeys/{inputs['name']}"}
+
+
+def _service_identity(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    service = inputs["service"]
+    # GKE is older than the pattern that agents are named by.
+    agent = (
+        "container-engine-robot"
+        if service == "container.googleapis.com"
+        else f"gcp-sa-{service.partition('.')[0]}"
+    )
+    return {"id": f"projects/{_project_of(inputs)}/services/{service}", **_agent(agent)}
+
+
+def _audit(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    return {"id": f"{_project_of(inputs)}/audit_config/{inputs['service']}", "etag": "emulated"}
+
+
 def _service(_: str, inputs: Inputs) -> Mapping[str, Any]:
     return {"id": f"{_project_of(inputs)}/{inputs['service']}"}
 
@@ -180,6 +215,11 @@ def _grant(name: str, inputs: Inputs) -> Mapping[str, Any]:
 
 _OUTPUTS: Mapping[str, Callable[[str, Inputs], Mapping[str, Any]]] = {
     "gcp:projects/service:Service": _service,
+    "gcp:projects/serviceIdentity:ServiceIdentity": _service_identity,
+    "gcp:projects/iAMAuditConfig:IAMAuditConfig": _audit,
+    "gcp:kms/keyRing:KeyRing": _key_ring,
+    "gcp:kms/cryptoKey:CryptoKey": _key,
+    "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember": _grant,
     "gcp:compute/network:Network": _compute("networks"),
     "gcp:compute/subnetwork:Subnetwork": _compute("subnetworks"),
     "gcp:compute/router:Router": _compute("routers"),

@@ -58,6 +58,7 @@ class Network(pulumi.ComponentResource):
                     ),
                 ],
                 private_ip_google_access=True,
+                log_config=_flow_logs() if settings.flow_logs else None,
                 opts=child,
             )
             for cluster, settings in args.clusters.items()
@@ -88,3 +89,9 @@ class Network(pulumi.ComponentResource):
             log_config=gcp.compute.RouterNatLogConfigArgs(enable=True, filter="ERRORS_ONLY"),
             opts=pulumi.ResourceOptions(parent=self),
         )
+
+
+def _flow_logs() -> gcp.compute.SubnetworkLogConfigArgs:
+    return gcp.compute.SubnetworkLogConfigArgs(
+        aggregation_interval="INTERVAL_1_MIN", flow_sampling=0.5, metadata="INCLUDE_ALL_METADATA"
+    )

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
-from infra.gcp.bucket import StoreBucketArgs, store_bucket
+from infra.gcp.bucket import StoreBucketArgs, access_logs, store_bucket
 from infra.gcp.catalogue import allocatable
 from infra.gcp.cluster import GkeCluster, GkeClusterArgs
 from infra.gcp.identity import WorkloadIdentity, WorkloadIdentityArgs, node_identity, workload_identity
+from infra.gcp.keys import STORE_KEY, declared_keys, encryption_keys, secrets_key
 from infra.gcp.names import pool_name
 from infra.gcp.network import Network, NetworkArgs
 from infra.gcp.nodes import POOL_LABEL
@@ -41,8 +42,14 @@ def platforms(settings: Settings) -> Mapping[str, Platform]:
     services = enable_services(
         project_id,
         image_streaming=any(pool.image_streaming for cluster in ours.values() for pool in cluster.pools.values()),
+        keys=bool(declared_keys(ours, settings.store)),
     )
-    bucket = store_bucket("store", StoreBucketArgs(project_id, settings.store, settings.protect, services))
+    keys = encryption_keys(project_id, ours, settings.store, protect=settings.protect, after=services)
+    bucket = store_bucket(
+        "store", StoreBucketArgs(project_id, settings.store, keys.get(STORE_KEY), settings.protect, services)
+    )
+    if settings.store.access_logs:
+        access_logs(project_id, services)
     network = Network("network", NetworkArgs(project_id, ours, services))
     nodes = node_identity(project_id, services)
     made = {
@@ -54,6 +61,7 @@ def platforms(settings: Settings) -> Mapping[str, Platform]:
                 network=network.network,
                 subnet=network.subnets[name],
                 service_account=nodes.email,
+                secrets_key=keys.get(secrets_key(name)),
                 protect=settings.protect,
                 after=[*services, *nodes.grants, *network.nats.values()],
             ),

@@ -24,9 +24,16 @@ Source: https://cloud.google.com/kubernetes-engine/docs/how-to/image-streaming, 
 """
 
 
-def enable_services(project: str, image_streaming: bool) -> Sequence[gcp.projects.Service]:
+KEYS_SERVICE = "cloudkms.googleapis.com"
+
+
+def enable_services(project: str, *, image_streaming: bool, keys: bool) -> Sequence[gcp.projects.Service]:
     """Switches on the APIs. They stay on when the stack is destroyed: others in the project may use them."""
-    names = (*SERVICES, IMAGE_STREAMING_SERVICE) if image_streaming else SERVICES
+    names = [*SERVICES]
+    if image_streaming:
+        names.append(IMAGE_STREAMING_SERVICE)
+    if keys:
+        names.append(KEYS_SERVICE)
     return [
         gcp.projects.Service(
             name.partition(".")[0],

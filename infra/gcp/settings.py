@@ -30,6 +30,10 @@ GoogleCloudPlatform/gcsfuse, "Writes", read on 2026-11-20).
 """
 
 
+OWN = "own"
+"""As the name of a key: one that the stack creates."""
+
+
 class Nodes(Model):
     """How many nodes a pool has. Either a fixed ``count``, or limits for the autoscaler.
 
@@ -173,13 +177,20 @@ class GcpPool(PoolSettings):
 
 
 class ControlPlane(Model):
-    """From where the cluster's API can be reached."""
+    """From where the cluster's API can be reached, and the key of its Secrets."""
 
     dns_endpoint: bool = Field(
         default=True, description="The DNS-based endpoint, guarded by IAM; needs no network to be opened."
     )
     authorized_networks: dict[str, Cidr] = Field(
         default_factory=dict, description="Name to CIDR block of each network that may reach the IP endpoint."
+    )
+    secrets_key: str | None = Field(
+        default=None,
+        description="Cloud KMS key that encrypts Kubernetes Secrets in the cluster's database: `own` for one that "
+        "the stack creates, or the name of yours in the cluster's region "
+        "(`projects/…/locations/…/keyRings/…/cryptoKeys/…`), which GKE's service agent has to be allowed to use. "
+        "Changed in place: GKE writes every Secret again. Removed, GKE goes on with the key that it has.",
     )
 
 
@@ -218,6 +229,11 @@ class GcpCluster(ClusterSettings):
     maintenance: Maintenance = Field(default_factory=Maintenance, description="When GKE may upgrade it.")
     control_plane: ControlPlane = Field(default_factory=ControlPlane, description="Who reaches its API.")
     network: Network = Field(default_factory=Network, description="Its address ranges.")
+    flow_logs: bool = Field(
+        default=False,
+        description="Log half of the subnet's connections, once a minute each, to Cloud Logging, which bills by "
+        "volume.",
+    )
     labels: Labels = Field(default_factory=dict, description="Google Cloud labels of the cluster.")
     pools: dict[str, GcpPool] = Field(min_length=1, description="Node pools by name; at least one without GPUs.")
 
@@ -246,6 +262,18 @@ class GcsStore(StoreSettings):
     )
     temporary_days: Int = Field(default=7, ge=1, description="Days after which temporary objects are deleted.")
     old_version_days: Int = Field(default=30, ge=1, description="Days after which old versions are deleted.")
+    kms_key: str | None = Field(
+        default=None,
+        description="Cloud KMS key that encrypts new objects: `own` for one that the stack creates, or the name "
+        "of yours in the bucket's region (`projects/…/locations/…/keyRings/…/cryptoKeys/…`), which Cloud "
+        "Storage's service agent has to be allowed to use. Default: Google's own keys.",
+    )
+    access_logs: bool = Field(
+        default=False,
+        description="Log who reads and writes objects, with Data Access audit logs. They are switched on for "
+        "Cloud Storage in the whole project, in place of what was set for it there, are billed by volume, "
+        "and stay on when the stack is destroyed.",
+    )
     impersonation: Impersonation | None = Field(
         default=None,
         description="Use service account impersonation instead of a direct workload identity binding.",

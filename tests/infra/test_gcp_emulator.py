@@ -75,7 +75,11 @@ def test_a_mistake_in_a_declaration_shows_in_its_nodes() -> None:
     assert node.allocatable.cpu > right.allocatable.cpu
 
 
-@pytest.mark.parametrize("store", [{}, {"impersonation": {"projects": []}}], ids=["direct", "impersonation"])
+@pytest.mark.parametrize(
+    "store",
+    [{}, {"impersonation": {"projects": []}}, {"kms_key": "own", "access_logs": True}],
+    ids=["direct", "impersonation", "hardened"],
+)
 def test_every_resource_on_google_cloud_has_an_answer(store: dict[str, Any]) -> None:
     settings = load(raw(lambda values: values["store"].update(store)))
     emulator = GcpEmulator(settings)

@@ -30,10 +30,10 @@ FREE = (
     "gcp:projects/*",
     "gcp:serviceaccount/*",
     "gcp:iam/*",
+    "gcp:kms/keyRing:*",
     "gcp:*IAM*",
     "gcp:*Iam*",
     "gcp:compute/network:*",
-    "gcp:compute/subnetwork:*",
     "gcp:compute/router:*",
     "gcp:compute/route:*",
     "gcp:compute/firewall:*",
@@ -153,9 +153,30 @@ def _bucket(_: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
     yield Charge(resource.urn, f"{kind.capitalize()} storage in {location or 'unknown'}", price, metered=True)
 
 
+def _subnet(_: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
+    if at(resource.properties, "logConfig") is not None:
+        price = TABLE.price("fixed", "cloud-logging", "", "per_gib")
+        yield Charge(resource.urn, "flow logs in Cloud Logging", price, metered=True)
+
+
+def _audit_logs(_: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
+    service = text(at(resource.properties, "service"))
+    price = TABLE.price("fixed", "cloud-logging", "", "per_gib")
+    yield Charge(resource.urn, f"audit logs of {service} in Cloud Logging", price, metered=True)
+
+
+def _key(_: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
+    more = "; each rotation adds one" if text(at(resource.properties, "rotationPeriod")) else ""
+    price = TABLE.price("fixed", "kms-key-version", "", "per_month")
+    yield Charge(resource.urn, f"version of a KMS key{more}", price)
+
+
 _BILLED: Mapping[str, Callable[[Sequence[DeclaredPool], Declared], Iterator[Charge]]] = {
     CLUSTER: _cluster,
     "gcp:compute/routerNat:RouterNat": _nat,
+    "gcp:compute/subnetwork:Subnetwork": _subnet,
+    "gcp:kms/cryptoKey:CryptoKey": _key,
+    "gcp:projects/iAMAuditConfig:IAMAuditConfig": _audit_logs,
     "gcp:storage/bucket:Bucket": _bucket,
 }
 
