@@ -66,7 +66,7 @@ def evaluate(
                 organization="organization",
                 root_directory=None,
                 package_refs={},
-                callbacks=None,
+                callbacks=cast("Any", NoCallbacks()),
                 # Else the tasks that a failed evaluation left would be waited for by the next.
                 outputs=set(),
                 lock=threading.Lock(),
@@ -77,6 +77,16 @@ def evaluate(
     # Everything Pulumi keeps about a running program is in context variables, so a second evaluation starts anew.
     contextvars.copy_context().run(run)
     return evaluation
+
+
+class NoCallbacks:
+    """Takes the hooks of resources and calls none of them: what they look up in a cluster is not there.
+
+    Pulumi's own is a server that the CLI calls, which takes longer to start than most stacks to be evaluated.
+    """
+
+    def register_resource_hook(self, hook: pulumi.ResourceHook) -> None:
+        """Nothing."""
 
 
 class Inline(ThreadPoolExecutor):

@@ -14,7 +14,7 @@ import pulumi
 from pulumi.runtime.config import CONFIG
 
 from infra.clouds import CLOUDS, Declarations
-from infra.kubernetes import job
+from infra.kubernetes import job, ownership
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.shown import SHOW
@@ -114,6 +114,7 @@ def declare(root: Path = ROOT) -> Declared:
     anything is declared.
     """
     settings, clouds = _checked(configured(), _configuration(), root)
+    ownership.enforce(settings.namespace, preview=pulumi.runtime.is_dry_run())
     found: dict[str, Platform] = {}
     for cloud in clouds:
         found.update(cloud.platforms(settings))

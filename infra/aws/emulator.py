@@ -38,6 +38,7 @@ class AwsEmulator(Emulator):
             for name, cluster in ours.items()
             for pool, declared in cluster.pools.items()
         }
+        self._namespaces = [(name, settings.namespace) for name in ours if not ours[name].owns_namespace]
         self._templates: dict[str, Inputs] = {}
 
     def outputs(self, token: str, name: str, inputs: Inputs) -> Mapping[str, Any] | None:
@@ -81,8 +82,9 @@ class AwsEmulator(Emulator):
         ]
 
     def standing_namespaces(self) -> Sequence[tuple[str, str]]:
-        """Where the cluster's own services are."""
-        return [(cluster, SYSTEM) for cluster in sorted({cluster for cluster, _ in self._pools.values()})]
+        """Where the cluster's own services are, and the namespace where the stack does not create it."""
+        ours = sorted({cluster for cluster, _ in self._pools.values()})
+        return [*((cluster, SYSTEM) for cluster in ours), *self._namespaces]
 
 
 def _id(prefix: str, name: str) -> str:

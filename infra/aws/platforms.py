@@ -85,6 +85,7 @@ def platforms(settings: Settings) -> Mapping[str, Platform]:
             kubectl=f"kubectl --context {eks_name}",
             egress=EGRESS,
             device_plugin=DevicePlugin(declared.charts.device_plugin.chart, declared.charts.device_plugin.version),
+            creates_namespace=declared.owns_namespace,
         )
     }
 

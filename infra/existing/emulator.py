@@ -32,11 +32,11 @@ class ExistingEmulator(Emulator):
         return nodes
 
     def standing_namespaces(self) -> Sequence[tuple[str, str]]:
-        """The namespace, in clusters where the stack may not create it."""
+        """The namespace, in clusters where the stack does not create it."""
         return [
             (name, self._settings.namespace)
             for name, cluster in self._settings.clusters.items()
-            if isinstance(cluster, ExistingCluster) and cluster.access == "namespace"
+            if isinstance(cluster, ExistingCluster) and not cluster.owns_namespace
         ]
 
 

@@ -123,7 +123,7 @@ class Cluster(pulumi.ComponentResource):
             device_plugin=device_plugin_of(cluster),
             pod_user=None if cluster.openshift else POD_USER,
             egress=OPENSHIFT_EGRESS if cluster.openshift else EGRESS,
-            creates_namespace=cluster.access == "cluster",
+            creates_namespace=cluster.owns_namespace,
             reads_nodes=cluster.access == "cluster",
         )
         self.register_outputs({"kubectl": kubectl})

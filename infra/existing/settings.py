@@ -129,6 +129,11 @@ class ExistingCluster(ClusterSettings):
     )
     pools: dict[str, ExistingPool] = Field(min_length=1, description="Pools by name.")
 
+    @property
+    def owns_namespace(self) -> bool:
+        """Whether the stack creates the namespace, and deletes it."""
+        return self.creates_namespace and self.access == "cluster"
+
 
 class PvcStore(StoreSettings):
     """A PersistentVolumeClaim in the one cluster of the stack."""

@@ -39,6 +39,7 @@ class GcpEmulator(Emulator):
     def __init__(self, settings: Settings) -> None:
         ours = clusters(settings)
         self._pools = {f"{name}-{pool}": (name, pool) for name in ours for pool in ours[name].pools}
+        self._namespaces = [(name, settings.namespace) for name in ours if not ours[name].owns_namespace]
 
     def outputs(self, token: str, name: str, inputs: Inputs) -> Mapping[str, Any] | None:
         """The computed outputs of a resource; None for a type that this package does not declare."""
@@ -86,6 +87,10 @@ class GcpEmulator(Emulator):
             memory=mebibytes(asked["memory-request"]),
             ephemeral_storage=mebibytes(asked["ephemeral-storage-request"]),
         )
+
+    def standing_namespaces(self) -> Sequence[tuple[str, str]]:
+        """The namespace, in clusters where the stack does not create it."""
+        return self._namespaces
 
     def nodes(self, token: str, name: str, inputs: Inputs) -> Sequence[Node]:
         """The nodes of a node pool at its largest."""

@@ -123,4 +123,5 @@ def _platform(
         ),
         kubectl=f"kubectl --context {cluster.context}",
         egress=EGRESS,
+        creates_namespace=settings.owns_namespace,
     )

@@ -1,11 +1,37 @@
 """The labels that every resource of the program carries, in the names that Kubernetes recommends for them
 (kubernetes.io/docs/concepts/overview/working-with-objects/common-labels)."""
 
+import hashlib
+import re
+
 NAME = "app.kubernetes.io/name"
 
 PART_OF = {"app.kubernetes.io/part-of": "slipway", "app.kubernetes.io/managed-by": "pulumi"}
+
+INSTANCE = "app.kubernetes.io/instance"
+"""The label that names the stack that owns an object, as `instance` spells it."""
+
+VALUE_LIMIT = 63
+"""Longest value of a label (kubernetes.io/docs/concepts/overview/working-with-objects/labels, November 2026)."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9]([-_A-Za-z0-9]*[A-Za-z0-9])?")
 
 
 def step_labels(pipeline: str, step: str) -> dict[str, str]:
     """Labels of what belongs to one step."""
     return {**PART_OF, NAME: pipeline, "app.kubernetes.io/component": step}
+
+
+def instance(organization: str, project: str, stack: str) -> str:
+    """The value of `INSTANCE` for a stack: ``slipway.gcp-dev``, different for any two stacks.
+
+    The organization stands in front of it, unless it is the one that a backend without organizations gives.
+    A name that does not fit a label, or that has a dot of its own, ends in a hash of the three.
+    """
+    parts = [project, stack] if organization == "organization" else [organization, project, stack]
+    name = ".".join(parts)
+    if len(name) <= VALUE_LIMIT and all(_PLAIN.fullmatch(part) for part in parts):
+        return name
+    mark = hashlib.sha256("/".join(parts).encode()).hexdigest()[:7]
+    beginning = re.sub(r"[^-_.A-Za-z0-9]", "-", name)[: VALUE_LIMIT - len(mark) - 1].strip("-_.")
+    return f"{beginning}-{mark}"

@@ -5,7 +5,7 @@ VPC plugin on EKS because the stack tells it to; a cluster of your own may have 
 addresses, not hosts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -24,10 +24,14 @@ PUBLIC_HTTPS = Egress("0.0.0.0/0", (443,), excepted=PRIVATE)
 
 @dataclass(frozen=True)
 class NetworkPoliciesArgs:
-    """``egress`` is where pods may connect to; None leaves that open."""
+    """``egress`` is where pods may connect to; None leaves that open.
+
+    ``pods`` are labels of the pods that the policies hold for; None: all pods of the namespace.
+    """
 
     namespace: str
     egress: Sequence[Egress] | None
+    pods: Mapping[str, str] | None = None
 
 
 def network_policies(name: str, args: NetworkPoliciesArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
@@ -37,7 +41,7 @@ def network_policies(name: str, args: NetworkPoliciesArgs, opts: pulumi.Resource
             f"{name}-deny-ingress",
             metadata=k8s.meta.v1.ObjectMetaArgs(name="deny-ingress", namespace=args.namespace, labels=PART_OF),
             spec=k8s.networking.v1.NetworkPolicySpecArgs(
-                pod_selector=k8s.meta.v1.LabelSelectorArgs(), policy_types=["Ingress"]
+                pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=args.pods), policy_types=["Ingress"]
             ),
             opts=opts,
         )
@@ -51,11 +55,12 @@ def network_policies(name: str, args: NetworkPoliciesArgs, opts: pulumi.Resource
                     # The devices gate talks to the Kubernetes API, which no NetworkPolicy can name: its address is
                     # the control plane's, and plugins disagree on whether a block of addresses can hold it.
                     pod_selector=k8s.meta.v1.LabelSelectorArgs(
+                        match_labels=args.pods,
                         match_expressions=[
                             k8s.meta.v1.LabelSelectorRequirementArgs(
                                 key=NAME, operator="NotIn", values=[DEVICES_GATE]
                             )
-                        ]
+                        ],
                     ),
                     policy_types=["Egress"],
                     egress=[_rule(each) for each in args.egress],

@@ -69,7 +69,9 @@ class Workspace(pulumi.ComponentResource):
             automount_service_account_token=False,
             opts=in_namespace,
         )
-        policies = network_policies(name, NetworkPoliciesArgs(args.namespace, _egress(args)), in_namespace)
+        # A namespace that was there before may hold pods of others.
+        pods = None if own else PART_OF
+        policies = network_policies(name, NetworkPoliciesArgs(args.namespace, _egress(args), pods), in_namespace)
         ready: list[pulumi.Resource] = [*own, service_account, *policies]
         if platform.store.claim:
             ready.append(_claim(name, platform.store.claim, args, in_namespace))

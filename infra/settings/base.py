@@ -230,6 +230,17 @@ class PoolSettings(Model, ABC):
 class ClusterSettings(Model):
     """A cluster of any cloud."""
 
+    creates_namespace: bool = Field(
+        default=True,
+        description="`false`: the namespace is there already, and the stack neither changes nor deletes it. "
+        "Default: the stack creates it, and refuses one that is there and not its own.",
+    )
+
+    @property
+    def owns_namespace(self) -> bool:
+        """Whether the stack creates the namespace, and deletes it."""
+        return self.creates_namespace
+
 
 class StoreSettings(Model):
     """A store of any kind."""

@@ -336,8 +336,17 @@ def test_an_admin_of_a_namespace_declares_nothing_beside_it(tmp_path: Path) -> N
     assert (made.creates_namespace, made.reads_nodes) == (False, False)
 
 
-@pytest.mark.parametrize(("access", "there"), [("cluster", []), ("namespace", [("here", "slipway")])])
-def test_a_rehearsal_finds_the_namespace_that_the_stack_may_not_create(
-    tmp_path: Path, access: str, there: list[tuple[str, str]]
+@pytest.mark.parametrize(
+    ("cluster", "there"),
+    [
+        ({}, []),
+        ({"access": "namespace"}, [("here", "slipway")]),
+        ({"creates_namespace": False}, [("here", "slipway")]),
+    ],
+)
+def test_a_rehearsal_finds_the_namespace_that_the_stack_does_not_create(
+    tmp_path: Path, cluster: dict[str, Any], there: list[tuple[str, str]]
 ) -> None:
-    assert ExistingEmulator(settings(tmp_path, access=access)).standing_namespaces() == there
+    given = settings(tmp_path, **cluster)
+    assert ExistingEmulator(given).standing_namespaces() == there
+    assert platform(given).creates_namespace == (not there)

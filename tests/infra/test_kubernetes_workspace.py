@@ -8,7 +8,7 @@ import pulumi
 import pytest
 
 from infra.kubernetes.gates import DEVICES_GATE
-from infra.kubernetes.labels import step_labels
+from infra.kubernetes.labels import PART_OF, step_labels
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.platform import Egress, Platform
 from tests.support.recording import Recorded, Recording, record
@@ -161,6 +161,14 @@ def test_a_namespace_that_is_there_keeps_its_labels_and_quotas() -> None:
     }
     assert {each.inputs["metadata"]["namespace"] for each in inside(recording)} == {"digits"}
     assert recording.one(CLAIM).protect
+
+
+def test_network_policies_hold_for_the_stacks_own_pods_alone_in_a_namespace_that_others_may_use() -> None:
+    recording = workspace(make=lambda: replace(platform(), creates_namespace=False))
+    policies = recording.of(NETWORK_POLICY)
+    assert len(policies) == 2
+    assert all(each.inputs["spec"]["podSelector"]["matchLabels"] == PART_OF for each in policies)
+    assert PART_OF.items() <= step_labels("mnist", "train").items()
 
 
 @pytest.mark.parametrize(("creates", "annotations"), [(True, None), (False, {"pulumi.com/skipAwait": "true"})])

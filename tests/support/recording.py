@@ -112,12 +112,14 @@ def record(
     emulators: Sequence[Emulator] = (),
     store: Mapping[str, str] | None = None,
     stack_name: str = "test",
+    run_hooks: bool = False,
 ) -> Recording:
     """Runs ``program`` as the body of a stack and returns what it registered.
 
     ``config`` has whole keys (``gcp:project``) and plain values. With ``preview`` new resources have no id and no
     computed outputs, as before the first `pulumi up`; without it ``emulators`` say what the clouds computed, and
-    ``store`` has the text of files that provider functions read. Whatever the program raises is raised.
+    ``store`` has the text of files that provider functions read. Whatever the program raises is raised. Hooks of
+    resources, which ask a cluster, run only with ``run_hooks``.
     """
     recording = Recording(emulators=emulators)
 
@@ -128,12 +130,13 @@ def record(
             set_all_config(
                 {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}, []
             )
-            monitor = _Monitor(recording, preview, emulators, _Files(store or {}))
+            hooks = _Hooks(loop, run_hooks)
+            monitor = _Monitor(recording, preview, emulators, _Files(store or {}), hooks)
             settings.configure(
                 mocks.MockSettings(
                     monitor=monitor,
                     engine=mocks.MockEngine(None),
-                    monitor_features=set(),
+                    monitor_features={resource_pb2.RESOURCE_MONITOR_FEATURE_RESOURCE_HOOKS},
                     package_refs={},
                     outputs=set(),
                     lock=threading.Lock(),
@@ -143,7 +146,7 @@ def record(
                     root_directory=".",
                     dry_run=preview,
                     legacy_apply_enabled=False,
-                    callbacks=None,
+                    callbacks=hooks,
                 )
             )
             settings.set_root_resource(None)  # type: ignore[arg-type]
@@ -173,6 +176,31 @@ class _Files:
         return sorted(path for path in self._texts if path.startswith(prefix))
 
 
+class _Hooks:
+    """Runs the hooks of resources as the engine does, in the program's event loop; what one raises is raised."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, run: bool) -> None:
+        self._loop = loop
+        self._run = run
+        self._registered: dict[str, pulumi.ResourceHook] = {}
+
+    def register_resource_hook(self, hook: pulumi.ResourceHook) -> None:
+        assert hook.name not in self._registered
+        self._registered[hook.name] = hook
+
+    def before_create(self, request: Any, urn: str, inputs: Mapping[str, Any], preview: bool) -> None:
+        for name in request.hooks.before_create:
+            hook = self._registered[name]
+            if self._run and (not preview or (hook.opts and hook.opts.on_dry_run)):
+                args = pulumi.ResourceHookArgs(urn, "", request.name, request.type, new_inputs=inputs)
+                asyncio.run_coroutine_threadsafe(_awaited(hook(args)), self._loop).result()
+
+
+async def _awaited(given: Any) -> None:
+    if given is not None:
+        await given
+
+
 class _Answers(mocks.Mocks):
     """Where the SDK's mock monitor gets results of provider functions from."""
 
@@ -195,8 +223,16 @@ class _Answers(mocks.Mocks):
 
 
 class _Monitor(mocks.MockMonitor):
-    def __init__(self, recording: Recording, preview: bool, emulators: Sequence[Emulator], store: _Files) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        preview: bool,
+        emulators: Sequence[Emulator],
+        store: _Files,
+        hooks: "_Hooks",
+    ) -> None:
         super().__init__(_Answers(recording, emulators, store))
+        self._hooks = hooks
         self._recording = recording
         self._preview = preview
         self._emulators = emulators
@@ -208,6 +244,7 @@ class _Monitor(mocks.MockMonitor):
             return resource_pb2.RegisterResourceResponse(urn=urn)
         sync_await._ensure_event_loop()
         inputs = _opened(request.object)
+        self._hooks.before_create(request, urn, inputs, self._preview)
         with self._lock:
             self._recording.resources.append(
                 Recorded(

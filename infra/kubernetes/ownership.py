@@ -1,0 +1,169 @@
+"""Whose an object is: a stack takes over its own objects only, and refuses those that somebody else made.
+
+The clusters' providers update an object that is there instead of failing on its name, since an `up` that was
+killed leaves objects that the stack's state does not know. By itself that takes over anybody's object, and
+`destroy` then deletes it. So every object has the label `INSTANCE`, which names its stack, and before Pulumi
+creates an object, its name is looked up in the cluster. What the stack's state knows is not created, and so not
+looked up.
+
+Patches are left out, because they change the objects of others by design, and so are Helm releases: Helm itself
+refuses names and objects that are not the release's own (helm.sh/helm/v3, pkg/action/validate.go, 3.20).
+"""
+
+from asyncio import get_running_loop
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pulumi
+
+from infra.api_server import ApiServer, UnreachableError, UnreadableError
+from infra.kubernetes.labels import INSTANCE, PART_OF, instance
+
+PROVIDER = "pulumi:providers:kubernetes"
+"""Type of the resources that stand for a cluster."""
+
+
+class ForeignObjectError(Exception):
+    """An object is in the cluster already and not this stack's, or nobody could say whether it is."""
+
+
+@dataclass
+class _Cluster:
+    """One provider's cluster, with the hook that looks up what is to be created there.
+
+    It looks up one object after the other, in a thread of its own: the program's threads each wait for a resource,
+    which in turn may wait for this.
+    """
+
+    name: str
+    kubeconfig: pulumi.Output[str]
+    context: str | None
+    hook: pulumi.ResourceHook | None = None
+    server: ApiServer | None = None
+    lost: UnreachableError | None = None
+    """Why it could not be reached; it is not tried again."""
+    said: bool = False
+    """Whether the user was told so."""
+    thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "ownership"))
+
+    async def find(self, kubeconfig: str, *wanted: str) -> Mapping[str, Any] | None:
+        """As `ApiServer.find`, in the cluster's thread."""
+        return await get_running_loop().run_in_executor(self.thread, self._find, kubeconfig, *wanted)
+
+    def _find(self, kubeconfig: str, *wanted: str) -> Mapping[str, Any] | None:
+        if self.lost:
+            raise self.lost
+        self.server = self.server or ApiServer(kubeconfig, self.context)
+        try:
+            return self.server.find(*wanted)
+        except UnreachableError as error:
+            self.lost = error
+            raise
+
+
+@dataclass
+class Ownership:
+    """Labels the Kubernetes objects of a stack, and refuses those that are there already and not the stack's.
+
+    ``owner`` is the stack as `INSTANCE` names it, ``namespace`` the one of its settings. In a ``preview``, where
+    nothing is created yet, it passes over a cluster that cannot be read, and objects of Slipway without that
+    label, which `pulumi up` may be about to replace.
+    """
+
+    owner: str
+    namespace: str
+    preview: bool
+    _clusters: dict[Any, _Cluster] = field(default_factory=dict[Any, _Cluster])
+
+    def apply(self, args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
+        """The transformation of every resource of the stack."""
+        if args.type_ == PROVIDER:
+            kubeconfig = pulumi.Output.from_input(args.props["kubeconfig"])
+            context = cast("str | None", args.props.get("context"))
+            self._clusters[args.resource] = _Cluster(args.name, kubeconfig, context)
+            return None
+        cluster = self._clusters.get(args.opts.provider)
+        metadata: Any = args.props.get("metadata")
+        if cluster is None or metadata is None or args.opts.id is not None or args.type_.endswith("Patch"):
+            return None
+        metadata.labels = {**PART_OF, **(metadata.labels or {}), INSTANCE: self.owner}
+        guarded = pulumi.ResourceOptions(hooks=pulumi.ResourceHookBinding(before_create=[self._hook(cluster)]))
+        return pulumi.ResourceTransformationResult(args.props, pulumi.ResourceOptions.merge(args.opts, guarded))
+
+    def _hook(self, cluster: _Cluster) -> pulumi.ResourceHook:
+        if cluster.hook is None:
+
+            async def look_up(args: pulumi.ResourceHookArgs) -> None:
+                await self._look_up(cluster, args.new_inputs or {})
+
+            options = pulumi.ResourceHookOptions(on_dry_run=True)
+            cluster.hook = pulumi.ResourceHook(f"ownership-{cluster.name}", look_up, options)
+        return cluster.hook
+
+    async def _look_up(self, cluster: _Cluster, inputs: Mapping[str, Any]) -> None:
+        """Raises ForeignObjectError where the object of these ``inputs`` is there and not this stack's."""
+        kubeconfig = await cluster.kubeconfig.future()
+        if kubeconfig is None:
+            # The cluster is not there yet.
+            return
+        metadata = cast("Mapping[str, Any]", inputs["metadata"])
+        kind, name, namespace = inputs["kind"], metadata["name"], metadata.get("namespace", "")
+        try:
+            found = await cluster.find(kubeconfig, inputs["apiVersion"], kind, name, namespace)
+        except UnreadableError as error:
+            what = f"{_spelt(kind, name, namespace)} may be there already, and cannot be read: {error}"
+            if not self.preview:
+                raise ForeignObjectError(what) from error
+            if error is not cluster.lost or not cluster.said:
+                pulumi.log.warn(f"Cluster {cluster.name}: {what}. `pulumi up` refuses what is not this stack's.")
+            cluster.said = error is cluster.lost
+            return
+        labels: Mapping[str, str] = (found or {}).get("metadata", {}).get("labels") or {}
+        if found is None or self._may_take(labels):
+            return
+        raise ForeignObjectError(self._refusal(kind, name, namespace, labels))
+
+    def _may_take(self, labels: Mapping[str, str]) -> bool:
+        if not PART_OF.items() <= labels.items():
+            return False
+        return labels.get(INSTANCE) == self.owner or (self.preview and INSTANCE not in labels)
+
+    def _refusal(self, kind: str, name: str, namespace: str, labels: Mapping[str, str]) -> str:
+        what = _spelt(kind, name, namespace)
+        if kind == "Namespace" and name == self.namespace:
+            way_out = (
+                "To run in it as it is, set `creates_namespace: false` on the cluster: the stack then neither "
+                "changes nor deletes it. Otherwise name another `slipway:namespace`."
+            )
+        else:
+            way_out = "Name another `slipway:namespace`, or delete the object if nobody needs it."
+        if PART_OF.items() <= labels.items() and INSTANCE not in labels:
+            place = f" -n {namespace}" if namespace else ""
+            way_out += (
+                " If an `up` of this stack was killed and left it, give it to the stack, which then deletes it "
+                f"when it is destroyed: kubectl label {kind.lower()} {name}{place} {INSTANCE}={self.owner}"
+            )
+        return f"{what} is there already, and {_owner(labels)}; this is stack {self.owner}. {way_out}"
+
+
+def _spelt(kind: str, name: str, namespace: str) -> str:
+    return f'{kind} "{name}" in namespace "{namespace}"' if namespace else f'{kind} "{name}"'
+
+
+def _owner(labels: Mapping[str, str]) -> str:
+    ours = PART_OF.items() <= labels.items()
+    if INSTANCE in labels:
+        whose = "Slipway stack" if ours else "application"
+        return f"it belongs to the {whose} {labels[INSTANCE]}"
+    if ours:
+        return f"an earlier version of Slipway made it, without the label {INSTANCE} that names its stack"
+    manager = labels.get("app.kubernetes.io/managed-by")
+    return f"{manager} manages it" if manager else f"it is nobody's: no label {INSTANCE} names an owner"
+
+
+def enforce(namespace: str, *, preview: bool) -> None:
+    """Labels and guards every Kubernetes object that the program declares after this, as `Ownership` says."""
+    stack = instance(pulumi.get_organization(), pulumi.get_project(), pulumi.get_stack())
+    pulumi.runtime.register_stack_transformation(Ownership(stack, namespace, preview).apply)

@@ -1,0 +1,190 @@
+"""Objects that are in the cluster already: the stack's own are taken over, all others refused and left alone."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as k8s
+import pytest
+
+from infra.kubernetes import ownership
+from infra.kubernetes.labels import INSTANCE, PART_OF, instance
+from tests.support.api_server import serving
+from tests.support.recording import Recording, record
+
+OURS = {**PART_OF, INSTANCE: "slipway.test"}
+THEIRS = {**PART_OF, INSTANCE: "slipway.other"}
+NAMESPACE = "kubernetes:core/v1:Namespace"
+
+
+def there(kind: str, name: str, labels: Mapping[str, str] | None = None, namespace: str = "") -> dict[str, Any]:
+    metadata = {"name": name, "labels": dict(labels or {}), **({"namespace": namespace} if namespace else {})}
+    return {"kind": kind, "metadata": metadata}
+
+
+def declared(kubeconfig: str, *, preview: bool = False) -> Recording:
+    """A namespace, an account in it, a role of the whole cluster, and a patch of a node."""
+
+    def program() -> None:
+        ownership.enforce("mine", preview=preview)
+        provider = k8s.Provider("here", kubeconfig=kubeconfig, upsert_existing_objects=True)
+        on_cluster = pulumi.ResourceOptions(provider=provider)
+        namespace = k8s.core.v1.Namespace(
+            "namespace", metadata=k8s.meta.v1.ObjectMetaArgs(name="mine", labels={"a": "b"}), opts=on_cluster
+        )
+        k8s.core.v1.ServiceAccount(
+            "account",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name="runner", namespace="mine"),
+            opts=pulumi.ResourceOptions(provider=provider, depends_on=[namespace]),
+        )
+        k8s.rbac.v1.ClusterRole(
+            "role", metadata=k8s.meta.v1.ObjectMetaArgs(name="mine-node-reader"), opts=on_cluster
+        )
+        k8s.core.v1.NodePatch(
+            "patch", metadata=k8s.meta.v1.ObjectMetaPatchArgs(name="node", labels={"a": "b"}), opts=on_cluster
+        )
+
+    return record(program, {}, preview=preview, run_hooks=True)
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Path:
+    return tmp_path / "kubeconfig"
+
+
+@pytest.fixture
+def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    said: list[str] = []
+    monkeypatch.setattr("pulumi.log.warn", said.append)
+    return said
+
+
+def test_every_object_says_which_stack_it_is_of(kubeconfig: Path) -> None:
+    with serving(kubeconfig):
+        recording = declared(str(kubeconfig))
+    assert recording.one(NAMESPACE).inputs["metadata"]["labels"] == {**OURS, "a": "b"}
+    assert recording.one("kubernetes:core/v1:ServiceAccount").inputs["metadata"]["labels"] == OURS
+    assert recording.one("kubernetes:core/v1:NodePatch").inputs["metadata"]["labels"] == {"a": "b"}
+
+
+@pytest.mark.parametrize("preview", [True, False])
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (
+            there("Namespace", "mine"),
+            ['Namespace "mine" is there already', "nobody's", INSTANCE, "creates_namespace: false"],
+        ),
+        (
+            there("Namespace", "mine", THEIRS),
+            ['Namespace "mine" is there already', "Slipway stack slipway.other", "slipway:namespace"],
+        ),
+        (
+            there("Namespace", "mine", {INSTANCE: "slipway.test"}),
+            ["the application slipway.test", "creates_namespace: false"],
+        ),
+        (
+            there("Namespace", "mine", {"app.kubernetes.io/managed-by": "Helm"}),
+            ["Helm manages it", "creates_namespace: false"],
+        ),
+        (
+            there("ServiceAccount", "runner", THEIRS, "mine"),
+            ['ServiceAccount "runner" in namespace "mine" is there already', "slipway.other"],
+        ),
+        (
+            there("ClusterRole", "mine-node-reader"),
+            ['ClusterRole "mine-node-reader" is there already', "nobody's"],
+        ),
+    ],
+)
+def test_what_is_not_the_stacks_is_refused(
+    kubeconfig: Path, found: dict[str, Any], words: list[str], preview: bool
+) -> None:
+    with serving(kubeconfig, [found]), pytest.raises(Exception, match="is there already") as raised:
+        declared(str(kubeconfig), preview=preview)
+    assert [word for word in [*words, "stack slipway.test"] if word not in str(raised.value)] == []
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_what_a_killed_up_of_the_stack_left_is_taken_over(kubeconfig: Path, preview: bool) -> None:
+    left = [there("Namespace", "mine", OURS), there("ServiceAccount", "runner", OURS, "mine")]
+    others = [
+        there("ServiceAccount", "runner", THEIRS, "other"),
+        there("Namespace", "other"),
+        there("Node", "node"),
+    ]
+    with serving(kubeconfig, [*left, *others]) as cluster:
+        assert declared(str(kubeconfig), preview=preview).one(NAMESPACE)
+    assert "/api/v1/namespaces/mine" in cluster.asked
+    assert "/api/v1/nodes/node" not in cluster.asked
+
+
+def test_an_object_of_an_earlier_slipway_stops_no_preview_of_its_replacement(kubeconfig: Path) -> None:
+    with serving(kubeconfig, [there("ServiceAccount", "runner", PART_OF, "mine")]):
+        declared(str(kubeconfig), preview=True)
+        with pytest.raises(Exception, match="an earlier version of Slipway") as raised:
+            declared(str(kubeconfig))
+    assert f"kubectl label serviceaccount runner -n mine {INSTANCE}=slipway.test" in str(raised.value)
+
+
+def test_a_kubeconfig_may_be_its_text(kubeconfig: Path) -> None:
+    with (
+        serving(kubeconfig, [there("Namespace", "mine")]),
+        pytest.raises(Exception, match="creates_namespace: false"),
+    ):
+        declared(kubeconfig.read_text(encoding="utf-8"))
+
+
+def test_a_cluster_that_cannot_be_reached_stops_up_and_no_preview(tmp_path: Path, warnings: list[str]) -> None:
+    missing = str(tmp_path / "kubeconfig")
+    declared(missing, preview=True)
+    assert len(warnings) == 1
+    assert "Cluster here: " in warnings[0]
+    assert "cannot be read: Invalid kube-config file" in warnings[0]
+    with pytest.raises(Exception, match="may be there already, and cannot be read"):
+        declared(missing)
+
+
+def test_an_object_that_may_not_be_read_is_not_taken_over(kubeconfig: Path, warnings: list[str]) -> None:
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/mine-node-reader"
+    with serving(kubeconfig, refused=(path,)):
+        declared(str(kubeconfig), preview=True)
+        with pytest.raises(Exception, match='ClusterRole "mine-node-reader" may be there already') as raised:
+            declared(str(kubeconfig))
+    assert 'User "me" cannot get path' in str(raised.value)
+    assert len(warnings) == 1
+
+
+def test_a_cluster_that_is_still_to_be_made_is_not_asked(warnings: list[str]) -> None:
+    def program() -> None:
+        ownership.enforce("mine", preview=True)
+        made = k8s.core.v1.ConfigMap(
+            "unknown", opts=pulumi.ResourceOptions(provider=k8s.Provider("other", kubeconfig="x"))
+        )
+        provider = k8s.Provider("here", kubeconfig=made.id.apply(str))
+        k8s.core.v1.Namespace(
+            "namespace",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name="mine"),
+            opts=pulumi.ResourceOptions(provider=provider),
+        )
+
+    assert record(program, {}, preview=True, run_hooks=True).one(NAMESPACE)
+    assert warnings == []
+
+
+def test_no_two_stacks_have_the_same_label() -> None:
+    stacks = [
+        ("organization", "slipway", "gcp-dev"),
+        ("acme", "slipway", "gcp-dev"),
+        ("organization", "a", "b.c"),
+        ("organization", "a.b", "c"),
+        ("organization", "slipway", "dev-"),
+        ("organization", "slipway", "dev"),
+        ("organization", "slipway", "x" * 90),
+        ("organization", "slipway", "x" * 91),
+    ]
+    values = [instance(*stack) for stack in stacks]
+    assert len(set(values)) == len(stacks)
+    assert values[:2] == ["slipway.gcp-dev", "acme.slipway.gcp-dev"]
+    assert all(len(value) <= 63 and value[-1].isalnum() for value in values)

@@ -1,0 +1,105 @@
+"""A Kubernetes API server on this machine that answers GETs from a list of objects."""
+
+import contextlib
+import json
+import threading
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+PLURALS = {"NetworkPolicy": "networkpolicies", "StorageClass": "storageclasses"}
+CLUSTER_WIDE = {"Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "StorageClass"}
+KINDS = {
+    "v1": (
+        *("Namespace", "Node", "PersistentVolume", "PersistentVolumeClaim", "ConfigMap"),
+        *("ServiceAccount", "ResourceQuota"),
+    ),
+    "batch/v1": ("Job",),
+    "networking.k8s.io/v1": ("NetworkPolicy",),
+    "rbac.authorization.k8s.io/v1": ("ClusterRole", "ClusterRoleBinding"),
+    "storage.k8s.io/v1": ("StorageClass",),
+}
+
+
+def plural(kind: str) -> str:
+    return PLURALS.get(kind, f"{kind.lower()}s")
+
+
+@dataclass
+class Cluster:
+    """``objects`` are what is there; ``refused`` are paths that the user may not read; ``asked`` those read."""
+
+    objects: list[Mapping[str, Any]]
+    refused: tuple[str, ...] = ()
+    asked: list[str] = field(default_factory=list)
+
+    def answer(self, path: str) -> tuple[int, dict[str, Any]]:
+        self.asked.append(path)
+        if path in self.refused:
+            return 403, {"kind": "Status", "message": f'User "me" cannot get path "{path}"'}
+        for version, kinds in KINDS.items():
+            root = f"/api/{version}" if version == "v1" else f"/apis/{version}"
+            if path == root:
+                listed = [
+                    {"kind": kind, "name": plural(kind), "namespaced": kind not in CLUSTER_WIDE} for kind in kinds
+                ]
+                return 200, {"kind": "APIResourceList", "resources": listed}
+            for kind in kinds:
+                if path == f"{root}/{plural(kind)}":
+                    return 200, {"items": [each for each in self.objects if each["kind"] == kind]}
+            for each in self.objects:
+                if each["kind"] in kinds and path == f"{root}{self._path(each)}":
+                    return 200, dict(each)
+        return 404, {"kind": "Status", "message": f"{path} not found"}
+
+    @staticmethod
+    def _path(each: Mapping[str, Any]) -> str:
+        namespace = each["metadata"].get("namespace")
+        inside = f"/namespaces/{namespace}" if namespace else ""
+        return f"{inside}/{plural(each['kind'])}/{each['metadata']['name']}"
+
+
+@contextlib.contextmanager
+def serving(
+    path: Path, objects: Iterable[Mapping[str, Any]] = (), refused: tuple[str, ...] = ()
+) -> Generator[Cluster]:
+    """Answers whoever uses the kubeconfig that this writes to ``path``; its current context is ``here``."""
+    cluster = Cluster(list(objects), refused)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # The name that http.server asks for.
+            status, body = cluster.answer(self.path)
+            content = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        path.write_text(yaml.safe_dump(kubeconfig(server.server_address[1])), encoding="utf-8")
+        try:
+            yield cluster
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def kubeconfig(port: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "clusters": [{"name": "here", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+        "users": [{"name": "me", "user": {"token": "none"}}],
+    }
