@@ -42,6 +42,14 @@ def bucket_name(chosen: str | None, account: pulumi.Input[str], region: str) -> 
     return pulumi.Output.from_input(account).apply(lambda number: spell(BUCKET_LIMIT, *stack, number, region))
 
 
+def log_bucket_name(account: pulumi.Input[str], region: str) -> pulumi.Output[str]:
+    """The name of the bucket of access logs: ``slipway-<stack>-<account>-<region>-logs``."""
+    stack = (pulumi.get_project(), pulumi.get_stack())
+    return pulumi.Output.from_input(account).apply(
+        lambda number: spell(BUCKET_LIMIT, *stack, number, region, "logs")
+    )
+
+
 def named(tags: Mapping[str, str], name: str) -> dict[str, str]:
     """``tags`` and the one that the console shows as a resource's name.
 

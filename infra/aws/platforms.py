@@ -11,6 +11,7 @@ from infra.aws.account import account_id, clusters, warn_of_example_networks
 from infra.aws.autoscaler import AutoscalerArgs, autoscaler
 from infra.aws.cluster import EksCluster, EksClusterArgs
 from infra.aws.kubeconfig import profile_option
+from infra.aws.logs import flow_logs
 from infra.aws.mounts import MountArgs
 from infra.aws.names import CLUSTER_LIMIT, node_group_name, resource_name
 from infra.aws.network import Network, NetworkArgs
@@ -45,6 +46,8 @@ def platforms(settings: Settings) -> Mapping[str, Platform]:
     account = account_id()
     eks_name = resource_name(CLUSTER_LIMIT, name)
     network = Network(name, NetworkArgs(declared, eks_name))
+    if declared.flow_logs:
+        flow_logs(name, declared, network.vpc, account, network)
     cluster = EksCluster(name, EksClusterArgs(eks_name, declared, network, settings.protect))
     mount = MountArgs(declared, cluster, network, account, settings.protect)
     if isinstance(settings.store, S3Store):

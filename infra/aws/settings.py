@@ -22,6 +22,8 @@ from infra.settings.base import (
 from infra.settings.finding import nearest
 
 AmiType = Literal["AL2023_x86_64_STANDARD", "AL2023_x86_64_NVIDIA"]
+LogDays = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731]
+"""For how many days CloudWatch can be told to keep logs."""
 ControlPlaneLog = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
 
 
@@ -157,9 +159,7 @@ class ControlPlane(Model):
         default_factory=lambda: ["api", "audit", "authenticator"],
         description="What the control plane logs to CloudWatch.",
     )
-    log_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731] = Field(
-        default=30, description="Days after which CloudWatch deletes these logs."
-    )
+    log_days: LogDays = Field(default=30, description="Days after which CloudWatch deletes these logs.")
     secrets_key: str | None = Field(
         default=None,
         description="ARN of the KMS key that encrypts Kubernetes Secrets; default: one that the stack creates, "
@@ -216,6 +216,10 @@ class AwsCluster(ClusterSettings):
         "EKS gives access by itself and refuses a second entry.",
     )
     network: Network = Field(default_factory=Network, description="Its VPC.")
+    flow_logs: bool = Field(
+        default=False, description="Log all connections of the VPC to CloudWatch, which bills by volume."
+    )
+    flow_log_days: LogDays = Field(default=30, description="Days after which CloudWatch deletes flow logs.")
     registry: bool = Field(
         default=True, description="An ECR repository for images of your own: immutable tags, scanned on push."
     )
@@ -252,6 +256,10 @@ class S3Store(StoreSettings):
     kms_key: str | None = Field(
         default=None, description="ARN of the KMS key that encrypts the bucket; default: S3's own keys."
     )
+    access_logs: bool = Field(
+        default=False, description="Log each access to the bucket, in a bucket of its own that the stack creates."
+    )
+    access_log_days: Int = Field(default=30, ge=1, description="Days after which access logs are deleted.")
 
 
 class EfsStore(StoreSettings):

@@ -9,6 +9,7 @@ import pulumi_kubernetes as k8s
 
 from infra.aws.bucket import StoreBucketArgs, store_bucket
 from infra.aws.efs import elastic_file_system
+from infra.aws.logs import AccessLogsArgs, access_logs
 from infra.aws.mounts import ROOT, Mountable, MountArgs
 from infra.aws.names import resource_name
 from infra.aws.policies import Statement, allow
@@ -43,6 +44,10 @@ def s3_store(name: str, settings: S3Store, namespace: str, args: MountArgs) -> A
     """
     made = store_bucket(name, StoreBucketArgs(settings, args.settings, args.account, args.protect))
     bucket = made.bucket
+    if settings.access_logs:
+        access_logs(
+            name, AccessLogsArgs(bucket, args.settings, args.account, settings.access_log_days, args.protect)
+        )
     volume = _volume(name, namespace, s3_files(name, settings, made, args), args)
 
     def browse(path: pulumi.Input[str]) -> pulumi.Output[str]:

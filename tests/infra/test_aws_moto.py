@@ -7,15 +7,20 @@ import boto3
 import moto
 import pytest
 
+from infra.settings.loading import load
 from infra.settings.model import Settings
-from tests.support.aws import ATTACHMENT, REPOSITORY, ROLE, ROLE_POLICY, declare, with_store
+from tests.support.aws import ATTACHMENT, REPOSITORY, ROLE, ROLE_POLICY, declare, logged, raw, with_store
 from tests.support.recording import Recording
 
 pytestmark = pytest.mark.slow
 
 KEY = "arn:aws:kms:us-east-1:123456789012:key/11111111-2222-3333-4444-555555555555"
 
-STORES: dict[str, Settings] = {"s3": with_store(kind="s3", kms_key=KEY), "efs": with_store(kind="efs")}
+STORES: dict[str, Settings] = {
+    "s3": with_store(kind="s3", kms_key=KEY),
+    "efs": with_store(kind="efs"),
+    "logged": load(raw(logged)),
+}
 
 
 @pytest.fixture(scope="module")

@@ -63,6 +63,12 @@ def raw(change: Callable[[dict[str, Any]], object] = lambda _: None) -> dict[str
     return values
 
 
+def logged(values: dict[str, Any]) -> None:
+    """Turns on what can be logged of traffic and accesses."""
+    values["clusters"]["dev"].update(flow_logs=True, flow_log_days=90)
+    values["store"].update(access_logs=True, access_log_days=60)
+
+
 def changed(**cluster: Any) -> Settings:
     """A small stack with these keys in its cluster."""
     return load(raw(lambda values: values["clusters"]["dev"].update(cluster)))

@@ -23,6 +23,7 @@ FREE = (
     "aws:ec2/route:*",
     "aws:ec2/routeTable*",
     "aws:ec2/internetGateway:*",
+    "aws:ec2/flowLog:*",
     "aws:ec2/egressOnlyInternetGateway:*",
     "aws:ec2/*ecurityGroup*",
     "aws:ec2/launchTemplate:*",
