@@ -126,9 +126,9 @@ def record(
     def run() -> None:
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
-        # One failure fails the futures of all that would have come after it, and nobody retrieves those. The default
-        # writes a traceback when one is collected, and Python 3.11.7 cannot do so in the middle of an `ast.parse`
-        # (python/cpython#106905): a later test would fail.
+        # One failure fails the futures of all that would have come after it, and nobody retrieves those. The
+        # default writes a traceback when one is collected, and Python 3.11.7 cannot do so in the middle of an
+        # `ast.parse` (python/cpython#106905): a later test would fail.
         loop.set_exception_handler(lambda *_: None)
         try:
             set_all_config(
