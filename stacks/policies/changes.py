@@ -72,15 +72,16 @@ def _lost(change: Change) -> Iterator[Violation]:
 
 def _refused(change: Change) -> Iterator[Violation]:
     for each in change.compared:
-        if each.before is None or each.operation not in GOES or each.retained:
+        if each.before is None or each.operation not in GOES:
             continue
+        # Pulumi asks for the protection first, even of what it would only forget.
         if each.protected:
             yield Violation(
                 each.resource.urn,
                 f"`pulumi up` refuses the update: {_cause(each)}, and it is protected",
                 f"{_undo(each)}; or take its protection away first, in an update of its own",
             )
-        elif (held := holding(each.before, change.before)) and held.refused:
+        elif not each.retained and (held := holding(each.before, change.before)) and held.refused:
             yield Violation(
                 each.resource.urn,
                 f"`pulumi up` fails half-way: {_cause(each)}, and {held.refused}",

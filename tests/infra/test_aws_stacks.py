@@ -57,7 +57,7 @@ def test_prod_is_protected_keeps_its_nodes_and_no_zone_depends_on_another() -> N
     assert set(pools) == {"g4dn.xlarge", "p5.48xlarge"}
     for pool in pools.values():
         assert pool["scalingConfig"] == {"minSize": 1, "maxSize": 1, "desiredSize": 1}
-    protected = (recording.one(CLUSTER), recording.one(BUCKET), *recording.of(NODE_GROUP))
+    protected = (recording.one(CLUSTER), *recording.of(BUCKET), *recording.of(NODE_GROUP))
     assert all(resource.protect for resource in protected)
     assert len(recording.of("aws:ec2/natGateway:NatGateway")) == len(recording.of(CLUSTER)) * 3
 

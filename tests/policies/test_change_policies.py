@@ -115,6 +115,12 @@ def test_a_resource_that_pulumi_only_forgets_keeps_its_data() -> None:
     assert found(bucket(retain_on_delete=True), bucket("US-EAST1")) == []
 
 
+def test_what_is_protected_is_refused_even_where_it_would_only_be_forgotten() -> None:
+    [finding] = found(bucket(protect=True, retain_on_delete=True), None)
+    assert finding.policy == "deletion-refused"
+    assert "it is protected" in finding.reason
+
+
 def test_an_update_in_place_and_a_new_resource_lose_nothing() -> None:
     assert found(bucket(), bucket(days=7)) == []
     assert found([], bucket()) == []
