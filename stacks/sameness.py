@@ -220,7 +220,7 @@ def _renaming(
                 (rf"(?<=gate-){re.escape(word)}(?=$|-)", stands_for),
                 (rf"^{re.escape(word)}$", stands_for),
             ]
-    patterns.append((rf"(?<=-slipway-){re.escape(stack)}", "<stack>"))
+    patterns.append((rf"(?<=-slipway-){re.escape(stack)}|(?<=^slipway\.){re.escape(stack)}$", "<stack>"))
     patterns.append((r"(?<![0-9a-f])[0-9a-f]{10}(?![0-9a-f])", "<digest>"))
 
     def renamed(text: str) -> str:

@@ -75,11 +75,15 @@ def build(evaluations: Evaluations, options: Options) -> Preview:
     found = {
         name: _guarded(name, partial(_compared, each, base.get(name), options)) for name, each in head.items()
     }
-    times = {name: options.measured(name) for name in head}
+    times = dict.fromkeys(head, _none(""))
+    for name, each in found.items():
+        found[name] = _guarded(name, partial(_timed, each, times, options))
     basis = common_basis(times, {name: _running(head[name], each) for name, each in found.items()})
     if not options.policies_only:
         counted = times if basis != "limit" else {}
         for name, each in found.items():
+            if _failed(each):
+                continue
             before = base[name].stack if name in base else None
             priced = partial(_priced, each, (before, head[name].stack), counted.get(name, {}), options)
             found[name] = _guarded(name, priced)
@@ -99,12 +103,22 @@ def exit_code(preview: Preview, fail_on: Severity) -> int:
 
     A base that cannot be evaluated changes nothing: what mends it would else be refused.
     """
-    if any(failure.revision == "head" for each in preview.stacks for failure in each.failures):
+    if any(_failed(each) for each in preview.stacks):
         return NOT_EVALUATED
     failing = {Severity.ERROR} if fail_on is Severity.ERROR else set(Severity)
     return (
         FINDINGS if any(each.severity in failing for stack in preview.stacks for each in stack.findings) else CLEAN
     )
+
+
+def _failed(preview: StackPreview) -> bool:
+    return any(failure.revision == "head" for failure in preview.failures)
+
+
+def _timed(preview: StackPreview, times: dict[str, Mapping[str, Measured]], options: Options) -> StackPreview:
+    """``preview``, once the stack's measured times are among ``times``."""
+    times[preview.stack] = options.measured(preview.stack)
+    return preview
 
 
 def _guarded(name: str, make: Callable[[], StackPreview]) -> StackPreview:

@@ -19,8 +19,8 @@ def test_a_preview_that_fails_is_told_without_values_and_leaves_the_others() -> 
 
     evaluations = Evaluations({name: Evaluated(name, Stack(name, {}, {})) for name in ("a", "bad", "c")}, {})
     found = build(evaluations, Options(date(2026, 11, 22), lambda _: {}, measured=measured))
-    assert [each.stack for each in found.stacks] == ["a", "bad", "c"]
-    assert [each.cost is None for each in found.stacks] == [False, True, False]
-    (failure,) = found.stacks[1].failures
+    assert [each.stack for each in found.stacks] == ["bad", "a", "c"], "what fails comes first"
+    assert [each.cost is None for each in found.stacks] == [True, False, False]
+    (failure,) = found.stacks[0].failures
     assert failure.message.startswith("its preview failed with LookupError in ")
     assert exit_code(found, Severity.ERROR) == NOT_EVALUATED
