@@ -10,11 +10,8 @@ from typing import Any, cast
 
 import yaml
 
-CONNECT_TIMEOUT = 5
-"""Seconds to wait for a connection: a cluster that is switched off must not hold up a preview."""
-
-READ_TIMEOUT = 20
-"""Seconds to wait for an answer."""
+TIMEOUTS = (5, 20)
+"""Seconds to wait for a connection and for an answer: a cluster that is switched off must not hold up previews."""
 
 
 class UnreadableError(Exception):
@@ -29,11 +26,13 @@ class UnreachableError(UnreadableError):
 class ApiServer:
     """The API server that ``kubeconfig``, the text or the path of one, and ``context`` lead to.
 
-    ``context`` None is the kubeconfig's current one. Reads only. Usable from several threads.
+    ``context`` None is the kubeconfig's current one. ``timeouts`` are as `TIMEOUTS`; it tries twice. Reads only.
+    Usable from several threads.
     """
 
     kubeconfig: str
     context: str | None = None
+    timeouts: tuple[int, int] = TIMEOUTS
     _client: Any = None
     _kinds: dict[str, Mapping[str, tuple[str, bool]]] = field(
         default_factory=dict[str, Mapping[str, tuple[str, bool]]]
@@ -82,7 +81,7 @@ class ApiServer:
                 auth_settings=["BearerToken"],
                 response_types_map={200: "object"},
                 _return_http_data_only=True,
-                _request_timeout=(CONNECT_TIMEOUT, READ_TIMEOUT),
+                _request_timeout=self.timeouts,
             )
         except ApiException as error:
             if error.status == 404:

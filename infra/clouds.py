@@ -34,9 +34,12 @@ Check = Callable[["Reading"], Iterable["Finding"]]
 
 @dataclass(frozen=True)
 class Declarations:
-    """What a cloud declares: what a stack lacks for it beside its settings, its platforms, and its stand-in."""
+    """What a cloud declares: its platforms, its stand-in, and what a stack lacks for it beside its settings.
 
-    problems: Callable[[], "Sequence[Problem]"]
+    ``problems`` are given the settings, None where they are wrong. They may ask clusters that are there.
+    """
+
+    problems: "Callable[[Settings | None], Sequence[Problem]]"
     platforms: "Callable[[Settings], Mapping[str, Platform]]"
     emulator: "Callable[[Settings], Emulator]"
 
@@ -80,7 +83,7 @@ def _gcp_review() -> Review:
 def _gcp() -> Declarations:
     from infra.gcp import emulator, platforms, project  # noqa: PLC0415
 
-    return Declarations(project.problems, platforms.platforms, emulator.GcpEmulator)
+    return Declarations(lambda _: project.problems(), platforms.platforms, emulator.GcpEmulator)
 
 
 def _aws_problems(values: Mapping[str, Any]) -> "Sequence[Problem]":
@@ -104,7 +107,7 @@ def _aws_review() -> Review:
 def _aws() -> Declarations:
     from infra.aws import account, emulator, platforms  # noqa: PLC0415
 
-    return Declarations(account.problems, platforms.platforms, emulator.AwsEmulator)
+    return Declarations(lambda _: account.problems(), platforms.platforms, emulator.AwsEmulator)
 
 
 def _existing_checks() -> "Sequence[Check]":
@@ -120,9 +123,9 @@ def _existing_review() -> Review:
 
 
 def _existing() -> Declarations:
-    from infra.existing import emulator, platforms  # noqa: PLC0415
+    from infra.existing import emulator, platforms, preflight  # noqa: PLC0415
 
-    return Declarations(tuple, platforms.platforms, emulator.ExistingEmulator)
+    return Declarations(preflight.problems, platforms.platforms, emulator.ExistingEmulator)
 
 
 CLOUDS: Mapping[str, Cloud] = {

@@ -195,7 +195,7 @@ def _checked(raw: Mapping[str, Any], values: Mapping[str, Any], root: Path) -> t
         problems.extend(error.problems)
     clouds = [CLOUDS[name].declarations() for name in clouds_of(raw)]
     for cloud in clouds:
-        problems.extend(cloud.problems())
+        problems.extend(cloud.problems(settings))
     problems.extend(problems_beside(raw, values, root))
     if settings is None or problems:
         raise SettingsError(problems)

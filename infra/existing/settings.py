@@ -43,6 +43,11 @@ class ExistingPool(PoolSettings):
     gpus: Int = Field(default=0, ge=0, description="`nvidia.com/gpu` that one node can allocate, unshared.")
     # https://kubernetes.io/docs/setup/best-practices/cluster-large/, Kubernetes 1.35: at most 5,000 nodes.
     nodes: Int = Field(default=1, ge=1, le=5_000, description="How many such nodes there are.")
+    autoscaled: bool = Field(
+        default=False,
+        description="An autoscaler adds the nodes when pods wait, so that none has to be there before. Default: "
+        "`pulumi up` refuses a pool without a node.",
+    )
     label_nodes: list[str] = Field(
         default_factory=list,
         description="Names of all nodes of the pool. The stack gives them the labels of `selector`, and takes "

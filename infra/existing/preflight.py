@@ -1,0 +1,39 @@
+"""What an existing cluster itself contradicts in a stack's settings, asked before anything is declared."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from infra.api_server import ApiServer, UnreachableError, UnreadableError
+from infra.existing import live_nodes
+from infra.existing.kubeconfig import UNREAD, KubeconfigError, context_of
+from infra.existing.settings import ExistingCluster
+from infra.settings.errors import Problem
+from infra.settings.finding import Finding
+from infra.settings.model import Settings
+
+TIMEOUTS = (3, 10)
+"""Seconds to wait for a connection and for an answer: what cannot be asked is passed over."""
+
+
+def problems(settings: Settings | None) -> list[Problem]:
+    """What the stack's existing clusters contradict in ``settings``; nothing where these are None.
+
+    A cluster that cannot be reached is passed over, and so is what its user may not read: a preview needs no
+    cluster, and what is wrong then shows in `pulumi up`.
+    """
+    if settings is None or UNREAD.get():
+        return []
+    return [
+        finding.problem()
+        for name, cluster in settings.clusters.items()
+        if isinstance(cluster, ExistingCluster)
+        for finding in _findings(name, cluster)
+    ]
+
+
+def _findings(name: str, cluster: ExistingCluster) -> Iterator[Finding]:
+    with suppress(KubeconfigError, UnreachableError):
+        context = context_of(cluster.kubeconfig, cluster.context)
+        server = ApiServer(cluster.kubeconfig, context, TIMEOUTS)
+        with suppress(UnreadableError):
+            yield from live_nodes.check(name, cluster, server.all_of("v1", "Node"))
