@@ -1,12 +1,12 @@
 """What an existing cluster itself contradicts in a stack's settings, asked before anything is declared."""
 
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 
 from infra.api_server import ApiServer, UnreachableError, UnreadableError
-from infra.existing import live_nodes
+from infra.existing import live_claim, live_nodes
 from infra.existing.kubeconfig import UNREAD, KubeconfigError, context_of
-from infra.existing.settings import ExistingCluster
+from infra.existing.settings import ExistingCluster, PvcStore
 from infra.settings.errors import Problem
 from infra.settings.finding import Finding
 from infra.settings.model import Settings
@@ -27,13 +27,28 @@ def problems(settings: Settings | None) -> list[Problem]:
         finding.problem()
         for name, cluster in settings.clusters.items()
         if isinstance(cluster, ExistingCluster)
-        for finding in _findings(name, cluster)
+        for finding in _findings(name, cluster, settings)
     ]
 
 
-def _findings(name: str, cluster: ExistingCluster) -> Iterator[Finding]:
-    with suppress(KubeconfigError, UnreachableError):
-        context = context_of(cluster.kubeconfig, cluster.context)
-        server = ApiServer(cluster.kubeconfig, context, TIMEOUTS)
-        with suppress(UnreadableError):
+def _findings(name: str, cluster: ExistingCluster, settings: Settings) -> Iterator[Finding]:
+    try:
+        server = ApiServer(cluster.kubeconfig, context_of(cluster.kubeconfig, cluster.context), TIMEOUTS)
+        with _unread():
             yield from live_nodes.check(name, cluster, server.all_of("v1", "Node"))
+        if isinstance(settings.store, PvcStore) and settings.store.host_path is None:
+            with _unread():
+                yield from live_claim.check(server, settings.store, settings.namespace)
+    except (KubeconfigError, UnreachableError):
+        return
+
+
+@contextmanager
+def _unread() -> Generator[None]:
+    """Passes over what the cluster's user may not read."""
+    try:
+        yield
+    except UnreachableError:
+        raise
+    except UnreadableError:
+        pass

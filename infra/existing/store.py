@@ -37,7 +37,7 @@ def declare_store(
 ) -> tuple[Store, Sequence[pulumi.Resource]]:
     """The store that ``namespace`` claims, and the volume that it needs, declared as ``name`` with ``opts``."""
     resources: list[pulumi.Resource] = []
-    claim = f"{VOLUME}-{_digest(store, namespace)}"
+    claim = claim_name(store, namespace)
     storage_class, volume_name = None, None
     if isinstance(store, PvcStore):
         storage_class = store.storage_class
@@ -69,6 +69,11 @@ def declare_store(
         ),
         resources,
     )
+
+
+def claim_name(store: MountedStore, namespace: str) -> str:
+    """The name of the store's claim in ``namespace``."""
+    return f"{VOLUME}-{_digest(store, namespace)}"
 
 
 def _access_mode(store: MountedStore) -> str:

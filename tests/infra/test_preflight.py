@@ -1,4 +1,4 @@
-"""Pools of an existing cluster against the nodes that it has: refused before anything is declared."""
+"""Pools and the store against the nodes and the claim that a cluster has: refused before anything is declared."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,8 @@ import pytest
 
 from infra.existing.emulator import ExistingEmulator
 from infra.existing.preflight import problems
+from infra.existing.settings import PvcStore
+from infra.existing.store import claim_name
 from infra.platform import GPU_RESOURCE
 from infra.settings.errors import Problem, SettingsError
 from infra.settings.loading import load
@@ -267,3 +269,70 @@ def test_rehearsals_and_previews_without_a_cluster_ask_none(kubeconfig: Path) ->
 def test_the_context_of_the_settings_is_asked(kubeconfig: Path) -> None:
     assert found(kubeconfig, [], {"clusters.here.context": "elsewhere"}) == []
     only(found(kubeconfig, [], {"clusters.here.context": "here"}), f"{CPU}.selector", "The nodes: none")
+
+
+def claim(kubeconfig: Path, size: str, capacity: str | None = None, storage_class: str = "fast") -> dict[str, Any]:
+    """The stack's claim as an earlier `pulumi up` made it with ``size``."""
+    earlier = settings(kubeconfig, {"store.size": size})
+    assert isinstance(earlier.store, PvcStore)
+    return {
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": claim_name(earlier.store, earlier.namespace), "namespace": earlier.namespace},
+        "spec": {"storageClassName": storage_class, "resources": {"requests": {"storage": size}}},
+        "status": {"capacity": {"storage": capacity or size}},
+    }
+
+
+def storage_class(**more: Any) -> dict[str, Any]:
+    return {"kind": "StorageClass", "metadata": {"name": "fast"}, **more}
+
+
+EXPANDS = storage_class(allowVolumeExpansion=True)
+
+
+@pytest.mark.parametrize(
+    ("classes", "words"),
+    [
+        ([storage_class()], ["StorageClass `fast` does not set `allowVolumeExpansion`"]),
+        ([storage_class(allowVolumeExpansion=False)], ["does not set `allowVolumeExpansion`"]),
+        ([], ["StorageClass `fast` is gone"]),
+    ],
+)
+def test_a_claim_grows_only_with_a_class_that_expands(
+    kubeconfig: Path, classes: list[dict[str, Any]], words: list[str]
+) -> None:
+    there = [node(), claim(kubeconfig, "5Gi"), *classes]
+    seen = found(kubeconfig, there, {"store.size": "10Gi"})
+    only(seen, "store.size", *words, "has 5Gi and cannot grow", "write `size: 5Gi`")
+    assert found(kubeconfig, there, {"store.size": "5Gi"}) == []
+    # The same size, spelt otherwise.
+    assert found(kubeconfig, there, {"store.size": "5120Mi"}) == []
+
+
+def test_a_claim_with_a_class_that_expands_may_grow_and_not_shrink(kubeconfig: Path) -> None:
+    there = [node(), claim(kubeconfig, "5Gi"), EXPANDS]
+    assert found(kubeconfig, there, {"store.size": "10Gi"}) == []
+    only(found(kubeconfig, there, {"store.size": "4Gi"}), "store.size", "has 5Gi", "shrinks no volume")
+
+
+def test_a_size_whose_growth_failed_may_go_back_to_more_than_the_volume_has(kubeconfig: Path) -> None:
+    there = [node(), claim(kubeconfig, "500Gi", "5Gi"), EXPANDS]
+    assert found(kubeconfig, there, {"store.size": "6Gi"}) == []
+    only(found(kubeconfig, there, {"store.size": "5Gi"}), "store.size", "shrinks no volume")
+
+
+def test_the_first_claim_may_have_any_size(kubeconfig: Path) -> None:
+    assert found(kubeconfig, [node()], {"store.size": "1Gi"}) == []
+
+
+def test_a_claim_is_checked_where_nodes_may_not_be_listed(kubeconfig: Path) -> None:
+    there = [claim(kubeconfig, "5Gi"), storage_class()]
+    with serving(kubeconfig, there, refused=("/api/v1/nodes",)):
+        only(problems(settings(kubeconfig, {"store.size": "9Gi"})), "store.size", "cannot grow")
+
+
+def test_a_class_that_may_not_be_read_is_passed_over(kubeconfig: Path) -> None:
+    path = "/apis/storage.k8s.io/v1/storageclasses/fast"
+    with serving(kubeconfig, [node(), claim(kubeconfig, "5Gi"), storage_class()], refused=(path,)) as cluster:
+        assert problems(settings(kubeconfig, {"store.size": "9Gi"})) == []
+    assert path in cluster.asked
