@@ -1,5 +1,6 @@
 """What holds for every stack in stacks/, whatever its settings."""
 
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -312,8 +313,22 @@ def test_nobody_but_the_jobs_service_account_is_let_into_the_bucket(stack: str) 
         assert grant.inputs["role"] == "roles/storage.objectUser"
         subject = f"/subject/ns/{settings.namespace}/sa/{settings.service_account}"
         assert grant.inputs["member"].endswith(subject), "the stacks use no impersonation"
-    of_project = {grant.inputs["role"] for grant in grants if grant not in on_bucket}
+    of_project = {grant.inputs["role"] for grant in grants if grant.token.startswith("gcp:projects/iAMMember")}
     assert of_project <= {"roles/artifactregistry.reader", "roles/container.defaultNodeServiceAccount"}
+    on_keys = [grant for grant in grants if grant.token.startswith("gcp:kms/")]
+    for grant in on_keys:
+        assert grant.inputs["role"] == "roles/cloudkms.cryptoKeyEncrypterDecrypter"
+        agent = (
+            r"serviceAccount:service-\d+@(container-engine-robot|gs-project-accounts)\.iam\.gserviceaccount\.com"
+        )
+        assert re.fullmatch(agent, grant.inputs["member"]), "Google's own services alone"
+    others = {grant.token.partition(":")[2] for grant in grants} - {
+        "storage/bucketIAMMember:BucketIAMMember",
+        "projects/iAMMember:IAMMember",
+        "kms/cryptoKeyIAMMember:CryptoKeyIAMMember",
+        "projects/iAMAuditConfig:IAMAuditConfig",
+    }
+    assert others <= {"serviceaccount/iAMMember:IAMMember"}
 
 
 def test_jobs_leave_by_no_clock(recording: Recording) -> None:

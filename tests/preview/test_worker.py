@@ -239,7 +239,7 @@ def test_every_stack_of_this_revision_is_evaluated() -> None:
         for each in stack["resources"]
         if each["type"].endswith(":Bucket")
     ]
-    assert len(buckets) == 4
+    assert len(buckets) == 5
     assert all(isinstance(each, str) for each in buckets)
 
 
