@@ -48,20 +48,27 @@ $(BIN)/uv:
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.txt
 
 # The stamps keep a second call fast; an interrupted install leaves none and is taken up again. uv shows its progress:
-# bars on a terminal, else lines with sizes and times. Pods write no bytecode, so what they import is compiled here; most
-# of the clouds' SDKs, which are four fifths of the code, is never imported. A file that does not compile is no error.
-COMPILE = $(BIN)/python -m compileall -qq -j 0 -x '/pulumi_|/tests/' $(VENV)/lib || true
+# bars on a terminal, else lines with sizes and times.
+#
+# What a rehearsal imports is compiled here, by importing it once: pods write no bytecode, nor does anyone who set
+# PYTHONDONTWRITEBYTECODE, and most of what is installed is never imported.
+define COMPILE
+@PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import tensorflow, keras, tensorflow_datasets, sklearn.datasets, PIL.Image' \
+	>/dev/null 2>&1 & \
+PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import stacks.rehearsal.__main__, stacks.rehearsal.report; \
+from infra.clouds import CLOUDS; [each.declarations() for each in CLOUDS.values()]'; wait
+endef
 
 $(VENV)/.runtime: requirements.txt | $(BIN)/uv
 	@echo "Installing what requirements.txt pins into $(VENV), once: 3 GB, of which TensorFlow has 1.3 GB"
 	@$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements.txt
-	@$(COMPILE)
+	$(COMPILE)
 	@touch $@
 
 $(VENV)/.dev: requirements-dev.txt | $(BIN)/uv
 	@echo "Installing what requirements-dev.txt pins into $(VENV), once: 3 GB, of which TensorFlow has 1.3 GB"
 	@$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements-dev.txt
-	@$(COMPILE)
+	$(COMPILE)
 	@touch $@ $(VENV)/.runtime
 
 setup: $(VENV)/.dev ## Install everything, tests and linters included, into .venv
