@@ -318,9 +318,7 @@ def test_nobody_but_the_jobs_service_account_is_let_into_the_bucket(stack: str) 
     on_keys = [grant for grant in grants if grant.token.startswith("gcp:kms/")]
     for grant in on_keys:
         assert grant.inputs["role"] == "roles/cloudkms.cryptoKeyEncrypterDecrypter"
-        agent = (
-            r"serviceAccount:service-\d+@(container-engine-robot|gs-project-accounts)\.iam\..*"
-        )
+        agent = r"serviceAccount:service-\d+@(container-engine-robot|gs-project-accounts)\.iam\..*"
         assert re.fullmatch(agent, grant.inputs["member"]), "Google's own services alone"
     others = {grant.token.partition(":")[2] for grant in grants} - {
         "storage/bucketIAMMember:BucketIAMMember",
