@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from infra.pipelines.images import TAGS
+from infra.pipelines.images import DATA, TAGS
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.stack import Stack
 from stacks.policies.workloads import workloads
@@ -40,15 +40,11 @@ def _images(stack: Stack) -> Iterator[Violation]:
 
 
 def _defaults(stack: Stack) -> Iterator[Violation]:
-    """One finding for each image, at the first that runs it."""
-    first: dict[str, str] = {}
-    for workload in workloads(stack):
-        for each in workload.containers:
-            if each.get("image") in TAGS:
-                first.setdefault(str(each["image"]), workload.resource.urn)
-    for image, urn in first.items():
-        reason = f"{image}, which steps run in by default, is named by a tag, which can be moved"
-        yield Violation(urn, reason, PINNING)
+    """One finding for the data file, which is to blame, not each Job."""
+    used = {each.get("image") for workload in workloads(stack) for each in workload.containers}
+    if images := [tag for tag in TAGS if tag in used]:
+        reason = "steps run by default in images that are named by a tag, which can be moved"
+        yield Violation(f"infra/data/{DATA.name}", f"{reason}: {', '.join(images)}", PINNING)
 
 
 def _charts(stack: Stack) -> Iterator[Violation]:
