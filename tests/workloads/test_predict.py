@@ -302,7 +302,7 @@ def test_nothing_but_bad_images_is_an_error(training: tuple[Path, str], zoo: Pat
     )
 
     assert "none of the 11 images" in only_error(output)
-    assert output.count(" could not be read: ") == 10
+    assert output.count(" could not be read: ") == 11
     assert not (tmp_path / "out").exists()
 
 
