@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from infra.printable import printable
 from infra.settings.finding import did_you_mean, nearest
 from infra.settings.model import Settings
 from stacks.yaml_files import ConfigError, read_yaml
@@ -83,7 +84,7 @@ def _misplaced(content: Mapping[str, Any]) -> Iterator[str]:
         fix = did_you_mean(key, KEYS, "remove it; an anchor (`&name`) stands where its value is used first")
         if ":" in key or key in Settings.model_fields:
             fix = f"indent it below `config:`, as `{key if ':' in key else PREFIX + key}`"
-        yield f"{key}: no key of a stack file; {fix}"
+        yield printable(f"{key}: no key of a stack file; {fix}")
 
 
 def _without_namespace(config: Any) -> Iterator[str]:
@@ -96,7 +97,7 @@ def _without_namespace(config: Any) -> Iterator[str]:
                 if near
                 else f"write `{PREFIX}<key>`, or a provider's name for it"
             )
-            yield f"config.{key}: the key does not say whose it is; {fix}"
+            yield f"config.{printable(key)}: the key does not say whose it is; {fix}"
 
 
 def for_engine(values: Mapping[str, Any]) -> dict[str, str]:

@@ -145,6 +145,8 @@ def test_the_engine_hands_over_text_as_it_is_and_the_rest_as_json() -> None:
                 "config.color: the key does not say whose it is; write `slipway:<key>`",
             ],
         ),
+        ('config:\n  "\\e[1m": 1\n', ["config.\\x1b[1m: the key does not say whose it is"]),
+        ('"\\e[1m": 1\n', ["\\x1b[1m: no key of a stack file"]),
     ],
 )
 def test_keys_that_nobody_reads_are_named_with_what_was_meant(project: Path, text: str, says: list[str]) -> None:
