@@ -21,7 +21,7 @@ def priced(
     """The stack's cost at list prices, as a preview has it, with the times that its Jobs took here."""
     declared = Stack(
         name=stack,
-        resources={urn: _declared(each) for urn, each in resources.items()},
+        resources={urn: as_declared(each) for urn, each in resources.items()},
         configuration=configuration.values,
         standing=[standing(node) for each in emulators(configuration.settings) for node in each.standing_nodes()],
         reviews=reviews(),
@@ -30,7 +30,8 @@ def priced(
     return cost(declared, today=date.today(), measured=took)
 
 
-def _declared(resource: Resource) -> Declared:
+def as_declared(resource: Resource) -> Declared:
+    """A resource of an evaluation as a reviewer sees it; a secret is shown as one."""
     return Declared(
         urn=resource.urn,
         type=resource.token,

@@ -14,7 +14,7 @@ from stacks.emulators import emulators
 from stacks.evaluate import evaluate
 from stacks.program import PREFIX, declare
 from tests.support.checkout import ROOT
-from tests.support.reviewing import REVIEWS, as_declared
+from tests.support.reviewing import REVIEWS, known
 from tests.support.stack_values import changed
 
 
@@ -32,7 +32,7 @@ def previewed(name: str, changes: Mapping[str, Any] | None = None, root: Path = 
     )
     resources = {
         urn: replace(
-            as_declared(each),
+            known(each),
             delete_before_replace=each.delete_before_replace,
             ignore_changes=each.ignore_changes,
             replace_on_changes=each.replace_on_changes,

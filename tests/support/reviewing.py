@@ -1,6 +1,7 @@
 """Stacks as reviewers see them: those of the repository, and small ones made by hand."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from stacks.emulators import emulators
 from stacks.evaluate import evaluate
 from stacks.foreseen import told
 from stacks.program import declare
+from stacks.rehearsal.cost import as_declared
 from stacks.resources import Foreseen, Resource
 from tests.support.checkout import ROOT
 from tests.support.stack_values import stack_settings
@@ -41,27 +43,15 @@ def declared_stack(name: str) -> Stack:
     )
     return Stack(
         name=name,
-        resources={urn: as_declared(each) for urn, each in evaluation.resources.items()},
+        resources={urn: known(each) for urn, each in evaluation.resources.items()},
         configuration=stack_config(name, ROOT),
         reviews=REVIEWS,
     )
 
 
-def as_declared(resource: Resource) -> Declared:
-    """A resource of an evaluation as a reviewer sees it."""
-    return Declared(
-        urn=resource.urn,
-        type=resource.token,
-        name=resource.name,
-        properties=_known(resource.shown_inputs),
-        custom=resource.custom,
-        parent=resource.parent,
-        provider=resource.provider,
-        dependencies=resource.dependencies,
-        property_dependencies=resource.property_dependencies,
-        protect=resource.protect,
-        read=resource.read,
-    )
+def known(resource: Resource) -> Declared:
+    """A resource of an evaluation as a reviewer sees it, with what only an update knows as such."""
+    return replace(as_declared(resource), properties=_known(resource.shown_inputs))
 
 
 def declared(type_: str, name: str = "it", properties: Mapping[str, Any] | None = None, **more: Any) -> Declared:
