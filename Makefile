@@ -55,8 +55,8 @@ $(BIN)/uv:
 define COMPILE
 @PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import tensorflow, keras, tensorflow_datasets, sklearn.datasets, PIL.Image' \
 	>/dev/null 2>&1 & \
-PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import stacks.rehearsal.__main__, stacks.rehearsal.report; \
-from infra.clouds import CLOUDS; [each.declarations() for each in CLOUDS.values()]'; wait
+PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import offline.rehearsal.__main__, offline.rehearsal.report; \
+from infra.clouds.registry import CLOUDS; [each.declarations() for each in CLOUDS.values()]'; wait
 endef
 
 $(VENV)/.runtime: requirements.txt | $(BIN)/uv
@@ -74,14 +74,14 @@ $(VENV)/.dev: requirements-dev.txt | $(BIN)/uv
 setup: $(VENV)/.dev ## Install everything, tests and linters included, into .venv
 
 rehearse: $(VENV)/.runtime ## Run a stack here, on the CPU [STACK=gcp-dev] [FRESH=1] [BENCHMARK=1]
-	@$(BIN)/python -m stacks.rehearsal --stack "$${STACK:-gcp-dev}" $${FRESH:+--fresh} $${BENCHMARK:+--benchmark}
+	@$(BIN)/python -m offline.rehearsal --stack "$${STACK:-gcp-dev}" $${FRESH:+--fresh} $${BENCHMARK:+--benchmark}
 
 # make itself exits 2 whenever a target fails, so the preview's own exit code is left in build/preview/status:
 # 0 clean, 1 findings, 2 not evaluated.
 define previewing
 @mkdir -p build/preview; rm -f build/preview/status; \
 set -f; IFS=' ,'; for each in $$STACK; do set -- "$$@" --stack "$$each"; done; unset IFS; \
-$(BIN)/python -m stacks.preview "$$@" $(1) $${FORMAT:+--format "$$FORMAT"} $${OUTPUT:+--output "$$OUTPUT"} \
+$(BIN)/python -m offline.preview "$$@" $(1) $${FORMAT:+--format "$$FORMAT"} $${OUTPUT:+--output "$$OUTPUT"} \
 	$${FAIL_ON:+--fail-on "$$FAIL_ON"}; status=$$?; echo $$status >build/preview/status; exit $$status
 endef
 
@@ -100,14 +100,14 @@ $(SHOWN):
 endif
 
 show: $(VENV)/.runtime ## Show results of a stack that is up: make show STACK=local predictions
-	@$(BIN)/python -m stacks.show $${STACK:+--stack "$$STACK"} $(foreach each,$(SHOWN),'$(subst ','\'',$(each))')
+	@$(BIN)/python -m tools.show $${STACK:+--stack "$$STACK"} $(foreach each,$(SHOWN),'$(subst ','\'',$(each))')
 
 pin-images: $(VENV)/.runtime ## Name the default images by the digests that the registry has for them
-	@$(BIN)/python -m stacks.pin_images
+	@$(BIN)/python -m tools.pin_images
 
 pictures: $(VENV)/.runtime ## Redraw the pictures of the stacks that the pages show
 	@mkdir -p build/preview
-	@$(BIN)/python -m stacks.preview --pictures docs/images/stacks --output build/preview/pictures.txt; test $$? -le 1
+	@$(BIN)/python -m offline.preview --pictures docs/images/stacks --output build/preview/pictures.txt; test $$? -le 1
 
 test: $(VENV)/.dev ## Run every test [TESTS=tests/…]
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $$TESTS

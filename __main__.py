@@ -1,3 +1,3 @@
-from stacks.program import run
+from infra.program import run
 
 run()

@@ -31,7 +31,7 @@ from infra.pipelines.images import CPU_IMAGE
 from infra.platform import Platform, Pool, Resources, Store, Taint
 from infra.settings.pipelines import Mnist
 from infra.step import Step
-from stacks.evaluate import evaluate
+from offline.engine.evaluate import evaluate
 
 ROOT = Path(__file__).resolve().parents[1]
 

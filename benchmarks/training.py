@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.machine import processor
 from workloads.mnist.data import load, save
-from workloads.store import load_manifest, publish
+from workloads.runtime.store import load_manifest, publish
 
 ROOT = Path(__file__).resolve().parents[1]
 REPEAT_DIGITS = 6

@@ -17,7 +17,7 @@ from ci.output import append
 FOLDER = Path("build/ci/preview")
 
 CLEAN, FINDINGS, NOT_EVALUATED = 0, 1, 2
-"""The exit codes of ``python -m stacks.preview``."""
+"""The exit codes of ``python -m offline.preview``."""
 
 VERDICTS = {
     CLEAN: "No findings.",
@@ -44,7 +44,7 @@ def main() -> int:
     FOLDER.mkdir(parents=True)
     (FOLDER / "number").write_text(os.environ.get("NUMBER", ""), encoding="utf-8")
     markdown = FOLDER / "preview.md"
-    command = [sys.executable, "-m", "stacks.preview", "--format", "markdown", "--output", str(markdown)]
+    command = [sys.executable, "-m", "offline.preview", "--format", "markdown", "--output", str(markdown)]
     command += ["--json", str(FOLDER / "preview.json"), "--pictures", str(FOLDER / "pictures")]
     try:
         if compared := base():

@@ -4,7 +4,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-TOGETHER = ("tests/rehearsal/test_end_to_end.py", "tests/test_invariants.py")
+TOGETHER = ("tests/offline/rehearsal/test_end_to_end.py", "tests/test_invariants.py")
 """Modules whose tests share what takes long to make; each runs on one worker, all other tests on any."""
 
 

@@ -99,7 +99,7 @@ def text_of(number: int, seed: int) -> tuple[str, str]:
 
 @cache
 def _content(stack: str) -> dict[str, Any]:
-    from stacks.yaml_files import read_yaml
+    from offline.engine.yaml_files import read_yaml
 
     return read_yaml(ROOT / "stacks" / f"Pulumi.{stack}.yaml")
 
@@ -184,7 +184,7 @@ def _tree(folder: Path) -> Path:
 
 @cache
 def _secrets() -> Any:
-    from stacks.preview import worker
+    from offline.preview import worker
 
     return worker._Secrets(b"key")
 
@@ -192,12 +192,12 @@ def _secrets() -> Any:
 def wrong(stack: str, text: str, tree: Path) -> tuple[str, str]:
     """What became of the file, ``accepted`` or the error's kind, and what is wrong with that."""
     from infra.review.policy import Severity
-    from stacks.preview import worker
-    from stacks.preview.build import NOT_EVALUATED, Options, build, exit_code
-    from stacks.preview.evaluation import Evaluations
-    from stacks.preview.graph import evaluated
-    from stacks.preview.machine import document
-    from stacks.preview.markdown import comment
+    from offline.preview import worker
+    from offline.preview.build import NOT_EVALUATED, Options, build, exit_code
+    from offline.preview.evaluated_stack import evaluated
+    from offline.preview.evaluation import Evaluations
+    from offline.preview.json_output import document
+    from offline.preview.markdown import comment
 
     file = tree / "stacks" / f"Pulumi.{stack}.yaml"
     file.write_bytes(text.encode("utf-8", "surrogatepass"))

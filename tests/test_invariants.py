@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from infra.platform import Node, Resources
+from infra.program import ROOT, declare
+from infra.schema.quantities import cpu_millicores, mebibytes
 from infra.settings.loading import load
-from infra.settings.quantity import cpu_millicores, mebibytes
-from stacks.config import stack_config
-from stacks.emulators import emulators
-from stacks.program import ROOT, declare
-from stacks.rehearsal.admission import RESTRICTED_VOLUMES
+from offline.engine.emulators import emulators
+from offline.engine.stack_config import stack_config
+from offline.rehearsal.admission import RESTRICTED_VOLUMES
 from tests.support.recording import Recorded, Recording, record
 
 STACKS = sorted(path.name.split(".")[1] for path in (ROOT / "stacks").glob("Pulumi.*.yaml"))

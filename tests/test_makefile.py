@@ -60,7 +60,7 @@ def preview(checkout: Path, tmp_path: Path) -> Preview:
 
 
 def test_a_preview_without_options_is_of_all_stacks(preview: Preview) -> None:
-    assert preview.make("preview") == (0, ["-m", "stacks.preview"], "0")
+    assert preview.make("preview") == (0, ["-m", "offline.preview"], "0")
 
 
 @pytest.mark.parametrize("stacks", ["gcp-dev aws-dev", "gcp-dev,aws-dev"])
@@ -189,7 +189,7 @@ def test_what_installs_the_rest_is_held_to_its_hashes_too(checkout: Path, tmp_pa
 
 def test_the_words_after_show_are_what_is_shown(checkout: Path, tmp_path: Path) -> None:
     code, words, _ = Preview(checkout, tmp_path).make("show", "STACK=local", "predictions", "t4-fp32")
-    assert (code, words) == (0, ["-m", "stacks.show", "--stack", "local", "predictions", "t4-fp32"])
+    assert (code, words) == (0, ["-m", "tools.show", "--stack", "local", "predictions", "t4-fp32"])
 
 
 @pytest.mark.parametrize("stamp", [".runtime", ".dev"])
@@ -208,7 +208,7 @@ def test_an_installation_says_its_size_and_shows_its_progress(checkout: Path, tm
     assert not {"--quiet", "-q", "--no-progress"} & set(called.split())
     assert "--require-hashes" in called
     assert "Downloading tensorflow" in done.stderr
-    assert compiled.startswith("-c import stacks.rehearsal"), "importing without bytecode takes seconds each time"
+    assert compiled.startswith("-c import offline.rehearsal"), "importing without bytecode takes seconds each time"
     assert (tmp_path / stamp).exists()
 
 

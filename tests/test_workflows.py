@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from infra.clouds import CLOUDS
+from infra.clouds.registry import CLOUDS
 from tests.support.checkout import ROOT
 
 BIN = Path(sys.executable).parent

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from infra.kubernetes.files import Files, ShippingError, require_fit
+from infra.kubernetes.shipped_files import Files, ShippingError, require_fit
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import pulumi_kubernetes as k8s
 
 from infra.charts import charts
 from infra.kubernetes.labels import PART_OF
-from infra.names import KUBERNETES_NAME_LIMIT, fit
 from infra.platform import GPU_RESOURCE, DevicePlugin, Platform, Pool
+from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 CHART = "nvidia-device-plugin"
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.kubernetes.files import config_map
 from infra.kubernetes.labels import step_labels
-from infra.kubernetes.nodes import NAME as NODE_READER
+from infra.kubernetes.node_reader import NAME as NODE_READER
 from infra.kubernetes.pod import bundle_map, folder_map, template
 from infra.kubernetes.run import Known, Run, plan
+from infra.kubernetes.shipped_files import config_map
 from infra.kubernetes.workspace import Workspace
 from infra.step import Step
 

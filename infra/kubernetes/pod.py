@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.kubernetes.files import config_map_name, volume
 from infra.kubernetes.labels import step_labels
 from infra.kubernetes.quantities import limits, mebibytes, requests
-from infra.kubernetes.records import record
 from infra.kubernetes.run import INSTALLER, Run
+from infra.kubernetes.run_records import record
+from infra.kubernetes.shipped_files import config_map_name, volume
 from infra.platform import Pool, Resources
 
 BUNDLE = "/bundle"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.kubernetes.bundle import collect
-from infra.kubernetes.files import Files, image_folder
-from infra.names import KUBERNETES_NAME_LIMIT, fit, short_digest
+from infra.kubernetes.shipped_files import Files, image_folder
+from infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
 from infra.step import Requirements, Step
 
 FORMAT = 1
@@ -17,7 +17,7 @@ FORMAT = 1
 RESERVED = frozenset({"store", "output"})
 """Names in a step's arguments that are neither inputs nor folders."""
 
-INSTALLER = "workloads.packages"
+INSTALLER = "workloads.runtime.packages"
 """The module that an init container runs to install a step's requirements."""
 
 

@@ -8,11 +8,11 @@ import pulumi_kubernetes as k8s
 
 from infra.kubernetes.device_plugin import NvidiaDevicePlugin, NvidiaDevicePluginArgs, gpu_pools
 from infra.kubernetes.labels import PART_OF
-from infra.kubernetes.network import PUBLIC_HTTPS, NetworkPoliciesArgs, network_policies
-from infra.kubernetes.nodes import NodeReader, NodeReaderArgs
+from infra.kubernetes.network_policy import PUBLIC_HTTPS, NetworkPoliciesArgs, network_policies
+from infra.kubernetes.node_reader import NodeReader, NodeReaderArgs
 from infra.kubernetes.quantities import mebibytes
-from infra.names import KUBERNETES_NAME_LIMIT, fit
 from infra.platform import GPU_RESOURCE, Claim, Egress, Platform
+from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 POD_SECURITY_VERSION = "v1.34"
 """The version of the Pod Security Standards that the namespace holds pods to, so that a cluster upgrade cannot
@@ -42,7 +42,7 @@ class Workspace(pulumi.ComponentResource):
 
     A namespace that is there already keeps the labels and quotas that it has: the role ``admin`` of a namespace
     may write neither (kubernetes.io/docs/reference/access-authn-authz/rbac, seen November 2026).
-    Nothing can connect to its pods, and they can connect only to what `infra.kubernetes.network` says.
+    Nothing can connect to its pods, and they can connect only to what `infra.kubernetes.network_policy` says.
     ``ready`` are the resources to wait for before the first pod, and ``devices``, by pool, those to wait for
     before a pod that uses the pool's GPUs.
     """

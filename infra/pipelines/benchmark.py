@@ -9,13 +9,13 @@ import pulumi
 
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import StepJob
-from infra.kubernetes.shown import SHOW, Result, Shown
+from infra.kubernetes.results import SHOW, Result, Shown
 from infra.kubernetes.workspace import Workspace
 from infra.pipelines.cuda import with_libraries
-from infra.pipelines.placement import place, stored
 from infra.pipelines.shipping import bundle_problems
+from infra.pipelines.steps import place, stored
 from infra.platform import Platform
-from infra.settings.errors import Problem
+from infra.schema.problems import Problem
 from infra.settings.pipelines import Benchmark, BenchmarkRun, Precision
 from infra.step import Requirements, Step
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import pulumi
 
-from infra.kubernetes.files import ShippingError, image_folder, left_out
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import StepJob
-from infra.kubernetes.shown import SHOW, Result, Shown, tensorboard
+from infra.kubernetes.results import SHOW, Result, Shown, tensorboard
+from infra.kubernetes.shipped_files import ShippingError, image_folder, left_out
 from infra.kubernetes.workspace import Workspace
 from infra.pipelines.cuda import with_libraries
-from infra.pipelines.placement import place, stored
 from infra.pipelines.shipping import bundle_problems
+from infra.pipelines.steps import place, stored
 from infra.platform import Platform
-from infra.printable import printable
-from infra.settings.errors import Problem
-from infra.settings.paths import STORED, below_problem
+from infra.schema.paths import STORED, below_problem
+from infra.schema.printable import printable
+from infra.schema.problems import Problem
 from infra.settings.pipelines import Mnist, StepSettings
 from infra.step import Requirements, Step
 

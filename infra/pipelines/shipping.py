@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from infra.kubernetes.files import ShippingError
 from infra.kubernetes.run import bundle_of
-from infra.settings.errors import Problem
+from infra.kubernetes.shipped_files import ShippingError
+from infra.schema.problems import Problem
 from infra.step import Requirements
 
 

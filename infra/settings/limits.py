@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from infra.settings.errors import Problem
-from infra.settings.finding import Path, key_of
+from infra.schema.findings import Path, key_of
+from infra.schema.problems import Problem
 
 # The largest stack file of this repository has 5 KB, 200 values and a depth of 8.
 FILE_BYTES = 256 * 1024

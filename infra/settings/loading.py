@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from infra.clouds import CLOUDS, Check
+from infra.clouds.registry import CLOUDS, Check
+from infra.schema.findings import Finding, key_of
+from infra.schema.problems import Problem, SettingsError
 from infra.settings import limits
 from infra.settings.checks import benchmark, names, pipelines, steps
-from infra.settings.errors import Problem, SettingsError
-from infra.settings.finding import Finding, key_of
+from infra.settings.corrections import as_written
 from infra.settings.model import Rehearsal, Settings
-from infra.settings.reading import OVERLAY, Reading, read
-from infra.settings.repair import as_written
+from infra.settings.parsing import OVERLAY, Reading, read
 
 CHECKS: tuple[Check, ...] = (
     names.check,
@@ -70,7 +70,7 @@ def laid_over(overlay: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def clouds_of(raw: Mapping[str, Any]) -> list[str]:
-    """The clouds that the clusters of ``raw``, right or wrong, mean, in the order of `infra.clouds.CLOUDS`."""
+    """The clouds that the clusters of ``raw``, right or wrong, mean, in the registry's order."""
     return [] if limits.exceeded(raw) else _clouds_of(read(raw))
 
 

@@ -6,12 +6,12 @@ Shapes and single-value rules live in the models; rules that join several keys a
 
 from pydantic import ConfigDict, Field
 
-from infra.clouds import Cluster, Store
-from infra.settings.base import Model
-from infra.settings.egress import EgressSettings
-from infra.settings.paths import LocalPath, StorePath
+from infra.clouds.registry import Cluster, Store
+from infra.schema.base import Model
+from infra.schema.egress import EgressSettings
+from infra.schema.paths import LocalPath, StorePath
 from infra.settings.pipelines import Pipelines
-from infra.settings.policies import Policies
+from infra.settings.suppressions import Policies
 
 
 class Rehearsal(Model):

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from infra.settings.base import Cpu, Duration, Float, Int, Memory, Model, Size, refuse
-from infra.settings.finding import did_you_mean
-from infra.settings.image import Image
-from infra.settings.paths import STORED, Folder, StorePath, below_problem
+from infra.schema.base import Cpu, Duration, Float, Int, Memory, Model, Size, refuse
+from infra.schema.findings import did_you_mean
+from infra.schema.image import Image
+from infra.schema.paths import STORED, Folder, StorePath, below_problem
 
 Precision = Literal["fp32", "fp16", "bf16"]
 """What a training computes in."""

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.clouds import CLOUDS
+from infra.clouds.registry import CLOUDS
 from infra.settings.loading import lay_over, load
 from infra.settings.model import Settings
-from stacks.config import stack_config
+from offline.engine.stack_config import stack_config
 from tests.docs.fences import Block, blocks
 from tests.support.checkout import ROOT, copy_checkout
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pulumi
 
-from infra.aws.emulator import AwsEmulator
-from infra.aws.platforms import platforms
+from infra.clouds.aws.emulator import AwsEmulator
+from infra.clouds.aws.platforms import platforms
 from infra.platform import Platform
 from infra.settings.loading import load
 from infra.settings.model import Settings

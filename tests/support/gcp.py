@@ -6,8 +6,8 @@ from typing import Any
 
 import pulumi
 
-from infra.gcp.emulator import GcpEmulator
-from infra.gcp.platforms import platforms
+from infra.clouds.gcp.emulator import GcpEmulator
+from infra.clouds.gcp.platforms import platforms
 from infra.platform import Platform
 from infra.settings.loading import load
 from infra.settings.model import Settings

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from infra.kubernetes.review.hooks import REVIEW
+from infra.program import PREFIX, declare
 from infra.review.stack import Stack
 from infra.settings.loading import load
-from stacks.config import stack_config
-from stacks.emulators import emulators
-from stacks.evaluate import evaluate
-from stacks.program import PREFIX, declare
+from offline.engine.emulators import emulators
+from offline.engine.evaluate import evaluate
+from offline.engine.stack_config import stack_config
 from tests.support.checkout import ROOT
 from tests.support.reviewing import REVIEWS, known
 from tests.support.stack_values import changed

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from infra.settings.errors import Problem, SettingsError
+from infra.schema.problems import Problem, SettingsError
 from infra.settings.loading import load
 
 Case = tuple[dict[str, Any], str, str, str]

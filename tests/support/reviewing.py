@@ -7,17 +7,17 @@ from typing import Any
 
 from pulumi.output import Unknown as PulumiUnknown
 
-from infra.clouds import CLOUDS
+from infra.clouds.registry import CLOUDS
 from infra.platform import Emulator
+from infra.program import declare
 from infra.review.stack import Declared, Stack
 from infra.review.unknown import UNKNOWN, Unknown
-from stacks.config import stack_config
-from stacks.emulators import emulators
-from stacks.evaluate import evaluate
-from stacks.foreseen import told
-from stacks.program import declare
-from stacks.rehearsal.cost import as_declared
-from stacks.resources import Foreseen, Resource
+from offline.engine.emulators import emulators
+from offline.engine.evaluate import evaluate
+from offline.engine.resources import Foreseen, Resource
+from offline.engine.stack_config import stack_config
+from offline.engine.unknown_outputs import told
+from offline.rehearsal.cost import as_declared
 from tests.support.checkout import ROOT
 from tests.support.stack_values import stack_settings
 

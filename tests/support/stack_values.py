@@ -6,7 +6,7 @@ from typing import Any
 
 from infra.settings.loading import load
 from infra.settings.model import Settings
-from stacks.config import stack_config
+from offline.engine.stack_config import stack_config
 from tests.support.checkout import ROOT
 
 GCP: Mapping[str, Any] = {

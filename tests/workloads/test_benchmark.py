@@ -17,9 +17,9 @@ from tests.workloads.steps import only_error, run, start
 from workloads.benchmark.inputs import digest, files
 from workloads.benchmark.resnet50 import REMARK
 from workloads.benchmark.timing import line, shown, speed, step_seconds, total
-from workloads.devices import VARIABLE, cpu_alone
-from workloads.exits import ACCELERATOR_REFUSED, BAD_INPUT, INTERRUPTED, USAGE
-from workloads.store import MANIFEST, check
+from workloads.runtime.devices import VARIABLE, cpu_alone
+from workloads.runtime.exits import ACCELERATOR_REFUSED, BAD_INPUT, INTERRUPTED, USAGE
+from workloads.runtime.store import MANIFEST, check
 
 pytestmark = pytest.mark.xdist_group("benchmark")  # Its fixture takes longer than its tests.
 

@@ -12,8 +12,8 @@ from tests.workloads.steps import only_error, run
 from workloads.benchmark.drawing import _panel
 from workloads.benchmark.resnet50 import REMARK, RESULT, STEP
 from workloads.benchmark.results import Result, collect, newest
-from workloads.exits import BAD_INPUT
-from workloads.store import MANIFEST, check, publish
+from workloads.runtime.exits import BAD_INPUT
+from workloads.runtime.store import MANIFEST, check, publish
 
 DEFAULTS = {
     "device": "Tesla T4",

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from workloads.benchmark.resnet50 import Measured, Work, _parse, _result, _time_steps
-from workloads.devices import Accelerator, before_import
+from workloads.runtime.devices import Accelerator, before_import
 
 SIZE = 8
 

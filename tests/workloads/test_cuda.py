@@ -16,8 +16,8 @@ import pytest
 from tests.workloads.steps import ROOT, environment, only_error, run
 from tests.workloads.wheels import offline, pin, write_wheel
 from workloads.cuda.libraries import SONAMES
-from workloads.exits import BAD_INPUT, INSTALL_FAILED
-from workloads.store import MANIFEST, check
+from workloads.runtime.exits import BAD_INPUT, INSTALL_FAILED
+from workloads.runtime.store import MANIFEST, check
 
 REQUIREMENTS = ROOT / "workloads" / "cuda" / "requirements.txt"
 COMPILER = shutil.which("cc")
@@ -30,7 +30,7 @@ LOAD = """
 import ctypes, sys
 from pathlib import Path
 from workloads.cuda.libraries import SONAMES, preload
-from workloads.exits import run
+from workloads.runtime.exits import run
 def main():
     preload(Path(sys.argv[1]))
     print(sum(ctypes.CDLL(soname).answer() for soname in SONAMES))

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.workloads.steps import only_error, run, start
-from workloads.exits import ACCELERATOR_REFUSED, OK, USAGE, StepError
 from workloads.gates import devices
 from workloads.gates.devices import Pool, missing
+from workloads.runtime.exits import ACCELERATOR_REFUSED, OK, USAGE, StepError
 
 GPU = "nvidia.com/gpu"
 POOL = Pool("train", 1, 0, {"pool": "train"})

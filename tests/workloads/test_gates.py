@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.workloads.steps import ROOT, environment, only_error, run, start
-from workloads.devices import VARIABLE, Accelerator, before_import, virtual_request
-from workloads.exits import ACCELERATOR_REFUSED, STORE_TROUBLE, USAGE, StepError
 from workloads.gates.accelerator import _add, driver_version, same_model
 from workloads.gates.store import probe
+from workloads.runtime.devices import VARIABLE, Accelerator, before_import, virtual_request
+from workloads.runtime.exits import ACCELERATOR_REFUSED, STORE_TROUBLE, USAGE, StepError
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 
 from tests.workloads.steps import ROOT, only_error, run
 from tests.workloads.wheels import write_wheel
-from workloads.exits import BAD_INPUT, INSTALL_FAILED
+from workloads.runtime.exits import BAD_INPUT, INSTALL_FAILED
 
 REQUIREMENTS = ROOT / "workloads" / "mnist" / "requirements.txt"
 BENCHMARK_REQUIREMENTS = ROOT / "workloads" / "benchmark" / "requirements.txt"
@@ -77,7 +77,7 @@ def test_the_list_is_what_prepare_needs_beyond_tensorflow() -> None:
 
 
 def test_nothing_is_installed_where_everything_is_here(tmp_path: Path) -> None:
-    output = run("packages", "--requirements", REQUIREMENTS, "--target", tmp_path / "target")
+    output = run("runtime.packages", "--requirements", REQUIREMENTS, "--target", tmp_path / "target")
 
     assert output.startswith("Nothing to install: all ")
     assert not (tmp_path / "target").exists()
@@ -105,7 +105,7 @@ def require(path: Path, wheels: Path, version: str, digest: str = "") -> Path:
 
 def install(requirements: Path, target: Path, wheels: Path, code: int = 0) -> str:
     return run(
-        "packages", "--requirements", requirements, "--target", target, code=code,
+        "runtime.packages", "--requirements", requirements, "--target", target, code=code,
         PIP_NO_INDEX="1", PIP_FIND_LINKS=str(wheels), PIP_CONFIG_FILE="/dev/null",
     )  # fmt: skip
 
@@ -120,7 +120,7 @@ def test_a_lacking_package_is_installed_once(tmp_path: Path, wheels: Path) -> No
     assert (target / "slipway_probe.py").read_text() == "VERSION = '1.0'\n"
     assert second.startswith("Nothing to install: all 1 packages are in ")
     assert run(
-        "packages", "--requirements", requirements, "--target", tmp_path / "x", PYTHONPATH=str(target)
+        "runtime.packages", "--requirements", requirements, "--target", tmp_path / "x", PYTHONPATH=str(target)
     ).startswith("Nothing to install: all 1 packages are here")
 
 
@@ -164,7 +164,9 @@ def test_a_wrong_hash_and_a_missing_index_are_one_error(tmp_path: Path, wheels: 
 )
 def test_a_requirement_without_pin_and_hash_is_refused(tmp_path: Path, line: str) -> None:
     (tmp_path / "r.txt").write_text(line + "\n")
-    output = run("packages", "--requirements", tmp_path / "r.txt", "--target", tmp_path / "t", code=BAD_INPUT)
+    output = run(
+        "runtime.packages", "--requirements", tmp_path / "r.txt", "--target", tmp_path / "t", code=BAD_INPUT
+    )
     assert "r.txt" in only_error(output)
 
 
@@ -175,7 +177,7 @@ def test_the_real_list_installs_from_the_index(tmp_path: Path) -> None:
     import sys
 
     target = tmp_path / "target"
-    code = "import sys, pathlib as p, workloads.packages as w; w.install(*map(p.Path, sys.argv[1:]))"
+    code = "import sys, pathlib as p, workloads.runtime.packages as w; w.install(*map(p.Path, sys.argv[1:]))"
     result = subprocess.run(
         [sys.executable, "-c", code, str(REQUIREMENTS), str(target)],
         cwd=ROOT,

@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 
 from tests.workloads.steps import only_error, run
-from workloads.exits import BAD_INPUT
 from workloads.mnist.contact_sheet import Tile, draw
 from workloads.mnist.predict import find_images
-from workloads.store import MANIFEST, whole
+from workloads.runtime.exits import BAD_INPUT
+from workloads.runtime.store import MANIFEST, whole
 
 # A model has to be trained first, which takes longer than all of these.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("predict")]

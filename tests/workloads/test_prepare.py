@@ -15,10 +15,10 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from tests.workloads.steps import MNIST_FILES, only_error, run
-from workloads.exits import BAD_INPUT, NO_NETWORK, StepError
 from workloads.mnist import idx
 from workloads.mnist.data import load
-from workloads.store import MANIFEST, check
+from workloads.runtime.exits import BAD_INPUT, NO_NETWORK, StepError
+from workloads.runtime.store import MANIFEST, check
 
 
 @given(arrays(np.uint8, array_shapes(max_dims=4, max_side=6)), st.booleans())

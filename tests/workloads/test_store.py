@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.workloads.steps import ROOT, environment, errors
-from workloads import store
-from workloads.exits import BAD_INPUT, STORE_TROUBLE
-from workloads.store import (
+from workloads.runtime import store
+from workloads.runtime.exits import BAD_INPUT, STORE_TROUBLE
+from workloads.runtime.store import (
     MANIFEST,
     TEMPORARY_SUFFIX,
     Manifest,
@@ -239,7 +239,7 @@ def test_a_publisher_that_never_succeeds_says_so(tmp_path: Path, monkeypatch: py
 PUBLISHER = """
 import sys
 from pathlib import Path
-from workloads.store import publish
+from workloads.runtime.store import publish
 me, out = sys.argv[1], Path(sys.argv[2])
 staged = Path(sys.argv[3]) / me
 for number in range(20):
@@ -317,8 +317,8 @@ def test_store_errors_are_said_in_words(tmp_path: Path, number: int, words: str)
 FILL = """
 import sys
 from pathlib import Path
-from workloads.exits import run
-from workloads.store import publish, staging
+from workloads.runtime.exits import run
+from workloads.runtime.store import publish, staging
 def main():
     with staging() as staged:
         (staged / "big").write_bytes(b"x" * 300_000)

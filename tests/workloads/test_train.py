@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from tests.workloads.steps import MNIST_FILES, ROOT, command, environment, only_error, run, start
-from workloads.devices import VARIABLE
-from workloads.exits import BAD_INPUT, INTERRUPTED, MODEL_REFUSED, STORE_TROUBLE, USAGE
 from workloads.mnist.model import learning_rate, parse_learning_rates
-from workloads.store import MANIFEST, TEMPORARY_SUFFIX, check, whole
+from workloads.runtime.devices import VARIABLE
+from workloads.runtime.exits import BAD_INPUT, INTERRUPTED, MODEL_REFUSED, STORE_TROUBLE, USAGE
+from workloads.runtime.store import MANIFEST, TEMPORARY_SUFFIX, check, whole
 
 EPOCH = re.compile(
     r"Epoch (\d+)/(\d+) - loss [\d.]+ - accuracy [\d.]+ - validation accuracy [\d.]+ - "
@@ -342,7 +342,7 @@ def test_replicas_train_together_and_the_saved_model_is_what_was_measured(data: 
 @pytest.mark.slow
 def test_too_few_images_for_the_replicas_are_refused(tmp_path: Path) -> None:
     from workloads.mnist.data import save
-    from workloads.store import publish
+    from workloads.runtime.store import publish
 
     (tmp_path / "staged").mkdir()
     few = np.zeros((3, 28, 28), np.uint8), np.zeros(3, np.uint8)

@@ -1,8 +1,8 @@
 """Put the results of all benchmark runs side by side: a table, and a bar chart of GPU type, count and precision.
 
 Takes every finished run below --results, earlier ones too; of several measurements of one configuration the last
-one counts. Needs matplotlib, which `workloads.packages` installs. Run as `python -m workloads.benchmark.chart
---results DIR --output DIR`.
+one counts. Needs matplotlib, which `workloads.runtime.packages` installs. Run as
+`python -m workloads.benchmark.chart --results DIR --output DIR`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 from workloads.benchmark.resnet50 import REMARK
 from workloads.benchmark.results import COLUMNS, Result, collect, newest
-from workloads.exits import OK, run, stop_on_sigterm
-from workloads.store import finished, publish, staging
+from workloads.runtime.exits import OK, run, stop_on_sigterm
+from workloads.runtime.store import finished, publish, staging
 
 STEP = "benchmark.chart"
 CHART = "throughput.png"

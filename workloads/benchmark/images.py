@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workloads.benchmark.inputs import IMAGE, LABEL
-from workloads.devices import before_import
-from workloads.exits import OK, run, stop_on_sigterm
-from workloads.store import finished, publish, staging
+from workloads.runtime.devices import before_import
+from workloads.runtime.exits import OK, run, stop_on_sigterm
+from workloads.runtime.store import finished, publish, staging
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workloads.exits import BAD_INPUT, StepError
-from workloads.store import MANIFEST, NotWholeError, load_manifest, store_errors
+from workloads.runtime.exits import BAD_INPUT, StepError
+from workloads.runtime.store import MANIFEST, NotWholeError, load_manifest, store_errors
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from workloads.benchmark import inputs
 from workloads.benchmark.timing import HEADER, line, shown, speed, step_seconds, total
-from workloads.devices import Accelerator, accelerators, before_import, cpu_alone, describe, strategy
-from workloads.exits import (
+from workloads.runtime.devices import Accelerator, accelerators, before_import, cpu_alone, describe, strategy
+from workloads.runtime.exits import (
     ACCELERATOR_REFUSED,
     BAD_INPUT,
     MODEL_REFUSED,
@@ -32,7 +32,7 @@ from workloads.exits import (
     run,
     stop_on_sigterm,
 )
-from workloads.store import finished, publish, staging, store_errors
+from workloads.runtime.store import finished, publish, staging, store_errors
 
 if TYPE_CHECKING:
     from workloads.benchmark.training import Training

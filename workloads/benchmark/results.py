@@ -11,8 +11,8 @@ from typing import Any
 
 from workloads.benchmark.resnet50 import RESULT
 from workloads.benchmark.resnet50 import STEP as MEASURES
-from workloads.exits import BAD_INPUT, StepError
-from workloads.store import MANIFEST, NotWholeError, check, load_manifest, store_errors
+from workloads.runtime.exits import BAD_INPUT, StepError
+from workloads.runtime.store import MANIFEST, NotWholeError, check, load_manifest, store_errors
 
 DEEPEST = 2
 """A run is a folder given, or one this many levels below: `benchmark/<run>/<digest>`."""

@@ -11,9 +11,9 @@ import argparse
 from pathlib import Path
 
 from workloads.cuda.libraries import SONAMES, lacking
-from workloads.exits import INSTALL_FAILED, OK, StepError, run, stop_on_sigterm
-from workloads.packages import install, read_requirements
-from workloads.store import finished, publish, staging
+from workloads.runtime.exits import INSTALL_FAILED, OK, StepError, run, stop_on_sigterm
+from workloads.runtime.packages import install, read_requirements
+from workloads.runtime.store import finished, publish, staging
 
 STEP = "cuda.install"
 

@@ -16,8 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from workloads.exits import BAD_INPUT, StepError
-from workloads.store import NotWholeError, digest_of, load_manifest, store_errors
+from workloads.runtime.exits import BAD_INPUT, StepError
+from workloads.runtime.store import NotWholeError, digest_of, load_manifest, store_errors
 
 SONAMES = ("libcudnn.so.9", "libnccl.so.2")
 """What TensorFlow 2.21 loads by name and its image lacks."""

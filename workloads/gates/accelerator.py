@@ -11,8 +11,8 @@ import ctypes
 import re
 from pathlib import Path
 
-from workloads.devices import Accelerator, accelerators, before_import, describe
-from workloads.exits import ACCELERATOR_REFUSED, OK, StepError, run, stop_on_sigterm
+from workloads.runtime.devices import Accelerator, accelerators, before_import, describe
+from workloads.runtime.exits import ACCELERATOR_REFUSED, OK, StepError, run, stop_on_sigterm
 
 HINT = (
     "Is the GPU driver installed on the node, does the device plugin offer nvidia.com/gpu and does the pod ask "

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workloads.exits import ACCELERATOR_REFUSED, OK, USAGE, StepError, run, stop_on_sigterm
+from workloads.runtime.exits import ACCELERATOR_REFUSED, OK, USAGE, StepError, run, stop_on_sigterm
 
 FIRST_PAUSE = 1.0
 """Seconds before the second look at the nodes; each further pause is twice as long."""

@@ -17,8 +17,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from workloads.exits import OK, STORE_TROUBLE, StepError, run, stop_on_sigterm
-from workloads.store import explain
+from workloads.runtime.exits import OK, STORE_TROUBLE, StepError, run, stop_on_sigterm
+from workloads.runtime.store import explain
 
 FIRST_PAUSE = 1.0
 """Seconds before the second try; each further pause is twice as long."""

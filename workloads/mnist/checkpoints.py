@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workloads.store import copy_atomically, digest_of, remove_stale, staging, store_errors
+from workloads.runtime.store import copy_atomically, digest_of, remove_stale, staging, store_errors
 
 if TYPE_CHECKING:
     import keras

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.exits import BAD_INPUT, StepError
+from workloads.runtime.exits import BAD_INPUT, StepError
 
 Split = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 """Images (count, 28, 28) and labels (count,)."""

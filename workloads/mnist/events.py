@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from workloads.store import StoreError
+from workloads.runtime.store import StoreError
 
 
 class EventWriter:

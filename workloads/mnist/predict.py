@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workloads.devices import accelerators, before_import, describe
-from workloads.exits import BAD_INPUT, OK, StepError, run, stop_on_sigterm
 from workloads.mnist.contact_sheet import Tile, draw
 from workloads.mnist.images import OTHERS, SUFFIXES, ImageError, read
-from workloads.store import check, digest_of, finished, publish, staging, store_errors
+from workloads.runtime.devices import accelerators, before_import, describe
+from workloads.runtime.exits import BAD_INPUT, OK, StepError, run, stop_on_sigterm
+from workloads.runtime.store import check, digest_of, finished, publish, staging, store_errors
 
 STEP = "mnist.predict"
 LABELS = "labels.json"

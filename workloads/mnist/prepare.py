@@ -2,7 +2,8 @@
 
 Sources: `mnist` (70,000 images, downloaded by TensorFlow Datasets), `digits` (1,797 scans inside scikit-learn,
 no network) or `idx` (a folder with MNIST-style files). Needs tensorflow-datasets, scikit-learn and pillow,
-which `workloads.packages` installs. Run as `python -m workloads.mnist.prepare --dataset digits --output DIR`.
+which `workloads.runtime.packages` installs. Run as
+`python -m workloads.mnist.prepare --dataset digits --output DIR`.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from workloads.exits import BAD_INPUT, NO_NETWORK, OK, StepError, run, stop_on_sigterm
 from workloads.mnist.data import Split, save
 from workloads.mnist.idx import IdxError, find, read_split
-from workloads.store import StoreError, digest_of, finished, publish, staging
+from workloads.runtime.exits import BAD_INPUT, NO_NETWORK, OK, StepError, run, stop_on_sigterm
+from workloads.runtime.store import StoreError, digest_of, finished, publish, staging
 
 STEP = "mnist.prepare"
 TEST_SHARE = {"digits": 5, "idx": 10}
@@ -147,7 +148,7 @@ def _load_mnist(scratch: Path) -> tuple[Split, Split]:
         urllib.request.urlopen(request, timeout=NETWORK_TIMEOUT).close()
     except (urllib.error.URLError, OSError) as error:
         raise _no_network(error) from error
-    from workloads.devices import before_import
+    from workloads.runtime.devices import before_import
 
     before_import()
     with _tensorflow_datasets() as tfds:
@@ -180,7 +181,7 @@ def _tensorflow_datasets() -> Iterator[Any]:
     except ImportError as error:
         raise StepError(
             BAD_INPUT,
-            f"{error}; run `python -m workloads.packages --requirements workloads/mnist/requirements.txt "
+            f"{error}; run `python -m workloads.runtime.packages --requirements workloads/mnist/requirements.txt "
             "--target DIR` and put DIR on PYTHONPATH",
         ) from error
     tfds.disable_progress_bar()

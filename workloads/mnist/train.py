@@ -14,12 +14,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workloads.devices import accelerators, before_import, describe, strategy
-from workloads.exits import BAD_INPUT, MODEL_REFUSED, OK, StepError, run, stop_on_sigterm
 from workloads.mnist.checkpoints import restore
 from workloads.mnist.data import Split, load
 from workloads.mnist.model import build, learning_rate, parse_learning_rates
-from workloads.store import check, finished, publish, staging, store_errors
+from workloads.runtime.devices import accelerators, before_import, describe, strategy
+from workloads.runtime.exits import BAD_INPUT, MODEL_REFUSED, OK, StepError, run, stop_on_sigterm
+from workloads.runtime.store import check, finished, publish, staging, store_errors
 
 if TYPE_CHECKING:
     import keras

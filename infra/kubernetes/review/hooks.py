@@ -2,7 +2,7 @@
 
 from infra.kubernetes.review.charges import charges
 from infra.kubernetes.review.holdings import holding
-from infra.kubernetes.review.replacing import in_place, replacing
+from infra.kubernetes.review.replacements import in_place, replacing
 from infra.kubernetes.review.times import creation
 from infra.review.contract import Review
 

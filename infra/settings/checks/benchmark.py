@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from infra.accelerators import accelerator
-from infra.settings.finding import Finding, Path, listed
+from infra.schema.findings import Finding, Path, listed
+from infra.schema.kubernetes_names import name_findings
+from infra.settings.parsing import Reading
 from infra.settings.pipelines import GENERATED, BenchmarkRun
-from infra.settings.reading import Reading
-from infra.settings.spelling import name_findings
 
 NAME_LIMIT = 40
 """Characters of a run's name, of which those of its steps, Jobs and labels are made."""

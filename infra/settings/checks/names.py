@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from infra.settings.finding import Finding
-from infra.settings.reading import Reading
-from infra.settings.spelling import name_findings
+from infra.schema.findings import Finding
+from infra.schema.kubernetes_names import name_findings
+from infra.settings.parsing import Reading
 
 
 def check(reading: Reading) -> Iterator[Finding]:

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterator
 
-from infra.settings.finding import Finding, Path
-from infra.settings.reading import MnistDraft, Reading
+from infra.schema.findings import Finding, Path
+from infra.settings.parsing import MnistDraft, Reading
 
 
 def check(reading: Reading) -> Iterator[Finding]:

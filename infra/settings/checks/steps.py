@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from infra.platform import Resources
-from infra.settings.base import PoolSettings
-from infra.settings.finding import Finding, Path, did_you_mean, listed
+from infra.schema.base import PoolSettings
+from infra.schema.findings import Finding, Path, did_you_mean, listed
+from infra.schema.quantities import cpu_millicores, mebibytes
+from infra.settings.parsing import Draft, Reading
 from infra.settings.pipelines import StepSettings
-from infra.settings.quantity import cpu_millicores, mebibytes
-from infra.settings.reading import Draft, Reading
 
 GPU_SCRATCH = 2048
 """MiB of scratch space that a GPU step needs in TensorFlow's image: it copies CUDA libraries of 1.3 GiB there."""

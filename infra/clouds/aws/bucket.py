@@ -1,0 +1,139 @@
+"""The bucket that is the stack's store, and what becomes of its unfinished uploads and old versions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.clouds.aws.iam_policies import deny, document
+from infra.clouds.aws.names import bucket_name, named
+from infra.clouds.aws.settings import AwsCluster, S3Store
+
+
+@dataclass(frozen=True)
+class StoreBucketArgs:
+    """``account`` is the account's id. With ``protect`` neither Pulumi nor a destroy deletes it."""
+
+    store: S3Store
+    cluster: AwsCluster
+    account: pulumi.Output[str]
+    protect: bool
+
+
+@dataclass(frozen=True)
+class StoreBucket:
+    """``ready`` is how it has to be before anything is in it."""
+
+    bucket: aws.s3.Bucket
+    ready: Sequence[pulumi.Resource]
+
+
+def store_bucket(name: str, args: StoreBucketArgs) -> StoreBucket:
+    """A bucket that nobody outside the account can be let into by mistake, and no one without TLS."""
+    region, store = args.cluster.region, args.store
+    bucket = aws.s3.Bucket(
+        name,
+        region=region,
+        bucket=bucket_name(store.bucket, args.account, region),
+        force_destroy=not args.protect,
+        tags=named(args.cluster.tags, name),
+        opts=pulumi.ResourceOptions(protect=args.protect),
+    )
+    child = pulumi.ResourceOptions(parent=bucket)
+    private = aws.s3.BucketPublicAccessBlock(
+        name,
+        region=region,
+        bucket=bucket.bucket,
+        block_public_acls=True,
+        block_public_policy=True,
+        ignore_public_acls=True,
+        restrict_public_buckets=True,
+        opts=child,
+    )
+    owned = aws.s3.BucketOwnershipControls(
+        name,
+        region=region,
+        bucket=bucket.bucket,
+        rule=aws.s3.BucketOwnershipControlsRuleArgs(object_ownership="BucketOwnerEnforced"),
+        opts=child,
+    )
+    versioned = aws.s3.BucketVersioning(
+        name,
+        region=region,
+        bucket=bucket.bucket,
+        versioning_configuration=aws.s3.BucketVersioningVersioningConfigurationArgs(
+            status="Enabled" if store.versioning else "Suspended"
+        ),
+        opts=child,
+    )
+    encrypted = aws.s3.BucketServerSideEncryptionConfiguration(
+        name,
+        region=region,
+        bucket=bucket.bucket,
+        rules=[
+            aws.s3.BucketServerSideEncryptionConfigurationRuleArgs(
+                apply_server_side_encryption_by_default=(
+                    aws.s3.BucketServerSideEncryptionConfigurationRuleApplyServerSideEncryptionByDefaultArgs(
+                        sse_algorithm="aws:kms" if store.kms_key else "AES256", kms_master_key_id=store.kms_key
+                    )
+                ),
+                # Otherwise every object is a call to KMS, and billed.
+                bucket_key_enabled=store.kms_key is not None,
+            )
+        ],
+        opts=child,
+    )
+    encrypted_on_the_way = aws.s3.BucketPolicy(
+        name,
+        region=region,
+        bucket=bucket.bucket,
+        policy=document(
+            deny(
+                ["s3:*"],
+                [bucket.arn, pulumi.Output.concat(bucket.arn, "/*")],
+                {"Bool": {"aws:SecureTransport": "false"}},
+            )
+        ),
+        # Both change who may do what to the bucket, and S3 refuses two such changes at once.
+        opts=pulumi.ResourceOptions(parent=bucket, depends_on=[private]),
+    )
+    aws.s3.BucketLifecycleConfiguration(
+        name,
+        region=region,
+        bucket=bucket.bucket,
+        rules=_lifecycle(store),
+        # Rules about versions are refused until there are any.
+        opts=pulumi.ResourceOptions(parent=bucket, depends_on=[versioned]),
+    )
+    return StoreBucket(bucket, [private, owned, versioned, encrypted, encrypted_on_the_way])
+
+
+def _lifecycle(store: S3Store) -> list[aws.s3.BucketLifecycleConfigurationRuleArgs]:
+    """Objects that are no version of the past are never deleted: S3's rules know prefixes, not the suffix of
+    temporary files, so what a killed step leaves behind stays until it runs again."""
+    everything = aws.s3.BucketLifecycleConfigurationRuleFilterArgs(prefix="")
+    return [
+        aws.s3.BucketLifecycleConfigurationRuleArgs(
+            id="unfinished-uploads",
+            status="Enabled",
+            filter=everything,
+            abort_incomplete_multipart_upload=(
+                aws.s3.BucketLifecycleConfigurationRuleAbortIncompleteMultipartUploadArgs(
+                    days_after_initiation=store.temporary_days
+                )
+            ),
+        ),
+        aws.s3.BucketLifecycleConfigurationRuleArgs(
+            id="old-versions",
+            status="Enabled",
+            filter=everything,
+            noncurrent_version_expiration=(
+                aws.s3.BucketLifecycleConfigurationRuleNoncurrentVersionExpirationArgs(
+                    noncurrent_days=store.old_version_days
+                )
+            ),
+            # What is left of a deleted object once its versions are gone.
+            expiration=aws.s3.BucketLifecycleConfigurationRuleExpirationArgs(expired_object_delete_marker=True),
+        ),
+    ]

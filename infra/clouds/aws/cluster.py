@@ -1,0 +1,239 @@
+"""An EKS cluster: its control plane, its add-ons and node groups in order, and the provider that reaches it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_kubernetes as k8s
+
+from infra.clouds.aws.addons import AddonsArgs, StorageDriver, before_nodes, core_dns, storage_driver
+from infra.clouds.aws.iam_policies import allow, trust
+from infra.clouds.aws.kubeconfig import kubeconfig
+from infra.clouds.aws.names import named
+from infra.clouds.aws.network import Network
+from infra.clouds.aws.pools import NodeGroupArgs, node_group
+from infra.clouds.aws.roles import Granted, RoleArgs, role
+from infra.clouds.aws.settings import AwsCluster
+
+NODE_POLICIES = (
+    # Join the cluster and ask for the credentials of Pod Identity.
+    "AmazonEKSWorkerNodePolicy",
+    # Pull images, from the stack's own registry too.
+    "AmazonEC2ContainerRegistryPullOnly",
+)
+"""The least that EKS wants of a node's role.
+
+Source: https://docs.aws.amazon.com/eks/latest/userguide/create-node-role.html, 2026-11-20.
+"""
+
+ADMIN_POLICY = "AmazonEKSClusterAdminPolicy"
+"""An access policy of EKS, not of IAM. Source: https://docs.aws.amazon.com/eks/latest/userguide/access-policies.html,
+2026-11-20."""
+
+KEY_DELETION_DAYS = 7
+"""How long a deleted key of Secrets can still be had back: the least that KMS allows."""
+
+
+@dataclass(frozen=True)
+class EksClusterArgs:
+    """``eks_name`` is the cluster's name in EKS, by which its subnets are tagged."""
+
+    eks_name: str
+    cluster: AwsCluster
+    network: Network
+    protect: bool
+
+
+class EksCluster(pulumi.ComponentResource):
+    """The cluster ``cluster`` (named ``eks_name`` in EKS), its ``pools`` by name and its ``provider``.
+
+    ``security_group`` is that of the control plane and of every node. ``ready`` is what system services need
+    before anything else runs.
+    """
+
+    eks_name: str
+    cluster: aws.eks.Cluster
+    pools: Mapping[str, aws.eks.NodeGroup]
+    storage: StorageDriver
+    security_group: pulumi.Output[str]
+    kubeconfig: pulumi.Output[str]
+    provider: k8s.Provider
+    ready: Sequence[pulumi.Resource]
+
+    def __init__(self, name: str, args: EksClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slipway:aws:EksCluster", name, None, opts)
+        self.eks_name = args.eks_name
+        self._region = args.cluster.region
+        self.cluster = self._control_plane(name, args)
+        self.security_group = self.cluster.vpc_config.cluster_security_group_id
+        self._admins(name, args.cluster)
+        addons = AddonsArgs(args.cluster, self.eks_name, self.cluster)
+        base = [*args.network.ready, *before_nodes(name, addons, self)]
+        self.pools = self._pools(name, args, base)
+        service_nodes = [
+            self.pools[pool] for pool, settings in args.cluster.pools.items() if not settings.has_gpus
+        ]
+        dns = core_dns(name, addons, self, service_nodes)
+        self.storage = storage_driver(name, addons, self, [*service_nodes, dns])
+        self.ready = [dns, *service_nodes]
+        self.kubeconfig = kubeconfig(self.cluster, self.eks_name, self._region)
+        self.provider = k8s.Provider(
+            name,
+            kubeconfig=self.kubeconfig,
+            # Unlike its name and its ARN, the endpoint of a cluster is never another's: what is on a cluster goes
+            # with it.
+            cluster_identifier=self.cluster.endpoint,
+            # An `up` that was killed may have left a Job behind: adopt it instead of failing on its name.
+            upsert_existing_objects=True,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.register_outputs({"name": self.cluster.name})
+
+    def _pools(
+        self, name: str, args: EksClusterArgs, base: Sequence[pulumi.Resource]
+    ) -> Mapping[str, aws.eks.NodeGroup]:
+        """CPU pools first: system pods need a node without the GPU taint."""
+        nodes = self._node_role(name, args.cluster)
+        pools = args.cluster.pools
+        made: dict[str, aws.eks.NodeGroup] = {}
+        for pool in sorted(pools, key=lambda each: pools[each].has_gpus):
+            ordinary = [made[each] for each in made if pools[pool].has_gpus and not pools[each].has_gpus]
+            made[pool] = node_group(
+                f"{name}-{pool}",
+                pool,
+                NodeGroupArgs(
+                    cluster=args.cluster,
+                    pool=pools[pool],
+                    eks=self.cluster,
+                    subnets=args.network.private,
+                    role=nodes.role,
+                    protect=args.protect,
+                    after=[*base, *nodes.grants, *ordinary],
+                ),
+                self,
+            )
+        return made
+
+    def _node_role(self, name: str, cluster: AwsCluster) -> Granted:
+        return role(
+            f"{name}-nodes",
+            RoleArgs(
+                description=f"Nodes of {self.eks_name}",
+                trust=trust("ec2.amazonaws.com"),
+                tags=cluster.tags,
+                managed=NODE_POLICIES,
+            ),
+            pulumi.ResourceOptions(parent=self),
+        )
+
+    def _admins(self, name: str, cluster: AwsCluster) -> None:
+        """Access entries: who administers the cluster is known to EKS, and no ConfigMap inside it can lock out."""
+        for principal in cluster.admins:
+            entry = aws.eks.AccessEntry(
+                f"{name}-{principal.rpartition(':')[2]}",
+                region=self._region,
+                cluster_name=self.cluster.name,
+                principal_arn=principal,
+                tags=named(cluster.tags, name),
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+            aws.eks.AccessPolicyAssociation(
+                f"{name}-{principal.rpartition(':')[2]}",
+                region=self._region,
+                cluster_name=self.cluster.name,
+                principal_arn=entry.principal_arn,
+                policy_arn=f"arn:aws:eks::aws:cluster-access-policy/{ADMIN_POLICY}",
+                access_scope=aws.eks.AccessPolicyAssociationAccessScopeArgs(type="cluster"),
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+
+    def _control_plane(self, name: str, args: EksClusterArgs) -> aws.eks.Cluster:
+        cluster = args.cluster
+        keys = self._secrets_keys(name, args)
+        control_plane = self._control_plane_role(name, cluster, keys)
+        log_group = aws.cloudwatch.LogGroup(
+            name,
+            region=self._region,
+            # The name that EKS writes to. Made here, so that it has a retention and goes with the cluster.
+            name=f"/aws/eks/{self.eks_name}/cluster",
+            retention_in_days=cluster.control_plane.log_days,
+            tags=named(cluster.tags, self.eks_name),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        return aws.eks.Cluster(
+            name,
+            region=self._region,
+            name=self.eks_name,
+            version=cluster.kubernetes_version,
+            role_arn=control_plane.role.arn,
+            deletion_protection=args.protect,
+            access_config=aws.eks.ClusterAccessConfigArgs(
+                authentication_mode="API", bootstrap_cluster_creator_admin_permissions=True
+            ),
+            vpc_config=_vpc_config(args),
+            kubernetes_network_config=aws.eks.ClusterKubernetesNetworkConfigArgs(
+                ip_family="ipv4", service_ipv4_cidr=cluster.network.services_cidr
+            ),
+            enabled_cluster_log_types=list(cluster.control_plane.logs),
+            encryption_config=aws.eks.ClusterEncryptionConfigArgs(
+                provider=aws.eks.ClusterEncryptionConfigProviderArgs(key_arn=keys[0]), resources=["secrets"]
+            ),
+            upgrade_policy=aws.eks.ClusterUpgradePolicyArgs(support_type=cluster.support),
+            # Every add-on is declared, at a version; EKS would otherwise install its own, of none.
+            bootstrap_self_managed_addons=False,
+            tags=named(cluster.tags, self.eks_name),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                protect=args.protect,
+                depends_on=[*control_plane.grants, log_group],
+                # The name is taken until the old cluster is gone.
+                delete_before_replace=True,
+                custom_timeouts=pulumi.CustomTimeouts(create="45m", update="90m", delete="45m"),
+            ),
+        )
+
+    def _secrets_keys(self, name: str, args: EksClusterArgs) -> list[pulumi.Input[str]]:
+        """The ARNs of the keys that may encrypt the cluster's Secrets: first the one that a new cluster gets.
+
+        EKS keeps the key with which a cluster was created, whatever its configuration says later. So the stack's
+        own key stays where another one is named: deleted, it would take all Secrets with it.
+        """
+        own = aws.kms.Key(
+            name,
+            region=self._region,
+            description=f"Secrets of the EKS cluster {self.eks_name}",
+            enable_key_rotation=True,
+            deletion_window_in_days=KEY_DELETION_DAYS,
+            tags=named(args.cluster.tags, self.eks_name),
+            # Without the key, the Secrets of a cluster are lost for good.
+            opts=pulumi.ResourceOptions(parent=self, protect=args.protect),
+        ).arn
+        chosen = args.cluster.control_plane.secrets_key
+        return [chosen, own] if chosen else [own]
+
+    def _control_plane_role(self, name: str, cluster: AwsCluster, keys: Sequence[pulumi.Input[str]]) -> Granted:
+        return role(
+            f"{name}-control-plane",
+            RoleArgs(
+                description=f"Control plane of {self.eks_name}",
+                trust=trust("eks.amazonaws.com"),
+                tags=cluster.tags,
+                managed=["AmazonEKSClusterPolicy"],
+                statements=[allow(["kms:DescribeKey", "kms:Encrypt", "kms:Decrypt", "kms:ListGrants"], keys)],
+            ),
+            pulumi.ResourceOptions(parent=self),
+        )
+
+
+def _vpc_config(args: EksClusterArgs) -> aws.eks.ClusterVpcConfigArgs:
+    control_plane = args.cluster.control_plane
+    networks = sorted(set(control_plane.authorized_networks.values()))
+    # EKS takes an empty list for the whole Internet.
+    public = control_plane.public_endpoint and bool(networks)
+    return aws.eks.ClusterVpcConfigArgs(
+        subnet_ids=[subnet.id for subnet in args.network.private.values()],
+        endpoint_private_access=True,
+        endpoint_public_access=public,
+        public_access_cidrs=networks if public else None,
+    )

@@ -1,0 +1,324 @@
+"""Stands in for AWS where the program is evaluated without it: outputs, function results and nodes.
+
+Everything it makes up is well-formed and clearly fake. Nodes are worked out from what a node group and its launch
+template were declared with, not from the settings they came from, so that a mistake on the way is seen by whoever
+places pods on them.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from infra.clouds.aws import nodes
+from infra.clouds.aws.account import clusters
+from infra.clouds.aws.addons import SYSTEM
+from infra.clouds.aws.catalogue import is_zone_id
+from infra.clouds.aws.nodes import LAUNCH_TEMPLATE, NODE_GROUP
+from infra.clouds.emulation import CA_CERTIFICATE
+from infra.platform import Emulator, Node, StoreFiles
+from infra.settings.model import Settings
+
+ACCOUNT = "000000000000"
+
+Inputs = Mapping[str, Any]
+Outputs = Callable[[str, Inputs], Mapping[str, Any]]
+
+
+class AwsEmulator(Emulator):
+    """Stands in for AWS, for the resources that this package declares."""
+
+    def __init__(self, settings: Settings) -> None:
+        ours = clusters(settings)
+        # A stack has one cluster on AWS.
+        (region,) = {cluster.region for cluster in ours.values()}
+        self.configuration = {"aws:region": region}
+        self._pools = {f"{name}-{pool}": (name, pool) for name in ours for pool in ours[name].pools}
+        self._sharing = {
+            f"{name}-{pool}": declared.gpu_sharing
+            for name, cluster in ours.items()
+            for pool, declared in cluster.pools.items()
+        }
+        self._namespaces = [(name, settings.namespace) for name in ours if not ours[name].owns_namespace]
+        self._templates: dict[str, Inputs] = {}
+
+    def outputs(self, token: str, name: str, inputs: Inputs) -> Mapping[str, Any] | None:
+        """The computed outputs of a resource; None for a type that this package does not declare."""
+        known = _OUTPUTS.get(token)
+        if known is None:
+            return None
+        made = known(name, inputs)
+        if token == LAUNCH_TEMPLATE:
+            self._templates[made["id"]] = inputs
+        return made
+
+    def call(self, token: str, args: Inputs, store: StoreFiles) -> Mapping[str, Any] | None:  # noqa: ARG002
+        """The result of a provider function: whose credentials these are."""
+        if token == "aws:index/getCallerIdentity:getCallerIdentity":
+            return {
+                "id": ACCOUNT,
+                "accountId": ACCOUNT,
+                "arn": f"arn:aws:iam::{ACCOUNT}:user/emulated",
+                "userId": "AIDAEMULATED00000000",
+            }
+        return None
+
+    def nodes(self, token: str, name: str, inputs: Inputs) -> Sequence[Node]:
+        """The nodes of a node group at its largest. Its launch template has to have been asked for before."""
+        if token != NODE_GROUP:
+            return []
+        cluster, pool = self._pools[name]
+        template = self._templates[inputs["launchTemplate"]["id"]]
+        sharing = self._sharing[name]
+        return [
+            Node(
+                cluster=cluster,
+                pool=pool,
+                labels=nodes.labels(inputs, template),
+                taints=nodes.taints(inputs),
+                allocatable=nodes.node_resources(inputs, template, sharing.clients if sharing else 1),
+                count=nodes.most_nodes(inputs),
+                accelerator=nodes.accelerator(inputs, template),
+            )
+        ]
+
+    def standing_namespaces(self) -> Sequence[tuple[str, str]]:
+        """Where the cluster's own services are, and the namespace where the stack does not create it."""
+        ours = sorted({cluster for cluster, _ in self._pools.values()})
+        return [*((cluster, SYSTEM) for cluster in ours), *self._namespaces]
+
+
+def _id(prefix: str, name: str) -> str:
+    """An id in AWS's form, the same in every evaluation."""
+    return f"{prefix}-{hashlib.sha256(f'{prefix}/{name}'.encode()).hexdigest()[:17]}"
+
+
+def _arn(service: str, inputs: Inputs, resource: str) -> str:
+    """IAM's ARNs have no region, and a bucket's no account either."""
+    region = str(inputs.get("region") or "")
+    account = "" if service == "s3" else ACCOUNT
+    return f"arn:aws:{service}:{'' if service == 's3' else region}:{account}:{resource}"
+
+
+def _ec2(prefix: str, kind: str, **more: Any) -> Outputs:
+    def outputs(name: str, inputs: Inputs) -> Mapping[str, Any]:
+        found = _id(prefix, name)
+        return {"id": found, "arn": _arn("ec2", inputs, f"{kind}/{found}"), "ownerId": ACCOUNT, **more}
+
+    return outputs
+
+
+def _vpc(name: str, inputs: Inputs) -> Mapping[str, Any]:
+    return {
+        **_ec2("vpc", "vpc")(name, inputs),
+        "defaultSecurityGroupId": _id("sg", f"{name}-default"),
+        "mainRouteTableId": _id("rtb", f"{name}-main"),
+    }
+
+
+def _subnet(name: str, inputs: Inputs) -> Mapping[str, Any]:
+    zone = inputs.get("availabilityZone") or inputs["availabilityZoneId"]
+    known = {"availabilityZoneId": zone} if is_zone_id(zone) else {"availabilityZone": zone}
+    return {**_ec2("subnet", "subnet")(name, inputs), **known}
+
+
+def _address(name: str, inputs: Inputs) -> Mapping[str, Any]:
+    # TEST-NET-3 (RFC 5737): an address that nobody has.
+    made = _id("eipalloc", name)
+    return {"id": made, "allocationId": made, "publicIp": "203.0.113.1", "arn": _arn("ec2", inputs, f"eip/{made}")}
+
+
+def _rule(name: str, inputs: Inputs) -> Mapping[str, Any]:
+    made = _id("sgr", f"{name}/{inputs['securityGroupId']}")
+    return {"id": made, "securityGroupRuleId": made}
+
+
+def _launch_template(name: str, inputs: Inputs) -> Mapping[str, Any]:
+    return {**_ec2("lt", "launch-template")(name, inputs), "latestVersion": 1, "defaultVersion": 1}
+
+
+def _placement_group(name: str, inputs: Inputs) -> Mapping[str, Any]:
+    return {"id": inputs["name"], "placementGroupId": _id("pg", name)}
+
+
+def _cluster(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    name, region = inputs["name"], inputs["region"]
+    digest = hashlib.sha256(name.encode()).hexdigest()[:32].upper()
+    return {
+        "id": name,
+        "arn": _arn("eks", inputs, f"cluster/{name}"),
+        "endpoint": f"https://{digest}.emulated.{region}.eks.amazonaws.com.invalid",
+        "certificateAuthority": {"data": CA_CERTIFICATE},
+        "certificateAuthorities": [{"data": CA_CERTIFICATE}],
+        "vpcConfig": {
+            **inputs["vpcConfig"],
+            "clusterSecurityGroupId": _id("sg", f"eks-{name}"),
+            "vpcId": _id("vpc", name),
+        },
+        "platformVersion": "eks.0-emulated",
+        "status": "ACTIVE",
+    }
+
+
+def _node_group(name: str, inputs: Inputs) -> Mapping[str, Any]:
+    cluster, group = inputs["clusterName"], inputs["nodeGroupName"]
+    return {
+        "id": f"{cluster}:{group}",
+        "arn": _arn("eks", inputs, f"nodegroup/{cluster}/{group}/emulated"),
+        "resources": [{"autoscalingGroups": [{"name": f"eks-{group}-{_id('emulated', name)}"}]}],
+        "releaseVersion": "1.0.0-emulated",
+        "status": "ACTIVE",
+    }
+
+
+def _addon(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    made = f"{inputs['clusterName']}:{inputs['addonName']}"
+    return {"id": made, "arn": _arn("eks", inputs, f"addon/{made.replace(':', '/')}/emulated")}
+
+
+def _access(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    made = f"{inputs['clusterName']}:{inputs['principalArn']}"
+    return {"id": f"{made}:{inputs['policyArn']}" if inputs.get("policyArn") else made}
+
+
+def _pod_identity(name: str, inputs: Inputs) -> Mapping[str, Any]:
+    made = _id("a", name)
+    arn = _arn("eks", inputs, f"podidentityassociation/{inputs['clusterName']}/{made}")
+    return {"id": arn, "associationId": made, "associationArn": arn}
+
+
+def _log_group(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    return {"id": inputs["name"], "arn": _arn("logs", inputs, f"log-group:{inputs['name']}")}
+
+
+def _key(name: str, inputs: Inputs) -> Mapping[str, Any]:
+    digest = hashlib.sha256(name.encode()).hexdigest()
+    made = f"00000000-0000-0000-0000-{digest[:12]}"
+    return {"id": made, "keyId": made, "arn": _arn("kms", inputs, f"key/{made}")}
+
+
+def _role(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    name = inputs["name"]
+    return {"id": name, "arn": _arn("iam", inputs, f"role/{name}"), "uniqueId": "AROAEMULATED00000000"}
+
+
+def _role_policy(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    return {"id": f"{inputs['role']}:{inputs['name']}"}
+
+
+def _attachment(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    return {"id": f"{inputs['role']}/{inputs['policyArn']}"}
+
+
+def _bucket(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    name = inputs["bucket"]
+    return {
+        "id": name,
+        "arn": _arn("s3", inputs, name),
+        "bucketDomainName": f"{name}.s3.amazonaws.com",
+        "bucketRegionalDomainName": f"{name}.s3.{inputs['region']}.amazonaws.com",
+    }
+
+
+def _of_bucket(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    return {"id": inputs["bucket"]}
+
+
+def _file_system(service: str) -> Outputs:
+    def outputs(name: str, inputs: Inputs) -> Mapping[str, Any]:
+        made = _id("fs", f"{service}/{name}")
+        return {"id": made, "arn": _arn(service, inputs, f"file-system/{made}"), "ownerId": ACCOUNT}
+
+    return outputs
+
+
+def _mount_target(name: str, inputs: Inputs) -> Mapping[str, Any]:
+    return {"id": _id("fsmt", name), "networkInterfaceId": _id("eni", name), "ownerId": ACCOUNT, **_vpc_of(inputs)}
+
+
+def _vpc_of(inputs: Inputs) -> Mapping[str, Any]:
+    return {"vpcId": _id("vpc", inputs["subnetId"])}
+
+
+def _access_point(service: str, path: str) -> Outputs:
+    def outputs(name: str, inputs: Inputs) -> Mapping[str, Any]:
+        made = _id("fsap", f"{service}/{name}")
+        arn = _arn(service, inputs, path.format(system=inputs["fileSystemId"], point=made))
+        return {"id": made, "arn": arn, "ownerId": ACCOUNT}
+
+    return outputs
+
+
+def _of_file_system(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    return {"id": inputs["fileSystemId"]}
+
+
+def _repository(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    name = inputs["name"]
+    return {
+        "id": name,
+        "arn": _arn("ecr", inputs, f"repository/{name}"),
+        "registryId": ACCOUNT,
+        "repositoryUrl": f"{ACCOUNT}.dkr.ecr.{inputs['region']}.amazonaws.com/{name}",
+    }
+
+
+def _lifecycle_policy(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    return {"id": inputs["repository"], "registryId": ACCOUNT}
+
+
+def _group_tag(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    return {"id": f"{inputs['autoscalingGroupName']},{inputs['tag']['key']}"}
+
+
+_OUTPUTS: Mapping[str, Outputs] = {
+    "aws:ec2/vpc:Vpc": _vpc,
+    "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": _ec2("sg", "security-group"),
+    "aws:ec2/subnet:Subnet": _subnet,
+    "aws:ec2/internetGateway:InternetGateway": _ec2("igw", "internet-gateway"),
+    "aws:ec2/eip:Eip": _address,
+    "aws:ec2/natGateway:NatGateway": _ec2("nat", "natgateway", publicIp="203.0.113.1"),
+    "aws:ec2/routeTable:RouteTable": _ec2("rtb", "route-table"),
+    "aws:ec2/flowLog:FlowLog": _ec2("fl", "vpc-flow-log"),
+    "aws:ec2/route:Route": _ec2("r", "route"),
+    "aws:ec2/routeTableAssociation:RouteTableAssociation": _ec2("rtbassoc", "route-table-association"),
+    "aws:ec2/vpcEndpoint:VpcEndpoint": _ec2("vpce", "vpc-endpoint", prefixListId="pl-00000000"),
+    "aws:ec2/securityGroup:SecurityGroup": _ec2("sg", "security-group"),
+    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": _rule,
+    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": _rule,
+    "aws:ec2/placementGroup:PlacementGroup": _placement_group,
+    LAUNCH_TEMPLATE: _launch_template,
+    "aws:eks/cluster:Cluster": _cluster,
+    NODE_GROUP: _node_group,
+    "aws:eks/addon:Addon": _addon,
+    "aws:eks/accessEntry:AccessEntry": _access,
+    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": _access,
+    "aws:eks/podIdentityAssociation:PodIdentityAssociation": _pod_identity,
+    "aws:cloudwatch/logGroup:LogGroup": _log_group,
+    "aws:kms/key:Key": _key,
+    "aws:iam/role:Role": _role,
+    "aws:iam/rolePolicy:RolePolicy": _role_policy,
+    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": _attachment,
+    "aws:s3/bucket:Bucket": _bucket,
+    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": _of_bucket,
+    "aws:s3/bucketOwnershipControls:BucketOwnershipControls": _of_bucket,
+    "aws:s3/bucketVersioning:BucketVersioning": _of_bucket,
+    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": _of_bucket,
+    "aws:s3/bucketPolicy:BucketPolicy": _of_bucket,
+    "aws:s3/bucketLogging:BucketLogging": _of_bucket,
+    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": _of_bucket,
+    "aws:s3/filesFileSystem:FilesFileSystem": _file_system("s3files"),
+    "aws:s3/filesSynchronizationConfiguration:FilesSynchronizationConfiguration": _of_file_system,
+    "aws:s3/filesMountTarget:FilesMountTarget": _mount_target,
+    "aws:s3/filesAccessPoint:FilesAccessPoint": _access_point(
+        "s3files", "file-system/{system}/access-point/{point}"
+    ),
+    "aws:s3/filesFileSystemPolicy:FilesFileSystemPolicy": _of_file_system,
+    "aws:efs/fileSystem:FileSystem": _file_system("elasticfilesystem"),
+    "aws:efs/backupPolicy:BackupPolicy": _of_file_system,
+    "aws:efs/mountTarget:MountTarget": _mount_target,
+    "aws:efs/accessPoint:AccessPoint": _access_point("elasticfilesystem", "access-point/{point}"),
+    "aws:efs/fileSystemPolicy:FileSystemPolicy": _of_file_system,
+    "aws:ecr/repository:Repository": _repository,
+    "aws:ecr/lifecyclePolicy:LifecyclePolicy": _lifecycle_policy,
+    "aws:autoscaling/tag:Tag": _group_tag,
+}

@@ -1,0 +1,69 @@
+"""What NFS needs of a cluster's network, and of the pods that mount: the same for S3 Files and EFS."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.clouds.aws.cluster import EksCluster
+from infra.clouds.aws.names import GROUP_LIMIT, named, resource_name
+from infra.clouds.aws.network import Network
+from infra.clouds.aws.settings import AwsCluster
+
+NFS_PORT = 2049
+
+ROOT = "store"
+"""The folder of a file system that is the store's root, and so the prefix of its objects in a bucket.
+
+A folder below the root, because an access point makes that one for its user; the root itself is root's.
+"""
+
+
+@dataclass(frozen=True)
+class MountArgs:
+    """The cluster that mounts, with its settings and its network."""
+
+    settings: AwsCluster
+    cluster: EksCluster
+    network: Network
+    account: pulumi.Output[str]
+    protect: bool
+
+
+@dataclass(frozen=True)
+class Mountable:
+    """A file system for the EFS CSI driver: the handle of its volume, and what has to be there to mount it."""
+
+    handle: pulumi.Output[str]
+    ready: Sequence[pulumi.Resource]
+    mount_options: Sequence[str] = field(default_factory=list[str])
+
+
+def nfs_security_group(
+    name: str, args: MountArgs
+) -> tuple[aws.ec2.SecurityGroup, aws.vpc.SecurityGroupIngressRule]:
+    """The mount targets' security group, and its one rule: NFS, from the cluster's nodes only."""
+    tags = named(args.settings.tags, resource_name(GROUP_LIMIT, name))
+    group = aws.ec2.SecurityGroup(
+        name,
+        region=args.settings.region,
+        name=resource_name(GROUP_LIMIT, name),
+        description="Mount targets of the store",
+        vpc_id=args.network.vpc.id,
+        tags=tags,
+        opts=pulumi.ResourceOptions(delete_before_replace=True),
+    )
+    rule = aws.vpc.SecurityGroupIngressRule(
+        name,
+        region=args.settings.region,
+        security_group_id=group.id,
+        referenced_security_group_id=args.cluster.security_group,
+        ip_protocol="tcp",
+        from_port=NFS_PORT,
+        to_port=NFS_PORT,
+        description="NFS from the nodes",
+        tags=tags,
+        opts=pulumi.ResourceOptions(parent=group),
+    )
+    return group, rule

@@ -1,0 +1,113 @@
+"""Everything on AWS, and its cluster as a `Platform`.
+
+Resources use the default AWS provider and say their region themselves. One provider per region would do too, but
+would leave out without a word what a stack sets for the default one under ``aws:``: a profile, a role to assume,
+the accounts that are allowed.
+"""
+
+from collections.abc import Mapping
+
+from infra.clouds.aws.account import account_id, clusters, warn_of_example_networks
+from infra.clouds.aws.autoscaler import AutoscalerArgs, autoscaler
+from infra.clouds.aws.cluster import EksCluster, EksClusterArgs
+from infra.clouds.aws.kubeconfig import profile_option
+from infra.clouds.aws.logs import flow_logs
+from infra.clouds.aws.mounts import MountArgs
+from infra.clouds.aws.names import CLUSTER_LIMIT, node_group_name, resource_name
+from infra.clouds.aws.network import Network, NetworkArgs
+from infra.clouds.aws.nodes import POOL_LABEL
+from infra.clouds.aws.pools import fingerprint, taints
+from infra.clouds.aws.registry import image_repository
+from infra.clouds.aws.roles import PodIdentityArgs, pod_identity
+from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
+from infra.clouds.aws.store import efs_store, s3_store
+from infra.platform import DevicePlugin, Egress, Platform, Pool, Resources, dns_of
+from infra.settings.model import Settings
+
+EGRESS = (
+    # EKS Pod Identity's agent on the node, which gives pods their credentials
+    # (docs.aws.amazon.com/eks/latest/userguide/pod-id-how-it-works.html, seen November 2026).
+    Egress("169.254.170.23/32", (80,)),
+    dns_of("kube-system", 53),
+)
+"""What pods need beside HTTPS to public addresses. Volumes are mounted by the node."""
+
+
+def platforms(settings: Settings) -> Mapping[str, Platform]:
+    """Declares all that the stack has on AWS, and returns its cluster there by name.
+
+    One cluster at most: its VPC is where the store's mount targets are.
+    """
+    ours = clusters(settings)
+    if not ours or not isinstance(settings.store, S3Store | EfsStore):
+        return {}
+    ((name, declared),) = ours.items()
+    warn_of_example_networks(name, declared)
+    account = account_id()
+    eks_name = resource_name(CLUSTER_LIMIT, name)
+    network = Network(name, NetworkArgs(declared, eks_name))
+    if declared.flow_logs:
+        flow_logs(name, declared, network.vpc, account, network)
+    cluster = EksCluster(name, EksClusterArgs(eks_name, declared, network, settings.protect))
+    mount = MountArgs(declared, cluster, network, account, settings.protect)
+    if isinstance(settings.store, S3Store):
+        store = s3_store("store", settings.store, settings.namespace, mount)
+    else:
+        store = efs_store("store", settings.store, settings.namespace, mount)
+    ready = [*store.ready, *autoscaler(name, AutoscalerArgs(declared, cluster, account))]
+    if store.statements:
+        identity = pod_identity(
+            "run",
+            PodIdentityArgs(
+                cluster=cluster.cluster,
+                cluster_name=eks_name,
+                region=declared.region,
+                namespace=settings.namespace,
+                service_account=settings.service_account,
+                tags=declared.tags,
+                statements=store.statements,
+            ),
+        )
+        ready.extend(identity.ready)
+    if declared.registry:
+        image_repository("images", declared, settings.protect)
+    profile = "".join(f" {each}" for each in profile_option())
+    return {
+        name: Platform(
+            name=name,
+            provider=cluster.provider,
+            kubeconfig=cluster.kubeconfig,
+            pools=_pools(name, declared, cluster),
+            store=store.store,
+            service_account_annotations={},
+            ready=ready,
+            connect=(
+                f"aws eks update-kubeconfig --name {eks_name} --region {declared.region}"
+                f" --alias {eks_name}{profile}"
+            ),
+            kubectl=f"kubectl --context {eks_name}",
+            egress=EGRESS,
+            device_plugin=DevicePlugin(declared.charts.device_plugin.chart, declared.charts.device_plugin.version),
+            creates_namespace=declared.owns_namespace,
+        )
+    }
+
+
+def _pools(name: str, settings: AwsCluster, cluster: EksCluster) -> dict[str, Pool]:
+    return {
+        pool: Pool(
+            name=pool,
+            cluster=name,
+            selector={POOL_LABEL: node_group_name(pool)},
+            taints=taints(declared),
+            allocatable=declared.node() or Resources(cpu=0, memory=0),
+            max_nodes=declared.most_nodes,
+            accelerator=declared.gpu_type,
+            fingerprint=fingerprint(declared),
+            resources=[cluster.pools[pool]],
+            shared_gpus=declared.shares_gpus,
+            min_nodes=declared.least_nodes,
+            gpu_clients=declared.gpu_sharing.clients if declared.gpu_sharing else 1,
+        )
+        for pool, declared in settings.pools.items()
+    }

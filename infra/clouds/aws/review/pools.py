@@ -1,0 +1,79 @@
+"""Managed node groups of EKS as their declarations say them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import yaml
+
+from infra.clouds.aws import nodes
+from infra.clouds.aws.review.times import boot
+from infra.platform import GPU_RESOURCE, Resources
+from infra.review.properties import Properties, at, mapping, mappings, strings, text, whole
+from infra.review.stack import UNLIMITED, Declared, NodePool, Stack
+
+CLUSTER = "aws:eks/cluster:Cluster"
+HELM_RELEASE = "kubernetes:helm.sh/v3:Release"
+
+
+def pools(stack: Stack) -> Sequence[NodePool]:
+    """The node groups that the stack declares."""
+    return [_pool(stack, each) for each in stack.of_type(nodes.NODE_GROUP)]
+
+
+def template(stack: Stack, group: Declared) -> Properties:
+    """The properties of a group's launch template; empty where the stack does not declare it."""
+    found = stack.source(group, "launchTemplate", nodes.LAUNCH_TEMPLATE)
+    return found.properties if found else {}
+
+
+def _pool(stack: Stack, group: Declared) -> NodePool:
+    declared, machines = group.properties, template(stack, group)
+    source = stack.source(group, "clusterName", CLUSTER)
+    cluster = stack.called(source) if source else text(declared.get("clusterName"))
+    labels = nodes.labels(declared, machines)
+    machine, accelerator = nodes.machine(declared, machines), nodes.accelerator(declared, machines)
+    return NodePool(
+        urn=group.urn,
+        cluster=cluster,
+        name=group.name.removeprefix(f"{cluster}-"),
+        labels=labels,
+        taints=nodes.taints(declared),
+        allocatable=_allocatable(declared, machines, _clients(stack, cluster, labels)),
+        min_nodes=nodes.fewest_nodes(declared),
+        max_nodes=nodes.most_nodes(declared),
+        accelerator=accelerator,
+        gpus=nodes.gpus(declared, machines),
+        spot=nodes.is_spot(declared),
+        machine=machine,
+        boot=boot(machine, accelerator),
+    )
+
+
+def _allocatable(declared: Properties, machines: Properties, clients: int) -> Resources:
+    try:
+        return nodes.node_resources(declared, machines, clients)
+    except ValueError:
+        # Custom images and new types: it may well have GPUs.
+        return Resources(cpu=UNLIMITED, memory=UNLIMITED, ephemeral_storage=UNLIMITED, gpus=UNLIMITED)
+
+
+def _clients(stack: Stack, cluster: str, labels: Mapping[str, str]) -> int:
+    """How many pods share each GPU of nodes with these labels: EKS leaves it to the device plugin's release."""
+    for release in stack.of_type(HELM_RELEASE):
+        selector = strings(at(release.properties, "values", "nodeSelector"))
+        if stack.cluster_of(release) == cluster and selector.items() <= labels.items():
+            for replicas in _replicas(at(release.properties, "values", "config")):
+                return replicas
+    return 1
+
+
+def _replicas(config: object) -> Iterator[int]:
+    """Those of GPUs in the configuration that the plugin uses by default (values.yaml of its chart, v0.20.0)."""
+    given = strings(at(config, "map"))
+    default = text(at(config, "default")) or next(iter(given), "")
+    try:
+        read: object = yaml.safe_load(given.get(default, ""))
+    except yaml.YAMLError:
+        return
+    for shared in mappings(at(mapping(read), "sharing", "timeSlicing", "resources")):
+        if shared.get("name") == GPU_RESOURCE and whole(shared.get("replicas")) > 1:
+            yield whole(shared["replicas"])

@@ -1,0 +1,245 @@
+"""EKS clusters: their region and version, who reaches them, who administers them, and the pools they need."""
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from infra.charts import copy_problem
+from infra.clouds.aws.catalogue import kubernetes_versions, regions
+from infra.clouds.aws.rules.subject import CATALOGUE
+from infra.clouds.aws.settings import AwsCluster
+from infra.schema.findings import Finding, Path, did_you_mean, listed
+from infra.schema.problems import Problem
+from infra.settings.parsing import Reading
+
+EVERYWHERE = ipaddress.IPv4Network("0.0.0.0/0")
+NETWORKS_LIMIT = 40
+"""https://docs.aws.amazon.com/eks/latest/userguide/service-quotas.html, as documented in 2025."""
+# https://docs.aws.amazon.com/eks/latest/userguide/config-cluster-endpoint.html, as documented in 2025: networks
+# that may reach the public endpoint cannot be reserved ones.
+RESERVED = [
+    ipaddress.IPv4Network(block)
+    for block in (
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+    )
+]
+PRINCIPAL = re.compile(r"arn:aws:iam::[0-9]{12}:(role|user)/[\w+=,.@/-]+")
+KEY = re.compile(r"arn:aws:kms:(?P<region>[a-z0-9-]+):[0-9]{12}:key/(mrk-)?[0-9a-f-]{32,36}")
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    """Findings about each cluster on AWS, and about several of them."""
+    clusters = reading.draft.of(AwsCluster)
+    for name, cluster in clusters.items():
+        at: Path = ("clusters", name)
+        yield from _region(at, cluster)
+        yield from _version(at, cluster)
+        yield from _reachable(at, cluster)
+        yield from _admins(at, cluster)
+        yield from _charts((*at, "charts"), cluster)
+        yield from _cpu_pool(at, cluster, [pool for owner, pool in reading.names if owner == name])
+        yield from key_findings(
+            (*at, "control_plane", "secrets_key"),
+            cluster.control_plane.secrets_key,
+            cluster.region,
+            (*at, "region"),
+        )
+    for name in list(clusters)[1:]:
+        yield Finding(
+            ("clusters", name),
+            name,
+            f"cluster `{next(iter(clusters))}` is on AWS too, and the store's mount targets are in the VPC of one "
+            "cluster",
+            "put its pools into the one cluster, or give it a stack of its own",
+            read=reading.clouds,
+        )
+
+
+def provider_problems(values: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with the provider's own keys among ``values``, by their full names."""
+    region = values.get("aws:region")
+    if not region or region in regions():
+        return []
+    fix = did_you_mean(region, regions(), "write the cluster's region, such as `us-east-2`")
+    return [Problem("aws:region", region, "not in the catalogue of AWS's regions", fix)]
+
+
+def _charts(at: Path, cluster: AwsCluster) -> Iterator[Finding]:
+    """Copies of charts on this machine that are not the pinned ones."""
+    pinned = {
+        "device_plugin": ("nvidia-device-plugin", cluster.charts.device_plugin),
+        "cluster_autoscaler": ("cluster-autoscaler", cluster.charts.cluster_autoscaler),
+    }
+    for key, (name, own) in pinned.items():
+        if own.chart and (why := copy_problem(name, own.chart, own.version)):
+            place = (*at, key, "chart")
+            yield Finding(
+                place, own.chart, why, "fetch it again, or name its `version`", read=((*at, key, "version"),)
+            )
+        elif own.version and not own.chart:
+            yield Finding(
+                (*at, key, "version"),
+                own.version,
+                "the version of a chart of your own, and which is not said; the public one's is pinned",
+                "remove it, or name its `chart`",
+                read=((*at, key, "chart"),),
+            )
+
+
+def key_findings(place: Path, key: str | None, region: str, region_place: Path) -> Iterator[Finding]:
+    """What is wrong with the ARN of a KMS key that something in ``region`` uses."""
+    if key is None:
+        return
+    match = KEY.fullmatch(key)
+    if match is None:
+        yield Finding(
+            place,
+            key,
+            "not the ARN of a KMS key",
+            "write `arn:aws:kms:<region>:<account>:key/<id>`, not an alias; `aws kms describe-key` shows it",
+        )
+    elif match["region"] != region:
+        yield Finding(
+            place,
+            key,
+            f"a key of `{match['region']}`, and it encrypts something in `{region}`",
+            f"name a key of `{region}`",
+            read=(region_place,),
+        )
+
+
+def _region(at: Path, cluster: AwsCluster) -> Iterator[Finding]:
+    if cluster.region not in regions():
+        yield Finding(
+            (*at, "region"),
+            cluster.region,
+            "not in the catalogue of AWS's regions",
+            did_you_mean(
+                cluster.region, regions(), f"write one such as `us-east-2`; a new one is added in {CATALOGUE}"
+            ),
+        )
+
+
+def _version(at: Path, cluster: AwsCluster) -> Iterator[Finding]:
+    if cluster.kubernetes_version not in kubernetes_versions():
+        yield Finding(
+            (*at, "kubernetes_version"),
+            cluster.kubernetes_version,
+            "not a version that EKS has in standard support and that add-ons are pinned for",
+            f"write {listed(kubernetes_versions())} in quotes; another is added in {CATALOGUE}, with its add-ons",
+        )
+
+
+def _reachable(at: Path, cluster: AwsCluster) -> Iterator[Finding]:
+    control = cluster.control_plane
+    place = (*at, "control_plane")
+    networks = control.authorized_networks
+    named = (*place, "authorized_networks")
+    if control.public_endpoint and not networks:
+        yield Finding(
+            named,
+            dict(networks),
+            "no network is authorized, and EKS then opens the public endpoint to the whole Internet",
+            "name the network you come from: `authorized_networks: {here: <address>/32}`, the address as "
+            "https://checkip.amazonaws.com shows it; or write `public_endpoint: false`",
+            read=((*place, "public_endpoint"),),
+            all_of=(named,),
+        )
+    if networks and not control.public_endpoint:
+        yield Finding(
+            named,
+            dict(networks),
+            "there is no public endpoint that they could reach",
+            "remove it, or write `public_endpoint: true`",
+            read=((*place, "public_endpoint"),),
+        )
+    if len(networks) > NETWORKS_LIMIT:
+        yield Finding(named, len(networks), f"EKS takes {NETWORKS_LIMIT} networks at most", "join some of them")
+    blocks = {name: ipaddress.IPv4Network(block) for name, block in networks.items()}
+    if EVERYWHERE in ipaddress.collapse_addresses(blocks.values()):
+        alone = next((name for name, block in blocks.items() if block == EVERYWHERE), None)
+        yield Finding(
+            (*named, alone) if alone else named,
+            networks[alone] if alone else dict(networks),
+            "the whole Internet could reach the cluster's API",
+            "name the networks you come from, or write `public_endpoint: false`",
+        )
+    for name, block in blocks.items():
+        if any(block.subnet_of(reserved) for reserved in RESERVED):
+            yield Finding(
+                (*named, name),
+                str(block),
+                "private addresses, which nobody on the Internet comes from; EKS refuses them",
+                "write the public address of that network; inside the VPC the private endpoint is open anyway",
+            )
+
+
+def _admins(at: Path, cluster: AwsCluster) -> Iterator[Finding]:
+    for index, principal in enumerate(cluster.admins):
+        place = (*at, "admins", index)
+        if principal in cluster.admins[:index]:
+            yield Finding(place, principal, "stands twice", "remove one of them")
+        elif ":assumed-role/" in principal:
+            yield Finding(
+                place,
+                principal,
+                "a session of a role, which ends",
+                "write the role itself: `arn:aws:iam::<account>:role/<name>`",
+            )
+        elif not PRINCIPAL.fullmatch(principal):
+            yield Finding(
+                place,
+                principal,
+                "not the ARN of an IAM role or user",
+                "write `arn:aws:iam::<account>:role/<name>`, as `aws iam get-role` shows it",
+            )
+
+
+def _cpu_pool(at: Path, cluster: AwsCluster, names: list[str]) -> Iterator[Finding]:
+    """CoreDNS, the autoscaler and the storage driver's controller need a node to run on at all times."""
+    read = tuple(
+        (*at, "pools", name, *key)
+        for name in names
+        for key in (("instance_type",), ("accelerator",), ("taints",), ("nodes",))
+    )
+    ordinary = {name: pool for name, pool in cluster.pools.items() if not pool.has_gpus}
+    if not ordinary:
+        yield Finding(
+            (*at, "pools"),
+            sorted(cluster.pools),
+            "none is without GPUs, whose taint CoreDNS and the cluster's other own pods do not tolerate",
+            "add a small one: `cpu: {instance_type: m7i.xlarge, nodes: {min: 1, max: 2}}`",
+            read=((*at, "pools"), *read),
+        )
+        return
+    free = {
+        name: pool
+        for name, pool in ordinary.items()
+        if all(taint.effect == "PreferNoSchedule" for taint in pool.taints)
+    }
+    first = next(iter(ordinary))
+    if not free:
+        yield Finding(
+            (*at, "pools", first, "taints"),
+            [taint.model_dump() for taint in ordinary[first].taints],
+            "CoreDNS and the cluster's other own pods do not tolerate it, and no other pool without GPUs is free "
+            "of taints",
+            "remove it, or add a pool without GPUs and taints",
+            read=read,
+        )
+    elif not any(pool.least_nodes for pool in free.values()):
+        name = next(iter(free))
+        yield Finding(
+            (*at, "pools", name, "nodes"),
+            free[name].nodes.model_dump(exclude_none=True),
+            "no pool without GPUs has a node at all times, and the autoscaler that starts nodes needs one itself",
+            "write `min: 1`",
+            read=read,
+            all_of=tuple((*at, "pools", pool, "nodes") for pool in names),
+        )

@@ -1,0 +1,278 @@
+"""What a stack file says of clusters, node groups and the store on Amazon Web Services."""
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from infra.clouds.aws.catalogue import InstanceType, allocatable, instance_type, instance_types
+from infra.platform import Resources
+from infra.schema.base import (
+    ChartSettings,
+    Cidr,
+    ClusterSettings,
+    Int,
+    Labels,
+    Model,
+    PoolSettings,
+    StoreSettings,
+    TaintSettings,
+    TimeSlicing,
+)
+from infra.schema.findings import nearest
+
+AmiType = Literal["AL2023_x86_64_STANDARD", "AL2023_x86_64_NVIDIA"]
+LogDays = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731]
+"""For how many days CloudWatch can be told to keep logs."""
+ControlPlaneLog = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
+
+
+class Nodes(Model):
+    """How many nodes a pool has over all its zones. Either a fixed ``count``, or limits for the autoscaler."""
+
+    other_names: ClassVar[Mapping[str, str]] = {"total_min": "min", "total_max": "max"}
+
+    count: Int | None = Field(default=None, ge=0, le=450, description="Fixed number of nodes.")
+    min: Int | None = Field(default=None, ge=0, description="Fewest nodes.")
+    max: Int | None = Field(default=None, ge=0, le=450, description="Most nodes.")
+
+
+class AwsPool(PoolSettings):
+    """A managed node group of EKS."""
+
+    other_names: ClassVar[Mapping[str, str]] = {
+        "machine_type": "instance_type",
+        "image_type": "ami_type",
+        "reservation": "capacity_reservation",
+        "resource_labels": "tags",
+    }
+
+    node_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "cpu": ("instance_type",),
+        "memory": ("instance_type",),
+        "ephemeral_storage": ("instance_type", "disk_size_gb"),
+        "gpus": ("instance_type", "accelerator", "gpu_sharing"),
+    }
+
+    instance_type: str = Field(description="EC2 instance type, for example `g4dn.xlarge`. It brings the GPUs.")
+    accelerator: str | None = Field(
+        default=None,
+        description="Accelerator type, for example `nvidia-tesla-t4`. Optional: refused where the instance type "
+        "has another.",
+    )
+    gpus: Int | None = Field(
+        default=None,
+        ge=1,
+        description="GPUs per node. Optional: refused where the instance type has another number.",
+    )
+    gpu_sharing: TimeSlicing | None = Field(default=None, description="Share each GPU between pods.")
+    nodes: Nodes = Field(default_factory=Nodes, description="How many nodes; default: one, fixed.")
+    zones: list[str] | None = Field(
+        default=None, description="Zones of the pool, of those of the cluster; default: all of them."
+    )
+    spot: bool = Field(default=False, description="Spot instances: cheap, may be taken back at any time.")
+    capacity_block: str | None = Field(
+        default=None,
+        description="Id (`cr-…`) of a Capacity Block for ML, bought for a time and a zone. Name its zone under "
+        "`zones`.",
+    )
+    capacity_reservation: str | None = Field(
+        default=None,
+        description="Id (`cr-…`) of an On-Demand Capacity Reservation to use. Name its zone under `zones`.",
+    )
+    efa: bool = Field(
+        default=False,
+        description="An EFA interface on every network card, for training over several nodes. One zone only.",
+    )
+    ami_type: AmiType | None = Field(
+        default=None,
+        description="Node image; default: `AL2023_x86_64_NVIDIA`, which has the driver, where the instance type "
+        "has GPUs, and else `AL2023_x86_64_STANDARD`.",
+    )
+    disk_type: Literal["gp3", "gp2"] = Field(default="gp3", description="EBS type of the root disk.")
+    disk_size_gb: Int = Field(default=100, ge=20, le=16384, description="Size of the root disk in GiB.")
+    labels: Labels = Field(default_factory=dict, description="Kubernetes labels of the nodes.")
+    tags: Labels = Field(default_factory=dict, description="AWS tags of the node group and its instances.")
+    taints: list[TaintSettings] = Field(
+        default_factory=list,
+        description="Taints beside `nvidia.com/gpu=present:NoSchedule`, which every GPU pool has.",
+    )
+
+    def node(self) -> Resources | None:
+        """What one node leaves to pods; None where the catalogue does not have its instance type."""
+        return allocatable(self) if self.machine else None
+
+    @property
+    def machine(self) -> InstanceType | None:
+        """What the catalogue knows of its instance type; None where it has none of that name."""
+        return instance_type(self.instance_type)
+
+    @property
+    def gpu_type(self) -> str | None:
+        """The accelerator that its instance type comes with, or the type that a misspelt one most likely means."""
+        near = self.machine or instance_type(nearest(self.instance_type, instance_types()) or "")
+        return near.accelerator if near else self.accelerator
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether its nodes have GPUs."""
+        return self.gpu_type is not None
+
+    @property
+    def shares_gpus(self) -> bool:
+        """Whether it slices its GPUs."""
+        return self.gpu_sharing is not None
+
+    @property
+    def most_nodes(self) -> int:
+        """The most nodes it can have, over all its zones."""
+        return next((number for number in (self.nodes.max, self.nodes.count) if number is not None), 1)
+
+    @property
+    def least_nodes(self) -> int:
+        """The nodes it has at all times, over all its zones."""
+        if self.nodes.max is not None:
+            return self.nodes.min or 0
+        return 1 if self.nodes.count is None else self.nodes.count
+
+    @property
+    def image(self) -> AmiType:
+        """The type of its nodes' image, as chosen or as its instance type needs it."""
+        return self.ami_type or ("AL2023_x86_64_NVIDIA" if self.has_gpus else "AL2023_x86_64_STANDARD")
+
+
+class ControlPlane(Model):
+    """From where the cluster's API can be reached, what it logs, and the key of its secrets.
+
+    Nodes and whatever else is in the VPC always reach it through its private endpoint.
+    """
+
+    public_endpoint: bool = Field(
+        default=True,
+        description="An endpoint on the Internet, open to `authorized_networks` only. Without it `pulumi up` and "
+        "kubectl have to run in the VPC or a network joined to it.",
+    )
+    authorized_networks: dict[str, Cidr] = Field(
+        default_factory=dict, description="Name to CIDR block of each network that may reach the public endpoint."
+    )
+    logs: list[ControlPlaneLog] = Field(
+        default_factory=lambda: ["api", "audit", "authenticator"],
+        description="What the control plane logs to CloudWatch.",
+    )
+    log_days: LogDays = Field(default=30, description="Days after which CloudWatch deletes these logs.")
+    secrets_key: str | None = Field(
+        default=None,
+        description="ARN of the KMS key that encrypts Kubernetes Secrets; default: one that the stack creates, "
+        "which is there in any case. EKS keeps the key of a cluster that exists, so a change is refused.",
+    )
+
+
+class Network(Model):
+    """The VPC of a cluster: a public and a private subnet in each of its zones."""
+
+    vpc_cidr: Cidr = Field(
+        default="10.0.0.0/16",
+        description="Addresses of the VPC. Nodes and pods both take theirs from it. EKS refuses others once the "
+        "cluster exists.",
+    )
+    services_cidr: Cidr = Field(default="172.20.0.0/16", description="Addresses of the Services.")
+    nat: Literal["one", "per-zone"] = Field(
+        default="one",
+        description="`one` NAT gateway for all zones, or one in each zone, so that no zone depends on another.",
+    )
+
+
+class Charts(Model):
+    """The Helm charts that the cluster needs; `pulumi preview` fetches them."""
+
+    device_plugin: ChartSettings = Field(default_factory=ChartSettings, description="NVIDIA's device plugin.")
+    cluster_autoscaler: ChartSettings = Field(
+        default_factory=ChartSettings, description="The Cluster Autoscaler, where a pool scales."
+    )
+
+
+class AwsCluster(ClusterSettings):
+    """An EKS cluster with a VPC of its own."""
+
+    other_names: ClassVar[Mapping[str, str]] = {"location": "region", "labels": "tags"}
+
+    cloud: Literal["aws"] = Field(description="`aws`: a cluster that Slipway creates on EKS.")
+    region: str = Field(description="Region of the cluster and the store: `us-east-1`.")
+    zones: list[str] = Field(
+        description="Availability zones of the VPC, two or three: EKS places the control plane in at least two, "
+        "and refuses others once the cluster exists. By their ids (`use1-az1`), which are the same in every "
+        "account, or by their names (`us-east-1a`)."
+    )
+    kubernetes_version: str = Field(default="1.36", description="Kubernetes version of control plane and nodes.")
+    support: Literal["STANDARD", "EXTENDED"] = Field(
+        default="STANDARD",
+        description="What happens when the version's standard support ends: STANDARD has EKS upgrade the cluster, "
+        "EXTENDED keeps the version a year longer, for a higher fee by the hour.",
+    )
+    control_plane: ControlPlane = Field(default_factory=ControlPlane, description="Who reaches its API.")
+    admins: list[str] = Field(
+        default_factory=list,
+        description="ARNs of IAM roles and users that administer the cluster, beside whoever creates it, to whom "
+        "EKS gives access by itself and refuses a second entry.",
+    )
+    network: Network = Field(default_factory=Network, description="Its VPC.")
+    flow_logs: bool = Field(
+        default=False, description="Log all connections of the VPC to CloudWatch, which bills by volume."
+    )
+    flow_log_days: LogDays = Field(default=30, description="Days after which CloudWatch deletes flow logs.")
+    registry: bool = Field(
+        default=True, description="An ECR repository for images of your own: immutable tags, scanned on push."
+    )
+    charts: Charts = Field(default_factory=Charts, description="Where its Helm charts come from.")
+    tags: Labels = Field(default_factory=dict, description="AWS tags of everything that the cluster consists of.")
+    pools: dict[str, AwsPool] = Field(min_length=1, description="Node pools by name; at least one without GPUs.")
+
+
+class S3Store(StoreSettings):
+    """An S3 bucket in the cluster's region, mounted in pods with Amazon S3 Files."""
+
+    kind: Literal["s3"] = Field(description="`s3`: an S3 bucket.")
+    bucket: str | None = Field(
+        default=None, description="Bucket name; default: `slipway-<stack>-<account>-<region>`."
+    )
+    mount: Literal["s3files", "mountpoint"] = Field(
+        default="s3files",
+        description="How pods mount it. `s3files` does all that a file system does; `mountpoint` is refused, "
+        "because Mountpoint for S3 can neither rename nor append.",
+    )
+    versioning: bool = Field(
+        default=True, description="Keep overwritten and deleted objects as old versions. S3 Files needs it."
+    )
+    old_version_days: Int = Field(default=30, ge=1, description="Days after which old versions are deleted.")
+    temporary_days: Int = Field(
+        default=7, ge=1, description="Days after which the parts of an unfinished upload are deleted."
+    )
+    cache_days: Int = Field(
+        default=30,
+        ge=1,
+        le=365,
+        description="Days after its last use when a file's copy leaves S3 Files' own storage; the object stays.",
+    )
+    kms_key: str | None = Field(
+        default=None, description="ARN of the KMS key that encrypts the bucket; default: S3's own keys."
+    )
+    access_logs: bool = Field(
+        default=False, description="Log each access to the bucket, in a bucket of its own that the stack creates."
+    )
+    access_log_days: Int = Field(default=30, ge=1, description="Days after which access logs are deleted.")
+
+
+class EfsStore(StoreSettings):
+    """An EFS file system in the cluster's VPC: plain NFS, without a bucket behind it."""
+
+    kind: Literal["efs"] = Field(description="`efs`: an Elastic File System.")
+    throughput: Literal["elastic", "bursting"] = Field(
+        default="elastic", description="`elastic` is paid by what is read and written, `bursting` grows with size."
+    )
+    infrequent_access_days: Literal[1, 7, 14, 30, 60, 90, 180, 270, 365] | None = Field(
+        default=30, description="Days after its last use when a file moves to cheaper storage; null: never."
+    )
+    backup: bool = Field(default=False, description="Daily backups, kept for 35 days by AWS Backup.")
+    kms_key: str | None = Field(
+        default=None, description="ARN of the KMS key that encrypts it; default: AWS's own key for EFS."
+    )

@@ -1,0 +1,134 @@
+"""The store as pods see it: a volume of the EFS CSI driver, claimed in their namespace."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_kubernetes as k8s
+
+from infra.clouds.aws.bucket import StoreBucketArgs, store_bucket
+from infra.clouds.aws.efs import elastic_file_system
+from infra.clouds.aws.iam_policies import Statement, allow
+from infra.clouds.aws.logs import AccessLogsArgs, access_logs
+from infra.clouds.aws.mounts import ROOT, Mountable, MountArgs
+from infra.clouds.aws.names import resource_name
+from infra.clouds.aws.s3files import kms_statements, s3_files
+from infra.clouds.aws.settings import EfsStore, S3Store
+from infra.platform import Claim, Store
+from infra.schema.names import KUBERNETES_NAME_LIMIT
+
+DRIVER = "efs.csi.aws.com"
+
+CLAIM = "store"
+"""Name of the PersistentVolumeClaim, and of the volume in pods."""
+
+SIZE = "1Gi"
+"""Kubernetes wants one; the file systems have no size."""
+
+
+@dataclass(frozen=True)
+class AwsStore:
+    """The store, what to wait for before the first pod, and what the Jobs' own identity may do to it."""
+
+    store: Store
+    ready: Sequence[pulumi.Resource]
+    statements: Sequence[Statement] = ()
+
+
+def s3_store(name: str, settings: S3Store, namespace: str, args: MountArgs) -> AwsStore:
+    """A bucket, mounted through S3 Files.
+
+    Nothing of it is read back by the program: a result is in the bucket only a while after the Job that wrote it
+    is done.
+    """
+    made = store_bucket(name, StoreBucketArgs(settings, args.settings, args.account, args.protect))
+    bucket = made.bucket
+    if settings.access_logs:
+        access_logs(
+            name, AccessLogsArgs(bucket, args.settings, args.account, settings.access_log_days, args.protect)
+        )
+    volume = _volume(name, namespace, s3_files(name, settings, made, args), args)
+
+    def browse(path: pulumi.Input[str]) -> pulumi.Output[str]:
+        region = args.settings.region
+        return pulumi.Output.concat(
+            f"https://{region}.console.aws.amazon.com/s3/buckets/", bucket.bucket, f"?prefix={ROOT}/", path, "/"
+        )
+
+    return AwsStore(
+        store=_store(pulumi.Output.concat("s3://", bucket.bucket, f"/{ROOT}"), volume, browse),
+        ready=[volume],
+        statements=_bucket_statements(settings, bucket, args.settings.region),
+    )
+
+
+def efs_store(name: str, settings: EfsStore, namespace: str, args: MountArgs) -> AwsStore:
+    """An EFS file system. Pods have it through the mount only, and need no rights of their own."""
+    mountable = elastic_file_system(name, settings, args)
+    volume = _volume(name, namespace, mountable, args)
+    handle = mountable.handle.apply(lambda found: found.partition(":")[0])
+    return AwsStore(store=_store(pulumi.Output.concat("efs://", handle, f"/{ROOT}"), volume), ready=[volume])
+
+
+def _store(
+    url: pulumi.Input[str],
+    volume: k8s.core.v1.PersistentVolume,
+    browse: Callable[[pulumi.Input[str]], pulumi.Output[str]] | None = None,
+) -> Store:
+    return Store(
+        url=url,
+        volume=k8s.core.v1.VolumeArgs(
+            name=CLAIM,
+            persistent_volume_claim=k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name=CLAIM),
+        ),
+        claim=Claim(
+            name=CLAIM,
+            size=SIZE,
+            access_mode="ReadWriteMany",
+            # None at all, unlike the cluster's default: the claim is for this volume.
+            storage_class="",
+            volume_name=volume.metadata.name.apply(str),
+        ),
+        browse=browse,
+    )
+
+
+def _volume(name: str, namespace: str, mountable: Mountable, args: MountArgs) -> k8s.core.v1.PersistentVolume:
+    """Goes before anything that it is mounted through, which the driver still needs to unmount it."""
+    return k8s.core.v1.PersistentVolume(
+        name,
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=resource_name(KUBERNETES_NAME_LIMIT, name)),
+        spec=k8s.core.v1.PersistentVolumeSpecArgs(
+            capacity={"storage": SIZE},
+            access_modes=["ReadWriteMany"],
+            volume_mode="Filesystem",
+            persistent_volume_reclaim_policy="Retain",
+            storage_class_name="",
+            mount_options=list(mountable.mount_options) or None,
+            claim_ref=k8s.core.v1.ObjectReferenceArgs(
+                api_version="v1", kind="PersistentVolumeClaim", namespace=namespace, name=CLAIM
+            ),
+            csi=k8s.core.v1.CSIPersistentVolumeSourceArgs(driver=DRIVER, volume_handle=mountable.handle),
+        ),
+        opts=pulumi.ResourceOptions(
+            provider=args.cluster.provider,
+            depends_on=[args.cluster.storage.addon, *mountable.ready],
+            # A volume's handle cannot change, and its name is taken until the old one is gone.
+            delete_before_replace=True,
+            # Once bound, it takes no claim of another namespace.
+            replace_on_changes=["spec.claimRef"],
+        ),
+    )
+
+
+def _bucket_statements(settings: S3Store, bucket: aws.s3.Bucket, region: str) -> list[Statement]:
+    """Read, write, list and delete objects of the store; nothing on the bucket itself or beside its prefix."""
+    return [
+        allow(
+            ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
+            [pulumi.Output.concat(bucket.arn, f"/{ROOT}/*")],
+        ),
+        allow(["s3:ListBucket"], [bucket.arn], {"StringLike": {"s3:prefix": [ROOT, f"{ROOT}/*"]}}),
+        *kms_statements(settings, region, ["kms:Decrypt", "kms:GenerateDataKey"]),
+    ]

@@ -1,0 +1,60 @@
+"""What stands in for existing clusters when the program is evaluated without them."""
+
+from collections.abc import Sequence
+
+from infra.clouds.existing.kubeconfig import UNREAD
+from infra.clouds.existing.platforms import pool_of
+from infra.clouds.existing.settings import ExistingCluster
+from infra.platform import Emulator, Node, Pool, Resources
+from infra.settings.model import Settings
+
+
+class ExistingEmulator(Emulator):
+    """The nodes that the settings describe: an existing cluster declares nothing that a cloud would compute."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def prepare(self) -> None:
+        """No kubeconfig of this machine is read."""
+        UNREAD.set(True)
+
+    def standing_nodes(self) -> Sequence[Node]:
+        """The nodes of every existing cluster: those that two pools select are there once."""
+        nodes: list[Node] = []
+        for name, cluster in self._settings.clusters.items():
+            if isinstance(cluster, ExistingCluster):
+                pools = [pool_of(name, key, pool) for key, pool in cluster.pools.items()]
+                same: dict[frozenset[tuple[str, str]], list[Pool]] = {}
+                for pool in pools:
+                    same.setdefault(frozenset(pool.selector.items()), []).append(pool)
+                nodes += [_nodes(each) for each in same.values()]
+        return nodes
+
+    def standing_namespaces(self) -> Sequence[tuple[str, str]]:
+        """The namespace, in clusters where the stack does not create it."""
+        return [
+            (name, self._settings.namespace)
+            for name, cluster in self._settings.clusters.items()
+            if isinstance(cluster, ExistingCluster) and not cluster.owns_namespace
+        ]
+
+
+def _nodes(pools: Sequence[Pool]) -> Node:
+    """The nodes that all ``pools`` describe, each as far as its pods need: they have the most that one says."""
+    most = max(pools, key=lambda pool: pool.allocatable.gpus)
+    sizes = [pool.allocatable for pool in pools]
+    return Node(
+        cluster=most.cluster,
+        pool=most.name,
+        labels=most.selector,
+        taints=most.taints,
+        allocatable=Resources(
+            cpu=max(size.cpu for size in sizes),
+            memory=max(size.memory for size in sizes),
+            ephemeral_storage=max(size.ephemeral_storage for size in sizes),
+            gpus=most.allocatable.gpus,
+        ),
+        count=most.max_nodes,
+        accelerator=most.accelerator,
+    )

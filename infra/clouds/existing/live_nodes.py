@@ -1,0 +1,207 @@
+"""What the nodes that a cluster has contradict in the pools that a stack file describes.
+
+A pod that no node takes waits without a word until its Job's time limit ends, half an hour for a gate. These
+checks give the scheduler's reason before anything is declared.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import pulumi
+
+from infra.clouds.existing.settings import ExistingCluster, ExistingPool
+from infra.platform import GPU_RESOURCE, Taint
+from infra.schema.findings import Finding, Path, key_of, listed
+from infra.schema.quantities import size_in_bytes
+from infra.schema.taints import as_taints
+
+CONDITIONS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""Beginnings of the keys of taints that Kubernetes sets and removes itself: a node that is cordoned, starting, not
+ready or short of memory (kubernetes.io/docs/reference/labels-annotations-taints, seen November 2026)."""
+
+SHOWN = 5
+"""Most names that a text lists."""
+
+
+@dataclass(frozen=True)
+class LiveNode:
+    """A node as it will be once the stack has labelled and tainted its own.
+
+    ``taints`` are those that keep pods off. ``allocatable`` has bytes, cores and devices by resource; a resource
+    that the node does not report is missing.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    taints: frozenset[Taint]
+    allocatable: Mapping[str, Fraction]
+
+    def refuses(self, pool: ExistingPool) -> frozenset[Taint]:
+        """The taints that the pods of ``pool`` do not tolerate."""
+        return self.taints - frozenset(as_taints(pool.taints))
+
+
+def check(name: str, cluster: ExistingCluster, objects: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Findings about the pools of the cluster ``name``, whose nodes are ``objects`` of the API server.
+
+    Warns of what may pass without a change of the stack file: a node that is cordoned, one that is yet to come.
+    """
+    nodes = [_node(each, cluster) for each in objects]
+    for key, pool in cluster.pools.items():
+        at: Path = ("clusters", name, "pools", key)
+        missing = list(_missing(at, pool, nodes))
+        yield from missing
+        if missing:
+            continue
+        chosen = [node for node in nodes if pool.selector.items() <= node.labels.items()]
+        if chosen:
+            yield from _unusable(at, cluster, pool, chosen)
+        elif not pool.autoscaled:
+            yield _unmatched(at, pool, nodes)
+
+
+def _node(found: Mapping[str, Any], cluster: ExistingCluster) -> LiveNode:
+    # The kubernetes package takes two seconds to import, and is there already where its nodes were read.
+    from kubernetes.utils import parse_quantity  # noqa: PLC0415  # pyright: ignore  # It has no types.
+
+    name = str(found["metadata"]["name"])
+    labels: dict[str, str] = dict(found["metadata"].get("labels") or {})
+    listed_taints: Sequence[Any] = found.get("spec", {}).get("taints") or []
+    taints = {Taint(each["key"], each.get("value") or "", each["effect"]) for each in listed_taints}
+    for pool in cluster.pools.values():
+        if name in pool.label_nodes:
+            labels |= pool.selector
+            taints |= set(as_taints(pool.taints)) if pool.taint_nodes else set()
+    allocatable: Mapping[str, str] = found.get("status", {}).get("allocatable") or {}
+    return LiveNode(
+        name,
+        labels,
+        frozenset(taint for taint in taints if taint.effect != "PreferNoSchedule"),
+        {resource: Fraction(parse_quantity(amount)) for resource, amount in allocatable.items()},
+    )
+
+
+def _missing(at: Path, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Iterator[Finding]:
+    names = [node.name for node in nodes]
+    for index, wanted in enumerate(pool.label_nodes):
+        if wanted not in names:
+            yield Finding(
+                (*at, "label_nodes", index),
+                wanted,
+                f"the cluster has no such node; its nodes: {_some(names)}",
+                "write names that `kubectl get nodes` shows",
+            )
+
+
+def _unmatched(at: Path, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Finding:
+    """No node has all labels of the selector: names what the nodes have instead."""
+    there: list[str] = []
+    for key, value in pool.selector.items():
+        values = sorted({node.labels[key] for node in nodes if key in node.labels})
+        if not values:
+            there.append(f"no node has a label `{key}`")
+        elif value not in values:
+            there.append(f"the nodes have {_some([f'{key}={each}' for each in values])}")
+    reason = "; ".join(there) or "each of the labels is on a node, and all of them on none"
+    return Finding(
+        (*at, "selector"),
+        pool.selector,
+        f"no node of the cluster has these labels, so that every pod would wait for its time limit: {reason}. "
+        f"The nodes: {_some([node.name for node in nodes])}",
+        "write labels that `kubectl get nodes --show-labels` shows, or label a node: `kubectl label node <name> "
+        f"{' '.join(f'{key}={value}' for key, value in pool.selector.items())}`. Where an autoscaler adds the "
+        "nodes, write `autoscaled: true` in the pool",
+    )
+
+
+def _unusable(
+    at: Path, cluster: ExistingCluster, pool: ExistingPool, chosen: Sequence[LiveNode]
+) -> Iterator[Finding]:
+    lasting = {node.name: _lasting(node.refuses(pool)) for node in chosen}
+    usable = [node for node in chosen if not lasting[node.name]]
+    if not usable:
+        fewest = min(chosen, key=lambda node: len(lasting[node.name]))
+        taints = sorted(lasting[fewest.name], key=lambda taint: taint.key)
+        yield Finding(
+            (*at, "taints"),
+            [f"{taint.key}={taint.value}:{taint.effect}" for taint in pool.taints] or None,
+            f"every node with these labels has a taint that the pool does not name, so that its pods would wait "
+            f"for their time limit; node `{fewest.name}`: {listed(map(_spelt, taints), 'and')}",
+            "if steps may run there, list it under `taints`: "
+            + ", ".join(f'`{{key: {each.key}, value: "{each.value}", effect: {each.effect}}}`' for each in taints)
+            + "; otherwise select other nodes",
+        )
+        return
+    yield from _short(at, cluster, pool, usable)
+    ready = [node for node in usable if not node.refuses(pool)]
+    if not ready:
+        taints = sorted({_spelt(taint) for node in usable for taint in node.refuses(pool)})
+        pulumi.log.warn(
+            f"{key_of((*at, 'selector'))}: Kubernetes lets no pod on its nodes now ({_some(taints)}): "
+            f"{_some([node.name for node in usable])}. Steps wait until one is uncordoned or ready again."
+        )
+    elif len(usable) < pool.most_nodes and not pool.autoscaled:
+        pulumi.log.warn(
+            f"{key_of((*at, 'nodes'))}: the cluster has {len(usable)} of {pool.most_nodes} nodes: "
+            f"{_some([node.name for node in usable])}. Steps on more nodes than that wait for the others."
+        )
+
+
+def _short(at: Path, cluster: ExistingCluster, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Iterator[Finding]:
+    """What no node of the pool has as much of as the file says."""
+    claims = {
+        "cpu": Fraction(pool.node().cpu, 1000),
+        "memory": size_in_bytes(pool.memory),
+        "ephemeral_storage": size_in_bytes(pool.ephemeral_storage),
+    }
+    for key, claim in claims.items():
+        resource = key.replace("_", "-")
+        amounts = {node.name: node.allocatable[resource] for node in nodes if resource in node.allocatable}
+        if len(amounts) == len(nodes) and max(amounts.values()) < claim:
+            most = max(amounts, key=lambda name: amounts[name])
+            amount = amounts[most]
+            text = f"{int(amount * 1000)}m" if key == "cpu" else f"{int(amount / 2**20)}Mi"
+            yield _claimed((*at, key), getattr(pool, key), most, text)
+    # The stack's own device plugin has yet to start, and multiplies GPUs that are shared.
+    if pool.gpus and not cluster.device_plugin.declare:
+        most = max(nodes, key=lambda node: node.allocatable.get(GPU_RESOURCE, Fraction(0)))
+        amount = int(most.allocatable.get(GPU_RESOURCE, 0))
+        if amount < pool.gpus:
+            if amount:
+                yield _claimed((*at, "gpus"), pool.gpus, most.name, str(amount))
+            else:
+                yield Finding(
+                    (*at, "gpus"),
+                    pool.gpus,
+                    f"no node of the pool offers `{GPU_RESOURCE}`, not even `{most.name}`: NVIDIA's device plugin "
+                    "does not run there, or finds no driver",
+                    "install the GPU Operator, or let the stack declare the plugin: `device_plugin: {declare: "
+                    "true}` in the cluster",
+                )
+
+
+def _claimed(path: Path, value: object, node: str, amount: str) -> Finding:
+    return Finding(
+        path,
+        value,
+        f"no node of the pool has as much: the most is {amount}, on `{node}`, as `kubectl describe node {node}` "
+        "shows under Allocatable",
+        f"write {amount} or less",
+    )
+
+
+def _lasting(taints: frozenset[Taint]) -> frozenset[Taint]:
+    return frozenset(taint for taint in taints if not taint.key.startswith(CONDITIONS))
+
+
+def _spelt(taint: Taint) -> str:
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def _some(names: Sequence[str]) -> str:
+    if not names:
+        return "none"
+    rest = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(f"`{name}`" for name in names[:SHOWN]) + rest

@@ -1,0 +1,143 @@
+"""Platforms on clusters that are already there."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from infra.clouds.existing.kubeconfig import UNREAD, KubeconfigError, as_argument, context_of
+from infra.clouds.existing.nodes import mark_nodes
+from infra.clouds.existing.settings import ExistingCluster, ExistingPool
+from infra.clouds.existing.store import MountedStore, declare_store
+from infra.platform import POD_USER, DevicePlugin, Egress, Platform, Pool, dns_of
+from infra.schema.taints import as_taints
+from infra.settings.model import Settings
+
+EGRESS = (
+    # NodeLocal DNSCache, where the cluster has it (kubernetes.io/docs/tasks/administer-cluster/nodelocaldns, seen
+    # November 2026).
+    Egress("169.254.20.10/32", (53,), ("UDP", "TCP")),
+    dns_of("kube-system", 53),
+)
+"""What pods need beside HTTPS to public addresses. Volumes are mounted by the node."""
+
+OPENSHIFT_EGRESS = (dns_of("openshift-dns", 53, 5353),)
+"""The same on OpenShift, whose name servers listen on another port than their Service
+(docs.openshift.com, "DNS Operator in OpenShift", seen November 2026)."""
+
+
+def platforms(settings: Settings) -> Mapping[str, Platform]:
+    """One platform per existing cluster of the stack.
+
+    Raises ValueError for a store that is no volume; the settings' own checks come first.
+    """
+    found: dict[str, Platform] = {}
+    for name, cluster in settings.clusters.items():
+        if isinstance(cluster, ExistingCluster):
+            if not isinstance(settings.store, MountedStore):
+                raise ValueError(f"cluster {name} cannot mount a store of kind {settings.store.kind}")
+            args = ClusterArgs(cluster, settings.store, settings.namespace, settings.protect)
+            found[name] = Cluster(name, args).platform
+    return found
+
+
+def pool_of(cluster: str, name: str, pool: ExistingPool, resources: Sequence[pulumi.Resource] = ()) -> Pool:
+    """The pool as pods see it; its nodes are as described once ``resources`` are there."""
+    return Pool(
+        name=name,
+        cluster=cluster,
+        selector=pool.selector,
+        taints=as_taints(pool.taints),
+        allocatable=pool.node(),
+        max_nodes=pool.most_nodes,
+        min_nodes=pool.most_nodes,
+        accelerator=pool.accelerator,
+        fingerprint=f"{pool.gpus}x{pool.accelerator}" if pool.gpus else "",
+        resources=resources,
+        shared_gpus=pool.shares_gpus,
+        gpu_clients=pool.gpu_clients,
+        mig_strategy=pool.mig_strategy,
+    )
+
+
+def device_plugin_of(cluster: ExistingCluster) -> DevicePlugin | None:
+    """The device plugin that the stack declares; None where the cluster has one."""
+    plugin = cluster.device_plugin
+    return DevicePlugin(plugin.chart, plugin.version, cluster.openshift) if plugin.declare else None
+
+
+@dataclass(frozen=True)
+class ClusterArgs:
+    """``namespace`` is where the store is claimed; ``protect`` keeps Pulumi from deleting the store's volume."""
+
+    cluster: ExistingCluster
+    store: MountedStore
+    namespace: str
+    protect: bool
+
+
+class Cluster(pulumi.ComponentResource):
+    """A cluster by kubeconfig and context. Nothing of it is changed but the nodes that its pools name."""
+
+    def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slipway:existing:Cluster", name, {}, opts)
+        cluster = args.cluster
+        context = _context(name, cluster)
+        provider = k8s.Provider(
+            name,
+            # The path, so that no token of the user's own gets into the state.
+            kubeconfig=cluster.kubeconfig,
+            # Spelt out even where it is the current one: `kubectl config use-context` would otherwise send the
+            # next `up` to another cluster unnoticed; this way it plans to move there.
+            context=context,
+            # A Job that a killed `up` left running is taken over, not started a second time.
+            upsert_existing_objects=True,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        on_cluster = pulumi.ResourceOptions(parent=self, provider=provider)
+        store, ready = declare_store(
+            f"{name}-store-volume",
+            args.store,
+            args.namespace,
+            pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(protect=args.protect)),
+        )
+        pools = {
+            key: pool_of(name, key, pool, mark_nodes(f"{name}-{key}", pool, on_cluster))
+            for key, pool in cluster.pools.items()
+        }
+        kubectl = f"kubectl --kubeconfig {as_argument(cluster.kubeconfig)}"
+        if context:
+            kubectl += f" --context {shlex.quote(context)}"
+        self.platform = Platform(
+            name=name,
+            provider=provider,
+            kubeconfig=pulumi.Output.secret(cluster.kubeconfig),
+            pools=pools,
+            store=store,
+            service_account_annotations={},
+            ready=ready,
+            connect=f"{kubectl} cluster-info",
+            kubectl=kubectl,
+            device_plugin=device_plugin_of(cluster),
+            pod_user=None if cluster.openshift else POD_USER,
+            egress=OPENSHIFT_EGRESS if cluster.openshift else EGRESS,
+            creates_namespace=cluster.owns_namespace,
+            reads_nodes=cluster.access == "cluster",
+        )
+        self.register_outputs({"kubectl": kubectl})
+
+
+def _context(name: str, cluster: ExistingCluster) -> str | None:
+    if UNREAD.get():
+        return cluster.context
+    try:
+        return context_of(cluster.kubeconfig, cluster.context)
+    except KubeconfigError as error:
+        # No error: a preview needs no cluster. `pulumi up` fails on the first resource.
+        pulumi.log.warn(
+            f"slipway:clusters.{name}: {error}. `pulumi up` needs it: sign in to the cluster or start one "
+            "(`oc login`, `kind create cluster`), or name another kubeconfig or context."
+        )
+        return cluster.context

@@ -1,0 +1,54 @@
+"""What an existing cluster itself contradicts in a stack's settings, asked before anything is declared."""
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+
+from infra.api_server import ApiServer, UnreachableError, UnreadableError
+from infra.clouds.existing import live_claim, live_nodes
+from infra.clouds.existing.kubeconfig import UNREAD, KubeconfigError, context_of
+from infra.clouds.existing.settings import ExistingCluster, PvcStore
+from infra.schema.findings import Finding
+from infra.schema.problems import Problem
+from infra.settings.model import Settings
+
+TIMEOUTS = (3, 10)
+"""Seconds to wait for a connection and for an answer: what cannot be asked is passed over."""
+
+
+def problems(settings: Settings | None) -> list[Problem]:
+    """What the stack's existing clusters contradict in ``settings``; nothing where these are None.
+
+    A cluster that cannot be reached is passed over, and so is what its user may not read: a preview needs no
+    cluster, and what is wrong then shows in `pulumi up`.
+    """
+    if settings is None or UNREAD.get():
+        return []
+    return [
+        finding.problem()
+        for name, cluster in settings.clusters.items()
+        if isinstance(cluster, ExistingCluster)
+        for finding in _findings(name, cluster, settings)
+    ]
+
+
+def _findings(name: str, cluster: ExistingCluster, settings: Settings) -> Iterator[Finding]:
+    try:
+        server = ApiServer(cluster.kubeconfig, context_of(cluster.kubeconfig, cluster.context), TIMEOUTS)
+        with _unread():
+            yield from live_nodes.check(name, cluster, server.all_of("v1", "Node"))
+        if isinstance(settings.store, PvcStore) and settings.store.host_path is None:
+            with _unread():
+                yield from live_claim.check(server, settings.store, settings.namespace)
+    except (KubeconfigError, UnreachableError):
+        return
+
+
+@contextmanager
+def _unread() -> Generator[None]:
+    """Passes over what the cluster's user may not read."""
+    try:
+        yield
+    except UnreachableError:
+        raise
+    except UnreadableError:
+        pass

@@ -1,0 +1,195 @@
+"""What a stack file says of a cluster that is already there, and of a store that its pods mount as a volume."""
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from infra.platform import MigStrategy, Resources
+from infra.schema.base import (
+    ChartSettings,
+    ClusterSettings,
+    Cpu,
+    Int,
+    Labels,
+    Memory,
+    PoolSettings,
+    Size,
+    StoreSettings,
+    TaintSettings,
+    TimeSlicing,
+)
+from infra.schema.kubernetes_names import NamespaceName, ObjectName
+from infra.schema.paths import ExportedPath
+from infra.schema.quantities import cpu_millicores, mebibytes
+
+
+class ExistingPool(PoolSettings):
+    """Nodes of the cluster that a label selects, described as they are."""
+
+    node_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "cpu": ("cpu",),
+        "memory": ("memory",),
+        "ephemeral_storage": ("ephemeral_storage",),
+        "gpus": ("accelerator", "gpus", "gpu_sharing", "mig_strategy"),
+    }
+
+    selector: Labels = Field(description="Labels that the nodes have and no other node has.", min_length=1)
+    taints: list[TaintSettings] = Field(default_factory=list, description="Taints that the nodes have.")
+    cpu: Cpu = Field(description="Allocatable CPU of one node, as `kubectl describe node` shows it: `3920m`, `8`.")
+    memory: Memory = Field(description="Allocatable memory of one node: `12Gi`.")
+    ephemeral_storage: Size = Field(default="20Gi", description="Allocatable ephemeral storage of one node.")
+    accelerator: str | None = Field(default=None, description="Accelerator type, for example `nvidia-tesla-t4`.")
+    gpus: Int = Field(default=0, ge=0, description="`nvidia.com/gpu` that one node can allocate, unshared.")
+    # https://kubernetes.io/docs/setup/best-practices/cluster-large/, Kubernetes 1.35: at most 5,000 nodes.
+    nodes: Int = Field(default=1, ge=1, le=5_000, description="How many such nodes there are.")
+    autoscaled: bool = Field(
+        default=False,
+        description="An autoscaler adds the nodes when pods wait, so that none has to be there before. Default: "
+        "`pulumi up` refuses a pool without a node.",
+    )
+    label_nodes: list[str] = Field(
+        default_factory=list,
+        description="Names of all nodes of the pool. The stack gives them the labels of `selector`, and takes "
+        "these away when it is destroyed. Default: the nodes have them already.",
+    )
+    taint_nodes: bool = Field(
+        default=False,
+        description="Gives the nodes in `label_nodes` the pool's `taints`, too. Refused by the cluster where "
+        "someone else has tainted them: all taints of a node have one owner.",
+    )
+    gpu_sharing: TimeSlicing | None = Field(
+        default=None, description="Share each GPU between pods; only with the stack's own device plugin."
+    )
+    mig_strategy: MigStrategy = Field(
+        default="none",
+        description="`single` where all GPUs are partitioned alike, and `gpus` counts partitions; only with the "
+        "stack's own device plugin.",
+    )
+
+    def node(self) -> Resources:
+        """What one node leaves to pods, as the file describes it."""
+        return Resources(
+            cpu=cpu_millicores(self.cpu),
+            memory=mebibytes(self.memory),
+            ephemeral_storage=mebibytes(self.ephemeral_storage),
+            gpus=self.gpus * self.gpu_clients,
+        )
+
+    @property
+    def gpu_type(self) -> str | None:
+        """The accelerator that it names."""
+        return self.accelerator
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether its nodes have GPUs."""
+        return self.accelerator is not None or bool(self.gpus)
+
+    @property
+    def shares_gpus(self) -> bool:
+        """Whether it slices or partitions its GPUs, of which a pod can use only one share."""
+        return self.gpu_sharing is not None or self.mig_strategy != "none"
+
+    @property
+    def gpu_clients(self) -> int:
+        """Pods that share one GPU."""
+        return self.gpu_sharing.clients if self.gpu_sharing else 1
+
+    @property
+    def most_nodes(self) -> int:
+        """How many nodes there are."""
+        return len(self.label_nodes) or self.nodes
+
+
+class DevicePluginSettings(ChartSettings):
+    """NVIDIA's device plugin, declared by the stack."""
+
+    declare: bool = Field(
+        default=False,
+        description="Declare the plugin on all nodes of pools with GPUs. It leaves out nodes on which the GPU "
+        "Operator runs its own. Default: the cluster has one.",
+    )
+
+
+class ExistingCluster(ClusterSettings):
+    """A cluster by kubeconfig and context. Nothing of it is changed but the nodes that `label_nodes` names."""
+
+    cloud: Literal["existing"] = Field(description="`existing`: any cluster that a kubeconfig reaches.")
+    kubeconfig: str = Field(default="~/.kube/config", description="Path of the kubeconfig file.")
+    context: str | None = Field(default=None, description="Context in it; default: its current context.")
+    openshift: bool = Field(
+        default=False,
+        description="The cluster is OpenShift, which assigns the user and group of every pod from its namespace's "
+        "range.",
+    )
+    access: Literal["cluster", "namespace"] = Field(
+        default="cluster",
+        description="What the kubeconfig's user may do. `namespace`: what the role `admin` of the namespace (on "
+        "OpenShift, of the project) allows. The namespace has to be there then, with its quota, and the stack "
+        "declares nothing outside it.",
+    )
+    device_plugin: DevicePluginSettings = Field(
+        default_factory=DevicePluginSettings, description="Who brings the device plugin to nodes with GPUs."
+    )
+    pools: dict[str, ExistingPool] = Field(min_length=1, description="Pools by name.")
+
+    @property
+    def owns_namespace(self) -> bool:
+        """Whether the stack creates the namespace, and deletes it."""
+        return self.creates_namespace and self.access == "cluster"
+
+
+class PvcStore(StoreSettings):
+    """A PersistentVolumeClaim in the one cluster of the stack."""
+
+    kind: Literal["pvc"] = Field(description="`pvc`: a PersistentVolumeClaim.")
+    size: Size = Field(default="10Gi", description="Size asked for, as a Kubernetes quantity.")
+    storage_class: ObjectName | None = Field(
+        default=None, description="StorageClass by name; default: the cluster's default."
+    )
+    access_mode: Literal["ReadWriteOnce", "ReadWriteMany"] = Field(
+        default="ReadWriteOnce", description="ReadWriteMany where pods on two nodes use the store at once."
+    )
+    host_path: str | None = Field(
+        default=None, description="Folder on the node, for single-node clusters only; no StorageClass then."
+    )
+
+
+class NfsStore(StoreSettings):
+    """A folder that an NFS server exports, Filestore's included. Several clusters can share it."""
+
+    kind: Literal["nfs"] = Field(description="`nfs`: a folder of an NFS server.")
+    server: str = Field(description="Host name or address of the server, as the nodes reach it.")
+    path: ExportedPath = Field(description="Exported folder, an absolute path: `/exports/slipway`.")
+    size: Size = Field(default="10Gi", description="Size that the volume is given; NFS does not enforce it.")
+    group: Int | None = Field(
+        default=None,
+        ge=1,
+        le=2**31 - 1,
+        description="Group that owns the folder and may write in it; every pod that mounts the store joins it. "
+        "Default: the folder is the pods' user's.",
+    )
+    mount_options: list[str] = Field(
+        default_factory=list, description="Options of the mount, one each: `[nfsvers=4.1, noatime]`."
+    )
+
+
+class S3CompatibleStore(StoreSettings):
+    """A bucket of any server that speaks S3, mounted by a CSI driver. Several clusters can share it."""
+
+    kind: Literal["s3_compatible"] = Field(description="`s3_compatible`: a bucket of a server that speaks S3.")
+    endpoint: str = Field(description="URL of the server: `https://s3.example.com`.")
+    bucket: str = Field(description="Name of a bucket that is there.")
+    prefix: str = Field(default="", description="Folder in the bucket that becomes the store; default: all of it.")
+    secret: ObjectName = Field(
+        default="csi-s3-secret",
+        description="Name of the Secret with the keys that the driver reads: `accessKeyID`, `secretAccessKey`, "
+        "`endpoint`. You create it, so that no key gets into the stack's state.",
+    )
+    secret_namespace: NamespaceName = Field(default="kube-system", description="Namespace of that Secret.")
+    driver: str = Field(
+        default="ru.yandex.s3.csi",
+        description="CSI driver that is installed on the cluster. It has to rename and append.",
+    )
+    size: Size = Field(default="10Gi", description="Size that the volume is given; no bucket enforces it.")

@@ -1,0 +1,266 @@
+"""The catalogue of Google Cloud: regions, machine types with their GPUs, and what a node of one leaves to pods.
+
+The facts are data, in ``infra/clouds/gcp/data``, each with its source and date. What Google adds is added there.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from infra.accelerators import accelerator
+from infra.clouds.gcp.locations import region_of
+from infra.clouds.reservations import tiered
+from infra.platform import Resources
+
+if TYPE_CHECKING:
+    # The settings measure their nodes by this catalogue: importing them here would be a cycle.
+    from infra.clouds.gcp.settings import GcpPool
+
+DATA = Path(__file__).parent / "data"
+EVERY_WAY = frozenset({"on_demand", "spot", "preemptible", "flex_start", "reservation"})
+
+
+@dataclass(frozen=True)
+class AttachLimit:
+    """The most vCPUs and memory (GiB) that an N1 node with so many of a GPU may have."""
+
+    vcpus: int
+    gib: int
+
+
+@dataclass(frozen=True)
+class Offer:
+    """How Google offers an accelerator.
+
+    ``attach`` maps the counts in which it is attached to N1 machine types to the limits they bring; empty where it
+    is built into its own machine types. ``zones`` is where it is offered; empty where that is not recorded.
+    """
+
+    attach: Mapping[int, AttachLimit] = field(default_factory=dict[int, AttachLimit])
+    zones: frozenset[str] = frozenset()
+
+    def zones_in(self, region: str) -> tuple[str, ...]:
+        """The zones of a region that offer the accelerator, in order; empty also where none are recorded."""
+        return tuple(sorted(zone for zone in self.zones if zone.rpartition("-")[0] == region))
+
+
+@dataclass(frozen=True)
+class MachineType:
+    """A machine type: its vCPUs, memory in MiB, and what else decides what a node pool may ask of it.
+
+    ``accelerator`` and ``gpus`` are what the type has built in (None and 0 for CPU types and those that GPUs are
+    attached to). ``local_ssds`` are the numbers of local SSDs a node may ask for; ``bundled_local_ssds`` is how
+    many it always has. ``sold`` is how Google sells it, a part of `EVERY_WAY`.
+    """
+
+    name: str
+    family: str
+    vcpus: int
+    memory: int
+    disks: tuple[str, ...]
+    accelerator: str | None = None
+    gpus: int = 0
+    local_ssds: tuple[int, ...] = ()
+    bundled_local_ssds: int = 0
+    sold: frozenset[str] = EVERY_WAY
+    shared_core: bool = False
+
+
+def _toml(name: str) -> dict[str, Any]:
+    with (DATA / name).open("rb") as file:
+        return tomllib.load(file)
+
+
+@cache
+def regions() -> Mapping[str, tuple[str, ...]]:
+    """Every region, and its zones."""
+    return MappingProxyType(
+        {region: tuple(f"{region}-{end}" for end in ends) for region, ends in _toml("regions.toml").items()}
+    )
+
+
+def zones_of(location: str) -> tuple[str, ...]:
+    """The zones of a region, or of the region of a zone; none for a region that the catalogue does not have."""
+    return regions().get(region_of(location), ())
+
+
+@cache
+def offers() -> Mapping[str, Offer]:
+    """How Google offers each accelerator, by its name."""
+    return MappingProxyType(
+        {
+            name: Offer(
+                attach=MappingProxyType(
+                    {int(count): AttachLimit(**limit) for count, limit in facts.get("attach", {}).items()}
+                ),
+                zones=frozenset(facts.get("zones", ())),
+            )
+            for name, facts in _toml("gpus.toml").items()
+        }
+    )
+
+
+@cache
+def machine_types() -> Mapping[str, MachineType]:
+    """Every predefined machine type by name."""
+    data = _machine_types()
+    found: dict[str, MachineType] = {}
+    for family, facts in data["families"].items():
+        for shape, rule in facts["shapes"].items():
+            for vcpus in rule["vcpus"]:
+                name = f"{family}-{shape}-{vcpus}"
+                found[name] = _of_family(name, family, vcpus, round(vcpus * rule["gib_per_vcpu"] * 1024))
+        for name, (vcpus, gib) in facts.get("types", {}).items():
+            found[name] = _of_family(name, family, vcpus, gib * 1024)
+    for name, facts in data["gpu_types"].items():
+        family = name.split("-")[0]
+        series = "-".join(name.split("-")[:2])
+        bundled = facts.get("bundled", 0)
+        found[name] = MachineType(
+            name=name,
+            family=family,
+            vcpus=facts["vcpus"],
+            memory=facts["gib"] * 1024,
+            disks=tuple(data["gpu_disks"].get(series) or data["gpu_disks"][family]),
+            accelerator=facts["accelerator"],
+            gpus=facts["gpus"],
+            local_ssds=(bundled,) if bundled else tuple(facts["local_ssds"]),
+            bundled_local_ssds=bundled,
+            sold=frozenset(facts["sold"]) if "sold" in facts else EVERY_WAY,
+        )
+    return MappingProxyType(found)
+
+
+def machine_type(name: str) -> MachineType | None:
+    """The machine type of that name, or None where the catalogue has none.
+
+    Custom types (``n2-custom-8-32768``, memory in MiB) are read from their name.
+    """
+    if found := machine_types().get(name):
+        return found
+    match = re.fullmatch(r"(?:([a-z0-9]+)-)?custom-([1-9][0-9]*)-([1-9][0-9]*)(-ext)?", name)
+    if match is None:
+        return None
+    family, vcpus, mib = match[1] or "n1", int(match[2]), int(match[3])
+    facts = _machine_types()["families"].get(family)
+    # https://cloud.google.com/compute/docs/instances/creating-instance-with-custom-machine-type, as documented in
+    # 2025: an even number of vCPUs (or one, on N1), and memory in steps of 256 MiB.
+    odd = vcpus % 2 and not (family == "n1" and vcpus == 1)
+    if facts is None or not facts.get("custom") or odd or mib % 256:
+        return None
+    return _of_family(name, family, vcpus, mib)
+
+
+def is_arm(name: str) -> bool:
+    """Whether a machine type of that name has Arm processors."""
+    return name.split("-", maxsplit=1)[0] in _machine_types()["arm"]["families"]
+
+
+@cache
+def _machine_types() -> dict[str, Any]:
+    return _toml("machine_types.toml")
+
+
+def _of_family(name: str, family: str, vcpus: int, mib: int) -> MachineType:
+    facts = _machine_types()["families"][family]
+    bundled = facts.get("bundled", {}).get(name, 0)
+    counts = next((rule["counts"] for rule in facts.get("local_ssds", ()) if vcpus <= rule["vcpus"]), ())
+    return MachineType(
+        name=name,
+        family=family,
+        vcpus=vcpus,
+        memory=mib,
+        disks=tuple(facts["disks"]),
+        local_ssds=(bundled,) if bundled else tuple(counts),
+        bundled_local_ssds=bundled,
+        shared_core=name in facts.get("shared_core", ()),
+    )
+
+
+def allocatable(pool: "GcpPool") -> Resources:
+    """What one node of the pool leaves to pods, after GKE's reservations and its own DaemonSets.
+
+    GPUs count as pods see them: shares where the pool slices them, partitions where it partitions them. Raises
+    ValueError where the machine type or the GPU partition is not in the catalogue.
+    """
+    machine = machine_type(pool.machine_type)
+    if machine is None:
+        raise ValueError(f"machine type {pool.machine_type} is not in the catalogue")
+    gpus = _visible_gpus(pool, machine)
+    rules = _gke()
+    system = rules["system_pods"]
+    return Resources(
+        cpu=max(
+            0,
+            _allocatable_cpu(machine, pool.max_pods_per_node)
+            - system["millicores"]
+            - (system["gpu_millicores"] if gpus else 0),
+        ),
+        memory=max(0, _allocatable_memory(machine) - system["mib"] - (system["gpu_mib"] if gpus else 0)),
+        ephemeral_storage=max(0, _allocatable_disk(pool.disk_size_gb, ephemeral_ssds(pool))),
+        gpus=gpus,
+    )
+
+
+def ephemeral_ssds(pool: "GcpPool") -> int:
+    """Local SSDs that hold a node's ephemeral storage: those asked for, or those that come with the machine type.
+
+    GKE uses bundled ones so without being asked, unless they are wanted as raw block devices.
+    """
+    machine = machine_type(pool.machine_type)
+    if pool.local_ssd_count or pool.local_ssd_block_count or machine is None:
+        return pool.local_ssd_count
+    return machine.bundled_local_ssds
+
+
+@cache
+def _gke() -> dict[str, Any]:
+    return _toml("gke.toml")
+
+
+def _visible_gpus(pool: "GcpPool", machine: MachineType) -> int:
+    gpus = pool.gpus or machine.gpus
+    if pool.gpu_partition is not None:
+        known = accelerator(pool.accelerator or "")
+        if known is None or pool.gpu_partition not in known.partitions:
+            raise ValueError(f"{pool.accelerator} has no partition {pool.gpu_partition} in the catalogue")
+        gpus *= known.partitions[pool.gpu_partition]
+    return gpus * (pool.gpu_sharing.clients if pool.gpu_sharing else 1)
+
+
+def _allocatable_cpu(machine: MachineType, max_pods: int) -> int:
+    rules = _gke()["cpu"]
+    if machine.shared_core:
+        reserved = rules["shared_core_millicores"]
+    else:
+        reserved = tiered(machine.vcpus, rules["reserved"]) * 1000
+    if max_pods > rules["many_pods"]["above"]:
+        reserved += rules["many_pods"]["millicores"]
+    return int(machine.vcpus * 1000 - reserved)
+
+
+def _allocatable_memory(machine: MachineType) -> int:
+    rules = _gke()["memory"]
+    capacity = machine.memory * (1 - rules["kernel_share"])
+    return int(capacity - tiered(capacity / 1024, rules["reserved"]) * 1024 - rules["eviction_mib"])
+
+
+def _allocatable_disk(boot_disk_gb: int, local_ssds: int) -> int:
+    if local_ssds:
+        rules = _gke()["local_ssd"]
+        capacity = local_ssds * rules["gb_each"] * 10**9 / 2**30
+        reserved = rules["reserved_gib"][min(local_ssds, 3) - 1]
+    else:
+        rules = _gke()["boot_disk"]
+        # What Google calls a GB of a disk is 2³⁰ bytes.
+        capacity = boot_disk_gb - rules["image_gib"]
+        share, gib = rules["reserved_share_and_gib"]
+        reserved = min(
+            boot_disk_gb * rules["reserved_share"], boot_disk_gb * share + gib, rules["reserved_most_gib"]
+        )
+    return int((capacity * (1 - rules["eviction_share"]) - reserved) * 1024)

@@ -1,0 +1,221 @@
+"""A GKE Standard cluster: its control plane, its node pools in order, and the provider that reaches it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_gcp as gcp
+import pulumi_kubernetes as k8s
+
+from infra.clouds.gcp.identity import workload_pool
+from infra.clouds.gcp.keys import Key
+from infra.clouds.gcp.kubeconfig import context_name, dns_endpoint, kubeconfig
+from infra.clouds.gcp.names import CLUSTER_LIMIT, pool_name, resource_name
+from infra.clouds.gcp.network import PODS_RANGE, SERVICES_RANGE
+from infra.clouds.gcp.pools import CLOUD_PLATFORM_SCOPE, node_pool
+from infra.clouds.gcp.settings import ControlPlane, GcpCluster
+
+
+@dataclass(frozen=True)
+class GkeClusterArgs:
+    """``service_account`` is the nodes' e-mail address, ``secrets_key`` the key of Kubernetes Secrets; ``after``
+    is what has to be there first."""
+
+    project: str
+    cluster: GcpCluster
+    network: gcp.compute.Network
+    subnet: gcp.compute.Subnetwork
+    service_account: pulumi.Input[str]
+    secrets_key: Key | None
+    protect: bool
+    after: Sequence[pulumi.Resource]
+
+
+class GkeCluster(pulumi.ComponentResource):
+    """The cluster ``cluster`` (named ``gke_name`` in Google Cloud), its ``pools`` by name and its ``provider``."""
+
+    gke_name: str
+    context: str
+    cluster: gcp.container.Cluster
+    pools: Mapping[str, gcp.container.NodePool]
+    kubeconfig: pulumi.Output[str]
+    provider: k8s.Provider
+
+    def __init__(self, name: str, args: GkeClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slipway:gcp:GkeCluster", name, None, opts)
+        self.gke_name = resource_name(CLUSTER_LIMIT, name)
+        self.context = context_name(args.project, args.cluster.location, self.gke_name)
+        self.cluster = self._control_plane(name, args)
+        self.pools = self._pools(name, args)
+        self.kubeconfig = kubeconfig(self.cluster, self.context, args.cluster.control_plane.dns_endpoint)
+        self.provider = k8s.Provider(
+            name,
+            kubeconfig=self.kubeconfig,
+            # Otherwise another endpoint of the same cluster would replace the provider and all that is on it.
+            cluster_identifier=dns_endpoint(self.cluster),
+            # An `up` that was killed may have left a Job behind: adopt it instead of failing on its name.
+            upsert_existing_objects=True,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.register_outputs({"name": self.cluster.name})
+
+    def _pools(self, name: str, args: GkeClusterArgs) -> Mapping[str, gcp.container.NodePool]:
+        """CPU pools first: system pods need a node without the GPU taint, and GKE taints GPU pools only then."""
+        pools = args.cluster.pools
+        made: dict[str, gcp.container.NodePool] = {}
+        for pool in sorted(pools, key=lambda each: pools[each].accelerator is not None):
+            made[pool] = node_pool(
+                f"{name}-{pool}",
+                pool_name(pool),
+                args.cluster,
+                pools[pool],
+                gke=self.cluster,
+                service_account=args.service_account,
+                protect=args.protect,
+                parent=self,
+                after=[made[each] for each in made if pools[pool].accelerator and not pools[each].accelerator],
+            )
+        return made
+
+    def _control_plane(self, name: str, args: GkeClusterArgs) -> gcp.container.Cluster:
+        cluster = args.cluster
+        return gcp.container.Cluster(
+            name,
+            name=self.gke_name,
+            project=args.project,
+            location=cluster.location,
+            node_locations=_other_zones(cluster),
+            deletion_protection=args.protect,
+            resource_labels=dict(cluster.labels),
+            release_channel=gcp.container.ClusterReleaseChannelArgs(channel=cluster.release_channel),
+            maintenance_policy=gcp.container.ClusterMaintenancePolicyArgs(
+                recurring_window=gcp.container.ClusterMaintenancePolicyRecurringWindowArgs(
+                    start_time=cluster.maintenance.start,
+                    end_time=cluster.maintenance.end,
+                    recurrence=cluster.maintenance.recurrence,
+                )
+            ),
+            # A cluster cannot be made without a pool; this one goes as soon as it is there.
+            remove_default_node_pool=True,
+            initial_node_count=1,
+            node_config=_default_pool_config(args),
+            node_pool_defaults=gcp.container.ClusterNodePoolDefaultsArgs(
+                node_config_defaults=gcp.container.ClusterNodePoolDefaultsNodeConfigDefaultsArgs(
+                    insecure_kubelet_readonly_port_enabled="FALSE"
+                )
+            ),
+            cluster_autoscaling=gcp.container.ClusterClusterAutoscalingArgs(
+                # No pools but the declared ones; and idle GPU nodes go as early as GKE knows how to.
+                enabled=False,
+                autoscaling_profile="OPTIMIZE_UTILIZATION",
+            ),
+            networking_mode="VPC_NATIVE",
+            network=args.network.id,
+            subnetwork=args.subnet.id,
+            ip_allocation_policy=gcp.container.ClusterIpAllocationPolicyArgs(
+                cluster_secondary_range_name=PODS_RANGE, services_secondary_range_name=SERVICES_RANGE
+            ),
+            datapath_provider="ADVANCED_DATAPATH",
+            private_cluster_config=_private_nodes(cluster),
+            control_plane_endpoints_config=_endpoints(cluster.control_plane),
+            master_authorized_networks_config=_authorized_networks(cluster.control_plane),
+            workload_identity_config=gcp.container.ClusterWorkloadIdentityConfigArgs(
+                workload_pool=workload_pool(args.project)
+            ),
+            addons_config=gcp.container.ClusterAddonsConfigArgs(
+                gcs_fuse_csi_driver_config=gcp.container.ClusterAddonsConfigGcsFuseCsiDriverConfigArgs(
+                    enabled=True
+                )
+            ),
+            logging_config=gcp.container.ClusterLoggingConfigArgs(
+                enable_components=["SYSTEM_COMPONENTS", "WORKLOADS"]
+            ),
+            monitoring_config=gcp.container.ClusterMonitoringConfigArgs(
+                enable_components=["SYSTEM_COMPONENTS", "DCGM"],
+                managed_prometheus=gcp.container.ClusterMonitoringConfigManagedPrometheusArgs(enabled=True),
+            ),
+            enable_shielded_nodes=True,
+            database_encryption=_secrets_encryption(args.secrets_key),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                protect=args.protect,
+                depends_on=[*args.after, *(args.secrets_key.ready if args.secrets_key else ())],
+                ignore_changes=[
+                    # Of the default pool, which is gone: GKE then shows another pool's machines in its place.
+                    "initialNodeCount",
+                    "nodeConfig",
+                    # Cannot change on a cluster, and opening the IP endpoint later is no reason to replace it.
+                    "privateClusterConfig.masterIpv4CidrBlock",
+                ],
+                # The name is taken until the old cluster is gone.
+                delete_before_replace=True,
+                custom_timeouts=pulumi.CustomTimeouts(create="90m", update="90m", delete="90m"),
+            ),
+        )
+
+
+def _other_zones(cluster: GcpCluster) -> list[str] | None:
+    """Node zones beside the one of a zonal cluster, which GKE wants left out."""
+    if cluster.zones is None:
+        return None
+    return [zone for zone in cluster.zones if zone != cluster.location] or None
+
+
+def _default_pool_config(args: GkeClusterArgs) -> gcp.container.ClusterNodeConfigArgs:
+    """Small machines under the nodes' service account: many projects have no default one with any rights."""
+    return gcp.container.ClusterNodeConfigArgs(
+        machine_type="e2-medium",
+        disk_type="pd-standard",
+        disk_size_gb=30,
+        service_account=args.service_account,
+        oauth_scopes=[CLOUD_PLATFORM_SCOPE],
+        shielded_instance_config=gcp.container.ClusterNodeConfigShieldedInstanceConfigArgs(
+            enable_secure_boot=True, enable_integrity_monitoring=True
+        ),
+        workload_metadata_config=gcp.container.ClusterNodeConfigWorkloadMetadataConfigArgs(mode="GKE_METADATA"),
+    )
+
+
+def _private_nodes(cluster: GcpCluster) -> gcp.container.ClusterPrivateClusterConfigArgs:
+    """Nodes without external addresses. The control plane has an address range only with an IP endpoint."""
+    with_ip = bool(cluster.control_plane.authorized_networks)
+    return gcp.container.ClusterPrivateClusterConfigArgs(
+        enable_private_nodes=True,
+        # Without an IP endpoint GKE says True whatever it was told, and anything else would be a change at every
+        # refresh (hashicorp/terraform-provider-google#27901, read on 2026-11-20).
+        enable_private_endpoint=not with_ip,
+        master_ipv4_cidr_block=cluster.network.control_plane_cidr if with_ip else None,
+    )
+
+
+def _endpoints(control_plane: ControlPlane) -> gcp.container.ClusterControlPlaneEndpointsConfigArgs:
+    return gcp.container.ClusterControlPlaneEndpointsConfigArgs(
+        dns_endpoint_config=gcp.container.ClusterControlPlaneEndpointsConfigDnsEndpointConfigArgs(
+            # "External" is everything outside the VPC; IAM decides who of it gets in.
+            allow_external_traffic=control_plane.dns_endpoint
+        ),
+        ip_endpoints_config=gcp.container.ClusterControlPlaneEndpointsConfigIpEndpointsConfigArgs(
+            enabled=bool(control_plane.authorized_networks)
+        ),
+    )
+
+
+def _secrets_encryption(key: Key | None) -> gcp.container.ClusterDatabaseEncryptionArgs | None:
+    if key is None:
+        return None
+    return gcp.container.ClusterDatabaseEncryptionArgs(state="ENCRYPTED", key_name=key.name)
+
+
+def _authorized_networks(
+    control_plane: ControlPlane,
+) -> gcp.container.ClusterMasterAuthorizedNetworksConfigArgs | None:
+    if not control_plane.authorized_networks:
+        return None
+    return gcp.container.ClusterMasterAuthorizedNetworksConfigArgs(
+        cidr_blocks=[
+            gcp.container.ClusterMasterAuthorizedNetworksConfigCidrBlockArgs(display_name=name, cidr_block=block)
+            for name, block in control_plane.authorized_networks.items()
+        ],
+        # Otherwise every virtual machine of every Google Cloud customer could reach it.
+        gcp_public_cidrs_access_enabled=False,
+    )

@@ -1,0 +1,239 @@
+"""Stands in for Google Cloud where the program is evaluated without it: outputs, function results and nodes.
+
+Everything it makes up is well-formed and clearly fake. Nodes are worked out from what a node pool was declared
+with, not from the settings it came from, so that a mistake on the way is seen by whoever places pods on them.
+"""
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from infra.clouds.emulation import CA_CERTIFICATE
+from infra.clouds.gcp import nodes
+from infra.clouds.gcp.locations import region_of
+from infra.clouds.gcp.nodes import NODE_POOL
+from infra.clouds.gcp.project import clusters
+from infra.clouds.gcp.store import DRIVER
+from infra.platform import Emulator, Node, Resources, StoreFiles
+from infra.schema.quantities import cpu_millicores, mebibytes
+from infra.settings.model import Settings
+
+PROJECT_NUMBER = 999_999_999_999
+FALLBACK_PROJECT = "emulated-project"
+
+SIDECAR_PREFIX = "gke-gcsfuse"
+SIDECAR_DEFAULTS = {"cpu-request": "250m", "memory-request": "256Mi", "ephemeral-storage-request": "5Gi"}
+"""Of the Cloud Storage FUSE sidecar, where annotations say nothing else
+(cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-sidecar, seen November 2026)."""
+
+Inputs = Mapping[str, Any]
+
+
+class GcpEmulator(Emulator):
+    """Stands in for Google Cloud, for the resources that this package declares."""
+
+    configuration: Mapping[str, str] = MappingProxyType({"gcp:project": FALLBACK_PROJECT})
+    store_drivers: ClassVar[frozenset[str]] = frozenset({DRIVER})
+
+    def __init__(self, settings: Settings) -> None:
+        ours = clusters(settings)
+        self._pools = {f"{name}-{pool}": (name, pool) for name in ours for pool in ours[name].pools}
+        self._namespaces = [(name, settings.namespace) for name in ours if not ours[name].owns_namespace]
+
+    def outputs(self, token: str, name: str, inputs: Inputs) -> Mapping[str, Any] | None:
+        """The computed outputs of a resource; None for a type that this package does not declare."""
+        known = _OUTPUTS.get(token)
+        return known(name, inputs) if known else None
+
+    def call(self, token: str, args: Inputs, store: StoreFiles) -> Mapping[str, Any] | None:
+        """The result of a provider function; raises FileNotFoundError for an object that is not in ``store``."""
+        if token == "gcp:storage/getBucketObjectContent:getBucketObjectContent":
+            content = store.read_text(args["name"])
+            return {
+                "id": f"{args['bucket']}-{args['name']}",
+                "bucket": args["bucket"],
+                "name": args["name"],
+                "content": content,
+                "contentBase64": base64.b64encode(content.encode()).decode(),
+            }
+        if token == "gcp:storage/getProjectServiceAccount:getProjectServiceAccount":
+            return {"id": _project_of(args), **_agent("gs-project-accounts")}
+        if token == "gcp:storage/getBucketObjects:getBucketObjects":
+            names = store.names(str(args.get("prefix") or ""))
+            return {
+                "id": f"{args['bucket']}-objects",
+                "bucket": args["bucket"],
+                "prefix": args.get("prefix"),
+                "bucketObjects": [
+                    {"name": name, "contentType": "", "mediaLink": "", "selfLink": "", "storageClass": "STANDARD"}
+                    for name in names
+                ],
+            }
+        return None
+
+    def injected(self, annotations: Mapping[str, str]) -> Resources:
+        """The requests of Cloud Storage FUSE's sidecar, which a pod's annotations ask for.
+
+        It starts before the init containers and stays, so it adds to the largest of them, too.
+        """
+        if annotations.get(f"{SIDECAR_PREFIX}/volumes") != "true":
+            return Resources(cpu=0, memory=0)
+        asked = {
+            key: annotations.get(f"{SIDECAR_PREFIX}/{key}", default) for key, default in SIDECAR_DEFAULTS.items()
+        }
+        return Resources(
+            cpu=cpu_millicores(asked["cpu-request"]),
+            memory=mebibytes(asked["memory-request"]),
+            ephemeral_storage=mebibytes(asked["ephemeral-storage-request"]),
+        )
+
+    def standing_namespaces(self) -> Sequence[tuple[str, str]]:
+        """The namespace, in clusters where the stack does not create it."""
+        return self._namespaces
+
+    def nodes(self, token: str, name: str, inputs: Inputs) -> Sequence[Node]:
+        """The nodes of a node pool at its largest."""
+        if token != NODE_POOL:
+            return []
+        cluster, pool = self._pools[name]
+        return [
+            Node(
+                cluster=cluster,
+                pool=pool,
+                labels=nodes.labels(inputs),
+                taints=nodes.taints(inputs),
+                allocatable=nodes.node_resources(inputs),
+                count=nodes.most_nodes(inputs),
+                accelerator=nodes.accelerator(inputs),
+            )
+        ]
+
+    def standing_nodes(self) -> Sequence[Node]:
+        """None: nothing is there before the program runs."""
+        return []
+
+
+def _project_of(inputs: Inputs) -> str:
+    return str(inputs.get("project") or FALLBACK_PROJECT)
+
+
+def _agent(service: str) -> Mapping[str, Any]:
+    """The account as which one of Google's services acts in the project."""
+    email = f"service-{PROJECT_NUMBER}@{service}.iam.gserviceaccount.com"
+    return {"emailAddress": email, "email": email, "member": f"serviceAccount:{email}"}
+
+
+def _compute(kind: str) -> Callable[[str, Inputs], Mapping[str, Any]]:
+    def outputs(_: str, inputs: Inputs) -> Mapping[str, Any]:
+        place = f"regions/{inputs['region']}" if inputs.get("region") else "global"
+        path = f"projects/{_project_of(inputs)}/{place}/{kind}/{inputs['name']}"
+        return {"id": path, "selfLink": f"https://www.googleapis.com/compute/v1/{path}"}
+
+    return outputs
+
+
+def _cluster(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    path = f"projects/{_project_of(inputs)}/locations/{inputs['location']}/clusters/{inputs['name']}"
+    endpoints = inputs["controlPlaneEndpointsConfig"]
+    host = f"gke-{inputs['name']}-{PROJECT_NUMBER}.{region_of(inputs['location'])}.gke.goog.invalid"
+    return {
+        "id": path,
+        "selfLink": f"https://container.googleapis.com/v1/{path}",
+        # TEST-NET-3 (RFC 5737): an address that nobody has.
+        "endpoint": "203.0.113.1",
+        "controlPlaneEndpointsConfig": {
+            **endpoints,
+            "dnsEndpointConfig": {**endpoints["dnsEndpointConfig"], "endpoint": host},
+        },
+        "masterAuth": {
+            "clientCertificate": "",
+            "clientCertificateConfig": {"issueClientCertificate": False},
+            "clientKey": "",
+            "clusterCaCertificate": CA_CERTIFICATE,
+        },
+        "masterVersion": "1.0.0-emulated",
+    }
+
+
+def _node_pool(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    return {"id": f"{inputs['cluster']}/nodePools/{inputs['name']}", "version": "1.0.0-emulated"}
+
+
+def _service_account(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    project = _project_of(inputs)
+    email = f"{inputs['accountId']}@{project}.iam.gserviceaccount.com"
+    path = f"projects/{project}/serviceAccounts/{email}"
+    return {
+        "id": path,
+        "name": path,
+        "email": email,
+        "member": f"serviceAccount:{email}",
+        "uniqueId": "000000000000000000000",
+    }
+
+
+def _bucket(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    name = inputs["name"]
+    return {
+        "id": name,
+        "url": f"gs://{name}",
+        "selfLink": f"https://www.googleapis.com/storage/v1/b/{name}",
+        "projectNumber": PROJECT_NUMBER,
+    }
+
+
+def _key_ring(name: str, inputs: Inputs) -> Mapping[str, Any]:
+    called = inputs.get("name") or f"{name}-0000000"
+    return {
+        "id": f"projects/{_project_of(inputs)}/locations/{inputs['location']}/keyRings/{called}",
+        "name": called,
+    }
+
+
+def _key(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    return {"id": f"{inputs['keyRing']}/cryptoKeys/{inputs['name']}"}
+
+
+def _service_identity(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    service = inputs["service"]
+    # GKE is older than the pattern that agents are named by.
+    agent = (
+        "container-engine-robot"
+        if service == "container.googleapis.com"
+        else f"gcp-sa-{service.partition('.')[0]}"
+    )
+    return {"id": f"projects/{_project_of(inputs)}/services/{service}", **_agent(agent)}
+
+
+def _audit(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    return {"id": f"{_project_of(inputs)}/audit_config/{inputs['service']}", "etag": "emulated"}
+
+
+def _service(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    return {"id": f"{_project_of(inputs)}/{inputs['service']}"}
+
+
+def _grant(name: str, inputs: Inputs) -> Mapping[str, Any]:
+    return {"id": f"{name}/{inputs['role']}", "etag": "emulated"}
+
+
+_OUTPUTS: Mapping[str, Callable[[str, Inputs], Mapping[str, Any]]] = {
+    "gcp:projects/service:Service": _service,
+    "gcp:projects/serviceIdentity:ServiceIdentity": _service_identity,
+    "gcp:projects/iAMAuditConfig:IAMAuditConfig": _audit,
+    "gcp:kms/keyRing:KeyRing": _key_ring,
+    "gcp:kms/cryptoKey:CryptoKey": _key,
+    "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember": _grant,
+    "gcp:compute/network:Network": _compute("networks"),
+    "gcp:compute/subnetwork:Subnetwork": _compute("subnetworks"),
+    "gcp:compute/router:Router": _compute("routers"),
+    "gcp:compute/routerNat:RouterNat": _compute("routerNats"),
+    "gcp:serviceaccount/account:Account": _service_account,
+    "gcp:serviceaccount/iAMMember:IAMMember": _grant,
+    "gcp:projects/iAMMember:IAMMember": _grant,
+    "gcp:storage/bucket:Bucket": _bucket,
+    "gcp:storage/bucketIAMMember:BucketIAMMember": _grant,
+    "gcp:container/cluster:Cluster": _cluster,
+    NODE_POOL: _node_pool,
+}

@@ -1,0 +1,127 @@
+"""Everything on Google Cloud, and each of its clusters as a `Platform`."""
+
+from collections.abc import Mapping
+
+from infra.clouds.gcp.bucket import StoreBucketArgs, access_logs, store_bucket
+from infra.clouds.gcp.catalogue import allocatable
+from infra.clouds.gcp.cluster import GkeCluster, GkeClusterArgs
+from infra.clouds.gcp.identity import WorkloadIdentity, WorkloadIdentityArgs, node_identity, workload_identity
+from infra.clouds.gcp.keys import STORE_KEY, declared_keys, encryption_keys, secrets_key
+from infra.clouds.gcp.names import pool_name
+from infra.clouds.gcp.network import Network, NetworkArgs
+from infra.clouds.gcp.nodes import POOL_LABEL
+from infra.clouds.gcp.pools import fingerprint, max_nodes, taints
+from infra.clouds.gcp.project import clusters, project
+from infra.clouds.gcp.services import enable_services
+from infra.clouds.gcp.settings import GcpCluster, GcsStore
+from infra.clouds.gcp.store import gcs_store
+from infra.platform import Egress, Platform, Pool, Store, dns_of
+from infra.settings.model import Settings
+
+EGRESS = (
+    # The metadata server: the pods' identity, which Cloud Storage FUSE uses in its sidecar, and Cloud DNS. Where
+    # NetworkPolicies are enforced by Dataplane V2, pods reach it at this address
+    # (cloud.google.com/kubernetes-engine/docs/how-to/network-policy, "Network policy and Workload Identity
+    # Federation for GKE", as cited by public policies read on 2026-11-22).
+    Egress("169.254.169.254/32", (80, 8080)),
+    Egress("169.254.169.254/32", (53,), ("UDP", "TCP")),
+    dns_of("kube-system", 53),
+)
+"""What pods need beside HTTPS to public addresses."""
+
+
+def platforms(settings: Settings) -> Mapping[str, Platform]:
+    """Declares all that the stack has on Google Cloud, and returns its clusters there by name.
+
+    Raises SettingsError where the settings cannot be declared; nothing is declared then.
+    """
+    ours = clusters(settings)
+    if not ours or not isinstance(settings.store, GcsStore):
+        return {}
+    project_id = project()
+    services = enable_services(
+        project_id,
+        image_streaming=any(pool.image_streaming for cluster in ours.values() for pool in cluster.pools.values()),
+        keys=bool(declared_keys(ours, settings.store)),
+    )
+    keys = encryption_keys(project_id, ours, settings.store, protect=settings.protect, after=services)
+    bucket = store_bucket(
+        "store", StoreBucketArgs(project_id, settings.store, keys.get(STORE_KEY), settings.protect, services)
+    )
+    if settings.store.access_logs:
+        access_logs(project_id, services)
+    network = Network("network", NetworkArgs(project_id, ours, services))
+    nodes = node_identity(project_id, services)
+    made = {
+        name: GkeCluster(
+            name,
+            GkeClusterArgs(
+                project=project_id,
+                cluster=cluster,
+                network=network.network,
+                subnet=network.subnets[name],
+                service_account=nodes.email,
+                secrets_key=keys.get(secrets_key(name)),
+                protect=settings.protect,
+                after=[*services, *nodes.grants, *network.nats.values()],
+            ),
+        )
+        for name, cluster in ours.items()
+    }
+    identity = workload_identity(
+        WorkloadIdentityArgs(
+            project=project_id,
+            namespace=settings.namespace,
+            service_account=settings.service_account,
+            impersonation=settings.store.impersonation,
+            bucket=bucket,
+            after=[each.cluster for each in made.values()],
+        )
+    )
+    store = gcs_store(bucket)
+    return {
+        name: _platform(name, ours[name], each, project_id=project_id, store=store, identity=identity)
+        for name, each in made.items()
+    }
+
+
+def _platform(
+    name: str,
+    settings: GcpCluster,
+    cluster: GkeCluster,
+    *,
+    project_id: str,
+    store: Store,
+    identity: WorkloadIdentity,
+) -> Platform:
+    endpoint = " --dns-endpoint" if settings.control_plane.dns_endpoint else ""
+    return Platform(
+        name=name,
+        provider=cluster.provider,
+        kubeconfig=cluster.kubeconfig,
+        pools={
+            pool: Pool(
+                name=pool,
+                cluster=name,
+                selector={POOL_LABEL: pool_name(pool)},
+                taints=taints(declared),
+                allocatable=allocatable(declared),
+                max_nodes=max_nodes(settings, declared),
+                accelerator=declared.accelerator,
+                fingerprint=fingerprint(declared),
+                resources=[cluster.pools[pool]],
+                shared_gpus=bool(declared.gpu_sharing or declared.gpu_partition),
+            )
+            for pool, declared in settings.pools.items()
+        },
+        store=store,
+        service_account_annotations=identity.annotations,
+        ready=identity.grants,
+        connect=(
+            f"gcloud container clusters get-credentials {cluster.gke_name}"
+            f" --location {settings.location} --project {project_id}{endpoint}"
+        ),
+        kubectl=f"kubectl --context {cluster.context}",
+        egress=EGRESS,
+        creates_namespace=settings.owns_namespace,
+    )

@@ -1,0 +1,267 @@
+"""Node pools: from a pool's settings to the arguments of ``gcp.container.NodePool``, key by key."""
+
+import hashlib
+import math
+from collections.abc import Sequence
+
+import pulumi
+import pulumi_gcp as gcp
+
+from infra.clouds.gcp.catalogue import ephemeral_ssds, machine_type, offers
+from infra.clouds.gcp.locations import REGION_ZONES, is_zone
+from infra.clouds.gcp.settings import GcpCluster, GcpPool
+from infra.platform import Taint
+from infra.schema.quantities import seconds
+from infra.schema.taints import CLOUD_EFFECTS, pool_taints
+
+CLOUD_PLATFORM_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+"""Leaves it to IAM what a node may do; narrower scopes would only hide a missing role."""
+
+
+def gpus_per_node(pool: GcpPool) -> int:
+    """Physical GPUs of a node: as set, or as the machine type brings them; 0 for a CPU pool."""
+    if pool.accelerator is None:
+        return 0
+    machine = machine_type(pool.machine_type)
+    return pool.gpus or (machine.gpus if machine else 0)
+
+
+def taints(pool: GcpPool) -> list[Taint]:
+    """All taints of the pool's nodes."""
+    return pool_taints(pool.taints, gpus=pool.accelerator is not None)
+
+
+def zones(cluster: GcpCluster, pool: GcpPool) -> list[str] | None:
+    """The zones of the pool, or None where they are GKE's choice.
+
+    GKE would choose for a GPU pool without asking where its accelerator is offered.
+    """
+    if pool.zones or cluster.zones:
+        return pool.zones or sorted({*(cluster.zones or []), *_own_zone(cluster)})
+    if is_zone(cluster.location):
+        return [cluster.location]
+    offer = offers().get(pool.accelerator or "")
+    offered = list(offer.zones_in(cluster.location)) if offer else []
+    # With limits per zone, more zones than GKE would choose would be more nodes than anyone counted on.
+    return (offered if pool.nodes.total_max is not None else offered[:REGION_ZONES]) or None
+
+
+def max_nodes(cluster: GcpCluster, pool: GcpPool) -> int:
+    """The most nodes that the pool can have over all its zones."""
+    if pool.nodes.total_max is not None:
+        return pool.nodes.total_max
+    in_each = pool.nodes.max if pool.nodes.max is not None else _fixed_count(pool)
+    return in_each * len(zones(cluster, pool) or range(REGION_ZONES))
+
+
+def fingerprint(pool: GcpPool) -> str:
+    """Changes when the pool's machines, GPUs, driver or node image do."""
+    told = pool.model_dump_json(
+        include={
+            "machine_type",
+            "accelerator",
+            "gpus",
+            "gpu_driver",
+            "gpu_sharing",
+            "gpu_partition",
+            "image_type",
+        }
+    )
+    return hashlib.sha256(told.encode()).hexdigest()[:10]
+
+
+def autoscaling(pool: GcpPool) -> gcp.container.NodePoolAutoscalingArgs | None:
+    """The autoscaler's limits, or None for a fixed number of nodes."""
+    nodes = pool.nodes
+    if not _autoscaled(pool):
+        return None
+    # ANY takes the zone that has capacity, where BALANCED would wait for it in every zone.
+    policy = nodes.location_policy or ("ANY" if pool.accelerator or pool.spot else "BALANCED")
+    if nodes.total_max is not None:
+        return gcp.container.NodePoolAutoscalingArgs(
+            total_min_node_count=nodes.total_min or 0,
+            total_max_node_count=nodes.total_max,
+            location_policy=policy,
+        )
+    return gcp.container.NodePoolAutoscalingArgs(
+        min_node_count=nodes.min or 0, max_node_count=nodes.max, location_policy=policy
+    )
+
+
+def node_config(
+    pool: GcpPool, service_account: pulumi.Input[str], resource_labels: dict[str, str]
+) -> gcp.container.NodePoolNodeConfigArgs:
+    """The machines of the pool. ``service_account`` is the stack's, used where the pool has none of its own."""
+    return gcp.container.NodePoolNodeConfigArgs(
+        machine_type=pool.machine_type,
+        guest_accelerators=_guest_accelerators(pool),
+        spot=pool.spot,
+        preemptible=pool.preemptible,
+        flex_start=pool.flex_start or None,
+        max_run_duration=f"{seconds(pool.max_run_duration)}s" if pool.max_run_duration else None,
+        reservation_affinity=_reservation_affinity(pool),
+        disk_type=pool.disk_type,
+        disk_size_gb=pool.disk_size_gb,
+        ephemeral_storage_local_ssd_config=_ephemeral_ssds(pool),
+        local_nvme_ssd_block_config=(
+            gcp.container.NodePoolNodeConfigLocalNvmeSsdBlockConfigArgs(local_ssd_count=pool.local_ssd_block_count)
+            if pool.local_ssd_block_count
+            else None
+        ),
+        image_type=pool.image_type,
+        gcfs_config=gcp.container.NodePoolNodeConfigGcfsConfigArgs(enabled=pool.image_streaming),
+        gvnic=gcp.container.NodePoolNodeConfigGvnicArgs(enabled=pool.gvnic),
+        logging_variant=pool.logging_variant,
+        labels=dict(pool.labels),
+        resource_labels={**resource_labels, **pool.resource_labels},
+        taints=[
+            gcp.container.NodePoolNodeConfigTaintArgs(
+                key=taint.key, value=taint.value, effect=CLOUD_EFFECTS[taint.effect]
+            )
+            for taint in taints(pool)
+        ],
+        service_account=pool.service_account or service_account,
+        oauth_scopes=[CLOUD_PLATFORM_SCOPE],
+        workload_metadata_config=gcp.container.NodePoolNodeConfigWorkloadMetadataConfigArgs(mode="GKE_METADATA"),
+        kubelet_config=gcp.container.NodePoolNodeConfigKubeletConfigArgs(
+            insecure_kubelet_readonly_port_enabled="FALSE"
+        ),
+        shielded_instance_config=gcp.container.NodePoolNodeConfigShieldedInstanceConfigArgs(
+            enable_integrity_monitoring=True,
+            # Secure Boot refuses the kernel modules of a GPU driver that is not signed.
+            enable_secure_boot=pool.accelerator is None,
+        ),
+    )
+
+
+def node_pool(
+    logical_name: str,
+    name: str,
+    cluster: GcpCluster,
+    pool: GcpPool,
+    *,
+    gke: gcp.container.Cluster,
+    service_account: pulumi.Input[str],
+    protect: bool,
+    parent: pulumi.Resource,
+    after: Sequence[pulumi.Resource],
+) -> gcp.container.NodePool:
+    """Declares the pool ``name`` of a cluster. ``after`` is what has to be there first."""
+    scaled = autoscaling(pool)
+    return gcp.container.NodePool(
+        logical_name,
+        name=name,
+        cluster=gke.id,
+        location=cluster.location,
+        node_locations=zones(cluster, pool),
+        initial_node_count=_initial_count(cluster, pool) if scaled else None,
+        node_count=None if scaled else _fixed_count(pool),
+        autoscaling=scaled,
+        max_pods_per_node=pool.max_pods_per_node,
+        network_config=gcp.container.NodePoolNetworkConfigArgs(enable_private_nodes=True),
+        management=gcp.container.NodePoolManagementArgs(
+            # GKE refuses automatic repair on flex-start nodes: a repaired node would have to queue again.
+            auto_repair=pool.auto_repair and not pool.flex_start,
+            auto_upgrade=pool.auto_upgrade,
+        ),
+        upgrade_settings=_upgrade_settings(pool),
+        node_config=node_config(pool, service_account, dict(cluster.labels)),
+        opts=pulumi.ResourceOptions(
+            parent=parent,
+            depends_on=after,
+            protect=protect,
+            # What the autoscaler does to a pool is no drift, and a changed initial count would replace the pool.
+            ignore_changes=["initialNodeCount", "nodeCount"] if scaled else ["initialNodeCount"],
+            # A pool's name is taken until the old one is gone, and so are its GPUs.
+            delete_before_replace=True,
+            # A pool that finds no capacity would keep `up` waiting for the provider's two hours.
+            custom_timeouts=pulumi.CustomTimeouts(create="45m", update="2h", delete="1h"),
+        ),
+    )
+
+
+def _guest_accelerators(pool: GcpPool) -> list[gcp.container.NodePoolNodeConfigGuestAcceleratorArgs] | None:
+    if pool.accelerator is None:
+        return None
+    sharing = pool.gpu_sharing
+    return [
+        gcp.container.NodePoolNodeConfigGuestAcceleratorArgs(
+            type=pool.accelerator,
+            count=gpus_per_node(pool),
+            # Always said: what GKE does when it is left out has changed between versions.
+            gpu_driver_installation_config=(
+                gcp.container.NodePoolNodeConfigGuestAcceleratorGpuDriverInstallationConfigArgs(
+                    gpu_driver_version=pool.gpu_driver
+                )
+            ),
+            gpu_partition_size=pool.gpu_partition,
+            gpu_sharing_config=(
+                gcp.container.NodePoolNodeConfigGuestAcceleratorGpuSharingConfigArgs(
+                    gpu_sharing_strategy=sharing.strategy, max_shared_clients_per_gpu=sharing.clients
+                )
+                if sharing
+                else None
+            ),
+        )
+    ]
+
+
+def _reservation_affinity(pool: GcpPool) -> gcp.container.NodePoolNodeConfigReservationAffinityArgs | None:
+    if pool.reservation:
+        return gcp.container.NodePoolNodeConfigReservationAffinityArgs(
+            consume_reservation_type="SPECIFIC_RESERVATION",
+            key="compute.googleapis.com/reservation-name",
+            values=[pool.reservation],
+        )
+    if pool.flex_start:
+        return gcp.container.NodePoolNodeConfigReservationAffinityArgs(consume_reservation_type="NO_RESERVATION")
+    return None
+
+
+def _ephemeral_ssds(pool: GcpPool) -> gcp.container.NodePoolNodeConfigEphemeralStorageLocalSsdConfigArgs | None:
+    # Bundled ones too: undeclared, the next refresh would see a change that replaces the pool.
+    count = ephemeral_ssds(pool)
+    if not count:
+        return None
+    return gcp.container.NodePoolNodeConfigEphemeralStorageLocalSsdConfigArgs(local_ssd_count=count)
+
+
+def _upgrade_settings(pool: GcpPool) -> gcp.container.NodePoolUpgradeSettingsArgs | None:
+    if pool.flex_start:
+        # GKE has its own strategy for short-lived nodes and takes no other.
+        return None
+    if pool.accelerator:
+        # A surge would need a spare GPU, which quota or stock rarely has; then no upgrade would ever start.
+        return gcp.container.NodePoolUpgradeSettingsArgs(strategy="SURGE", max_surge=0, max_unavailable=1)
+    return gcp.container.NodePoolUpgradeSettingsArgs(strategy="SURGE", max_surge=1, max_unavailable=0)
+
+
+def _own_zone(cluster: GcpCluster) -> list[str]:
+    return [cluster.location] if is_zone(cluster.location) else []
+
+
+def _autoscaled(pool: GcpPool) -> bool:
+    return pool.nodes.total_max is not None or pool.nodes.max is not None
+
+
+def _fixed_count(pool: GcpPool) -> int:
+    return 1 if pool.nodes.count is None else pool.nodes.count
+
+
+def _initial_count(cluster: GcpCluster, pool: GcpPool) -> int:
+    """Nodes per zone that the pool starts with: at least its minimum, as far as its maximum allows.
+
+    The autoscaler does not bring a pool up to its minimum: it waits until a pod needs a node. And GKE's own pods
+    need one at all times, so a CPU pool begins with its minimum, rounded up to the zones; a GPU pool takes no such
+    spare. Source: https://cloud.google.com/kubernetes-engine/docs/concepts/cluster-autoscaler ("waits to take
+    effect until a new node is needed", "one or more nodes must always be available in the cluster to run system
+    Pods"), as quoted in public repositories in 2026.
+    """
+    nodes = pool.nodes
+    if not nodes.total_min:
+        return nodes.min or 0
+    spread = len(zones(cluster, pool) or range(REGION_ZONES))
+    enough = math.ceil(nodes.total_min / spread)
+    if pool.accelerator is None and enough * spread <= (nodes.total_max or 0):
+        return enough
+    return nodes.total_min // spread

@@ -1,0 +1,216 @@
+"""What each resource is billed for. Spot prices are those of the table's day: Google changes them every month."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from infra.clouds.gcp import nodes
+from infra.clouds.gcp.catalogue import machine_type
+from infra.clouds.gcp.locations import is_zone, region_of
+from infra.clouds.gcp.review.pools import CLUSTER, DeclaredPool, declared_pools
+from infra.review.facts import Charge, Price
+from infra.review.prices import price_table, priced_in
+from infra.review.properties import Properties, at, is_true, mappings, text, texts, whole
+from infra.review.stack import Declared, Stack
+from infra.review.unknown import Unknown
+
+TABLE = price_table(Path(__file__).parents[1] / "data" / "prices.toml")
+
+WITHOUT_SSDS = "machines_without_ssds"
+"""The kind of rows that price machine types without the local SSDs which they always have."""
+
+LOCAL_SSD_GB = 375
+"""Of one local SSD. Source: https://cloud.google.com/compute/docs/disks/local-ssd, as documented in 2025."""
+
+MOST_NAT_VMS = 32
+"""From so many VMs on, Cloud NAT costs no more. Source: https://cloud.google.com/nat/pricing, as documented in
+2025."""
+
+FREE = (
+    "gcp:projects/*",
+    "gcp:serviceaccount/*",
+    "gcp:iam/*",
+    "gcp:kms/keyRing:*",
+    "gcp:*IAM*",
+    "gcp:*Iam*",
+    "gcp:compute/network:*",
+    "gcp:compute/router:*",
+    "gcp:compute/route:*",
+    "gcp:compute/firewall:*",
+    "gcp:storage/bucketObject:*",
+)
+"""Types that cost nothing by themselves; an object counts in its bucket."""
+
+
+def charges(stack: Stack) -> Sequence[Charge]:
+    """The charges of all of the stack's resources on Google Cloud.
+
+    A node pool's are per node. Not here: the traffic between zones, regions and to the Internet, but for what goes
+    through Cloud NAT; external addresses of nodes; requests to a bucket; and the credit of GKE's free tier.
+    """
+    pools = declared_pools(stack)
+    return [
+        priced_in(charge, _region(resource.properties))
+        for resource in stack.resources.values()
+        if resource.custom and not resource.read and resource.package == "gcp"
+        for charge in _charges(pools, resource)
+    ]
+
+
+def _charges(pools: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
+    if (known := _BILLED.get(resource.type)) is not None:
+        yield from known(pools, resource)
+    elif resource.type != nodes.NODE_POOL and not any(fnmatchcase(resource.type, pattern) for pattern in FREE):
+        yield Charge(resource.urn, f"{resource.type.rpartition(':')[2]}, whose price is not recorded", None)
+    for pool in pools:
+        if pool.resource is resource:
+            yield from _nodes(pool)
+
+
+def _cluster(_: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
+    credit = TABLE.price("fixed", "gke-free-tier", "", "per_month")
+    autopilot = is_true(at(resource.properties, "enableAutopilot"))
+    zonal = is_zone(text(at(resource.properties, "location")))
+    free = (
+        f"; the free tier's ${credit.amount:.2f} a month is not deducted"
+        if credit and (zonal or autopilot)
+        else ""
+    )
+    yield Charge(
+        resource.urn, f"GKE control plane{free}", TABLE.price("fixed", "gke-control-plane", "", "per_hour")
+    )
+    if autopilot:
+        yield Charge(resource.urn, "what pods on Autopilot ask for", None)
+    if texts(at(resource.properties, "loggingConfig", "enableComponents")):
+        yield Charge(
+            resource.urn, "Cloud Logging", TABLE.price("fixed", "cloud-logging", "", "per_gib"), metered=True
+        )
+    if is_true(at(resource.properties, "monitoringConfig", "managedPrometheus", "enabled")):
+        yield Charge(resource.urn, "Managed Service for Prometheus, by sample", None, metered=True)
+
+
+def _nodes(pool: DeclaredPool) -> Iterator[Charge]:
+    config = at(pool.inputs, "nodeConfig")
+    name, region = nodes.machine(pool.inputs), _region(pool.inputs)
+    least, most = nodes.fewest_nodes(pool.inputs), nodes.most_nodes(pool.inputs)
+    way, column = _way(config)
+
+    def each(what: str, price: Price | None, quantity: float = 1, *, reserved: bool = way == RESERVED) -> Charge:
+        urn, idle = pool.resource.urn, most if reserved else least
+        return Charge(urn, what, price, idle=idle, most=most, quantity=quantity, pool=urn)
+
+    yield each(f"{name or 'a machine of unknown type'}, {way}", _machine(name, region, column) if column else None)
+    machine = machine_type(name)
+    for gpu in mappings(at(config, "guestAccelerators")):
+        if machine is None or not machine.gpus:
+            kind, count = text(gpu.get("type")), whole(gpu.get("count"), 1)
+            price = TABLE.price("accelerators", kind, region, column) if column else None
+            yield each(f"{count} {kind}, {way}", price, count)
+    kind, size = nodes.disk_type(pool.inputs) or "of unknown type", at(config, "diskSizeGb")
+    gib = 0 if isinstance(size, Unknown) else nodes.disk_size(pool.inputs)
+    yield each(
+        f"boot disk, {gib or 'unknown'} GiB {kind}",
+        TABLE.price("disks", kind, region, "per_gib_month") if gib else None,
+        gib,
+        reserved=False,
+    )
+    alone = (WITHOUT_SSDS, name) in TABLE.rows
+    if (ssds := nodes.local_ssds(pool.inputs)) and (alone or machine is None or not machine.bundled_local_ssds):
+        monthly = "spot_per_gib_month" if column == "spot" else "per_gib_month"
+        price = TABLE.price("disks", "local-ssd", region, monthly) if column and not alone else None
+        yield each(f"{ssds} local SSDs", price, ssds * LOCAL_SSD_GB)
+
+
+def _nat(pools: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
+    region = _region(resource.properties)
+    behind = [pool.inputs for pool in pools if _region(pool.inputs) == region]
+    yield Charge(
+        resource.urn,
+        "Cloud NAT, for each node behind it",
+        TABLE.price("fixed", "nat-gateway", region, "per_vm_hour"),
+        idle=min(sum(map(nodes.fewest_nodes, behind)), MOST_NAT_VMS),
+        most=min(sum(map(nodes.most_nodes, behind)), MOST_NAT_VMS),
+    )
+    yield Charge(resource.urn, "external address", TABLE.price("fixed", "external-ipv4", region, "per_hour"))
+    yield Charge(
+        resource.urn,
+        "data through Cloud NAT",
+        TABLE.price("fixed", "nat-gateway", region, "per_gib"),
+        metered=True,
+    )
+    yield Charge(
+        resource.urn,
+        "data to the Internet",
+        TABLE.price("fixed", "internet-egress", region, "per_gib"),
+        metered=True,
+    )
+
+
+def _bucket(_: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
+    location = text(at(resource.properties, "location")).lower()
+    kind = text(at(resource.properties, "storageClass")) or "STANDARD"
+    price = TABLE.price("storage", kind.lower(), location, "per_gib_month")
+    yield Charge(resource.urn, f"{kind.capitalize()} storage in {location or 'unknown'}", price, metered=True)
+
+
+def _subnet(_: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
+    if at(resource.properties, "logConfig") is not None:
+        price = TABLE.price("fixed", "cloud-logging", "", "per_gib")
+        yield Charge(resource.urn, "flow logs in Cloud Logging", price, metered=True)
+
+
+def _audit_logs(_: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
+    service = text(at(resource.properties, "service"))
+    price = TABLE.price("fixed", "cloud-logging", "", "per_gib")
+    yield Charge(resource.urn, f"audit logs of {service} in Cloud Logging", price, metered=True)
+
+
+def _key(_: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
+    more = "; each rotation adds one" if text(at(resource.properties, "rotationPeriod")) else ""
+    price = TABLE.price("fixed", "kms-key-version", "", "per_month")
+    yield Charge(resource.urn, f"version of a KMS key{more}", price)
+
+
+_BILLED: Mapping[str, Callable[[Sequence[DeclaredPool], Declared], Iterator[Charge]]] = {
+    CLUSTER: _cluster,
+    "gcp:compute/routerNat:RouterNat": _nat,
+    "gcp:compute/subnetwork:Subnetwork": _subnet,
+    "gcp:kms/cryptoKey:CryptoKey": _key,
+    "gcp:projects/iAMAuditConfig:IAMAuditConfig": _audit_logs,
+    "gcp:storage/bucket:Bucket": _bucket,
+}
+
+RESERVED = "reserved, and billed whether it runs or not"
+
+
+def _way(config: object) -> tuple[str, str]:
+    """How its nodes are bought, and the column of the table that prices it; empty for none."""
+    if is_true(at(config, "flexStart")):
+        return "flex-start", ""
+    if is_true(at(config, "spot")) or is_true(at(config, "preemptible")):
+        return "Spot" if is_true(at(config, "spot")) else "preemptible", "spot"
+    if at(config, "reservationAffinity", "consumeReservationType") == "SPECIFIC_RESERVATION":
+        return RESERVED, "on_demand"
+    return "on demand", "on_demand"
+
+
+def _machine(name: str, region: str, column: str) -> Price | None:
+    """Of a whole machine, without GPUs that are attached to it."""
+    for kind in ("machines", WITHOUT_SSDS):
+        if (price := TABLE.price(kind, name, region, column)) is not None:
+            return price
+    machine = machine_type(name)
+    if machine is None or machine.gpus or machine.bundled_local_ssds or "custom" in name:
+        return None
+    prefix = "spot_" if column == "spot" else ""
+    vcpu = TABLE.price("families", machine.family, region, f"{prefix}vcpu")
+    gib = TABLE.price("families", machine.family, region, f"{prefix}gib")
+    if vcpu is None:
+        return None
+    amount = vcpu.amount * machine.vcpus + (gib.amount * machine.memory / 1024 if gib else 0)
+    return Price(amount, vcpu.unit, vcpu.source)
+
+
+def _region(inputs: Properties) -> str:
+    zones = texts(inputs.get("nodeLocations"))
+    return region_of((zones[0] if zones else text(inputs.get("location"))) or text(inputs.get("region")))

@@ -1,0 +1,100 @@
+"""GKE node pools as their declarations say them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from infra.clouds.gcp import nodes
+from infra.clouds.gcp.locations import is_zone
+from infra.clouds.gcp.review.times import boot
+from infra.platform import Resources
+from infra.review.properties import Properties, is_true, mappings, text, texts, whole
+from infra.review.stack import UNLIMITED, Declared, NodePool, Stack
+
+CLUSTER = "gcp:container/cluster:Cluster"
+
+DEFAULT_POOL = "default-pool"
+"""The name of the pool that a cluster is made with, where it names none."""
+
+
+@dataclass(frozen=True)
+class DeclaredPool:
+    """A node pool by the resource that brings it, and what that declares as inputs of a NodePool.
+
+    ``cluster`` is as Kubernetes objects know it, ``name`` as in the stack file.
+    """
+
+    resource: Declared
+    cluster: str
+    name: str
+    inputs: Properties
+
+
+def pools(stack: Stack) -> Sequence[NodePool]:
+    """The node pools that the stack declares."""
+    return [_pool(each) for each in declared_pools(stack)]
+
+
+def declared_pools(stack: Stack) -> list[DeclaredPool]:
+    """Those that are resources, and those that clusters declare within themselves."""
+    found = [
+        DeclaredPool(cluster, stack.called(cluster), text(inputs.get("name")), inputs)
+        for cluster in stack.of_type(CLUSTER)
+        for inputs in _within(cluster.properties)
+    ]
+    for pool in stack.of_type(nodes.NODE_POOL):
+        source = stack.source(pool, "cluster", CLUSTER)
+        cluster = stack.called(source) if source else text(pool.properties.get("cluster"))
+        inputs = _located(pool.properties, source.properties if source else {})
+        found.append(DeclaredPool(pool, cluster, pool.name.removeprefix(f"{cluster}-"), inputs))
+    return found
+
+
+def _within(cluster: Properties) -> list[Properties]:
+    """The inputs of a cluster's own pools. Autopilot has none; a removed default pool takes no pod."""
+    if is_true(cluster.get("enableAutopilot")) or is_true(cluster.get("removeDefaultNodePool")):
+        return []
+    inline = mappings(cluster.get("nodePools"))
+    if not inline and whole(cluster.get("initialNodeCount")):
+        default = {"name": DEFAULT_POOL, "nodeCount": cluster["initialNodeCount"]}
+        inline = [
+            {**default, "nodeConfig": cluster.get("nodeConfig"), "networkConfig": cluster.get("networkConfig")}
+        ]
+    return [_located(pool, cluster) for pool in inline]
+
+
+def _located(pool: Properties, cluster: Properties) -> Properties:
+    """A pool's inputs, with the cluster's location and zones where it names none."""
+    location = text(pool.get("location")) or text(cluster.get("location"))
+    zones = texts(pool.get("nodeLocations")) or texts(cluster.get("nodeLocations"))
+    if zones and is_zone(location) and not pool.get("nodeLocations"):
+        # A zonal cluster names the zones beside its own.
+        zones = [location, *zones]
+    return {**pool, "location": location, "nodeLocations": zones or None}
+
+
+def _pool(pool: DeclaredPool) -> NodePool:
+    machine, accelerator = nodes.machine(pool.inputs), nodes.accelerator(pool.inputs)
+    return NodePool(
+        urn=pool.resource.urn,
+        cluster=pool.cluster,
+        name=pool.name,
+        labels=nodes.labels(pool.inputs),
+        taints=nodes.taints(pool.inputs),
+        allocatable=_allocatable(pool.inputs),
+        min_nodes=nodes.fewest_nodes(pool.inputs),
+        max_nodes=nodes.most_nodes(pool.inputs),
+        accelerator=accelerator,
+        gpus=nodes.gpus(pool.inputs),
+        spot=nodes.is_spot(pool.inputs),
+        run_limit=nodes.run_limit(pool.inputs),
+        machine=machine,
+        boot=boot(machine, accelerator),
+    )
+
+
+def _allocatable(declared: Properties) -> Resources:
+    try:
+        return nodes.node_resources(declared)
+    except ValueError:
+        gpus = nodes.gpus(declared)
+        return Resources(cpu=UNLIMITED, memory=UNLIMITED, ephemeral_storage=UNLIMITED, gpus=gpus)

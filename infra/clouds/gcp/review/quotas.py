@@ -1,0 +1,124 @@
+"""Which quotas of Google Cloud a stack needs with every pool at its largest."""
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from infra.clouds.gcp import nodes
+from infra.clouds.gcp.catalogue import machine_type
+from infra.clouds.gcp.locations import region_of
+from infra.clouds.gcp.review.pools import declared_pools
+from infra.review.facts import Quota
+from infra.review.properties import Properties, at, is_true, text
+from infra.review.stack import Declared, Stack
+
+DATA = Path(__file__).parents[1] / "data" / "quotas.toml"
+
+ALL_REGIONS = "all regions"
+
+SSD_GB = 375
+"""Of one local SSD. Source: https://cloud.google.com/compute/docs/disks/local-ssd, 2026-11-20."""
+
+SPOT_CPUS = "PREEMPTIBLE_CPUS"
+
+PER_GPU_FAMILY = "GPUS-PER-GPU-FAMILY-per-project-region"
+PER_VM_FAMILY = "CPUS-PER-VM-FAMILY-per-project-region"
+"""Ids of quotas that have a dimension, which is written after them."""
+
+NAT = "gcp:compute/routerNat:RouterNat"
+ADDRESS = "gcp:compute/address:Address"
+NETWORK = "gcp:compute/network:Network"
+
+Need = tuple[str, str, str]
+"""Where, metric and unit."""
+
+
+def quotas(stack: Stack) -> Sequence[Quota]:
+    """What the stack needs of each quota, by region, and then in the whole project."""
+    needed: Counter[Need] = Counter()
+    for pool in declared_pools(stack):
+        count = nodes.most_nodes(pool.inputs)
+        for need, amount in _of_node(pool.inputs):
+            needed[need] += amount * count
+    for need, amount in _of_network(stack):
+        needed[need] += amount
+    project = text(stack.configuration.get("gcp:project")) or "<project>"
+    ordered = sorted(needed, key=lambda need: (need[0] == ALL_REGIONS, need))
+    return [_quota(need, needed[need], project) for need in ordered if needed[need]]
+
+
+def _quota(need: Need, amount: int, project: str) -> Quota:
+    where, metric, unit = need
+    name, _, family = metric.partition(", ")
+    how = "dimension" if family else "project" if where == ALL_REGIONS else "region"
+    see: str = _data()["see"][how]
+    return Quota(
+        metric=metric,
+        where=where,
+        needed=amount,
+        unit=unit,
+        see=see.format(region=where, project=project, metric=name),
+        ordinary=_data()["ordinary"].get(family or name),
+    )
+
+
+def _of_node(pool: Properties) -> Iterator[tuple[Need, int]]:
+    """What one node needs."""
+    region = region_of(text(pool.get("location"))) or "<region>"
+    spot = nodes.is_spot(pool) or is_true(at(pool, "nodeConfig", "flexStart"))
+    machine = machine_type(nodes.machine(pool))
+    if machine is not None:
+        yield (ALL_REGIONS, "CPUS_ALL_REGIONS", "vCPUs"), machine.vcpus
+        if metric := _vcpus(machine.family, spot=spot):
+            yield (region, metric, "vCPUs"), machine.vcpus
+    gpus = nodes.gpus(pool)
+    if gpus:
+        yield (ALL_REGIONS, "GPUS_ALL_REGIONS", "GPUs"), gpus
+        if metric := _gpus(nodes.accelerator(pool), spot=spot):
+            yield (region, metric, "GPUs"), gpus
+    if metric := _data()["disks"].get(nodes.disk_type(pool)):
+        yield (region, metric, "GB"), nodes.disk_size(pool)
+    if ssds := nodes.local_ssds(pool):
+        yield (region, "PREEMPTIBLE_LOCAL_SSD_GB" if spot else "LOCAL_SSD_TOTAL_GB", "GB"), ssds * SSD_GB
+    if at(pool, "networkConfig", "enablePrivateNodes") is False:
+        yield (region, "IN_USE_ADDRESSES", "addresses"), 1
+
+
+def _vcpus(family: str, *, spot: bool) -> str | None:
+    rules = _data()["vcpus"]
+    if family in rules["dimension"]:
+        return f"{PER_VM_FAMILY}, {family.upper()}"
+    metric: str | None = rules["families"].get(family)
+    return SPOT_CPUS if metric and spot else metric
+
+
+def _gpus(accelerator: str | None, *, spot: bool) -> str | None:
+    rule: Mapping[str, Any] = _data()["gpus"].get(accelerator, {})
+    if spot or "family" not in rule:
+        return rule.get("spot" if spot else "on_demand")
+    return f"{PER_GPU_FAMILY}, {rule['family']}"
+
+
+def _of_network(stack: Stack) -> Iterator[tuple[Need, int]]:
+    for gateway in stack.of_type(NAT):
+        # One at least; more from about a thousand nodes on.
+        if gateway.properties.get("natIpAllocateOption") == "AUTO_ONLY":
+            yield (_region(gateway), "IN_USE_ADDRESSES", "addresses"), 1
+            yield (_region(gateway), "STATIC_ADDRESSES", "addresses"), 1
+    for address in stack.of_type(ADDRESS):
+        if address.properties.get("addressType", "EXTERNAL") == "EXTERNAL":
+            yield (_region(address), "STATIC_ADDRESSES", "addresses"), 1
+    yield (ALL_REGIONS, "NETWORKS", "networks"), len(stack.of_type(NETWORK))
+
+
+def _region(resource: Declared) -> str:
+    return text(resource.properties.get("region")) or "<region>"
+
+
+@cache
+def _data() -> dict[str, Any]:
+    with DATA.open("rb") as file:
+        return tomllib.load(file)

@@ -1,0 +1,28 @@
+"""How long resources take to be created, and nodes to come up."""
+
+from pathlib import Path
+
+from infra.clouds.gcp import nodes
+from infra.review.durations import durations
+from infra.review.facts import Seconds
+from infra.review.stack import Declared
+
+TABLE = durations(Path(__file__).parents[1] / "data" / "times.toml")
+
+
+def creation(resource: Declared) -> Seconds | None:
+    """How long this one takes; None where it is not known.
+
+    A node pool waits for the nodes that it starts with, and how long one without any takes is not recorded.
+    """
+    known = TABLE.get(("creation", resource.type))
+    if resource.type != nodes.NODE_POOL:
+        return known
+    if not nodes.fewest_nodes(resource.properties):
+        return None
+    return TABLE["boot", "gpu"] if nodes.accelerator(resource.properties) else known
+
+
+def boot(_machine: str, accelerator: str | None) -> Seconds | None:
+    """How long a node takes from being asked for until pods can use it, its GPUs included; None if not known."""
+    return TABLE["boot", "gpu" if accelerator else "cpu"]

@@ -1,0 +1,5 @@
+"""What a stack file may not say of Google Cloud."""
+
+from infra.clouds.gcp.rules import clusters, keys, names, nodes, pools, store
+
+CHECKS = (names.check, clusters.check, nodes.check, pools.check, store.check, keys.check)

@@ -1,0 +1,57 @@
+"""Names, labels and taints that Google Cloud would refuse."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from infra.clouds.gcp.settings import GcpCluster
+from infra.schema.findings import Finding, Path
+from infra.schema.kubernetes_names import DNS_LABEL, gpu_taint_findings, node_label_findings, taint_findings
+from infra.schema.names import KUBERNETES_NAME_LIMIT
+from infra.settings.parsing import Reading
+
+# https://cloud.google.com/resource-manager/docs/creating-managing-labels, as documented in 2025.
+CLOUD_LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+CLOUD_LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
+
+# Label prefixes that are Kubernetes' and GKE's own; a kubelet or GKE refuses them in a pool's settings.
+RESERVED_PREFIXES = ("kubernetes.io", "k8s.io", "cloud.google.com", "gke.io")
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    """Findings about the names, labels and taints of clusters on Google Cloud."""
+    for name, cluster in reading.draft.of(GcpCluster).items():
+        place = ("clusters", name)
+        yield from _starts_with_letter(place, name)
+        yield from _cloud_labels((*place, "labels"), cluster.labels)
+        for key, pool in cluster.pools.items():
+            at = (*place, "pools", key)
+            yield from _starts_with_letter(at, key)
+            yield from node_label_findings((*at, "labels"), pool.labels, RESERVED_PREFIXES, "Kubernetes and GKE")
+            yield from _cloud_labels((*at, "resource_labels"), pool.resource_labels)
+            yield from taint_findings((*at, "taints"), pool.taints)
+            if pool.accelerator is not None:
+                yield from gpu_taint_findings((*at, "taints"), pool.taints, (*at, "accelerator"))
+
+
+def _starts_with_letter(place: Path, name: str) -> Iterator[Finding]:
+    if DNS_LABEL.fullmatch(name) and len(name) <= KUBERNETES_NAME_LIMIT and not name[0].isalpha():
+        yield Finding(place, name, "a name on Google Cloud begins with a letter", "put a letter in front")
+
+
+def _cloud_labels(place: Path, labels: Mapping[str, str]) -> Iterator[Finding]:
+    for key, value in labels.items():
+        if not CLOUD_LABEL_KEY.fullmatch(key) or key.startswith("goog"):
+            yield Finding(
+                (*place, key),
+                key,
+                "not a Google Cloud label key: a lower-case letter, then lower-case letters, digits, `_` and `-`, "
+                "63 at most, and not beginning with `goog`",
+                "correct the key",
+            )
+        elif not CLOUD_LABEL_VALUE.fullmatch(value):
+            yield Finding(
+                (*place, key),
+                value,
+                "not a Google Cloud label value: lower-case letters, digits, `_` and `-`, 63 at most",
+                "correct the value",
+            )

@@ -1,0 +1,383 @@
+"""GKE node pools against the catalogue: machine types, GPUs, disks, and how Google sells them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from infra.accelerators import Accelerator, accelerator
+from infra.clouds.gcp.catalogue import AttachLimit, MachineType, Offer, is_arm, machine_type, machine_types, offers
+from infra.clouds.gcp.settings import GcpCluster, GcpPool
+from infra.schema.findings import Finding, Path, did_you_mean, listed
+from infra.schema.quantities import seconds
+from infra.settings.parsing import Reading
+
+CATALOGUE = "infra/clouds/gcp/data"
+DAY = 86_400
+FLEX_START_LIMIT = 7 * DAY
+"""https://cloud.google.com/kubernetes-engine/docs/concepts/dws, as documented in 2025."""
+RUN_DURATION_LIMIT = 120 * DAY
+"""https://cloud.google.com/compute/docs/instances/limit-vm-runtime, as documented in 2025."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A pool, where it stands, and what the catalogue knows of its machine type and accelerator."""
+
+    at: Path
+    pool: GcpPool
+    machine: MachineType | None
+    gpu: Accelerator | None
+
+    @property
+    def offer(self) -> Offer:
+        """How Google offers its accelerator."""
+        return offers().get(self.pool.accelerator or "", Offer())
+
+    def on(self, *keys: str) -> tuple[Path, ...]:
+        """The places of these keys of the pool."""
+        return tuple((*self.at, key) for key in keys)
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    """Findings about each pool on Google Cloud, by itself."""
+    for cluster, content in reading.draft.of(GcpCluster).items():
+        for name, pool in content.pools.items():
+            subject = Subject(
+                at=("clusters", cluster, "pools", name),
+                pool=pool,
+                machine=machine_type(pool.machine_type),
+                gpu=accelerator(pool.accelerator) if pool.accelerator else None,
+            )
+            yield from _machine(subject)
+            yield from _accelerator(subject)
+            yield from _sharing(subject)
+            yield from _capacity(subject)
+            yield from _disks(subject)
+            yield from _network(subject)
+
+
+def _machine(subject: Subject) -> Iterator[Finding]:
+    name = subject.pool.machine_type
+    if is_arm(name):
+        yield Finding(
+            (*subject.at, "machine_type"),
+            name,
+            "an Arm machine, and the images that the steps run are built for x86-64",
+            "take an x86-64 type, such as `e2-standard-4`",
+        )
+    elif subject.machine is None:
+        yield Finding(
+            (*subject.at, "machine_type"),
+            name,
+            "not in the catalogue of machine types",
+            did_you_mean(
+                name,
+                machine_types(),
+                f"see https://cloud.google.com/compute/docs/machine-resource; a new type is added in {CATALOGUE}",
+            ),
+        )
+
+
+def _accelerator(subject: Subject) -> Iterator[Finding]:
+    pool, machine, gpu = subject.pool, subject.machine, subject.gpu
+    place = (*subject.at, "accelerator")
+    if pool.accelerator is None:
+        if machine and machine.accelerator:
+            yield Finding(
+                place,
+                None,
+                f"`{machine.name}` has {machine.gpus} GPU(s) built in, and a GPU pool names its accelerator",
+                f"write `accelerator: {machine.accelerator}`",
+                read=subject.on("machine_type"),
+            )
+        elif pool.gpus is not None:
+            yield Finding(
+                (*subject.at, "gpus"),
+                pool.gpus,
+                "the pool has no accelerator",
+                "name one, such as `accelerator: nvidia-tesla-t4`, or remove `gpus`",
+                read=subject.on("accelerator"),
+            )
+        return
+    if gpu is None or gpu.name not in offers():
+        yield Finding(
+            place,
+            pool.accelerator,
+            "not in the catalogue of accelerators" if gpu is None else "Google Cloud does not offer it",
+            did_you_mean(
+                pool.accelerator,
+                offers(),
+                f"known: {listed(offers(), 'and')}; a new one is added in {CATALOGUE}",
+            ),
+        )
+        return
+    if machine is None:
+        return
+    if machine.accelerator and machine.accelerator != gpu.name:
+        yield Finding(
+            place,
+            gpu.name,
+            f"`{machine.name}` comes with `{machine.accelerator}` and no other",
+            f"write `accelerator: {machine.accelerator}`, or another machine type: {_carriers(gpu)}",
+            read=subject.on("machine_type"),
+        )
+    elif machine.accelerator:
+        yield from _built_in_count(subject, machine)
+    elif not subject.offer.attach or machine.family != "n1":
+        yield Finding(
+            place,
+            gpu.name,
+            f"`{machine.name}` cannot have it",
+            f"take one of {_carriers(gpu)}",
+            read=subject.on("machine_type"),
+        )
+    else:
+        yield from _attached_count(subject, machine, subject.offer.attach)
+
+
+def _built_in_count(subject: Subject, machine: MachineType) -> Iterator[Finding]:
+    if subject.pool.gpus not in {None, machine.gpus}:
+        series = [
+            other
+            for other in machine_types().values()
+            if other.accelerator == machine.accelerator and other.gpus == subject.pool.gpus
+        ]
+        instead = f", or `machine_type: {series[0].name}`" if series else ""
+        yield Finding(
+            (*subject.at, "gpus"),
+            subject.pool.gpus,
+            f"`{machine.name}` comes with {machine.gpus}",
+            f"write `gpus: {machine.gpus}`{instead}",
+            read=subject.on("machine_type", "accelerator"),
+        )
+
+
+def _attached_count(
+    subject: Subject, machine: MachineType, attach: Mapping[int, AttachLimit]
+) -> Iterator[Finding]:
+    count, gpu = subject.pool.gpus, subject.pool.accelerator
+    fitting = [n for n, most in attach.items() if machine.vcpus <= most.vcpus]
+    choice = f"write {listed(fitting)}" if fitting else "take a machine type with fewer vCPUs"
+    read = subject.on("machine_type", "accelerator")
+    if count is None:
+        yield Finding(
+            (*subject.at, "gpus"),
+            None,
+            f"`{machine.name}` has no GPU of its own, so their number has to be said",
+            choice.replace("write", "write `gpus:` with"),
+            read=read,
+        )
+        return
+    limit = attach.get(count)
+    if limit is None:
+        yield Finding(
+            (*subject.at, "gpus"),
+            count,
+            f"`{gpu}` is attached in numbers of {listed(attach)}",
+            choice,
+            read=read,
+        )
+    elif machine.vcpus > limit.vcpus or machine.memory > limit.gib * 1024:
+        yield Finding(
+            (*subject.at, "gpus"),
+            count,
+            f"a node with {count} `{gpu}` has at most {limit.vcpus} vCPUs and {limit.gib} GiB, and "
+            f"`{machine.name}` has {machine.vcpus} and {machine.memory / 1024:g}",
+            f"{choice}, or take a smaller machine type",
+            read=read,
+        )
+
+
+def _carriers(gpu: Accelerator) -> str:
+    """The machine types that can have it, in words."""
+    if offers().get(gpu.name, Offer()).attach:
+        return "the N1 types, such as `n1-standard-4`"
+    return listed(name for name, machine in machine_types().items() if machine.accelerator == gpu.name)
+
+
+def _sharing(subject: Subject) -> Iterator[Finding]:
+    pool, gpu = subject.pool, subject.gpu
+    for key, value in (("gpu_sharing", pool.gpu_sharing), ("gpu_partition", pool.gpu_partition)):
+        if value is not None and pool.accelerator is None:
+            shown = value if isinstance(value, str) else value.model_dump()
+            yield Finding(
+                (*subject.at, key),
+                shown,
+                "the pool has no accelerator",
+                f"name one, or remove `{key}`",
+                read=subject.on("accelerator"),
+            )
+    if pool.gpu_partition is None or gpu is None:
+        return
+    place = (*subject.at, "gpu_partition")
+    if not gpu.partitions:
+        yield Finding(
+            place,
+            pool.gpu_partition,
+            f"`{gpu.name}` cannot be partitioned: it has no MIG",
+            "remove it, or share the GPU with `gpu_sharing`",
+            read=subject.on("accelerator"),
+        )
+    elif pool.gpu_partition not in gpu.partitions:
+        yield Finding(
+            place,
+            pool.gpu_partition,
+            f"not a partition of `{gpu.name}`",
+            f"write {listed(gpu.partitions)}",
+            read=subject.on("accelerator"),
+        )
+    if pool.gpu_sharing and pool.gpu_sharing.strategy == "MPS":
+        yield Finding(
+            (*subject.at, "gpu_sharing", "strategy"),
+            "MPS",
+            "NVIDIA MPS does not work on MIG partitions",
+            "write `TIME_SHARING`, or remove `gpu_partition`",
+            read=subject.on("gpu_partition"),
+        )
+
+
+def _capacity(subject: Subject) -> Iterator[Finding]:
+    """How the pool's nodes are bought: on demand, Spot, preemptible, flex-start, or from a reservation."""
+    pool = subject.pool
+    at = subject.at
+    if pool.spot and pool.preemptible:
+        yield Finding(
+            (*at, "preemptible"),
+            True,
+            "`spot` is set too, and a node is one or the other",
+            "keep `spot`: it is the newer form without the 24-hour limit",
+            read=subject.on("spot"),
+        )
+    for key in ("spot", "preemptible", "flex_start"):
+        if pool.reservation is not None and getattr(pool, key):
+            yield Finding(
+                (*at, "reservation"),
+                pool.reservation,
+                f"`{key}` nodes cannot use a reservation",
+                f"remove `reservation` or `{key}`",
+                read=subject.on(key),
+            )
+    for key in ("spot", "preemptible"):
+        if pool.flex_start and getattr(pool, key):
+            yield Finding(
+                (*at, "flex_start"),
+                True,
+                f"`{key}` is set too, and they are different ways to buy a node",
+                f"remove `flex_start` or `{key}`",
+                read=subject.on(key),
+            )
+    yield from _sold(subject)
+    yield from _flex_start(subject)
+    if pool.max_run_duration is not None:
+        limit = FLEX_START_LIMIT if pool.flex_start else RUN_DURATION_LIMIT
+        if seconds(pool.max_run_duration) > limit:
+            yield Finding(
+                (*at, "max_run_duration"),
+                pool.max_run_duration,
+                f"{'flex-start nodes run' if pool.flex_start else 'a node with a limit runs'} for at most "
+                f"{limit // DAY} days",
+                f"write `{limit // DAY}d` or less",
+                read=subject.on("flex_start"),
+            )
+
+
+WAYS = {
+    "on_demand": ("on demand", "spot: false"),
+    "spot": ("as Spot", "spot: true"),
+    "preemptible": ("as preemptible", "preemptible: true"),
+    "flex_start": ("as flex-start", "flex_start: true"),
+    "reservation": ("from a reservation", "reservation: <name>"),
+}
+"""How a node can be bought: in words, and as a setting."""
+
+
+def _sold(subject: Subject) -> Iterator[Finding]:
+    pool, machine = subject.pool, subject.machine
+    asked = [key for key in ("spot", "preemptible", "flex_start") if getattr(pool, key)]
+    if pool.reservation is not None:
+        asked.append("reservation")
+    if machine is None or any(way in machine.sold for way in asked):
+        return
+    way = asked[0] if asked else "on_demand"
+    if way in machine.sold:
+        return
+    offered = [WAYS[key] for key in WAYS if key in machine.sold]
+    yield Finding(
+        (*subject.at, "machine_type"),
+        machine.name,
+        f"Google does not sell it {WAYS[way][0]}, only {' or '.join(words for words, _ in offered)}",
+        f"write {listed(setting for _, setting in offered)}",
+        read=subject.on("spot", "preemptible", "flex_start", "reservation"),
+    )
+
+
+def _flex_start(subject: Subject) -> Iterator[Finding]:
+    pool = subject.pool
+    if not pool.flex_start:
+        return
+    if pool.accelerator is None:
+        yield Finding(
+            (*subject.at, "flex_start"),
+            True,
+            "flex-start is for pools with accelerators",
+            "remove it",
+            read=subject.on("accelerator"),
+        )
+    nodes = pool.nodes
+    if (nodes.max is None and nodes.total_max is None) or nodes.min or nodes.total_min:
+        yield Finding(
+            (*subject.at, "nodes"),
+            nodes.model_dump(exclude_none=True),
+            "flex-start nodes come when a pod asks for them, so the pool scales from zero",
+            "write for example `nodes: {total_min: 0, total_max: 1}`",
+            read=subject.on("flex_start"),
+        )
+
+
+def _disks(subject: Subject) -> Iterator[Finding]:
+    pool, machine, at = subject.pool, subject.machine, subject.at
+    if machine is None:
+        return
+    if pool.disk_type not in machine.disks:
+        unset = "disk_type" not in pool.model_fields_set
+        yield Finding(
+            (*at, "disk_type"),
+            pool.disk_type,
+            f"{'the default, and ' if unset else ''}`{machine.name}` cannot boot from it",
+            f"write {listed(machine.disks)}",
+            read=subject.on("machine_type"),
+        )
+    if pool.local_ssd_count and pool.local_ssd_block_count:
+        # modules/compute/gke-node-pool of GoogleCloudPlatform/cluster-toolkit, read on 2026-11-20.
+        yield Finding(
+            (*at, "local_ssd_block_count"),
+            pool.local_ssd_block_count,
+            "`local_ssd_count` is set too, and GKE uses a node's local SSDs in one way or the other",
+            "keep one of them",
+            read=subject.on("local_ssd_count"),
+        )
+        return
+    asked = pool.local_ssd_count or pool.local_ssd_block_count
+    key = "local_ssd_count" if pool.local_ssd_count else "local_ssd_block_count"
+    if asked and asked not in machine.local_ssds:
+        has = f"it has {listed(machine.local_ssds)}" if machine.local_ssds else "it has none"
+        yield Finding(
+            (*at, key),
+            getattr(pool, key),
+            f"not a number of local SSDs that `{machine.name}` can have: {has}",
+            f"write {listed(machine.local_ssds)}" if machine.local_ssds else f"remove `{key}`",
+            read=subject.on("machine_type", "local_ssd_count", "local_ssd_block_count"),
+        )
+
+
+def _network(subject: Subject) -> Iterator[Finding]:
+    """https://cloud.google.com/kubernetes-engine/docs/how-to/using-gvnic, "Requirements", read on 2026-11-20."""
+    pool = subject.pool
+    if pool.gvnic and pool.image_type != "COS_CONTAINERD":
+        unset = "gvnic" not in pool.model_fields_set
+        yield Finding(
+            (*subject.at, "gvnic"),
+            True,
+            f"{'the default, and ' if unset else ''}GKE has gVNIC only on Container-Optimized OS",
+            "write `gvnic: false`, or `image_type: COS_CONTAINERD`",
+            read=subject.on("image_type"),
+        )

@@ -1,0 +1,280 @@
+"""What a stack file says of clusters, node pools and the bucket on Google Cloud."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from infra.clouds.gcp.catalogue import allocatable, machine_type
+from infra.platform import Resources
+from infra.schema.base import (
+    Cidr,
+    ClusterSettings,
+    Duration,
+    Int,
+    Labels,
+    Model,
+    PoolSettings,
+    StoreSettings,
+    TaintSettings,
+    UtcTime,
+)
+
+GCS_FUSE_SIDECAR = Resources(cpu=250, memory=512, ephemeral_storage=5 * 1024)
+"""What the Cloud Storage FUSE sidecar asks for beside a pod's own containers.
+
+The driver's defaults (flags of cmd/webhook/main.go in GoogleCloudPlatform/gcs-fuse-csi-driver, read on 2026-11-20)
+but twice its memory: gcsfuse holds about 100 MiB for each file that is being written (docs/semantics.md in
+GoogleCloudPlatform/gcsfuse, "Writes", read on 2026-11-20).
+"""
+
+
+OWN = "own"
+"""As the name of a key: one that the stack creates."""
+
+
+class Nodes(Model):
+    """How many nodes a pool has. Either a fixed ``count``, or limits for the autoscaler.
+
+    ``min``/``max`` count per zone; ``total_min``/``total_max`` over all zones of the pool. The two pairs exclude
+    each other, as in GKE's API.
+    """
+
+    count: Int | None = Field(default=None, ge=0, le=1000, description="Fixed number of nodes per zone.")
+    min: Int | None = Field(default=None, ge=0, description="Fewest nodes per zone.")
+    max: Int | None = Field(default=None, ge=0, le=1000, description="Most nodes per zone.")
+    total_min: Int | None = Field(default=None, ge=0, description="Fewest nodes over all zones.")
+    total_max: Int | None = Field(default=None, ge=0, le=1000, description="Most nodes over all zones.")
+    location_policy: Literal["BALANCED", "ANY"] | None = Field(
+        default=None,
+        description="Where the autoscaler looks for capacity: ANY takes whichever zone has it (the default for "
+        "GPU pools), BALANCED spreads.",
+    )
+
+
+class GpuSharing(Model):
+    """Several pods on one GPU, by time-slicing or MPS."""
+
+    strategy: Literal["TIME_SHARING", "MPS"] = Field(
+        default="TIME_SHARING", description="Take turns on the GPU, or run side by side through NVIDIA MPS."
+    )
+    clients: Int = Field(ge=2, le=48, description="Most pods that share one GPU.")
+
+
+class GcpPool(PoolSettings):
+    """A GKE node pool."""
+
+    other_names: ClassVar[Mapping[str, str]] = {
+        "instance_type": "machine_type",
+        "ami_type": "image_type",
+        "capacity_reservation": "reservation",
+        "tags": "resource_labels",
+    }
+
+    node_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "cpu": ("machine_type", "max_pods_per_node"),
+        "memory": ("machine_type",),
+        "ephemeral_storage": ("machine_type", "disk_size_gb", "local_ssd_count", "local_ssd_block_count"),
+        "gpus": ("machine_type", "accelerator", "gpus", "gpu_sharing", "gpu_partition"),
+    }
+
+    machine_type: str = Field(description="Compute Engine machine type, for example `n1-standard-4`.")
+    accelerator: str | None = Field(
+        default=None, description="GKE accelerator type, for example `nvidia-tesla-t4`; none for a CPU pool."
+    )
+    gpus: Int | None = Field(
+        default=None, ge=1, description="GPUs per node. Optional where the machine type comes with a fixed number."
+    )
+    gpu_driver: Literal["LATEST", "DEFAULT", "INSTALLATION_DISABLED"] = Field(
+        default="LATEST", description="Driver that GKE installs on the nodes."
+    )
+    gpu_sharing: GpuSharing | None = Field(default=None, description="Share each GPU between pods.")
+    gpu_partition: str | None = Field(
+        default=None,
+        description="MIG partition size, for example `1g.10gb`, where the GPU has MIG (A100 and newer).",
+    )
+    nodes: Nodes = Field(default_factory=Nodes, description="How many nodes; default: one, fixed.")
+    zones: list[str] | None = Field(default=None, description="Zones of the pool; default: the cluster's.")
+    spot: bool = Field(default=False, description="Spot VMs: cheap, may be taken back at any time.")
+    preemptible: bool = Field(default=False, description="The older form of Spot, at most 24 hours.")
+    reservation: str | None = Field(
+        default=None,
+        description="Name of a Compute Engine reservation to consume. A reservation is in one zone: name it under "
+        "`zones`.",
+    )
+    flex_start: bool = Field(default=False, description="Dynamic Workload Scheduler flex-start: queued capacity.")
+    max_run_duration: Duration | None = Field(default=None, description="Nodes are deleted after this time.")
+    disk_type: Literal["pd-standard", "pd-balanced", "pd-ssd", "hyperdisk-balanced"] = Field(
+        default="pd-balanced", description="Boot disk type; which ones there are depends on the machine type."
+    )
+    disk_size_gb: Int = Field(default=100, ge=10, le=65536, description="Boot disk size in GB.")
+    local_ssd_count: Int = Field(
+        default=0, ge=0, le=32, description="Local NVMe SSDs (375 GB each) for ephemeral storage."
+    )
+    local_ssd_block_count: Int = Field(default=0, ge=0, le=32, description="Local NVMe SSDs as raw block devices.")
+    image_type: Literal["COS_CONTAINERD", "UBUNTU_CONTAINERD"] = Field(
+        default="COS_CONTAINERD", description="Node image: Container-Optimized OS or Ubuntu."
+    )
+    image_streaming: bool = Field(default=True, description="Start containers before their whole image is there.")
+    gvnic: bool = Field(
+        default=True, description="Google's virtual network interface; needs Container-Optimized OS."
+    )
+    max_pods_per_node: Int = Field(
+        default=64,
+        ge=8,
+        le=256,
+        description="Each node takes twice as many pod addresses, rounded up.",
+    )
+    logging_variant: Literal["DEFAULT", "MAX_THROUGHPUT"] = Field(
+        default="DEFAULT", description="MAX_THROUGHPUT for nodes that log more than 100 KB a second."
+    )
+    auto_repair: bool = Field(default=True, description="Replace nodes that stay unhealthy.")
+    auto_upgrade: bool = Field(
+        default=True, description="Keep nodes at the control plane's version; in a release channel always."
+    )
+    labels: Labels = Field(default_factory=dict, description="Kubernetes labels of the nodes.")
+    resource_labels: Labels = Field(
+        default_factory=dict, description="Google Cloud labels of the VMs, for billing."
+    )
+    taints: list[TaintSettings] = Field(
+        default_factory=list,
+        description="Taints beside `nvidia.com/gpu=present:NoSchedule`, which every GPU pool has.",
+    )
+    service_account: str | None = Field(
+        default=None, description="E-mail of the nodes' own service account; default: the stack's."
+    )
+
+    def node(self) -> Resources | None:
+        """What one node leaves to pods; None where the catalogue does not have its machine type."""
+        if machine_type(self.machine_type) is None:
+            return None
+        try:
+            return allocatable(self)
+        except ValueError:
+            # A partition that the catalogue does not have: reported on the pool, and the rest is still right.
+            return replace(allocatable(self.model_copy(update={"gpu_partition": None})), gpus=0)
+
+    @property
+    def gpu_type(self) -> str | None:
+        """The accelerator that it names."""
+        return self.accelerator
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether its nodes have GPUs."""
+        return self.accelerator is not None or bool(self.gpus)
+
+    @property
+    def shares_gpus(self) -> bool:
+        """Whether it slices or partitions its GPUs."""
+        return self.gpu_sharing is not None or self.gpu_partition is not None
+
+    @property
+    def most_nodes(self) -> int | None:
+        """The fixed number of nodes per zone, where it has one."""
+        return self.nodes.count
+
+
+class ControlPlane(Model):
+    """From where the cluster's API can be reached, and the key of its Secrets."""
+
+    dns_endpoint: bool = Field(
+        default=True, description="The DNS-based endpoint, guarded by IAM; needs no network to be opened."
+    )
+    authorized_networks: dict[str, Cidr] = Field(
+        default_factory=dict, description="Name to CIDR block of each network that may reach the IP endpoint."
+    )
+    secrets_key: str | None = Field(
+        default=None,
+        description="Cloud KMS key that encrypts Kubernetes Secrets in the cluster's database: `own` for one that "
+        "the stack creates, or the name of yours in the cluster's region "
+        "(`projects/…/locations/…/keyRings/…/cryptoKeys/…`), which GKE's service agent has to be allowed to use. "
+        "Changed in place: GKE writes every Secret again. Removed, GKE goes on with the key that it has.",
+    )
+
+
+class Network(Model):
+    """Address ranges of a cluster's subnet; clusters of one stack may not overlap."""
+
+    nodes_cidr: Cidr = Field(default="10.0.0.0/20", description="Addresses of the nodes.")
+    pods_cidr: Cidr = Field(default="10.4.0.0/14", description="Addresses of the pods.")
+    services_cidr: Cidr = Field(default="10.8.0.0/20", description="Addresses of the Services.")
+    control_plane_cidr: Cidr = Field(default="172.16.0.0/28", description="A /28 for the control plane.")
+
+
+class Maintenance(Model):
+    """When GKE may upgrade the cluster: an RFC 5545 window in UTC."""
+
+    start: UtcTime = Field(default="2026-01-03T02:00:00Z", description="First window's start.")
+    end: UtcTime = Field(default="2026-01-03T10:00:00Z", description="First window's end.")
+    recurrence: str = Field(default="FREQ=WEEKLY;BYDAY=SA,SU", description="When it comes again.")
+
+
+class GcpCluster(ClusterSettings):
+    """A GKE Standard cluster with a network of its own."""
+
+    other_names: ClassVar[Mapping[str, str]] = {"region": "location", "zone": "location", "tags": "labels"}
+
+    cloud: Literal["gcp"] = Field(description="`gcp`: a cluster that Slipway creates on GKE.")
+    location: str = Field(description="A region (`us-central1`) for a regional cluster, a zone for a zonal one.")
+    zones: list[str] | None = Field(
+        default=None, description="Node zones; default: GKE's choice for the location."
+    )
+    release_channel: Literal["RAPID", "REGULAR", "STABLE", "EXTENDED", "UNSPECIFIED"] = Field(
+        default="REGULAR",
+        description="How soon GKE upgrades the cluster to a new version; UNSPECIFIED for no channel, which "
+        "`auto_upgrade: false` needs.",
+    )
+    maintenance: Maintenance = Field(default_factory=Maintenance, description="When GKE may upgrade it.")
+    control_plane: ControlPlane = Field(default_factory=ControlPlane, description="Who reaches its API.")
+    network: Network = Field(default_factory=Network, description="Its address ranges.")
+    flow_logs: bool = Field(
+        default=False,
+        description="Log half of the subnet's connections, once a minute each, to Cloud Logging, which bills by "
+        "volume.",
+    )
+    labels: Labels = Field(default_factory=dict, description="Google Cloud labels of the cluster.")
+    pools: dict[str, GcpPool] = Field(min_length=1, description="Node pools by name; at least one without GPUs.")
+
+
+class Impersonation(Model):
+    """The older way to give pods an identity: they impersonate a Google service account."""
+
+    projects: list[str] = Field(
+        default_factory=list, description="Other projects whose clusters' pods may use the same account."
+    )
+
+
+class GcsStore(StoreSettings):
+    """A Cloud Storage bucket, mounted in pods with Cloud Storage FUSE."""
+
+    other_names: ClassVar[Mapping[str, str]] = {"region": "location"}
+
+    sidecar: ClassVar[Resources] = GCS_FUSE_SIDECAR
+
+    kind: Literal["gcs"] = Field(description="`gcs`: a Cloud Storage bucket.")
+    bucket: str | None = Field(default=None, description="Bucket name; default: `<project>-slipway-<stack>`.")
+    location: str = Field(description="Region of the bucket; best that of the train pool.")
+    versioning: bool = Field(default=False, description="Keep overwritten and deleted objects as old versions.")
+    soft_delete_days: Int = Field(
+        default=7, ge=0, le=90, description="Days a deleted object can be restored; 0 off."
+    )
+    temporary_days: Int = Field(default=7, ge=1, description="Days after which temporary objects are deleted.")
+    old_version_days: Int = Field(default=30, ge=1, description="Days after which old versions are deleted.")
+    kms_key: str | None = Field(
+        default=None,
+        description="Cloud KMS key that encrypts new objects: `own` for one that the stack creates, or the name "
+        "of yours in the bucket's region (`projects/…/locations/…/keyRings/…/cryptoKeys/…`), which Cloud "
+        "Storage's service agent has to be allowed to use. Default: Google's own keys.",
+    )
+    access_logs: bool = Field(
+        default=False,
+        description="Log who reads and writes objects, with Data Access audit logs. They are switched on for "
+        "Cloud Storage in the whole project, in place of what was set for it there, are billed by volume, "
+        "and stay on when the stack is destroyed.",
+    )
+    impersonation: Impersonation | None = Field(
+        default=None,
+        description="Use service account impersonation instead of a direct workload identity binding.",
+    )

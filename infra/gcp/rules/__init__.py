@@ -1,5 +1,0 @@
-"""What a stack file may not say of Google Cloud."""
-
-from infra.gcp.rules import clusters, keys, names, nodes, pools, store
-
-CHECKS = (names.check, clusters.check, nodes.check, pools.check, store.check, keys.check)

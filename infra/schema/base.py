@@ -1,0 +1,249 @@
+"""What all settings models share: strictness, and the kinds of value a stack file holds."""
+
+import ipaddress
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from infra.platform import Resources
+from infra.schema import quantities
+
+WRONG_VALUE = "slipway_wrong_value"
+"""Type of the errors that the values below raise; their context holds ``reason`` and ``fix``."""
+
+
+class Model(BaseModel):
+    """A section of a stack file. Unknown keys are refused, and nothing changes after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    other_names: ClassVar[Mapping[str, str]] = {}
+    """What other clouds call one of its keys, by which that key is suggested."""
+
+
+def refuse(reason: str, fix: str) -> PydanticCustomError:
+    """The error by which a value's validator refuses it, in the words a `Problem` shows."""
+    return PydanticCustomError(WRONG_VALUE, "{reason}", {"reason": reason, "fix": fix})
+
+
+def _no_truth(value: Any) -> Any:
+    """Pydantic, as Python, counts True as 1."""
+    if isinstance(value, bool):
+        raise refuse("true or false, and it has to be a number", "write a number")
+    return value
+
+
+Int = Annotated[int, BeforeValidator(_no_truth)]
+"""A whole number."""
+
+Float = Annotated[float, BeforeValidator(_no_truth)]
+"""A number."""
+
+
+def _number_as_text(value: Any) -> Any:
+    """YAML reads ``cpu: 2`` as a number; a quantity is text."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+MOST_CPU = 2_000_000
+"""Millicores from which an amount of CPU is taken for a slip: no machine has 2,000 cores, and ``2000`` for
+``2000m`` is a common one."""
+
+LEAST_SIZE = 2**20
+"""Bytes below which a size is taken for a slip: no container starts in less than 1 MiB, and ``8192`` for
+``8192Mi`` is a common one."""
+
+MOST_MEMORY = 64 * 2**40
+"""Bytes above which an amount of memory is taken for a slip: no machine has 64 TiB."""
+
+MOST_STORAGE = 2**50
+"""Bytes above which an amount of storage is taken for a slip: what Slipway stores is far below 1 PiB."""
+
+LONGEST = 365 * 86400
+"""Seconds above which a duration is taken for a slip: a year."""
+
+
+def _cpu(value: str) -> str:
+    try:
+        millicores = quantities.cpu_millicores(value)
+    except ValueError:
+        millicores = 0
+    if millicores <= 0:
+        raise refuse("not an amount of CPU above zero", "write `500m`, `2` or `1.5`")
+    if millicores >= MOST_CPU:
+        whole = value.isdigit() and len(value) <= 6
+        fix = f"did you mean `{value}m`, in thousandths of a core?" if whole else "write `500m`, `2` or `1.5`"
+        raise refuse(f"{millicores // 1000} cores, more than any machine has", fix)
+    return value
+
+
+def _sized(most: int, words: str) -> Callable[[str], str]:
+    """Checks a size; ``words`` say of what there are at most ``most`` bytes."""
+    example = "write for example `512Mi` or `4Gi`"
+
+    def check(value: str) -> str:
+        meant = quantities.meant_size(value)
+        try:
+            amount = quantities.size_in_bytes(value)
+        except ValueError:
+            amount = Fraction(0)
+            if meant and quantities.size_in_bytes(meant):
+                raise refuse("not a size as Kubernetes writes it", f"did you mean `{meant}`?") from None
+        if amount <= 0:
+            raise refuse("not a size above zero", example)
+        if amount < LEAST_SIZE:
+            fix = f"did you mean `{meant}`?" if meant and value.isdigit() else example
+            raise refuse(f"{int(amount)} bytes, which is next to nothing: a number without a unit is bytes", fix)
+        if amount > most:
+            raise refuse(f"more than {words}", example)
+        return value
+
+    return check
+
+
+Cpu = Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_cpu)]
+"""CPU as a Kubernetes quantity."""
+
+Memory = Annotated[
+    str, BeforeValidator(_number_as_text), AfterValidator(_sized(MOST_MEMORY, "any machine has, 64Ti"))
+]
+"""Memory as a Kubernetes quantity."""
+
+Size = Annotated[
+    str, BeforeValidator(_number_as_text), AfterValidator(_sized(MOST_STORAGE, "1Pi, the most that is accepted"))
+]
+"""Storage as a Kubernetes quantity."""
+
+
+def _duration(value: str) -> str:
+    example = "write a whole number and a unit: `30m`, `12h`, `7d`"
+    try:
+        length = quantities.seconds(value)
+    except ValueError:
+        raise refuse("not a duration", example) from None
+    if length > LONGEST:
+        raise refuse("longer than a year", example)
+    return value
+
+
+Duration = Annotated[str, AfterValidator(_duration)]
+"""A whole number and a unit: ``30m``, ``12h``, ``7d``."""
+
+
+def _cidr(value: str) -> str:
+    try:
+        block = ipaddress.ip_network(value, strict=False)
+    except ValueError:
+        raise refuse("not a block of addresses", "write an IPv4 CIDR block such as `10.0.0.0/20`") from None
+    if block.version != 4:
+        raise refuse("an IPv6 block, and the clusters' networks are IPv4", "write an IPv4 CIDR block") from None
+    if "/" not in value:
+        raise refuse("an address and not a block: its length is missing", f"write for example `{value}/20`")
+    if str(block) != value:
+        raise refuse("the address has bits outside the block's mask", f"write `{block}`")
+    return value
+
+
+Cidr = Annotated[str, AfterValidator(_cidr)]
+"""An IPv4 CIDR block."""
+
+
+def _utc_time(value: str) -> str:
+    try:
+        datetime.strptime(value, "%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        raise refuse("not a time in RFC 3339 and UTC", 'write it in quotes, as `"2026-01-03T02:00:00Z"`') from None
+    return value
+
+
+UtcTime = Annotated[str, AfterValidator(_utc_time)]
+"""A time in RFC 3339 and UTC. Pulumi rewrites one that stands without quotes."""
+
+
+Labels = dict[str, str]
+
+
+class TaintSettings(Model):
+    """A node taint. Pods of steps that run on the pool tolerate it."""
+
+    key: str = Field(description="Taint key, for example `nvidia.com/gpu`.")
+    value: str = Field(default="", description="Taint value.")
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = Field(
+        default="NoSchedule", description="What happens to pods that do not tolerate it."
+    )
+
+
+class ChartSettings(Model):
+    """Where Helm finds a pinned chart."""
+
+    chart: str | None = Field(
+        default=None,
+        description="Where Helm finds the chart, in place of its public repository: a folder or file of this "
+        "machine, a URL, or an `oci://` reference.",
+    )
+    version: str | None = Field(default=None, description="Version of the chart there; default: the pinned one.")
+
+
+class TimeSlicing(Model):
+    """Several pods on one GPU, by time-slicing."""
+
+    strategy: Literal["TIME_SHARING"] = Field(default="TIME_SHARING", description="Take turns on the GPU.")
+    clients: Int = Field(ge=2, le=48, description="Most pods that share one GPU.")
+
+
+class PoolSettings(Model, ABC):
+    """A node pool of any cluster, as far as the steps that ask for it are concerned."""
+
+    node_keys: ClassVar[Mapping[str, tuple[str, ...]]]
+    """Its keys that decide what one of its nodes leaves to pods, by the field of `infra.platform.Resources`."""
+
+    @abstractmethod
+    def node(self) -> Resources | None:
+        """What one node leaves to pods; None where its machine type is not known."""
+
+    @property
+    @abstractmethod
+    def has_gpus(self) -> bool:
+        """Whether its nodes have GPUs."""
+
+    @property
+    def gpu_type(self) -> str | None:
+        """The accelerator of its nodes, where it is known."""
+        return None
+
+    @property
+    def shares_gpus(self) -> bool:
+        """Whether it slices or partitions its GPUs, of which a pod can use only one share."""
+        return False
+
+    @property
+    def most_nodes(self) -> int | None:
+        """The most nodes it can have, where one number says so; with 0, a step would wait for a node for ever."""
+        return None
+
+
+class ClusterSettings(Model):
+    """A cluster of any cloud."""
+
+    creates_namespace: bool = Field(
+        default=True,
+        description="`false`: the namespace is there already, and the stack neither changes nor deletes it. "
+        "Default: the stack creates it, and refuses one that is there and not its own.",
+    )
+
+    @property
+    def owns_namespace(self) -> bool:
+        """Whether the stack creates the namespace, and deletes it."""
+        return self.creates_namespace
+
+
+class StoreSettings(Model):
+    """A store of any kind."""
+
+    sidecar: ClassVar[Resources] = Resources(cpu=0, memory=0)
+    """What its mount adds to a pod's requests."""

@@ -1,0 +1,89 @@
+"""Paths in a stack file: below a store or the repository, or absolute on a node or a server. One rule for each."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from infra.schema.base import refuse
+
+STORED = "store:"
+"""What a setting begins with that names a folder of the store."""
+
+LONGEST_NAME, LONGEST_PATH = 255, 4096
+"""Bytes of one name and of a whole path (``NAME_MAX`` and ``PATH_MAX`` of linux/limits.h, Linux 6.12)."""
+
+
+def _parts_problem(parts: list[str]) -> str | None:
+    """What keeps ``parts`` from being the names of nested folders, each as it is."""
+    if not all(part.strip() for part in parts):
+        return "a part of it is empty"
+    if any(part in {".", ".."} for part in parts):
+        return "`.` and `..` name other folders than they stand in"
+    if any(len(part.encode(errors="replace")) > LONGEST_NAME for part in parts):
+        return f"a part of it is longer than {LONGEST_NAME} bytes"
+    if len("/".join(parts).encode(errors="replace")) >= LONGEST_PATH:
+        return f"longer than {LONGEST_PATH} bytes"
+    return None
+
+
+def below_problem(path: str) -> str | None:
+    """What keeps ``path`` from naming a file or folder below the one it is relative to; None where it does."""
+    if path.startswith("/"):
+        return "an absolute path"
+    if path.startswith("~"):
+        return "`~` stands for a home directory"
+    return _parts_problem(path.removesuffix("/").split("/"))
+
+
+def absolute_problem(path: str) -> str | None:
+    """What keeps ``path`` from being the absolute path of a folder other than the root; None where it is one."""
+    if not path.startswith("/"):
+        return "not an absolute path"
+    if path == "/":
+        return "the root of the file system"
+    return _parts_problem(path.removeprefix("/").removesuffix("/").split("/"))
+
+
+def _below_store(value: str) -> str:
+    if why := below_problem(value):
+        raise refuse(f"not a path below the store's root: {why}", "write a relative path such as `uploads/mnist`")
+    return value
+
+
+StorePath = Annotated[str, AfterValidator(_below_store)]
+"""A path below the store's root."""
+
+
+def _folder(value: str) -> str:
+    inside = value.removeprefix(STORED)
+    if why := below_problem(inside):
+        where = "the store's root" if inside != value else "this repository"
+        raise refuse(
+            f"not a folder below {where}: {why}",
+            "write a relative path such as `images`, or `store:uploads/images` for one in the store",
+        )
+    return value
+
+
+Folder = Annotated[str, AfterValidator(_folder)]
+"""A folder of the repository, or with ``store:`` before it one of the store."""
+
+
+def _on_server(value: str) -> str:
+    if why := absolute_problem(value):
+        raise refuse(f"not the path of an exported folder: {why}", "write for example `/exports/slipway`")
+    return value
+
+
+ExportedPath = Annotated[str, AfterValidator(_on_server)]
+"""The absolute path of a folder that a server exports."""
+
+
+def _local(value: str) -> str:
+    if not value.strip() or not value.isprintable():
+        raise refuse("not a path of this machine", "write for example `~/mnist`")
+    return value
+
+
+LocalPath = Annotated[str, AfterValidator(_local)]
+"""A file or folder of the machine that the program runs on."""

@@ -1,0 +1,221 @@
+"""What can be read of a stack file, wrong parts left out, so that the checks still see the rest."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, cast, get_args
+
+from pydantic import ConfigDict, Field, ValidationError, create_model
+from pydantic_core import ErrorDetails
+
+from infra.clouds.registry import Cluster, Store
+from infra.schema.base import ClusterSettings, Model
+from infra.schema.findings import Finding, Path
+from infra.settings import plain_values, validation
+from infra.settings.corrections import as_written, repair, section_at
+from infra.settings.model import Settings
+from infra.settings.pipelines import BenchmarkImages, BenchmarkRun, Dataset, LearningRates, Predict, StepSettings
+
+C = TypeVar("C", bound=ClusterSettings)
+
+
+def _draft(model: type[ClusterSettings]) -> type[ClusterSettings]:
+    """The cluster's model without the demand for a pool."""
+    pools: Any = model.model_fields["pools"].annotation
+    return create_model(f"{model.__name__}Draft", __base__=model, pools=(pools, Field(default_factory=dict)))
+
+
+if TYPE_CHECKING:
+    ClusterDraft = Cluster
+else:
+    ClusterDraft = Annotated[
+        Union[tuple(_draft(model) for model in get_args(get_args(Cluster)[0]))],  # noqa: UP007
+        Field(discriminator="cloud"),
+    ]
+
+STORE_KIND: Path = ("store", "kind")
+
+OVERLAY = "rehearsal"
+"""The section that is read by itself, laid over the rest."""
+
+
+class MnistDraft(Model):
+    """What can be read of the MNIST pipeline."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    dataset: Dataset = Field(default_factory=Dataset)
+    learning_rates: LearningRates = Field(default={0: 1e-3})
+    predict: Predict = Field(default_factory=Predict)
+    steps: dict[str, StepSettings] = Field(default_factory=dict)
+
+
+class BenchmarkDraft(Model):
+    """What can be read of the benchmark."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    runs: dict[str, BenchmarkRun] = Field(default_factory=dict)
+    images: BenchmarkImages | None = None
+    chart: StepSettings | None = None
+
+
+class _PipelinesDraft(Model):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    mnist: MnistDraft | None = None
+    benchmark: BenchmarkDraft | None = None
+
+    def steps(self) -> Iterator[tuple[Path, StepSettings]]:
+        """Every step that can be read, with where it stands."""
+        if self.mnist is not None:
+            for name, step in self.mnist.steps.items():
+                yield ("pipelines", "mnist", "steps", name), step
+        if self.benchmark is not None:
+            for name, run in self.benchmark.runs.items():
+                yield ("pipelines", "benchmark", "runs", name), run
+            for name, single in (("images", self.benchmark.images), ("chart", self.benchmark.chart)):
+                if single is not None:
+                    yield ("pipelines", "benchmark", name), single
+
+
+class Draft(Model):
+    """`Settings` in which every section may be absent, because its shape was wrong."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    protect: bool = False
+    namespace: str = "slipway"
+    service_account: str = "runner"
+    clusters: dict[str, ClusterDraft] = Field(default_factory=dict)
+    store: Store | None = None
+    pipelines: _PipelinesDraft = Field(default_factory=_PipelinesDraft)
+
+    def of(self, kind: type[C]) -> Mapping[str, C]:
+        """The clusters of one cloud."""
+        return {name: cluster for name, cluster in self.clusters.items() if isinstance(cluster, kind)}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a stack file says as far as it can be read.
+
+    ``settings`` is None where its shape is wrong somewhere; ``draft`` holds what is right. ``clusters`` are the
+    names of all clusters of the file, and ``names`` the cluster and name of every pool, readable or not.
+    ``findings`` are the wrong shapes, and ``unreadable`` the places that were left out for them. ``written`` are
+    the keys that stand in the file where it was read as if they were spelt right.
+    """
+
+    settings: Settings | None
+    draft: Draft
+    clusters: tuple[str, ...]
+    names: tuple[tuple[str, str], ...]
+    findings: tuple[Finding, ...]
+    unreadable: frozenset[Path]
+    written: Mapping[Path, str]
+
+    @property
+    def clouds(self) -> tuple[Path, ...]:
+        """Where the clouds of the clusters stand."""
+        return tuple(("clusters", name, "cloud") for name in self.draft.clusters)
+
+    def judges(self, finding: Finding) -> bool:
+        """Whether everything the finding rests on could be read."""
+        places = (finding.path, *finding.read)
+        return not any(
+            any(place[: len(lost)] == lost for place in places)
+            or any(lost[: len(section)] == section for section in finding.all_of)
+            for lost in self.unreadable
+        )
+
+
+def read(raw: Mapping[str, Any]) -> Reading:
+    """Reads ``raw``, the plain values of a stack file."""
+    values = cast("dict[str, Any]", _copy(raw))
+    found = list(plain_values.findings(values, OVERLAY))
+    lost = {_leave_out(values, each.path) for each in found}
+    repairs, written = repair(values)
+    found += repairs
+    clusters = tuple(str(name) for name in _section(values.get("clusters")) or {})
+    names = tuple(_pool_names(values))
+    settings = None
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        found += [as_written(each, written) for each in validation.findings(error) if each.path not in lost]
+        lost |= _leave_out_wrong(values, error)
+    draft = _salvage(values, lost)
+    return Reading(None if found else settings, draft, clusters, names, tuple(found), frozenset(lost), written)
+
+
+def _copy(value: Any) -> Any:
+    """A copy in which a section that an alias of YAML repeats is there as often: each can be changed by itself."""
+    if isinstance(value, Mapping):
+        return {key: _copy(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+    return [_copy(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def _leave_out_wrong(values: dict[str, Any], error: ValidationError) -> set[Path]:
+    """Removes what is wrong and returns its places, with those of what is missing."""
+    lost: set[Path] = set()
+    for detail in error.errors(include_url=False):
+        place = validation.place_of(detail)
+        if near := validation.misspelt_key(detail):
+            lost.add((*place[:-1], near))
+        lost.add(place if detail["type"] == "missing" else _leave_out(values, place))
+    return lost
+
+
+def _salvage(values: dict[str, Any], lost: set[Path]) -> Draft:
+    """What is right of ``values``, which it changes; ``lost`` grows by the places of what else is left out.
+
+    A required value that is not there has a stand-in, so that the rest of its section can be read.
+    """
+    stood_in: set[Path] = set()
+    while True:
+        try:
+            return Draft.model_validate(values)
+        except ValidationError as remaining:
+            for detail in remaining.errors(include_url=False):
+                place = validation.place_of(detail)
+                if detail["type"] == "missing" and place not in stood_in and _stand_in(values, detail):
+                    stood_in.add(place)
+                    lost.add(place)
+                else:
+                    lost.add(_leave_out(values, place[:-1] if detail["type"] == "missing" else place))
+
+
+def _stand_in(values: dict[str, Any], detail: ErrorDetails) -> bool:
+    """Puts a value where ``detail`` says that one is missing; False where nothing can stand in for it."""
+    *way, last = validation.place_of(detail)
+    section = section_at(values, tuple(way))
+    found = validation.stand_in(detail["loc"])
+    if section is None or found is None:
+        return False
+    section[last] = found
+    return True
+
+
+def _leave_out(values: dict[Any, Any], place: Path) -> Path:
+    """Removes the value at ``place`` and returns what was removed.
+
+    That is more than the place where a part of it cannot be removed alone: a whole list, so that the indexes of
+    its other items still say where they stand, or the section nearest to a place that is not there.
+    """
+    section = values
+    for depth, part in enumerate(place):
+        key = next((key for key in section if str(key) == str(part)), None)
+        if key is None:
+            break
+        inner = _section(section[key])
+        if inner is None or depth == len(place) - 1 or str(place[depth + 1]) not in map(str, inner):
+            del section[key]
+            return place[: depth + 1]
+        section = inner
+    values.clear()
+    return ()
+
+
+def _pool_names(raw: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for cluster, content in (_section(raw.get("clusters")) or {}).items():
+        for pool in _section((_section(content) or {}).get("pools")) or {}:
+            yield str(cluster), str(pool)
+
+
+def _section(value: object) -> dict[Any, Any] | None:
+    return cast("dict[Any, Any]", value) if isinstance(value, dict) else None

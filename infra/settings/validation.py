@@ -1,0 +1,233 @@
+"""Pydantic's errors about a stack file's shape, in the words of a `Problem`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError, create_model
+from pydantic_core import ErrorDetails
+
+from infra.clouds.registry import Cluster, Store
+from infra.schema.base import WRONG_VALUE, Model
+from infra.schema.findings import Finding, Path, did_you_mean, listed, nearest
+from infra.settings.model import Settings
+
+KINDS = {
+    "string_type": ("not text", "write it in quotes"),
+    "int_type": ("not a whole number", "write a whole number"),
+    "int_parsing": ("not a whole number", "write a whole number"),
+    "int_from_float": ("not a whole number", "write a whole number"),
+    "float_type": ("not a number", "write a number"),
+    "float_parsing": ("not a number", "write a number"),
+    "bool_type": ("neither true nor false", "write `true` or `false`"),
+    "bool_parsing": ("neither true nor false", "write `true` or `false`"),
+    "list_type": ("not a list", "write a list: `[…]`, or one `- …` a line"),
+    "dict_type": ("not a section of keys and values", "write `key: value` lines below it"),
+    "model_type": ("not a section of keys and values", "write `key: value` lines below it"),
+    "model_attributes_type": ("not a section of keys and values", "write `key: value` lines below it"),
+    "too_short": ("empty", "name at least one"),
+}
+NUMBERED = "learning_rates"
+"""The section whose keys are numbers; elsewhere a number is the index of a list."""
+
+BOUNDS = {
+    "greater_than_equal": ("ge", "below {0}, the least it can be", "write {0} or more"),
+    "greater_than": ("gt", "not above {0}", "write more than {0}"),
+    "less_than_equal": ("le", "above {0}, the most it can be", "write {0} or less"),
+    "less_than": ("lt", "not below {0}", "write less than {0}"),
+}
+
+
+def findings(error: ValidationError) -> list[Finding]:
+    """Each error as a finding."""
+    return [finding(each) for each in error.errors(include_url=False)]
+
+
+def place_of(error: ErrorDetails) -> Path:
+    """Where an error is in the file: its location without what pydantic adds for unions and for mappings' keys."""
+    parts = list(error["loc"])
+    if NUMBERED in parts[:-1]:
+        index = parts.index(NUMBERED) + 1
+        parts[index] = str(parts[index])
+    if parts[1:] and parts[-1] == "[key]" and error["type"] in {*KINDS, WRONG_VALUE}:
+        del parts[-1]
+    if parts[:1] == ["clusters"] and len(parts) > 2:
+        del parts[2]
+    elif parts[:1] == ["store"] and len(parts) > 1:
+        del parts[1]
+    return tuple(parts)
+
+
+def misspelt_key(error: ErrorDetails) -> str | None:
+    """For an unknown key: the key of its section that it most likely means: misspelt, or another cloud's."""
+    if error["type"] != "extra_forbidden":
+        return None
+    return other_name(error) or nearest(error["loc"][-1], _keys_beside(error["loc"]))
+
+
+def other_name(error: ErrorDetails) -> str | None:
+    """For an unknown key: the key of its section that another cloud calls so."""
+    model = _model_at(error["loc"][:-1])
+    return model.other_names.get(str(error["loc"][-1])) if model and issubclass(model, Model) else None
+
+
+def meant_tag(error: ErrorDetails, section: Mapping[Any, Any]) -> str | None:
+    """For a section whose cloud or kind is wrong or missing: the one that is nearest, or has most of its keys."""
+    union: Any = Cluster if error["loc"][:1] == ("clusters",) else Store
+    if error["type"] == "union_tag_invalid" and (near := nearest(error.get("ctx", {})["tag"], _tag_values(union))):
+        return near
+    counts = {_literals(model).pop(): _known_keys(model, section) for model in _options(union)}
+    best = max(counts.values())
+    fitting = [tag for tag, count in counts.items() if count == best]
+    return fitting[0] if best and len(fitting) == 1 else None
+
+
+def _known_keys(annotation: Any, value: object) -> int:
+    """How many keys of ``value``, those of its sections included, the annotation knows."""
+    if not isinstance(value, Mapping):
+        return 0
+    section = cast("Mapping[Any, Any]", value)
+    for option in _options(annotation):
+        if get_origin(option) is dict:
+            return sum(_known_keys(get_args(option)[-1], each) for each in section.values())
+        if isinstance(option, type) and issubclass(option, BaseModel):
+            fields = option.model_fields
+            return sum(1 + _known_keys(fields[key].annotation, section[key]) for key in section if key in fields)
+    return 0
+
+
+STAND_INS: tuple[Any, ...] = ("", "x", "1Gi", "/x", [], {}, {"x": "x"}, 2)
+"""Values of every kind, of which a required key that is missing gets the first that it can have."""
+
+
+def stand_in(loc: Sequence[str | int]) -> Any:
+    """What a required key could have, for checks of what is beside it; None where it is a section or tells one
+    section from another."""
+    model = _model_at(loc[:-1])
+    field = model.model_fields.get(str(loc[-1])) if model else None
+    if field is None or _sections(field.annotation) or get_origin(field.annotation) is Literal:
+        return None
+    fields: Any = {"value": (field.annotation, field)}
+    value = create_model("Value", **fields)
+    for each in STAND_INS:
+        try:
+            value(value=each)
+        except ValidationError:
+            continue
+        return each
+    return None
+
+
+def _sections(annotation: Any) -> bool:
+    return any(
+        (isinstance(option, type) and issubclass(option, BaseModel)) or any(map(_sections, get_args(option)))
+        for option in _options(annotation)
+    )
+
+
+def finding(error: ErrorDetails) -> Finding:
+    """One error as a finding."""
+    kind, place, value = error["type"], place_of(error), error["input"]
+    context = error.get("ctx", {})
+    reason, fix = error["msg"], "see docs/settings.md for what it can be"
+    if kind == "extra_forbidden":
+        known = _keys_beside(error["loc"])
+        reason = "there is no such key"
+        meant = misspelt_key(error)
+        fix = f"did you mean `{meant}`?" if meant else f"remove it; known here: {listed(known, 'and')}"
+    elif kind == "missing":
+        value, reason, fix = None, "required, and not there", f"add it: {_description(error['loc'])}"
+    elif kind == "literal_error":
+        reason, fix = _choice(value, str(context["expected"]))
+    elif kind == "union_tag_not_found":
+        place = (*place, str(context["discriminator"]).strip("'"))
+        value, reason, fix = None, "required, and not there", f"add it: {_tags(error['loc'])}"
+    elif kind == "union_tag_invalid":
+        tag = str(context["discriminator"]).strip("'")
+        # The tag in the context is a text, for whatever stands there.
+        section = cast("Mapping[str, Any]", value)
+        place, value = (*place, tag), section.get(tag, context["tag"])
+        reason, fix = _choice(value, str(context["expected_tags"]))
+    elif kind == WRONG_VALUE:
+        reason, fix = str(context["reason"]), str(context["fix"])
+    elif kind in BOUNDS:
+        name, reason, fix = BOUNDS[kind]
+        reason, fix = reason.format(context[name]), fix.format(context[name])
+    elif kind in KINDS:
+        reason, fix = KINDS[kind]
+    if value is None and kind not in {"missing", "union_tag_not_found", "extra_forbidden"}:
+        reason, fix = "empty", f"{fix}, or remove the key"
+    return Finding(place, value, reason, fix)
+
+
+def _choice(value: object, expected: str) -> tuple[str, str]:
+    """Reason and fix for a value that is none of pydantic's ``'a', 'b' or 'c'``."""
+    written = [word.strip() for word in expected.replace(" or ", ", ").split(",")]
+    words = [word.strip("'") for word in written]
+    # A number is no misspelling of another one that has some of its digits.
+    texts = [word for word, quoted in zip(words, written, strict=True) if quoted != word]
+    if value in words and value not in texts:
+        return "text, and it has to be a number", f"write it without quotes: `{value}`"
+    return "not one of the values it can have", did_you_mean(value, texts, f"write {listed(words)}")
+
+
+def _keys_beside(loc: Sequence[str | int]) -> list[str]:
+    model = _model_at(loc[:-1])
+    return list(model.model_fields) if model else []
+
+
+def _description(loc: Sequence[str | int]) -> str:
+    model = _model_at(loc[:-1])
+    field = model.model_fields.get(str(loc[-1])) if model else None
+    return (field.description if field else None) or "see docs/settings.md"
+
+
+def _tags(loc: Sequence[str | int]) -> str:
+    return listed(_tag_values(Cluster if loc[:1] == ("clusters",) else Store))
+
+
+def _model_at(loc: Iterable[str | int]) -> type[BaseModel] | None:
+    """The settings model at an error's location, tags included."""
+    current: Any = Settings
+    for part in loc:
+        options = _options(current)
+        current = None
+        for option in options:
+            origin = get_origin(option)
+            if origin in {dict, list}:
+                current = get_args(option)[-1]
+            elif isinstance(option, type) and issubclass(option, BaseModel):
+                if len(options) > 1:
+                    current = option if part in _literals(option) else current
+                elif part in option.model_fields:
+                    current = option.model_fields[str(part)].annotation
+        if current is None:
+            return None
+    models = [option for option in _options(current) if isinstance(option, type) and issubclass(option, BaseModel)]
+    return models[0] if len(models) == 1 else None
+
+
+def _options(annotation: Any) -> list[Any]:
+    """What an annotation allows, with Annotated, Union and None taken off."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _options(get_args(annotation)[0])
+    if origin in {Union, UnionType}:
+        return [option for arg in get_args(annotation) for option in _options(arg) if arg is not NoneType]
+    return [annotation]
+
+
+def _literals(model: type[BaseModel]) -> set[Any]:
+    """The values that tell this member of a union apart."""
+    fields: Mapping[str, Any] = model.model_fields
+    return {
+        value
+        for name in ("cloud", "kind")
+        if name in fields and get_origin(fields[name].annotation) is Literal
+        for value in get_args(fields[name].annotation)
+    }
+
+
+def _tag_values(union: Any) -> list[Any]:
+    """What tells the members of a union apart, in their order."""
+    return [value for member in _options(union) for value in _literals(member)]

@@ -1,0 +1,1 @@
+"""What evaluates the program without a cloud: engine, rehearsal, preview, policies and picture."""

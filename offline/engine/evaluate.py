@@ -1,0 +1,139 @@
+"""Evaluate a Pulumi program in this process, with an engine of our own in place of the Pulumi CLI's."""
+
+import asyncio
+import contextvars
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, ParamSpec, TypeVar, cast
+
+import pulumi
+from pulumi.runtime import mocks, run_in_stack
+from pulumi.runtime import settings as pulumi_settings
+from pulumi.runtime.config import set_all_config
+from pulumi.runtime.stack import Stack
+
+from infra.platform import Emulator, StoreFiles
+from offline.engine.monitor import Cloud, Evaluation, EvaluationError, Monitor, NoStore, Observer
+from offline.engine.stack_config import for_engine
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+THREADS = 512
+"""Most registrations under way at once. One that waits for its Job holds a thread; asyncio's default, a few more
+than there are cores, would let waiting Jobs starve independent ones."""
+
+
+def evaluate(
+    program: Callable[[], object],
+    *,
+    project: str,
+    stack: str,
+    config: Mapping[str, Any],
+    emulators: Sequence[Emulator] = (),
+    store: StoreFiles | None = None,
+    observer: Observer | None = None,
+    preview: bool = False,
+) -> Evaluation:
+    """Runs ``program`` as the Pulumi CLI would, and returns what it declared.
+
+    ``config`` has full keys (``slipway:clusters``). Values that only a cloud knows come from ``emulators``. With
+    ``preview`` they are unknown, as before the first update, and so are files that are not in ``store``; only what
+    a provider's function returns still comes from ``emulators``. Raises what the program raises, and
+    EvaluationError for what goes wrong after it has returned.
+    """
+    evaluation = Evaluation()
+    disabled = config.get("pulumi:disable-default-providers")
+    cloud = Cloud(emulators, store or NoStore())
+    monitor = Monitor(evaluation, cloud, observer or Observer(), preview, disabled)
+
+    def run() -> None:
+        set_all_config(for_engine(config), [])
+        for each in emulators:
+            each.prepare()
+        pulumi_settings.set_root_resource(None)  # pyright: ignore[reportArgumentType]
+        pulumi_settings.configure(
+            mocks.MockSettings(
+                monitor=monitor,
+                monitor_features=set(monitor.features()),
+                engine=mocks.MockEngine(logging.getLogger("pulumi")),
+                project=project,
+                stack=stack,
+                dry_run=preview,
+                organization="organization",
+                root_directory=None,
+                package_refs={},
+                callbacks=cast("Any", NoCallbacks()),
+                # Else the tasks that a failed evaluation left would be waited for by the next.
+                outputs=set(),
+                lock=threading.Lock(),
+            )
+        )
+        asyncio.run(_run(program, evaluation, preview))
+
+    # Everything Pulumi keeps about a running program is in context variables, so a second evaluation starts anew.
+    contextvars.copy_context().run(run)
+    return evaluation
+
+
+class NoCallbacks:
+    """Takes the hooks of resources and calls none of them: what they look up in a cluster is not there.
+
+    Pulumi's own is a server that the CLI calls, which takes longer to start than most stacks to be evaluated.
+    """
+
+    def register_resource_hook(self, hook: pulumi.ResourceHook) -> None:
+        """Nothing."""
+
+
+class Inline(ThreadPoolExecutor):
+    """Runs everything at once and in its order: a preview waits for nothing, and threads would shuffle it.
+
+    asyncio accepts only a ThreadPoolExecutor as a loop's own.
+    """
+
+    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
+        future = Future[_T]()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+async def _run(program: Callable[[], object], evaluation: Evaluation, preview: bool) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(Inline() if preview else ThreadPoolExecutor(THREADS, "resource"))
+    # One failure fails the futures of all that would have come after it, and nobody retrieves those.
+    loop.set_exception_handler(lambda _, context: logging.getLogger(__name__).debug("%s", context))
+    raised: list[BaseException] = []
+    secret: dict[str, asyncio.Future[bool]] = {}
+
+    def declare() -> None:
+        try:
+            program()
+            if preview:
+                secret.update(_secret_outputs())
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    try:
+        await run_in_stack(declare)
+    except Exception as error:
+        if raised:
+            raise raised[0] from None
+        raise EvaluationError(str(error)) from error
+    for name, output in evaluation.outputs.items():
+        if name in secret:
+            evaluation.outputs[name] = replace(output, secret=await secret[name])
+
+
+def _secret_outputs() -> dict[str, asyncio.Future[bool]]:
+    """Which of the stack's outputs are secret; Pulumi's protocol tells it only of those that are known."""
+    stack = cast("Stack", pulumi_settings.get_root_resource())
+    outputs = {name: pulumi.Output.from_input(value) for name, value in stack.outputs.items()}
+    return {name: asyncio.ensure_future(output.is_secret()) for name, output in outputs.items()}

@@ -1,0 +1,268 @@
+"""The engine's side of Pulumi's resource protocol, with emulators in place of providers."""
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# Pulumi's mocks and the messages of its protocol have no types.
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pulumi
+from google.protobuf import struct_pb2
+from pulumi.runtime import mocks, rpc
+from pulumi.runtime.proto import resource_pb2
+
+from infra.platform import Emulator, StoreFiles
+from infra.review.stack import JOB
+from offline.engine.documents import document, texts
+from offline.engine.provider_outputs import computed_outputs, physical_id
+from offline.engine.resources import Resource, StackOutput, masked, plain, stood_in
+from offline.engine.unknown_outputs import is_marked, mark, number_mark
+
+
+class NotCreatedError(Exception):
+    """The resource was not created, and what depends on it will not be."""
+
+
+class EvaluationError(Exception):
+    """The program itself failed. The text is its error; the cause is chained."""
+
+
+class Observer:
+    """What an engine learns of an evaluation. Called from several threads; this one ignores everything."""
+
+    def registering(self, resource: Resource) -> None:
+        """All that ``resource`` depends on is there; it is created next. Raises NotCreatedError to refuse it."""
+
+    def run_job(self, resource: Resource) -> None:
+        """Runs a Job and returns when it is complete. Raises NotCreatedError where it is not."""
+
+    def created(self, resource: Resource) -> None:
+        """``resource`` is there."""
+
+    def failed(self, resource: Resource, reason: str) -> None:
+        """``resource`` could not be created."""
+
+    def skipped(self, resource: Resource, because: Resource) -> None:
+        """``resource`` was left out, since it needs ``because``, which failed or was itself left out."""
+
+
+@dataclass
+class Evaluation:
+    """What a program declared: ``resources`` by URN, in the order of their registration, and the outputs."""
+
+    resources: dict[str, Resource] = field(default_factory=dict[str, Resource])
+    outputs: dict[str, StackOutput] = field(default_factory=dict[str, StackOutput])
+    failed: dict[str, str] = field(default_factory=dict[str, str])
+    """Reasons by URN."""
+    skipped: dict[str, str] = field(default_factory=dict[str, str])
+    """URN of the failed resource by URN of the one that needs it."""
+
+
+class NoStore:
+    """The store of an evaluation that runs nothing: it is empty."""
+
+    def read_text(self, path: str) -> str:
+        """Raises FileNotFoundError."""
+        raise FileNotFoundError(path)
+
+    def names(self, prefix: str) -> Sequence[str]:  # noqa: ARG002
+        """None."""
+        return []
+
+
+class Monitor(mocks.MockMonitor):
+    """The engine's side of the resource protocol: creates everything at once, but Jobs when they are complete.
+
+    In a preview nothing is created: what is known of a resource are its inputs, as before the first `pulumi up`.
+
+    A resource that failed answers without id and with unknown outputs. So the program runs on, `apply` does not
+    call back, and what depends on it still arrives here, where it is left out by name.
+    """
+
+    def __init__(
+        self, evaluation: Evaluation, cloud: "Cloud", observer: Observer, preview: bool, disabled: object = None
+    ) -> None:
+        """``disabled`` are the packages whose default provider may not be used."""
+        super().__init__(cloud)
+        self._cloud = cloud
+        self._lock = threading.Lock()
+        self._evaluation = evaluation
+        self._observer = observer
+        self._preview = preview
+        self._disabled = frozenset(texts(disabled))
+
+    def make_urn(self, parent: str, type_: str, name: str) -> str:
+        qualified = parent.split("::")[2] if parent else ""
+        prefix = "" if qualified in {"", "pulumi:pulumi:Stack"} else f"{qualified}$"
+        return f"urn:pulumi:{pulumi.get_stack()}::{pulumi.get_project()}::{prefix}{type_}::{name}"
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802  # The protocol's name.
+        if request.type == "pulumi:pulumi:Stack":
+            return super().RegisterResource(request)
+        resource = self._note(request)
+        lost = self._lost_dependency(resource)
+        if lost is not None:
+            with self._lock:
+                self._evaluation.skipped[resource.urn] = lost.urn
+            self._observer.skipped(resource, lost)
+            return self._answer(request, resource, lost=True)
+        try:
+            self._observer.registering(resource)
+            if resource.token == JOB:
+                self._observer.run_job(resource)
+        except NotCreatedError as error:
+            with self._lock:
+                self._evaluation.failed[resource.urn] = str(error)
+            self._observer.failed(resource, str(error))
+            return self._answer(request, resource, lost=True)
+        response = self._answer(request, resource, lost=False)
+        self._observer.created(resource)
+        return response
+
+    def ReadResource(self, request: Any) -> Any:  # noqa: N802
+        resource = self._note(request)
+        if self._preview:
+            known = self._cloud.foreseen(request.properties, resource)
+            return resource_pb2.ReadResourceResponse(urn=resource.urn, properties=known)
+        self._cloud.answering.resource = resource
+        return super().ReadResource(request)
+
+    def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
+        if "::pulumi:pulumi:Stack::" in request.urn:
+            outputs: dict[str, Any] = rpc.deserialize_properties(request.outputs, keep_unknowns=True)
+            self._evaluation.outputs.update({name: StackOutput.of(value) for name, value in outputs.items()})
+        return super().RegisterResourceOutputs(request)
+
+    def Invoke(self, request: Any) -> Any:  # noqa: N802
+        if self._preview:
+            result = self._cloud.looked_up(request)
+            fields: dict[str, Any] = {"unknown": True} if result is None else {"return": result}
+            return resource_pb2.ResourceInvokeResponse(**fields)
+        try:
+            return super().Invoke(request)
+        except FileNotFoundError as error:
+            raise EvaluationError(f"{request.tok}: there is no {error} in the store") from error
+
+    def _note(self, request: Any) -> Resource:
+        urn = self.make_urn(request.parent, request.type, request.name)
+        resource = Resource.of(urn, request)
+        package = resource.token.partition(":")[0]
+        if resource.custom and not resource.provider and package != "pulumi" and self._disabled & {package, "*"}:
+            raise EvaluationError(
+                f"Default provider for {package!r} disabled. {resource.name!r} must use an explicit provider."
+            )
+        with self._lock:
+            if urn in self._evaluation.resources:
+                raise EvaluationError(f"Duplicate resource URN {urn!r}; try giving it a unique name")
+            self._evaluation.resources[urn] = resource
+        return resource
+
+    def _lost_dependency(self, resource: Resource) -> Resource | None:
+        with self._lock:
+            evaluation = self._evaluation
+            lost = {urn for urn in resource.needs if urn in evaluation.failed or urn in evaluation.skipped}
+            return (
+                next((each for urn, each in evaluation.resources.items() if urn in lost), None) if lost else None
+            )
+
+    def _answer(self, request: Any, resource: Resource, *, lost: bool) -> Any:
+        if lost:
+            # "Unknown" is how the engine answers for a resource that an update leaves out. It leaves the inputs
+            # known, of which nothing has come true here.
+            response = resource_pb2.RegisterResourceResponse(urn=resource.urn, unknown=True)
+            response.object.update(dict.fromkeys(request.object.keys(), rpc.UNKNOWN))
+            return response
+        if self._preview:
+            known = self._cloud.foreseen(request.object, resource)
+            return resource_pb2.RegisterResourceResponse(
+                urn=resource.urn, id=mark(f"{resource.name}.id") if resource.custom else "", object=known
+            )
+        self._cloud.answering.resource = resource
+        return super().RegisterResource(request)
+
+    def features(self) -> Sequence[int]:
+        """What this engine supports, as Pulumi numbers it."""
+        return list(self.GetDeploymentInfo(None).supportedFeatures)
+
+
+class Cloud(mocks.Mocks):
+    """Asks the emulators for what a cloud would answer."""
+
+    def __init__(self, emulators: Sequence[Emulator], store: StoreFiles) -> None:
+        self._emulators = emulators
+        self._store = store
+        self.answering = threading.local()
+        """``resource`` is the one whose request a thread answers: Pulumi tells mocks too little of it."""
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
+        resource: Resource = self.answering.resource
+        outputs: dict[str, Any] = {**args.inputs, **computed_outputs(resource), **self._emulated(resource)}
+        identity = outputs.pop("id", None) or args.resource_id or physical_id(resource, outputs)
+        resource.outputs = masked(outputs)
+        return str(identity), outputs
+
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[Any, Any], list[tuple[str, str]] | None]:
+        return dict(self._called(args.token, plain(args.args)) or {}), []
+
+    def foreseen(self, known: struct_pb2.Struct, resource: Resource) -> struct_pb2.Struct:
+        """What a preview knows of a resource: ``known``, its inputs, with what its provider computes unknown.
+
+        The SDK takes every property that is missing as unknown, but not what is missing within one.
+        """
+        whole = replace(resource, inputs=stood_in(resource.inputs))
+        foreseen = struct_pb2.Struct()
+        foreseen.CopyFrom(known)
+        computed = {**computed_outputs(whole), **self._emulated(whole)}
+        _add_unknowns(foreseen, whole.inputs, computed, resource.name)
+        return foreseen
+
+    def looked_up(self, request: Any) -> struct_pb2.Struct | None:
+        """The result of a provider function; None where no emulator knows it, or knows the file to be read."""
+        try:
+            arguments = rpc.deserialize_properties(request.args)
+            result = None if is_marked(arguments) else self._called(request.tok, plain(arguments))
+        except FileNotFoundError:
+            return None
+        if result is None:
+            return None
+        answer = struct_pb2.Struct()
+        answer.update(result)
+        return answer
+
+    def _emulated(self, resource: Resource) -> Mapping[str, Any]:
+        answers = (each.outputs(resource.token, resource.name, resource.inputs) for each in self._emulators)
+        return next((answer for answer in answers if answer is not None), dict[str, Any]())
+
+    def _called(self, token: str, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        answers = (each.call(token, arguments, self._store) for each in self._emulators)
+        return next((answer for answer in answers if answer is not None), None)
+
+
+def _add_unknowns(
+    known: struct_pb2.Struct, inputs: Mapping[str, Any], computed: Mapping[str, Any], name: str
+) -> None:
+    """Marks in ``known`` what ``computed`` has beyond ``inputs``, or has in another form."""
+    for key, value in computed.items():
+        below = inputs.get(key)
+        if key not in known.fields:
+            known[key] = _unknown(value, f"{name}.{key}")
+        elif isinstance(value, Mapping) and isinstance(below, Mapping):
+            inner = known.fields[key].struct_value
+            if not rpc.is_rpc_secret(dict(inner)):
+                _add_unknowns(inner, document(below), document(value), f"{name}.{key}")
+        elif value != below:
+            known[key] = _unknown(value, f"{name}.{key}")
+
+
+def _unknown(value: Any, name: str) -> Any:
+    """What stands for ``value``, which only an update knows: its shape, with a mark for each text and number."""
+    if isinstance(value, str):
+        return mark(name)
+    if isinstance(value, Mapping):
+        return {key: _unknown(each, f"{name}.{key}") for key, each in document(value).items()}
+    if isinstance(value, list):
+        return [_unknown(each, f"{name}[{index}]") for index, each in enumerate(cast("list[Any]", value))]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return number_mark(name)
+    return rpc.UNKNOWN

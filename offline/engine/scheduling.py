@@ -1,0 +1,197 @@
+"""Placement: whether a node can take a pod, and why not, in kube-scheduler's terms."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from infra.platform import GPU_RESOURCE, Node, Resources, Taint
+from infra.schema.quantities import cpu_millicores, mebibytes
+from offline.engine.documents import documents, texts
+
+HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+
+AMOUNTS: Mapping[str, str] = {
+    "cpu": "cpu",
+    "memory": "memory",
+    "ephemeral_storage": "ephemeral-storage",
+    "gpus": GPU_RESOURCE,
+}
+"""Kubernetes' names of the fields of `Resources`, and below them their units."""
+
+UNITS = ("m", "Mi", "Mi", "")
+
+
+@dataclass(frozen=True)
+class Toleration:
+    """A pod's toleration. Empty ``key`` with ``Exists`` tolerates everything; empty ``effect`` every effect."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True)
+class Expression:
+    """What a node affinity asks of one label, by one of Kubernetes' operators."""
+
+    key: str
+    operator: str
+    values: Sequence[str]
+
+
+@dataclass(frozen=True)
+class PodRequest:
+    """What of a pod decides where it can go. ``affinity`` are the terms of which a node has to match one."""
+
+    cluster: str
+    selector: Mapping[str, str]
+    tolerations: Sequence[Toleration]
+    resources: Resources
+    affinity: Sequence[Sequence[Expression]] = ()
+
+
+def obstacles(pod: PodRequest, nodes: Sequence[Node]) -> dict[str, str]:
+    """Why each pool cannot take ``pod``, in kube-scheduler's words."""
+    found: dict[str, str] = {}
+    for node in nodes:
+        if node.cluster != pod.cluster:
+            found[f"{node.cluster}/{node.pool}"] = "in another cluster"
+        elif reason := obstacle(pod, node):
+            found[node.pool] = reason
+    return found
+
+
+def obstacle(pod: PodRequest, node: Node) -> str | None:
+    """What keeps ``pod`` off an empty node like ``node``; None if nothing does.
+
+    kube-scheduler asks its filters in this order and reports the first that refuses a node: TaintToleration,
+    NodeAffinity, NodeResourcesFit.
+    """
+    count = f"{node.count} node(s)"
+    if node.cluster != pod.cluster:
+        return "in another cluster"
+    if node.count == 0:
+        return "it has no nodes and cannot grow"
+    if taint := untolerated(pod.tolerations, node.taints):
+        return f"{count} had untolerated taint {{{taint.key}: {taint.value}}}"
+    if not selects(pod, node.labels):
+        return f"{count} didn't match Pod's node affinity/selector"
+    if short := lacking(pod.resources, node.allocatable):
+        return ", ".join(f"{node.count} Insufficient {name} ({detail})" for name, detail in short.items())
+    return None
+
+
+def selects(pod: PodRequest, labels: Mapping[str, str]) -> bool:
+    """Whether a pod's node selector and node affinity choose nodes with these labels."""
+    selected = all(labels.get(key) == value for key, value in pod.selector.items())
+    return selected and (not pod.affinity or any(all(_holds(e, labels) for e in term) for term in pod.affinity))
+
+
+def _holds(asked: Expression, labels: Mapping[str, str]) -> bool:
+    value = labels.get(asked.key)
+    match asked.operator:
+        case "In":
+            return value in asked.values
+        case "NotIn":
+            return value not in asked.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case _:
+            # Gt and Lt compare whole numbers.
+            bound = asked.values[0] if asked.values else ""
+            if value is None or not value.isdigit() or not bound.isdigit():
+                return False
+            return int(value) > int(bound) if asked.operator == "Gt" else int(value) < int(bound)
+
+
+def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
+    """The first of a node's taints that keeps off a pod with these tolerations; None if none does."""
+    for taint in taints:
+        if taint.effect in HARD_EFFECTS and not any(tolerates(each, taint) for each in tolerations):
+            return taint
+    return None
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether ``toleration`` matches ``taint``, by Kubernetes' rules."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and toleration.operator in {"Equal", ""} and toleration.value == taint.value
+
+
+def lacking(wanted: Resources, there: Resources) -> dict[str, str]:
+    """The resources of which there is too little, by Kubernetes' names, each with the two amounts."""
+    return {
+        name: f"requested {getattr(wanted, key)}{unit}, allocatable {max(getattr(there, key), 0)}{unit}"
+        for (key, name), unit in zip(AMOUNTS.items(), UNITS, strict=True)
+        if getattr(wanted, key) > 0 and getattr(wanted, key) > getattr(there, key)
+    }
+
+
+def subtract(there: Resources, taken: Resources) -> Resources:
+    """What is left of ``there``."""
+    return Resources(
+        cpu=there.cpu - taken.cpu,
+        memory=there.memory - taken.memory,
+        ephemeral_storage=there.ephemeral_storage - taken.ephemeral_storage,
+        gpus=there.gpus - taken.gpus,
+    )
+
+
+def tolerations(value: object) -> list[Toleration]:
+    """The tolerations of a pod spec."""
+    return [
+        Toleration(
+            key=str(each.get("key", "")),
+            operator=str(each.get("operator", "Equal")),
+            value=str(each.get("value", "")),
+            effect=str(each.get("effect", "")),
+        )
+        for each in documents(value)
+    ]
+
+
+def affinity(terms: object) -> list[list[Expression]]:
+    """The ``nodeSelectorTerms`` of a required node affinity. What they ask of a node's fields is left out."""
+    return [
+        [
+            Expression(str(each.get("key", "")), str(each.get("operator", "")), texts(each.get("values")))
+            for each in documents(term.get("matchExpressions"))
+        ]
+        for term in documents(terms)
+    ]
+
+
+def amounts(quantities: Mapping[str, str]) -> Resources:
+    """What a container's ``requests`` or ``limits`` come to. Raises ValueError for what is no quantity."""
+    return Resources(
+        cpu=cpu_millicores(quantities.get("cpu", "0")),
+        memory=mebibytes(quantities.get("memory", "0")),
+        ephemeral_storage=mebibytes(quantities.get("ephemeral-storage", "0")),
+        gpus=int(quantities.get(GPU_RESOURCE, "0")),
+    )
+
+
+def add(*amounts: Resources) -> Resources:
+    """Their sum."""
+    return _combined(sum, amounts)
+
+
+def largest(*amounts: Resources) -> Resources:
+    """The largest of each resource."""
+    return _combined(max, amounts)
+
+
+def _combined(combine: Callable[[Iterable[int]], int], amounts: Sequence[Resources]) -> Resources:
+    return Resources(
+        cpu=combine(each.cpu for each in amounts),
+        memory=combine(each.memory for each in amounts),
+        ephemeral_storage=combine(each.ephemeral_storage for each in amounts),
+        gpus=combine(each.gpus for each in amounts),
+    )

@@ -1,0 +1,144 @@
+"""The configuration of a stack as the Pulumi CLI would hand it to the program, read without the CLI."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from infra.schema.findings import did_you_mean, nearest
+from infra.schema.printable import printable
+from infra.settings.model import Settings
+from offline.engine.yaml_files import ConfigError, read_yaml
+
+PREFIX = "slipway:"
+
+KEYS = ("config", "environment", "secretsprovider", "encryptedkey", "encryptionsalt")
+"""Of a stack file (pulumi.com/docs/iac/concepts/projects/stack-settings-file, read November 2026)."""
+
+SECRET_PLACEHOLDER = "[secret]"
+"""Stands for a value that only the stack's passphrase or key service can decrypt."""
+
+
+@dataclass(frozen=True)
+class StackConfig:
+    """``values`` by their full key (``slipway:clusters``); ``secrets`` are the keys with a placeholder in them."""
+
+    file: Path
+    values: Mapping[str, Any]
+    secrets: Sequence[str] = ()
+
+
+KINDS: Mapping[type, str] = {str: "text", list: "a list", bool: "a truth value", type(None): "nothing"}
+
+
+def stack_config(stack: str, root: Path) -> dict[str, Any]:
+    """The values of ``stack`` in the project at ``root``, defaults of Pulumi.yaml included, by their full key.
+
+    Raises ConfigError.
+    """
+    return dict(load_stack(stack, root).values)
+
+
+def load_stack(stack: str, root: Path, file: Path | None = None) -> StackConfig:
+    """The configuration of ``stack``; ``file`` is read instead of the stack's own, as ``--config-file`` does.
+
+    Like the CLI, a value of the stack file replaces the project's default whole. Raises ConfigError.
+    """
+    project = _mapping(root / "Pulumi.yaml", read_yaml(root / "Pulumi.yaml"))
+    name = str(project.get("name", ""))
+    folder = root / str(project.get("stackConfigDir", "."))
+    if file is None:
+        file = folder / f"Pulumi.{stack}.yaml"
+        # Whatever else stands in the file's place is told by reading it.
+        if not os.path.lexists(file):
+            known = sorted(
+                path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in folder.glob("Pulumi.*.yaml")
+            )
+            raise ConfigError(f"there is no stack {stack!r} in {folder}; there is {', '.join(known) or 'none'}")
+    content = _mapping(file, read_yaml(file))
+    if wrong := [*_misplaced(content), *_without_namespace(content.get("config"))]:
+        raise ConfigError("\n".join(f"{file}: {each}" for each in wrong))
+    if content.get("environment"):
+        raise ConfigError(f"{file}: `environment` (Pulumi ESC) can only be opened by the Pulumi CLI")
+    values, required = _project_values(name, project.get("config") or {}, root / "Pulumi.yaml")
+    written = content.get("config")
+    values.update(_mapping(file, {} if written is None else written, "config: "))
+    if missing := [key for key in required if key not in values]:
+        raise ConfigError(
+            f"{file}: missing configuration values: {', '.join(missing)} (Pulumi.yaml declares them)"
+        )
+    secrets: list[str] = []
+    plain = {key: _without_secrets(value, key, secrets) for key, value in values.items()}
+    return StackConfig(file, plain, secrets)
+
+
+def _misplaced(content: Mapping[str, Any]) -> Iterator[str]:
+    """What the CLI would leave out of a stack file without a word."""
+    if not content:
+        yield "the file is empty; write the settings below `config:`, as docs/stacks.md shows"
+    for key in content:
+        if key in KEYS:
+            continue
+        fix = did_you_mean(key, KEYS, "remove it; an anchor (`&name`) stands where its value is used first")
+        if ":" in key or key in Settings.model_fields:
+            fix = f"indent it below `config:`, as `{key if ':' in key else PREFIX + key}`"
+        yield printable(f"{key}: no key of a stack file; {fix}")
+
+
+def _without_namespace(config: Any) -> Iterator[str]:
+    """Keys below ``config`` that do not say whose they are."""
+    for key in cast("dict[str, Any]", config) if isinstance(config, dict) else ():
+        if ":" not in key:
+            near = nearest(key, Settings.model_fields)
+            fix = (
+                f"did you mean `{PREFIX}{near}`?"
+                if near
+                else f"write `{PREFIX}<key>`, or a provider's name for it"
+            )
+            yield f"config.{printable(key)}: the key does not say whose it is; {fix}"
+
+
+def for_engine(values: Mapping[str, Any]) -> dict[str, str]:
+    """``values`` as the engine hands them to a program: text as it is, everything else as JSON."""
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
+
+
+def _project_values(project: str, config: Any, file: Path) -> tuple[dict[str, Any], list[str]]:
+    """Defaults that Pulumi.yaml declares, and the keys that it declares without one."""
+    values: dict[str, Any] = {}
+    required: list[str] = []
+    for key, declared in _mapping(file, config).items():
+        full = key if ":" in key else f"{project}:{key}"
+        if not isinstance(declared, Mapping):
+            values[full] = declared
+            continue
+        declaration = cast("Mapping[str, Any]", declared)
+        if "value" in declaration:
+            values[full] = declaration["value"]
+        elif "default" in declaration:
+            values[full] = declaration["default"]
+        elif "type" in declaration:
+            required.append(full)
+    return values, required
+
+
+def _without_secrets(value: Any, key: str, found: list[str]) -> Any:
+    if isinstance(value, Mapping):
+        mapping = cast("Mapping[Any, Any]", value)
+        if set(mapping) == {"secure"}:
+            found.append(key)
+            return SECRET_PLACEHOLDER
+        return {name: _without_secrets(each, f"{key}.{name}", found) for name, each in mapping.items()}
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        return [_without_secrets(each, f"{key}[{index}]", found) for index, each in enumerate(items)]
+    return value
+
+
+def _mapping(path: Path, content: object, key: str = "") -> dict[str, Any]:
+    if not isinstance(content, dict):
+        kind = KINDS.get(type(content), "a number")
+        raise ConfigError(f"{path}: {key}expected `key: value` lines, found {kind}")
+    return cast("dict[str, Any]", content)

@@ -1,0 +1,244 @@
+"""What the picture of a stack shows: clusters with their pools, Jobs on the pools, identities and the store."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from infra.clouds.registry import CLOUDS
+from infra.review.facts import Identity
+from infra.review.properties import at, items, mapping, strings, text, whole
+from infra.review.stack import JOB, UNLIMITED, NodePool, Stack
+from infra.review.unknown import Secret, Unknown
+from offline.engine.dag import reduced
+from offline.policies.jobs import GATES
+from offline.policies.workloads import Workload, has_gpus, hindrance, pools_of, workloads
+from offline.preview.phrasing import duration, many
+
+PREFIX = "slipway:"
+
+NOWHERE = "no pool can take it"
+ANYWHERE = "any node, as far as known"
+
+PLACES = ("location", "region", "context", "kubeconfig")
+"""Keys of a cluster in the stack file that say where it is; the first that is there counts."""
+
+WITHOUT_CONTEXT = "kubeconfig"
+
+
+@dataclass(frozen=True)
+class Work:
+    """A Job. ``parts`` are what its pod asks for and how long it may take, the most important first."""
+
+    urn: str
+    name: str
+    parts: Sequence[str]
+    gate: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    """A node pool with the Jobs on it, or Jobs that none takes. ``kind`` is ``cpu``, ``gpu`` or ``nowhere``."""
+
+    title: str
+    lines: Sequence[str]
+    kind: str
+    jobs: Sequence[Work]
+    about: str = ""
+    spot: bool = False
+
+
+@dataclass(frozen=True)
+class Zone:
+    """A cluster."""
+
+    name: str
+    lines: Sequence[str]
+    columns: Sequence[Column]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Everything. ``edges`` are pairs of URNs of Jobs: the second waits for the first, and no third says so."""
+
+    title: str
+    zones: Sequence[Zone]
+    edges: Sequence[tuple[str, str]]
+    identities: Sequence[Identity]
+    store: Sequence[str]
+
+    @property
+    def jobs(self) -> list[Work]:
+        """All Jobs, cluster by cluster and pool by pool."""
+        return [job for zone in self.zones for column in zone.columns for job in column.jobs]
+
+
+def scene(stack: Stack) -> Scene:
+    """What is to be drawn of ``stack``."""
+    jobs = list(workloads(stack, JOB))
+    declared = mapping(stack.configuration.get(f"{PREFIX}clusters"))
+    names = dict.fromkeys(
+        [*(pool.cluster for pool in stack.pools), *declared, *(each.cluster for each in jobs)], None
+    )
+    endpoints = {name: how for review in stack.reviews for name, how in review.endpoints(stack).items()}
+    return Scene(
+        title=stack.name,
+        zones=[
+            Zone(
+                name or "cluster not known",
+                _about_cluster(declared.get(name), endpoints.get(name)),
+                _columns(stack, name, [each for each in jobs if each.cluster == name]),
+            )
+            for name in names
+        ],
+        edges=_edges(stack, [each.resource.urn for each in jobs]),
+        identities=[each for review in stack.reviews for each in review.identities(stack)],
+        store=_about_store(stack),
+    )
+
+
+def _about_cluster(settings: object, endpoint: str | None) -> list[str]:
+    lines: list[str] = []
+    if cloud := CLOUDS.get(text(at(settings, "cloud"))):
+        lines.append(cloud.title)
+    key = next((key for key in PLACES if text(at(settings, key))), "")
+    place = text(at(settings, key))
+    if key == WITHOUT_CONTEXT:
+        place = f"current context of {place}"
+    if zones := [text(each) for each in items(at(settings, "zones"))]:
+        place += f" ({', '.join(zones)})"
+    if place:
+        lines.append(place)
+    if endpoint:
+        lines.append(f"API: {endpoint}")
+    return lines
+
+
+def _columns(stack: Stack, cluster: str, jobs: Sequence[Workload]) -> list[Column]:
+    pools = pools_of(stack, cluster)
+    taken: dict[int, list[Work]] = {index: [] for index in range(len(pools))}
+    nowhere: list[Work] = []
+    anywhere: list[Work] = []
+    for job in sorted(jobs, key=lambda each: each.resource.name):
+        place = _place(job, pools)
+        group = nowhere if place is None else anywhere if place < 0 else taken[place]
+        group.append(_work(job))
+    columns = [_column(pool, taken[index]) for index, pool in enumerate(pools)]
+    if anywhere:
+        columns.append(Column(ANYWHERE, [], "cpu", anywhere))
+    if nowhere:
+        columns.append(Column(NOWHERE, [], "nowhere", nowhere))
+    return columns
+
+
+def _place(job: Workload, pools: Sequence[NodePool]) -> int | None:
+    """The index of the pool that takes the Job: one without GPUs, if it can. -1 where nobody can tell."""
+    request = job.request
+    if request is None:
+        return -1
+    suitable = [index for index, pool in enumerate(pools) if hindrance(pool, request, pools) is None]
+    return min(suitable, key=lambda index: (has_gpus(pools[index]), index), default=None)
+
+
+def _column(pool: NodePool, jobs: Sequence[Work]) -> Column:
+    size = f"{_number(pool.allocatable.cpu / 1000)} CPU, {_memory(pool.allocatable.memory)}"
+    if pool.allocatable.cpu >= UNLIMITED:
+        size = "machine type not known"
+    count = str(pool.max_nodes) if pool.min_nodes == pool.max_nodes else f"{pool.min_nodes} to {pool.max_nodes}"
+    lines = [
+        pool.machine or size,
+        f"{count} {'node' if pool.max_nodes == 1 else 'nodes'}" + (", Spot" if pool.spot else ""),
+    ]
+    if has_gpus(pool):
+        lines.append(f"{pool.gpus} {pool.accelerator}" if pool.accelerator else many(pool.gpus, "GPU"))
+    lines += [f"taint {taint.key}" for taint in pool.taints]
+    taints = [f"taint {each.key}={each.value}:{each.effect}" for each in pool.taints]
+    about = ", ".join([*lines[: 3 if has_gpus(pool) else 2], *taints])
+    return Column(pool.name, lines, "gpu" if has_gpus(pool) else "cpu", jobs, about, pool.spot)
+
+
+def _work(job: Workload) -> Work:
+    parts: list[str] = []
+    if (asks := job.requests) is not None:
+        if asks.gpus:
+            parts.append(many(asks.gpus, "GPU"))
+        if asks.cpu:
+            parts.append(f"{_number(asks.cpu / 1000)} CPU")
+        if asks.memory:
+            parts.append(_memory(asks.memory))
+    if limit := whole(job.job.get("activeDeadlineSeconds")):
+        parts.append(f"≤ {duration(limit)}")
+    labels = strings(at(job.resource.properties, "metadata", "labels"))
+    return Work(job.resource.urn, job.resource.name, parts, gate=labels.get("app.kubernetes.io/name") in GATES)
+
+
+def _edges(stack: Stack, jobs: Sequence[str]) -> list[tuple[str, str]]:
+    after: dict[str, set[str]] = {urn: set() for urn in sorted(jobs)}
+    for urn in jobs:
+        for needed in stack.resources[urn].dependencies:
+            if needed in after and needed != urn:
+                after[needed].add(urn)
+    return reduced(after, sorted(jobs))
+
+
+def _about_store(stack: Stack) -> list[str]:
+    """The kind of the store, and all else that the stack file says of it in one word."""
+    settings = mapping(stack.configuration.get(f"{PREFIX}store"))
+    kind = text(settings.get("kind"))
+    if not kind:
+        return []
+    said = {key: word for key, value in settings.items() if key != "kind" and (word := _said(value)) is not None}
+    first = [key for key in (*PLACES, "server", "path", "endpoint", "bucket", "storage_class") if key in said]
+    order = [*first, *sorted(key for key in said if key not in first)]
+    return [kind, *(f"{key} {said[key]}".rstrip() for key in order)]
+
+
+def _said(value: object) -> str | None:
+    """A setting in one word; "" where its key says it, None where no word does."""
+    if isinstance(value, bool):
+        return "" if value else None
+    if isinstance(value, Secret | Unknown):
+        return repr(value)
+    return str(value) if isinstance(value, str | int | float) else None
+
+
+def _memory(mebibytes: int) -> str:
+    return f"{_number(mebibytes / 1024)} GiB" if mebibytes >= 1024 else f"{mebibytes} MiB"
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def about(scene: Scene) -> str:
+    """The picture in words, for those who cannot see it."""
+    parts = [
+        f"Cluster {zone.name} ({', '.join(zone.lines)}): "
+        + "; ".join(
+            f"{column.title} ({column.about}) runs {', '.join(job.name for job in column.jobs) or 'nothing'}"
+            if column.about
+            else f"{column.title}: {', '.join(job.name for job in column.jobs)}"
+            for column in zone.columns
+        )
+        + "."
+        for zone in scene.zones
+    ]
+    if scene.store:
+        parts.append(f"Store: {', '.join(scene.store)}.")
+    parts += [f"{each.name} ({each.of}) may {each.may}." for each in scene.identities]
+    return " ".join(parts)
+
+
+def legend(scene: Scene) -> str:
+    """What the picture's colours mean, as far as it has them."""
+    columns = [column for zone in scene.zones for column in zone.columns]
+    parts = [
+        *(["Grey: gates."] if any(job.gate for job in scene.jobs) else []),
+        *(["Green: GPUs."] if any(column.kind == "gpu" for column in columns) else []),
+        *(["Dashed: Spot."] if any(column.spot for column in columns) else []),
+    ]
+    return " ".join(parts)
+
+
+def counted(scene: Scene) -> Mapping[str, int]:
+    """How many there are of what."""
+    pools = [column for zone in scene.zones for column in zone.columns if column.about]
+    return {"cluster": len(scene.zones), "node pool": len(pools), "Job": len(scene.jobs)}

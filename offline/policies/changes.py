@@ -1,0 +1,172 @@
+"""What an update may not do to what is there: policies about a change from one stack to another."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from infra.review.facts import Effect
+from infra.review.policy import Severity, Violation
+from infra.review.stack import Declared, Stack
+from offline.policies.holdings import holding
+from offline.preview.in_place_updates import Consequence
+from offline.preview.model import Operation
+from offline.preview.operations import Compared
+from offline.preview.property_diff import Difference, without_indices, written
+
+GOES = frozenset({Operation.REPLACE, Operation.DELETE})
+
+
+@dataclass(frozen=True)
+class Change:
+    """An update: the stack ``before`` it, and what it does to each resource."""
+
+    before: Stack
+    compared: Sequence[Compared]
+
+    @cached_property
+    def by_urn(self) -> Mapping[str, Compared]:
+        """What becomes of each resource that there is before, by the URN that it has then."""
+        return {each.before.urn: each for each in self.compared if each.before}
+
+    def ends(self, urn: str) -> bool:
+        """Whether the update deletes what has this URN now, to put another in its place or not."""
+        found = self.by_urn.get(urn)
+        return found is not None and found.operation in GOES and not (found.protected or found.retained)
+
+
+@dataclass(frozen=True)
+class ChangePolicy:
+    """A rule about what an update does; its findings are about what the user loses, or that the update fails.
+
+    The fields are those of `infra.review.policy.Policy`.
+    """
+
+    id: str
+    severity: Severity
+    title: str
+    check: Callable[[Change], Iterable[Violation]]
+    fix: str
+
+
+def _lost(change: Change) -> Iterator[Violation]:
+    for each in change.compared:
+        if each.before is None or each.protected or each.retained:
+            continue
+        held = holding(each.before, change.before)
+        if held is None or held.kept:
+            continue
+        goes = each.operation in GOES
+        with_it = sorted(urn for urn in held.within if change.ends(urn))
+        if held.refused or not (goes or with_it):
+            continue
+        cause = (
+            _cause(each) if goes else f"{_named(change.by_urn[with_it[0]].resource)} goes, with all that is in it"
+        )
+        unless = f", unless {each.unless}" if each.unless else ""
+        yield Violation(
+            each.resource.urn,
+            f"deletes {held.lost}: {cause}; {held.restore}{unless}",
+            f"{_undo(each)}; or copy what is in it away first, and suppress `deletes-data` with the reason",
+        )
+
+
+def _refused(change: Change) -> Iterator[Violation]:
+    for each in change.compared:
+        if each.before is None or each.operation not in GOES:
+            continue
+        # Pulumi asks for the protection first, even of what it would only forget.
+        if each.protected:
+            yield Violation(
+                each.resource.urn,
+                f"`pulumi up` refuses the update: {_cause(each)}, and it is protected",
+                f"{_undo(each)}; or take its protection away first, in an update of its own",
+            )
+        elif not each.retained and (held := holding(each.before, change.before)) and held.refused:
+            yield Violation(
+                each.resource.urn,
+                f"`pulumi up` fails half-way: {_cause(each)}, and {held.refused}",
+                f"{_undo(each)}; or empty it, or let it be deleted, in an update of its own",
+            )
+
+
+def _not_carried_out(change: Change) -> Iterator[Violation]:
+    for each in change.compared:
+        for consequence in each.consequences:
+            if consequence.fact.effect is Effect.REFUSED:
+                reason = f"another {_properties(consequence)} is not carried out: {consequence.fact.note}"
+                yield Violation(each.resource.urn, reason, consequence.fact.fix)
+
+
+def _ends_work(change: Change) -> Iterator[Violation]:
+    for each in change.compared:
+        effects = {consequence.fact.effect for consequence in each.consequences}
+        if Effect.REFUSED in effects:
+            # Nothing of the update happens.
+            continue
+        for consequence in each.consequences:
+            if consequence.fact.effect is Effect.ENDS_WORK:
+                reason = f"with another {_properties(consequence)} {consequence.fact.note}"
+                yield Violation(each.resource.urn, reason, consequence.fact.fix)
+
+
+def _cause(change: Compared) -> str:
+    """Why the resource goes, as a sentence."""
+    if change.operation is Operation.DELETE:
+        return "the stack no longer has it"
+    if change.forcing:
+        return f"another {', '.join(_paths(change.forcing))} replaces it"
+    return f"{change.because}, which replaces it" if change.because else "it is replaced"
+
+
+def _undo(change: Compared) -> str:
+    if change.operation is Operation.DELETE:
+        return "keep it in the stack"
+    if change.forcing:
+        return f"leave {', '.join(_paths(change.forcing))} as before"
+    return "leave what replaces it as before"
+
+
+def _paths(differences: Sequence[Difference]) -> list[str]:
+    return list(dict.fromkeys(written(each.path) for each in differences))
+
+
+def _properties(consequence: Consequence) -> str:
+    paths = dict.fromkeys(written(without_indices(each.path)) for each in consequence.differences)
+    return ", ".join(paths)
+
+
+def _named(resource: Declared) -> str:
+    return f"its {resource.type.rpartition(':')[2].lower()} {resource.name}"
+
+
+POLICIES: Sequence[ChangePolicy] = (
+    ChangePolicy(
+        "deletes-data",
+        Severity.ERROR,
+        "A change deletes or replaces nothing that holds users' data: buckets, file systems, claims, volumes, "
+        "repositories, keys, clusters.",
+        _lost,
+        "Leave it as it is; or copy its data away, and suppress the policy until the change is made.",
+    ),
+    ChangePolicy(
+        "deletion-refused",
+        Severity.ERROR,
+        "A change deletes or replaces nothing that is protected, or that its cloud does not delete as it is.",
+        _refused,
+        "Leave it as it is; or take its protection away, or empty it, in an update of its own.",
+    ),
+    ChangePolicy(
+        "update-refused",
+        Severity.ERROR,
+        "A change asks for no update in place that a cloud, its provider or Kubernetes does not carry out.",
+        _not_carried_out,
+        "Leave the property as it is, or do what the finding says.",
+    ),
+    ChangePolicy(
+        "ends-running-pods",
+        Severity.WARNING,
+        "A change updates nothing in place in a way that ends the pods that run there.",
+        _ends_work,
+        "Run `pulumi up` while no Job runs there.",
+    ),
+)

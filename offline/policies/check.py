@@ -1,0 +1,266 @@
+"""Runs the policies over a stack, and leaves out what its file suppresses."""
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from typing import Any
+
+from pydantic import ValidationError
+
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.stack import Stack
+from infra.schema.findings import did_you_mean, key_of
+from infra.settings.suppressions import Suppression
+from offline.engine.documents import document
+from offline.policies.changes import POLICIES as CHANGE_POLICIES
+from offline.policies.changes import Change, ChangePolicy
+from offline.policies.registry import policies
+from offline.preview.model import Finding, Suppressed
+
+SECTION = "slipway:policies"
+"""The key of the stack file with the suppressions."""
+
+SETTINGS = "settings"
+UNKNOWN_SUPPRESSION = "unknown-suppression"
+UNUSED_SUPPRESSION = "unused-suppression"
+REMOVED_STACK = "removed-stack"
+
+ABOUT_FILES: Sequence[tuple[str, Severity, str, str]] = (
+    (
+        SETTINGS,
+        Severity.ERROR,
+        "The stack file is one that the program accepts; every problem of it is a finding.",
+        "The finding says what to write instead.",
+    ),
+    (
+        UNKNOWN_SUPPRESSION,
+        Severity.ERROR,
+        "A suppression names a policy that there is.",
+        "Correct the id.",
+    ),
+    (
+        UNUSED_SUPPRESSION,
+        Severity.WARNING,
+        "A suppression suppresses something.",
+        "Remove it.",
+    ),
+    (
+        REMOVED_STACK,
+        Severity.WARNING,
+        "A stack's file is removed after `pulumi destroy`: nothing else deletes what the stack declared.",
+        "Destroy the stack first.",
+    ),
+)
+"""What is found without a `Policy`, and cannot be suppressed: id, severity, title and fix."""
+
+_RANK = {Severity.ERROR: 0, Severity.WARNING: 1}
+
+
+def suppressions_of(configuration: Mapping[str, Any]) -> dict[str, Suppression]:
+    """A configuration's suppressions, by policy. A wrong one is left out: it is a problem of the settings."""
+    found: dict[str, Suppression] = {}
+    for name, each in document(document(configuration.get(SECTION)).get("suppress")).items():
+        try:
+            found[str(name)] = Suppression.model_validate(each)
+        except ValidationError:
+            continue
+    return found
+
+
+def check(
+    stack: Stack, suppressions: Mapping[str, Suppression], today: date
+) -> tuple[list[Finding], list[Suppressed]]:
+    """What the policies find in ``stack``, and which of it is suppressed on the day ``today``.
+
+    A stack whose program fails is checked by what its file says: one without resources. Its suppressions may then
+    be for resources that nobody knows of, so none is called unused.
+    """
+    findings: list[Finding] = []
+    suppressed: list[Suppressed] = []
+    used: dict[str, set[str]] = {}
+    for policy in policies():
+        bad, lived_with, covered = judge(policy, policy.check(stack), suppressions.get(policy.id), today)
+        findings.extend(bad)
+        suppressed.extend(lived_with)
+        if covered:
+            used[policy.id] = covered
+    findings.extend(about_suppressions(suppressions, used if stack.resources else None))
+    return in_order(findings), sorted(suppressed, key=lambda each: _place(each.finding))
+
+
+def check_change(
+    change: Change, suppressions: Mapping[str, Suppression], today: date
+) -> tuple[list[Finding], list[Suppressed]]:
+    """What the policies about changes find in an update, and which of it is suppressed on the day ``today``.
+
+    ``suppressions`` are those of the stack as it is after the update. One that is there before it, and has no last
+    day, was for an earlier update: it would hide all that are to come.
+    """
+    earlier = suppressions_of(change.before.configuration)
+    findings: list[Finding] = []
+    suppressed: list[Suppressed] = []
+    for policy in CHANGE_POLICIES:
+        suppression = suppressions.get(policy.id)
+        spent = suppression is not None and suppression.until is None and suppression == earlier.get(policy.id)
+        bad, lived_with, _ = judge(policy, policy.check(change), None if spent else suppression, today)
+        if spent:
+            bad = [_with_note(each, "its suppression was for an earlier change") for each in bad]
+        findings.extend(bad)
+        suppressed.extend(lived_with)
+    return in_order(findings), sorted(suppressed, key=lambda each: _place(each.finding))
+
+
+def judge(
+    policy: Policy | ChangePolicy, violations: Iterable[Violation], suppression: Suppression | None, today: date
+) -> tuple[list[Finding], list[Suppressed], set[str]]:
+    """What one policy finds, what of that is suppressed, and the names that the suppression covers."""
+    findings: list[Finding] = []
+    suppressed: list[Suppressed] = []
+    covered: set[str] = set()
+    for violation in violations:
+        finding = _finding(policy, violation)
+        if suppression is None or not _covers(suppression, finding):
+            findings.append(finding)
+            continue
+        covered |= _names(finding.resource)
+        if _over(suppression, today):
+            findings.append(_with_note(finding, f"its suppression expired on {suppression.until}"))
+        else:
+            suppressed.append(Suppressed(finding=finding, why=suppression.reason, until=suppression.until or ""))
+    return findings, suppressed, covered
+
+
+def about_suppressions(
+    suppressions: Mapping[str, Suppression], used: Mapping[str, set[str]] | None
+) -> list[Finding]:
+    """What is wrong with the suppressions themselves.
+
+    ``used`` are the names of what each covered; None where not all of the stack is there to be covered.
+    """
+    return [*_unknown(suppressions), *(_unused(suppressions, used) if used is not None else ())]
+
+
+def settings_findings(problems: Iterable[Mapping[str, str]]) -> list[Finding]:
+    """One finding for each problem of a stack file."""
+    return in_order(
+        Finding(
+            policy=SETTINGS,
+            severity=Severity.ERROR,
+            resource=problem["key"],
+            name=problem["key"],
+            reason=_with_value(problem["value"], problem["reason"]),
+            fix=problem["fix"],
+        )
+        for problem in problems
+    )
+
+
+def removed_finding(stack: str, resources: int) -> Finding:
+    """What is said of a stack that had this many resources, and whose file is gone."""
+    count = f"{resources} resource{'s' * (resources != 1)}"
+    return _about_file(
+        REMOVED_STACK,
+        stack,
+        f"the stack's file is gone, and its {count if resources else 'resources'} stay, and are billed",
+        f"to delete them, run `pulumi destroy -s {shlex.quote(stack)}` before the merge, while there is a file",
+    ).model_copy(update={"harm": True})
+
+
+def mark_new(findings: Iterable[Finding], base: Iterable[Finding]) -> list[Finding]:
+    """``findings``, in which only those are new that ``base`` does not have, whatever their words.
+
+    What is not new does no harm that is not there already.
+    """
+    before = Counter((each.policy, each.resource) for each in base)
+    marked: list[Finding] = []
+    for finding in findings:
+        key = (finding.policy, finding.resource)
+        new = not before[key]
+        marked.append(finding.model_copy(update={"new": new, "harm": finding.harm and new}))
+        before[key] -= min(1, before[key])
+    return marked
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """Errors first, then by policy, resource and reason."""
+    return sorted(findings, key=_place)
+
+
+def _place(finding: Finding) -> tuple[int, str, str, str]:
+    return _RANK[finding.severity], finding.policy, finding.resource, finding.reason
+
+
+def _finding(policy: Policy | ChangePolicy, violation: Violation) -> Finding:
+    return Finding(
+        policy=policy.id,
+        severity=policy.severity,
+        resource=violation.resource,
+        name=name_of(violation.resource),
+        reason=violation.reason,
+        fix=violation.fix,
+        harm=isinstance(policy, ChangePolicy) or policy.harm,
+    )
+
+
+def _with_note(finding: Finding, note: str) -> Finding:
+    return finding.model_copy(update={"reason": f"{finding.reason} ({note})"})
+
+
+def name_of(resource: str) -> str:
+    """A URN's name and kind, ``mnist-train (Job)``; a configuration key as it is."""
+    if not resource.startswith("urn:"):
+        return resource
+    type_, _, name = resource.partition("::")[2].partition("::")[2].partition("::")
+    return f"{name} ({type_.rpartition(':')[2]})"
+
+
+def _names(resource: str) -> set[str]:
+    """What a suppression may call the resource: its logical name, its URN, or a configuration key."""
+    return {resource, resource.rpartition("::")[2] if resource.startswith("urn:") else resource}
+
+
+def _covers(suppression: Suppression, finding: Finding) -> bool:
+    return suppression.resources is None or bool(_names(finding.resource) & set(suppression.resources))
+
+
+def _over(suppression: Suppression, today: date) -> bool:
+    return suppression.until is not None and date.fromisoformat(suppression.until) < today
+
+
+def _unknown(suppressions: Mapping[str, Suppression]) -> Iterator[Finding]:
+    known = [policy.id for policy in (*policies(), *CHANGE_POLICIES)]
+    for name in suppressions:
+        if name not in known:
+            fix = did_you_mean(name, known, "remove it; docs/policies.md lists the policies")
+            yield _about_file(
+                UNKNOWN_SUPPRESSION, key_of(("suppress", name), f"{SECTION}."), "no such policy", fix
+            )
+
+
+def _unused(suppressions: Mapping[str, Suppression], used: Mapping[str, set[str]]) -> Iterator[Finding]:
+    # Those of changes are left out: whether they are used depends on what is compared with what.
+    known = {policy.id for policy in policies()}
+    for name, suppression in suppressions.items():
+        if name not in known:
+            continue
+        key = key_of(("suppress", name), f"{SECTION}.")
+        if name not in used:
+            yield _about_file(UNUSED_SUPPRESSION, key, "the policy finds nothing that it suppresses", "remove it")
+            continue
+        for resource in sorted(set(suppression.resources or ()) - used[name]):
+            yield _about_file(
+                UNUSED_SUPPRESSION,
+                f"{key}.resources",
+                f"the policy finds nothing about {resource}",
+                f"take {resource} out of the list",
+            )
+
+
+def _about_file(policy: str, key: str, reason: str, fix: str) -> Finding:
+    severity = next(severity for name, severity, _, _ in ABOUT_FILES if name == policy)
+    return Finding(policy=policy, severity=severity, resource=key, name=key, reason=reason, fix=fix)
+
+
+def _with_value(value: str, reason: str) -> str:
+    return reason if value in {"", "not set"} else f"{value}: {reason}"

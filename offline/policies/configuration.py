@@ -1,0 +1,134 @@
+"""Secrets where everybody can read them.
+
+The policy about the stack file needs no resource, so it holds for stacks whose program fails, too.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import items
+from infra.review.stack import Stack
+from infra.schema.secret_values import looks_like, secret, words
+from offline.engine.documents import Document, document, documents
+from offline.policies.images import CHARTS
+from offline.policies.values import hidden, leaves
+from offline.policies.workloads import workloads
+
+SECRET_TYPE = "kubernetes:core/v1:Secret"
+CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
+
+OBJECT_NAME = re.compile(r"(?:^|_)(?:secret|credentials?)$")
+"""Names whose value in charts and arguments is often that of a Secret: `existingSecret`, `tls-secret`."""
+
+OPTION = re.compile(r"--?([A-Za-z][\w.-]*)=(.*)", re.DOTALL)
+"""An argument with its value: `--password=…`."""
+
+
+def _within(value: object) -> str | None:
+    """What secret stands in a text that is JSON, as `pulumi config set` writes what is no text."""
+    if not isinstance(value, str) or not value.startswith(("{", "[")):
+        return None
+    try:
+        whole = json.loads(value)
+    except ValueError:
+        return None
+    return next((what for place, each in leaves(whole) if (what := secret(place, each))), None)
+
+
+def _plain(stack: Stack) -> Iterator[Violation]:
+    for key, whole in stack.configuration.items():
+        for place, value in leaves(whole, key):
+            if what := secret(place, value) or _within(value):
+                yield Violation(
+                    place,
+                    f"{what} stands in clear in the stack file and so in every clone",
+                    f"withdraw it, and set the new one with `pulumi config set --secret --path '{place}'`",
+                )
+
+
+def _objects(stack: Stack) -> Iterator[Violation]:
+    for each in stack.of_type(SECRET_TYPE):
+        plain = [
+            key
+            for part in ("data", "stringData")
+            for key, value in document(each.properties.get(part)).items()
+            if isinstance(value, str) and value and not hidden(value)
+        ]
+        if plain:
+            yield Violation(
+                each.urn,
+                f"{', '.join(sorted(plain))} of this Secret stands in clear in the state and in previews",
+                "take the value from a secret configuration value, or wrap it in pulumi.Output.secret",
+            )
+    for config_map in stack.of_type(CONFIG_MAP):
+        for place, value in leaves(config_map.properties.get("data")):
+            if what := _in_object(place, value):
+                yield Violation(
+                    config_map.urn,
+                    f"{what} stands in clear in a ConfigMap, in {place}",
+                    "withdraw it, and put the new one into a Secret whose value Pulumi knows as a secret",
+                )
+    for workload in workloads(stack):
+        for container in workload.containers:
+            for place, what in _told(container):
+                yield Violation(
+                    workload.resource.urn,
+                    f"{what} stands in clear in {place} of the container {container.get('name')}",
+                    "withdraw it, and take the new one from a Secret with valueFrom.secretKeyRef",
+                )
+    for chart in stack.of_type(*CHARTS):
+        for place, value in leaves(chart.properties.get("values")):
+            if what := _in_object(place, value):
+                yield Violation(
+                    chart.urn,
+                    f"{what} stands in clear in the chart's values, in {place}",
+                    "withdraw it, and take the new one from a secret configuration value or an existing Secret",
+                )
+
+
+def _told(container: Document) -> Iterator[tuple[str, str]]:
+    """Each place of a container's command, arguments and environment with the secret that stands there."""
+    for key in ("command", "args"):
+        before = ""
+        for index, each in enumerate(items(container.get(key))):
+            if not isinstance(each, str):
+                before = ""
+                continue
+            option = OPTION.fullmatch(each)
+            name, value = (option[1], option[2]) if option else (before, each)
+            if what := looks_like(each) or _in_object(name, value):
+                yield f"{key}[{index}]", what
+            before = each.lstrip("-") if each.startswith("-") and not option else ""
+    for each in documents(container.get("env")):
+        if what := secret(str(each.get("name")), each.get("value")):
+            yield f"the variable {each.get('name')}", what
+
+
+def _in_object(place: str, value: object) -> str | None:
+    """The same as `secret` of what charts, arguments and files call their values."""
+    if OBJECT_NAME.search(words(re.split(r"[.\[]", place)[-1])):
+        return looks_like(value)
+    return secret(place, value)
+
+
+POLICIES = (
+    Policy(
+        "secret-in-plain-config",
+        Severity.ERROR,
+        "No secret stands in clear in the stack file.",
+        _plain,
+        "Withdraw it, and set the new one with `pulumi config set --secret`.",
+        harm=True,
+    ),
+    Policy(
+        "secret-in-plain-object",
+        Severity.ERROR,
+        "No Kubernetes object holds a secret in clear: the data of Secrets are Pulumi secrets, and ConfigMaps, "
+        "arguments, variables and the values of charts have none.",
+        _objects,
+        "Take it from a secret configuration value, and let pods read it from a Secret.",
+        harm=True,
+    ),
+)

@@ -1,0 +1,183 @@
+"""The same policies as a CrossGuard policy pack, in which Pulumi's engine says what is declared.
+
+It tells less of a resource than the program does: a secret comes in clear, so nothing here says that it is one,
+and what is only read looks like what is managed (pulumi-policy 1.21.0, ``AnalyzeStack``; read 2026-11-21).
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, cast
+
+from pulumi_policy import (
+    EnforcementLevel,
+    PolicyPack,
+    PolicyResource,
+    ReportViolation,
+    StackValidationArgs,
+    StackValidationPolicy,
+)
+from pulumi_policy.proxy import UnknownValueError
+
+from infra.review.policy import Policy, Severity
+from infra.review.stack import Declared, NodePool, Stack
+from infra.review.unknown import UNKNOWN, Secret
+from infra.schema.problems import SettingsError
+from infra.settings.loading import load
+from offline.engine.emulators import emulators
+from offline.engine.stack_config import ConfigError, stack_config
+from offline.policies.check import ABOUT_FILES, about_suppressions, judge, suppressions_of
+from offline.policies.configuration import SECRET_TYPE
+from offline.policies.registry import policies
+from offline.policies.workloads import standing
+from offline.preview.evaluated_stack import reviews
+from offline.preview.model import Finding
+
+PREFIX = "slipway:"
+ROOT = Path(__file__).resolve().parents[2]
+
+LEVELS: Mapping[Severity, EnforcementLevel] = {
+    Severity.ERROR: EnforcementLevel.MANDATORY,
+    Severity.WARNING: EnforcementLevel.ADVISORY,
+}
+"""An error stops the preview or the update, a warning is shown."""
+
+SUPPRESSIONS = "suppressions"
+"""The policy about the suppressions of the stack file, which offline are several findings."""
+
+
+def pack(root: Path = ROOT) -> PolicyPack:
+    """Serves the policies to the engine, with suppressions from the stack files of the project at ``root``."""
+    return PolicyPack("slipway", validations(root, datetime.now(UTC).date()))
+
+
+def validations(root: Path, today: date) -> list[Any]:
+    """The policies as the engine knows them; suppressions that end before ``today`` no longer count."""
+    found = [
+        StackValidationPolicy(
+            name=policy.id,
+            description=policy.title,
+            enforcement_level=LEVELS[policy.severity],
+            remediation_steps=policy.fix or None,
+            validate=partial(_validate, policy, root, today),
+        )
+        for policy in policies()
+    ]
+    about = StackValidationPolicy(
+        name=SUPPRESSIONS,
+        description=next(title for name, _, title, _ in ABOUT_FILES if name == "unknown-suppression"),
+        enforcement_level=EnforcementLevel.MANDATORY,
+        validate=partial(_validate_suppressions, root),
+    )
+    return [*found, about]
+
+
+def stack_of(resources: Sequence[PolicyResource], root: Path) -> Stack:
+    """What the engine says is declared, with the file of the stack that the resources' URNs name."""
+    name = _stack_name(resources)
+    configuration, there = _file(name, root)
+    return Stack(
+        name=name,
+        resources={each.urn: _declared(each) for each in resources},
+        configuration=configuration,
+        standing=there,
+        reviews=reviews(),
+    )
+
+
+def _validate(
+    policy: Policy, root: Path, today: date, args: StackValidationArgs, report_violation: ReportViolation
+) -> None:
+    stack = stack_of(args.resources, root)
+    findings, _, _ = judge(policy, policy.check(stack), suppressions_of(stack.configuration).get(policy.id), today)
+    for finding in findings:
+        _report(finding, report_violation)
+
+
+def _validate_suppressions(root: Path, args: StackValidationArgs, report_violation: ReportViolation) -> None:
+    configuration, _ = _file(_stack_name(args.resources), root)
+    for finding in about_suppressions(suppressions_of(configuration), used=None):
+        _report(finding, report_violation)
+
+
+def _report(finding: Finding, report_violation: ReportViolation) -> None:
+    if finding.resource.startswith("urn:"):
+        report_violation(f"{finding.reason}. Fix: {finding.fix}", finding.resource)
+    else:
+        report_violation(f"{finding.resource}: {finding.reason}. Fix: {finding.fix}", None)
+
+
+def _stack_name(resources: Sequence[PolicyResource]) -> str:
+    return resources[0].urn.split("::")[0].removeprefix("urn:pulumi:") if resources else ""
+
+
+@cache
+def _file(stack: str, root: Path) -> tuple[Mapping[str, Any], Sequence[NodePool]]:
+    """What the stack's file says, and the nodes that it finds; read once, though each policy asks."""
+    try:
+        configuration = stack_config(stack, root)
+    except ConfigError:
+        # A stack with its configuration elsewhere (`--config-file`) has no suppressions that can be read.
+        return {}, ()
+    return configuration, _standing(configuration)
+
+
+def _standing(configuration: Mapping[str, Any]) -> list[NodePool]:
+    values = {key.removeprefix(PREFIX): each for key, each in configuration.items() if key.startswith(PREFIX)}
+    try:
+        settings = load(values)
+    except SettingsError:
+        return []
+    return [standing(node) for emulator in emulators(settings) for node in emulator.standing_nodes()]
+
+
+def _declared(resource: PolicyResource) -> Declared:
+    provider = resource.provider
+    is_provider = resource.resource_type.startswith("pulumi:providers:")
+    properties = _known(resource.props)
+    if resource.resource_type == SECRET_TYPE:
+        properties = {**properties, **{key: Secret("") for key in ("data", "stringData") if key in properties}}
+    return Declared(
+        urn=resource.urn,
+        type=resource.resource_type,
+        name=resource.name,
+        properties=properties,
+        custom=provider is not None or is_provider,
+        parent=resource.parent.urn if resource.parent else "",
+        provider=provider.urn if provider and not _is_default(provider.name) else "",
+        dependencies=frozenset(each.urn for each in resource.dependencies),
+        property_dependencies={
+            key: frozenset(each.urn for each in needed) for key, needed in resource.property_dependencies.items()
+        },
+        protect=bool(resource.opts.protect),
+        retain_on_delete=bool(getattr(resource.opts, "retain_on_delete", False)),
+        delete_before_replace=bool(resource.opts.delete_before_replace),
+        ignore_changes=tuple(resource.opts.ignore_changes),
+        aliases=tuple(resource.opts.aliases),
+    )
+
+
+def _is_default(provider: str) -> bool:
+    """Whether the engine made the provider itself: `default`, or `default_4_32_0`."""
+    return provider == "default" or provider.startswith("default_")
+
+
+def _known(value: Any) -> Any:
+    """``value`` as a program would have it: whole numbers, and `UNKNOWN` for what raises when it is looked at."""
+    if isinstance(value, Mapping):
+        mapping = cast("Mapping[str, Any]", value)
+        return {key: _looked_at(mapping, key) for key in mapping}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        sequence = cast("Sequence[Any]", value)
+        return [_looked_at(sequence, index) for index in range(len(sequence))]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def _looked_at(holder: Any, key: Any) -> Any:
+    try:
+        return _known(holder[key])
+    except UnknownValueError:
+        return UNKNOWN

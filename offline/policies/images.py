@@ -1,0 +1,86 @@
+"""Images and charts that are the same tomorrow as today."""
+
+import re
+from collections.abc import Iterator
+
+from infra.pipelines.images import DATA, TAGS
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.stack import Stack
+from offline.policies.workloads import workloads
+
+RELEASE = "kubernetes:helm.sh/v3:Release"
+CHARTS = (RELEASE, "kubernetes:helm.sh/v4:Chart", "kubernetes:helm.sh/v3:Chart", "kubernetes:helm.sh/v2:Chart")
+
+EXACT = re.compile(r"v?\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
+"""A whole version, with nothing left for Helm to choose (semver.org, 2.0.0)."""
+
+WHOLE_VERSION = re.compile(r"\d+\.\d+\.\d+")
+"""In a tag. Publishers move `2.21` and not `2.21.0`; only a digest is sure."""
+
+PINNING = (
+    "Run `make pin-images` once, where the registry can be reached, and commit what it writes; every step then "
+    "runs again."
+)
+
+LOCAL = re.compile(r"^(?:[./~]|.*\.tgz$)")
+
+
+def _images(stack: Stack) -> Iterator[Violation]:
+    for workload in workloads(stack):
+        named = {str(each["image"]): None for each in workload.containers if isinstance(each.get("image"), str)}
+        for image in named:
+            _, _, tag = image.rpartition("/")[2].partition(":")
+            if "@sha256:" in image or WHOLE_VERSION.search(tag):
+                continue
+            yield Violation(
+                workload.resource.urn,
+                f"the image {image} is whatever its registry has under that name when a pod starts",
+                "name it by digest, which `docker buildx imagetools inspect <image>` shows, or by a whole version",
+            )
+
+
+def _defaults(stack: Stack) -> Iterator[Violation]:
+    """One finding for the data file, which is to blame, not each Job."""
+    used = {each.get("image") for workload in workloads(stack) for each in workload.containers}
+    if images := [tag for tag in TAGS if tag in used]:
+        reason = "steps run by default in images that are named by a tag, which can be moved"
+        yield Violation(f"infra/data/{DATA.name}", f"{reason}: {', '.join(images)}", PINNING)
+
+
+def _charts(stack: Stack) -> Iterator[Violation]:
+    for resource in stack.resources.values():
+        chart, version = resource.properties.get("chart"), resource.properties.get("version")
+        if resource.type not in CHARTS or not isinstance(chart, str) or LOCAL.match(chart) or "@sha256:" in chart:
+            continue
+        if version is None or version == "":
+            reason = f"the chart {chart} has no version, so Helm takes the newest"
+        elif isinstance(version, str) and not EXACT.fullmatch(version):
+            reason = f"the version {version} of the chart {chart} is a range, of which Helm takes the newest"
+        else:
+            continue
+        yield Violation(resource.urn, reason, "name one version, such as 1.2.3")
+
+
+POLICIES = (
+    Policy(
+        "unpinned-image",
+        Severity.ERROR,
+        "Every image is named by digest or by a tag with a whole version: not `latest`, `stable` or `3.11`.",
+        _images,
+        "Name the image by digest, or by a whole version that its publisher does not move.",
+    ),
+    Policy(
+        "default-image-by-tag",
+        Severity.WARNING,
+        "The images that steps run in by default are named by digest.",
+        _defaults,
+        PINNING,
+    ),
+    Policy(
+        "unpinned-chart",
+        Severity.ERROR,
+        "Every Helm chart that is fetched has one exact version.",
+        _charts,
+        "Name the version.",
+    ),
+)

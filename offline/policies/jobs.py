@@ -1,0 +1,170 @@
+"""What a Job needs to end, to be tried again, and not to be run twice."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.stack import JOB, NodePool, Stack
+from offline.engine.documents import Document, document, documents
+from offline.policies.values import known, leaves, number
+from offline.policies.workloads import Workload, gpus_of, hindrance, pools_of, workloads
+
+SHORT = 1800
+"""Seconds that a Job may start over at the loss of its node: no longer than a GPU node takes to come."""
+
+LOST = frozenset(
+    {
+        "configMap",
+        "downwardAPI",
+        "emptyDir",
+        "ephemeral",
+        "gitRepo",
+        "hostPath",
+        "image",
+        "name",
+        "projected",
+        "secret",
+    }
+)
+"""Kinds of volumes that do not outlive the pod's node, or that cannot be written
+(kubernetes.io/docs/concepts/storage/volumes, November 2026)."""
+
+REMOTE = re.compile(r"\b(?!https?:)[a-z][a-z0-9+.-]+://")
+"""A URL of something that can be written to, such as a bucket."""
+
+GATES = frozenset({"store-gate", "devices-gate", "accelerator-gate"})
+"""The program's own Jobs that test and keep nothing (`infra.kubernetes.gates`), by `NAME_LABEL`."""
+
+NAME_LABEL = "app.kubernetes.io/name"
+
+
+def _ttl(stack: Stack) -> Iterator[Violation]:
+    for workload in workloads(stack, JOB):
+        if (seconds := workload.job.get("ttlSecondsAfterFinished")) is not None:
+            yield Violation(
+                workload.resource.urn,
+                f"ttlSecondsAfterFinished is {seconds}: Kubernetes deletes the finished Job behind Pulumi's back, "
+                "and the `pulumi up` after a refresh runs it again",
+                "leave ttlSecondsAfterFinished out; Pulumi deletes the Job once nothing declares it",
+            )
+
+
+def _without_limit(stack: Stack) -> Iterator[Violation]:
+    for workload in workloads(stack):
+        limits = (spec.get("activeDeadlineSeconds") for spec in (workload.job, workload.spec))
+        if not workload.job or not gpus_of(workload) or any(limit is not None for limit in limits):
+            continue
+        unlimited = [pool for pool in _eligible(stack, workload) if pool.run_limit is None]
+        if unlimited:
+            yield Violation(
+                workload.resource.urn,
+                "it has no activeDeadlineSeconds: a Job that hangs holds its GPU node, and the bill grows",
+                "set activeDeadlineSeconds, or a limit to how long the nodes of "
+                f"{', '.join(f'`{pool.name}`' for pool in unlimited)} run",
+            )
+
+
+def _without_retries(stack: Stack) -> Iterator[Violation]:
+    for workload, pools in _on_spot(stack):
+        spec = workload.job
+        action = _on_disruption(spec)
+        if action == "FailJob":
+            reason = "its podFailurePolicy fails the Job where a Spot node is taken away"
+        elif action in {None, "Count"} and spec.get("backoffLimit") == 0:
+            reason = "backoffLimit is 0, so the first Spot node that is taken away fails the Job"
+        else:
+            continue
+        yield Violation(
+            workload.resource.urn,
+            f"{reason}, and its only pools are Spot ({', '.join(pool.name for pool in pools)})",
+            "add a podFailurePolicy rule with action Ignore for the pod condition DisruptionTarget",
+        )
+
+
+def _without_checkpoints(stack: Stack) -> Iterator[Violation]:
+    for workload, pools in _on_spot(stack):
+        limit = number(workload.job.get("activeDeadlineSeconds"))
+        labels = document(document(workload.template.get("metadata")).get("labels"))
+        short = limit is not None and limit <= SHORT
+        if short or labels.get(NAME_LABEL) in GATES or _saves(workload):
+            continue
+        yield Violation(
+            workload.resource.urn,
+            "it mounts nothing that outlives its node and names no store: each Spot node that is taken away "
+            f"({', '.join(pool.name for pool in pools)}) makes it start from the beginning",
+            "mount the store, write checkpoints there and resume from the newest; or use a pool that is not Spot",
+        )
+
+
+def _on_spot(stack: Stack) -> Iterator[tuple[Workload, Sequence[NodePool]]]:
+    """The Jobs that only Spot pools can take, with those pools."""
+    for workload in workloads(stack):
+        if workload.job and (pools := _eligible(stack, workload)) and all(pool.spot for pool in pools):
+            yield workload, pools
+
+
+def _eligible(stack: Stack, workload: Workload) -> list[NodePool]:
+    request = workload.request
+    if request is None:
+        return []
+    pools = pools_of(stack, workload.cluster)
+    return [pool for pool in pools if hindrance(pool, request, pools) is None]
+
+
+def _on_disruption(job: Document) -> str | None:
+    """What the Job does where its pod is disrupted; None where no rule says it, "" where only an update can."""
+    if not known(job.get("podFailurePolicy")):
+        return ""
+    for rule in documents(document(job.get("podFailurePolicy")).get("rules")):
+        if any(each.get("type") == "DisruptionTarget" for each in documents(rule.get("onPodConditions"))):
+            return str(rule.get("action"))
+    return None
+
+
+def _saves(workload: Workload) -> bool:
+    """Whether the pod can write to something that outlives its node; also where that cannot be told."""
+    spec = workload.spec
+    if not known(spec.get("volumes")):
+        return True
+    lasting = {str(each.get("name")) for each in workload.volumes if not each.keys() <= LOST}
+    for container in workload.containers:
+        told = {key: container.get(key) for key in ("command", "args", "env")}
+        if not known(told) or any(isinstance(each, str) and REMOTE.search(each) for _, each in leaves(told)):
+            return True
+        for mount in documents(container.get("volumeMounts")):
+            if mount.get("name") in lasting and not mount.get("readOnly"):
+                return True
+    return False
+
+
+POLICIES = (
+    Policy(
+        "job-ttl",
+        Severity.ERROR,
+        "A Job that Pulumi manages is not deleted by a clock: no ttlSecondsAfterFinished.",
+        _ttl,
+        "Leave ttlSecondsAfterFinished out.",
+    ),
+    Policy(
+        "gpu-job-without-limit",
+        Severity.WARNING,
+        "A Job on GPUs has a time limit, its own or that of its nodes.",
+        _without_limit,
+        "Set activeDeadlineSeconds.",
+    ),
+    Policy(
+        "spot-job-without-retries",
+        Severity.ERROR,
+        "A Job that only Spot nodes can take is tried again when one is taken away.",
+        _without_retries,
+        "Ignore DisruptionTarget in the Job's podFailurePolicy.",
+    ),
+    Policy(
+        "spot-job-without-checkpoints",
+        Severity.WARNING,
+        "A Job that only Spot nodes can take has somewhere to keep its progress, "
+        "unless it is limited to half an hour.",
+        _without_checkpoints,
+        "Mount the store, write checkpoints there and resume from them.",
+    ),
+)

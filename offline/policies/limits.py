@@ -1,0 +1,161 @@
+"""What is about to become too much for Kubernetes."""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import at, whole
+from infra.review.stack import Declared, Stack
+from offline.engine.documents import document, strings
+from offline.policies.values import known
+
+LIMIT = 1024 * 1024
+"""Most bytes that the values of one ConfigMap may have together ("cannot exceed 1 MiB",
+kubernetes.io/docs/concepts/configuration/configmap, seen November 2026)."""
+
+NEAR = 0.9
+"""The part of a limit from which on it is worth a word."""
+
+CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
+QUOTA = "kubernetes:core/v1:ResourceQuota"
+
+PLAIN_COUNTS = frozenset(
+    {
+        "configmaps",
+        "persistentvolumeclaims",
+        "pods",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "services",
+    }
+)
+"""Objects whose number a quota may limit without `count/`
+(kubernetes.io/docs/concepts/policy/resource-quotas, November 2026)."""
+
+
+def _size(config_map: Declared) -> int | None:
+    """Bytes of its values, as Kubernetes counts them; None where only an update can tell."""
+    data, binary = config_map.properties.get("data"), config_map.properties.get("binaryData")
+    if not known((data, binary)):
+        return None
+    try:
+        decoded = [base64.b64decode(each) for each in strings(binary).values()]
+    except binascii.Error:
+        return None
+    return sum(len(each.encode()) for each in strings(data).values()) + sum(map(len, decoded))
+
+
+def _sizes(stack: Stack) -> Iterator[tuple[Declared, int]]:
+    for config_map in stack.of_type(CONFIG_MAP):
+        if (size := _size(config_map)) is not None:
+            yield config_map, size
+
+
+def _too_large(stack: Stack) -> Iterator[Violation]:
+    for config_map, size in _sizes(stack):
+        if size > LIMIT:
+            yield Violation(
+                config_map.urn,
+                f"its values have {size} bytes, and Kubernetes refuses more than {LIMIT}",
+                "put less into it, or ship the files in an image",
+            )
+
+
+def _large(stack: Stack) -> Iterator[Violation]:
+    for config_map, size in _sizes(stack):
+        if NEAR * LIMIT <= size <= LIMIT:
+            yield Violation(
+                config_map.urn,
+                f"its values have {size} of the {LIMIT} bytes that Kubernetes allows ({size * 100 // LIMIT} %)",
+                "put less into it, or ship the files in an image",
+            )
+
+
+def _counts(stack: Stack) -> Iterator[tuple[Declared, str, int, int]]:
+    """For each number of objects that a quota limits: the quota, its key, how many are declared, and the limit."""
+    for quota in stack.of_type(QUOTA):
+        for key, hard in document(at(quota.properties, "spec", "hard")).items():
+            limit = whole(hard, -1)
+            if (key.startswith("count/") or key in PLAIN_COUNTS) and limit >= 0 and known(_namespace(quota)):
+                yield quota, key, _declared(stack, quota, key.removeprefix("count/")), limit
+
+
+def _declared(stack: Stack, quota: Declared, counted: str) -> int:
+    return sum(
+        each.custom
+        and not each.read
+        and each.provider == quota.provider
+        and _namespace(each) == _namespace(quota)
+        and _plural(each.type) == counted
+        for each in stack.resources.values()
+    )
+
+
+def _namespace(resource: Declared) -> Any:
+    return at(resource.properties, "metadata", "namespace") or "default"
+
+
+def _plural(type_: str) -> str:
+    """`jobs.batch` of `kubernetes:batch/v1:Job`: what a quota calls the kind."""
+    match = re.fullmatch(r"kubernetes:([a-z0-9.]+)/v\w+:(\w+)", type_)
+    if match is None:
+        return ""
+    group, kind = match[1], match[2].lower()
+    plural = f"{kind[:-1]}ies" if kind.endswith("cy") else f"{kind}es" if kind.endswith("ss") else f"{kind}s"
+    return plural if group == "core" else f"{plural}.{group}"
+
+
+def _too_many(stack: Stack) -> Iterator[Violation]:
+    for quota, key, count, limit in _counts(stack):
+        if count > limit:
+            yield Violation(
+                quota.urn,
+                f"the stack declares {count} objects of {key} in its namespace, and the quota allows {limit}",
+                "raise the quota, or declare less",
+            )
+
+
+def _many(stack: Stack) -> Iterator[Violation]:
+    for quota, key, count, limit in _counts(stack):
+        if count and NEAR * limit <= count <= limit:
+            yield Violation(
+                quota.urn,
+                f"the stack declares {count} of the {limit} {key} that the quota of its namespace allows",
+                "raise the quota before the next one is refused",
+            )
+
+
+POLICIES = (
+    Policy(
+        "configmap-too-large",
+        Severity.ERROR,
+        "The values of a ConfigMap have at most 1 MiB.",
+        _too_large,
+        "Put less into it, or ship the files in an image.",
+    ),
+    Policy(
+        "configmap-near-limit",
+        Severity.WARNING,
+        "The values of a ConfigMap leave a tenth of the 1 MiB that it can hold.",
+        _large,
+        "Put less into it, or ship the files in an image.",
+    ),
+    Policy(
+        "count-over-quota",
+        Severity.ERROR,
+        "No more objects are declared than the ResourceQuota of their namespace allows.",
+        _too_many,
+        "Raise the quota, or declare less.",
+    ),
+    Policy(
+        "count-near-quota",
+        Severity.WARNING,
+        "The objects that are declared leave a tenth of what the ResourceQuota of their namespace allows.",
+        _many,
+        "Raise the quota.",
+    ),
+)

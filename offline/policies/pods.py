@@ -1,0 +1,138 @@
+"""Where pods can go, in kube-scheduler's words. Silent about clusters whose pools the stack does not know."""
+
+from collections.abc import Iterator, Sequence
+
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.stack import NodePool, Stack
+from offline.engine.scheduling import PodRequest, selects, untolerated
+from offline.policies.workloads import Workload, asked_of, gpus_of, has_gpus, hindrance, pools_of, workloads
+
+
+def _placed(stack: Stack) -> Iterator[tuple[Workload, PodRequest, list[NodePool]]]:
+    """The pods that a scheduler places, with the pools of their cluster."""
+    for workload in workloads(stack):
+        request = workload.request
+        if request is not None and (pools := pools_of(stack, workload.cluster)):
+            yield workload, request, pools
+
+
+def _on_gpus(stack: Stack) -> Iterator[tuple[Workload, PodRequest, list[NodePool], list[NodePool]]]:
+    """Pods that ask for GPUs, with the GPU pools of their cluster, and those that their selector picks."""
+    for workload, request, pools in _placed(stack):
+        if gpus_of(workload):
+            there = [pool for pool in pools if has_gpus(pool)]
+            yield workload, request, there, [pool for pool in there if _chosen(request, pool, pools)]
+
+
+def _without_pool(stack: Stack) -> Iterator[Violation]:
+    for workload, request, there, chosen in _on_gpus(stack):
+        if chosen:
+            continue
+        if there:
+            reason = f"its {_selector(request)} matches no GPU pool of {workload.cluster}"
+            fix = f"select one of {_listed(there)}: {_labels(there[0])}"
+        else:
+            reason = f"it asks for a GPU, and {workload.cluster} has no pool with one"
+            fix = "add a GPU pool to the cluster, or ask for no GPU"
+        yield Violation(workload.resource.urn, reason, fix)
+
+
+def _without_toleration(stack: Stack) -> Iterator[Violation]:
+    for workload, request, _, chosen in _on_gpus(stack):
+        taints = [untolerated(request.tolerations, pool.taints) for pool in chosen]
+        if chosen and (taint := taints[0]) is not None and all(taints):
+            yield Violation(
+                workload.resource.urn,
+                f"it does not tolerate the taint {taint.key}={taint.value}:{taint.effect} of {_listed(chosen)}, "
+                "and no other GPU pool is there for it",
+                f"add the toleration {{key: {taint.key}, operator: Exists, effect: {taint.effect}}}",
+            )
+
+
+def _without_selector(stack: Stack) -> Iterator[Violation]:
+    for workload, request, _, chosen in _on_gpus(stack):
+        possible = [pool for pool in chosen if untolerated(request.tolerations, pool.taints) is None]
+        kinds = sorted({pool.accelerator for pool in possible if pool.accelerator})
+        if len(kinds) > 1:
+            yield Violation(
+                workload.resource.urn,
+                f"it can land on {' or '.join(kinds)} ({_listed(possible)}), whichever has room first",
+                f"add a node selector for the pool that it is for, such as {_labels(possible[0])}",
+            )
+
+
+def _unschedulable(stack: Stack) -> Iterator[Violation]:
+    for workload, request, pools in _placed(stack):
+        reasons = {pool.name: hindrance(pool, request, pools) for pool in pools}
+        if not all(reasons.values()) or _said_otherwise(workload, request, pools):
+            continue
+        yield Violation(
+            workload.resource.urn,
+            "no pool can take its pod; " + "; ".join(f"{name}: {reason}" for name, reason in reasons.items()),
+            "change what the pod asks for, selects or tolerates, or the pool that is meant for it",
+        )
+
+
+def _said_otherwise(workload: Workload, request: PodRequest, pools: Sequence[NodePool]) -> bool:
+    """Whether one of the policies about GPU pods says why this one cannot be placed."""
+    if not gpus_of(workload):
+        return False
+    chosen = [pool for pool in pools if has_gpus(pool) and _chosen(request, pool, pools)]
+    return all(untolerated(request.tolerations, pool.taints) for pool in chosen)
+
+
+def _chosen(request: PodRequest, pool: NodePool, pools: Sequence[NodePool]) -> bool:
+    return selects(asked_of(pool, request, pools), pool.labels)
+
+
+def _selector(request: PodRequest) -> str:
+    asked = [
+        f"{each.key} {each.operator} {', '.join(each.values)}".rstrip()
+        for term in request.affinity
+        for each in term
+    ]
+    selector = "{" + ", ".join(f"{key}: {value}" for key, value in request.selector.items()) + "}"
+    affinity = f"node affinity ({'; '.join(asked)})"
+    if not request.affinity:
+        return f"node selector {selector}"
+    return f"node selector {selector} and {affinity}" if request.selector else affinity
+
+
+def _labels(pool: NodePool) -> str:
+    return "{" + ", ".join(f"{key}: {value}" for key, value in pool.labels.items()) + "}"
+
+
+def _listed(pools: Sequence[NodePool]) -> str:
+    return ", ".join(f"`{pool.name}`" for pool in pools)
+
+
+POLICIES = (
+    Policy(
+        "gpu-pod-without-pool",
+        Severity.ERROR,
+        "A pod that asks for GPUs selects a GPU pool that is there.",
+        _without_pool,
+        "Select the labels of a GPU pool of the same cluster, or declare that pool.",
+    ),
+    Policy(
+        "gpu-pod-without-toleration",
+        Severity.ERROR,
+        "A pod that asks for GPUs tolerates the taints of a GPU pool.",
+        _without_toleration,
+        "Add a toleration for the pool's taint.",
+    ),
+    Policy(
+        "gpu-pod-without-selector",
+        Severity.WARNING,
+        "A pod that asks for GPUs says which, where its cluster has several kinds.",
+        _without_selector,
+        "Add a node selector for the pool that the pod is for.",
+    ),
+    Policy(
+        "unschedulable-pod",
+        Severity.ERROR,
+        "Every pod fits a node of some pool of its cluster: taints, selector, CPU, memory, storage and GPUs.",
+        _unschedulable,
+        "Change what the pod asks for, or the pool: the finding says what each pool lacks.",
+    ),
+)

@@ -1,0 +1,149 @@
+"""GPU pools that cost more than what runs on them."""
+
+from collections.abc import Iterator, Sequence
+
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.prices import node_price
+from infra.review.properties import at, whole
+from infra.review.stack import JOB, NodePool, Stack
+from infra.schema.findings import key_of
+from offline.engine.documents import Document, document
+from offline.engine.scheduling import HARD_EFFECTS
+from offline.policies.workloads import Workload, has_gpus, hindrance, pools_of, workloads
+
+
+def _without_taint(stack: Stack) -> Iterator[Violation]:
+    for pool in filter(has_gpus, stack.pools):
+        others = [each for each in pools_of(stack, pool.cluster) if not has_gpus(each)]
+        if others and not any(taint.effect in HARD_EFFECTS for taint in pool.taints):
+            yield Violation(
+                _place(pool, "taints"),
+                f"the GPU nodes of `{pool.name}` have no taint, so pods that need no GPU land there, "
+                "fill them and keep them from going away",
+                "give the nodes a taint such as nvidia.com/gpu=present:NoSchedule",
+            )
+
+
+def _always_on(stack: Stack) -> Iterator[Violation]:
+    in_file = {(cluster, name): (key, pool) for cluster, name, key, pool in _in_file(stack)}
+    for pool in filter(has_gpus, stack.pools):
+        if pool.urn and pool.min_nodes and pool.run_limit is None:
+            key, _ = in_file.get((pool.cluster, pool.name), ("", {}))
+            yield _never_gone(pool.urn, pool.name, pool.min_nodes, key)
+    if stack.resources:
+        return
+    # Where the program fails, the file still says how many nodes are always there.
+    for (_, name), (key, pool) in in_file.items():
+        least = max(whole(at(pool, "nodes", each)) for each in ("count", "min", "total_min"))
+        if least and pool.get("accelerator") and not pool.get("max_run_duration"):
+            yield _never_gone(key, name, least, key)
+
+
+def _never_gone(place: str, name: str, least: int, key: str) -> Violation:
+    least_of = f"`{key}`" if key else "the pool"
+    return Violation(
+        place,
+        f"`{name}` has {least} GPU {'node' if least == 1 else 'nodes'} at all times and no limit to how long they "
+        "run: billed day and night, whether a Job runs or not",
+        f"let {least_of} go down to no node, or limit how long the nodes run",
+    )
+
+
+def _never_used(stack: Stack) -> Iterator[Violation]:
+    """GPU nodes that are always there, and more of them than pods that could run at once."""
+    charges = [charge for review in stack.reviews for charge in review.charges(stack)]
+    for pool in filter(has_gpus, stack.pools):
+        if not pool.urn or pool.min_nodes < 2:
+            continue
+        others = pools_of(stack, pool.cluster)
+        fitting = [
+            each
+            for each in workloads(stack)
+            if each.cluster == pool.cluster and each.request and hindrance(pool, each.request, others) is None
+        ]
+        if not fitting or any(each.resource.type != JOB for each in fitting):
+            continue
+        pods = _at_once(stack, fitting)
+        spare = pool.min_nodes - pods
+        if spare <= 0:
+            continue
+        each = node_price(charges, pool.urn)
+        costs = f", for ${each * spare:.2f} an hour" if each else ""
+        yield Violation(
+            pool.urn,
+            f"`{pool.name}` has {pool.min_nodes} nodes at all times, and {pods} "
+            f"{'pod' if pods == 1 else 'pods'} at most run there at once: {spare} of them stay idle{costs}",
+            "give it as many nodes as pods run at once, or let it scale from 0",
+        )
+
+
+def _at_once(stack: Stack, jobs: Sequence[Workload]) -> int:
+    """The most pods of these Jobs that can run at the same time: a Job waits for those that it depends on.
+
+    By Dilworth's theorem it is the least number of chains of Jobs that wait for one another, and those are the
+    pods less the pairs of a largest matching between each and what it waits for.
+    """
+    pods = [(job.resource.urn, pod) for job in jobs for pod in range(whole(job.job.get("parallelism"), 1))]
+    needed = {job.resource.urn: _needed(stack, job.resource.urn) for job in jobs}
+    after: dict[tuple[str, int], tuple[str, int]] = {}
+
+    def paired(pod: tuple[str, int], tried: set[tuple[str, int]]) -> bool:
+        for other in pods:
+            if other[0] in needed[pod[0]] and other not in tried:
+                tried.add(other)
+                if other not in after or paired(after[other], tried):
+                    after[other] = pod
+                    return True
+        return False
+
+    return len(pods) - sum(paired(pod, set()) for pod in pods)
+
+
+def _needed(stack: Stack, urn: str) -> set[str]:
+    """All that the resource depends on, directly or not."""
+    found = set[str]()
+    waiting = [urn]
+    while waiting:
+        resource = stack.resources.get(waiting.pop())
+        fresh = (resource.dependencies if resource else frozenset[str]()) - found
+        found |= fresh
+        waiting.extend(fresh)
+    return found
+
+
+def _in_file(stack: Stack) -> Iterator[tuple[str, str, str, Document]]:
+    """Each pool of the stack file: its cluster, its name, the key of its nodes, and what is said of it."""
+    for cluster, said in document(stack.configuration.get("slipway:clusters")).items():
+        for name, pool in document(document(said).get("pools")).items():
+            yield cluster, name, key_of(("clusters", cluster, "pools", name, "nodes")), document(pool)
+
+
+def _place(pool: NodePool, key: str) -> str:
+    """What declares the pool: a resource, or a part of the stack file for nodes that are there already."""
+    return pool.urn or key_of(("clusters", pool.cluster, "pools", pool.name, key))
+
+
+POLICIES = (
+    Policy(
+        "gpu-pool-without-taint",
+        Severity.ERROR,
+        "The nodes of a GPU pool carry a taint, where the cluster has other nodes for everything else.",
+        _without_taint,
+        "Taint the nodes, for example nvidia.com/gpu=present:NoSchedule.",
+    ),
+    Policy(
+        "gpu-pool-always-on",
+        Severity.WARNING,
+        "A GPU pool can go down to no node, or limits how long its nodes run.",
+        _always_on,
+        "Set the least number of nodes to 0, or a run limit.",
+        harm=True,
+    ),
+    Policy(
+        "gpu-nodes-without-pods",
+        Severity.WARNING,
+        "A GPU pool has no more nodes at all times than pods of Jobs that run there at once.",
+        _never_used,
+        "Give it as many nodes as pods run at once, or let it scale from 0.",
+    ),
+)

@@ -1,0 +1,194 @@
+"""What lets a pod out of its container, strangers in, or an identity do anything."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from infra.review.networks import whole_internet
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import at, is_true, whole
+from infra.review.stack import Declared, Stack
+from offline.engine.documents import Document, document, documents, strings, texts
+from offline.policies.values import known
+from offline.policies.workloads import Workload, workloads
+
+RBAC = "kubernetes:rbac.authorization.k8s.io/v1"
+ROLES = (f"{RBAC}:ClusterRole", f"{RBAC}:Role")
+BINDINGS = (f"{RBAC}:ClusterRoleBinding", f"{RBAC}:RoleBinding")
+SERVICE = "kubernetes:core/v1:Service"
+
+EVERYBODY = frozenset({"system:anonymous", "system:authenticated", "system:unauthenticated"})
+"""Users and groups that stand for anyone (kubernetes.io/docs/reference/access-authn-authz/rbac, November 2026)."""
+
+ALMOST_PRIVILEGED = frozenset(
+    {"ALL", "BPF", "DAC_READ_SEARCH", "NET_ADMIN", "SYS_ADMIN", "SYS_MODULE", "SYS_PTRACE", "SYS_RAWIO"}
+)
+"""Capabilities with which a container reaches the host (man7.org/linux/man-pages/man7/capabilities.7.html)."""
+
+
+def _on_host(stack: Stack) -> Iterator[Violation]:
+    for workload in workloads(stack):
+        if not workload.is_device_plugin and (reasons := list(_reaches_host(workload))):
+            yield Violation(
+                workload.resource.urn,
+                f"{'; '.join(reasons)}: what breaks out of it has the node, and every pod on it",
+                "leave it out; a CSI driver or a device plugin gives a pod what it needs of its node",
+            )
+
+
+def _reaches_host(workload: Workload) -> Iterator[str]:
+    spec = workload.spec
+    for key in ("hostNetwork", "hostPID", "hostIPC"):
+        if spec.get(key) is True:
+            yield key
+    for volume in workload.volumes:
+        if "hostPath" in volume:
+            yield f"the volume {volume.get('name')} is the host's {document(volume['hostPath']).get('path')}"
+    for container in workload.containers:
+        security = document(container.get("securityContext"))
+        if security.get("privileged") is True:
+            yield f"the container {container.get('name')} is privileged"
+        added = texts(document(security.get("capabilities")).get("add"))
+        for capability in sorted(ALMOST_PRIVILEGED & {each.upper().removeprefix("CAP_") for each in added}):
+            yield f"the container {container.get('name')} has the capability {capability}"
+
+
+def _root(stack: Stack) -> Iterator[Violation]:
+    for workload in workloads(stack):
+        if workload.is_device_plugin:
+            continue
+        names = [str(each.get("name")) for each in workload.containers if _as_root(workload.spec, each)]
+        if names:
+            yield Violation(
+                workload.resource.urn,
+                f"{_containers(names)} can run as root: neither runAsNonRoot nor a runAsUser above 0 is set",
+                "set securityContext.runAsNonRoot: true, and a runAsUser where the image names no number",
+            )
+
+
+def _as_root(pod: Document, container: Document) -> bool:
+    user, other = (_secured(pod, container, key) for key in ("runAsUser", "runAsNonRoot"))
+    return known((user, other)) and not is_true(other) and whole(user) == 0
+
+
+def _secured(pod: Document, container: Document, key: str) -> object:
+    """What a container says goes before what its pod says."""
+    own = at(container, "securityContext", key)
+    return at(pod, "securityContext", key) if own is None else own
+
+
+def _escalating(stack: Stack) -> Iterator[Violation]:
+    for workload in workloads(stack):
+        names = [
+            str(each.get("name"))
+            for each in workload.containers
+            if at(each, "securityContext", "allowPrivilegeEscalation") in (None, True)
+        ]
+        if names and not workload.is_device_plugin:
+            yield Violation(
+                workload.resource.urn,
+                f"{_containers(names)} may gain more rights than it starts with, through setuid programs",
+                "set securityContext.allowPrivilegeEscalation: false on every container",
+            )
+
+
+def _containers(names: list[str]) -> str:
+    return f"the container{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
+def _public(stack: Stack) -> Iterator[Violation]:
+    for service in stack.of_type(SERVICE):
+        spec = document(service.properties.get("spec"))
+        kind = spec.get("type")
+        if kind == "LoadBalancer" and not _internal(service) and not _from_few(spec):
+            reason = "a Service of type LoadBalancer has a public address, and anyone may connect to it"
+        elif kind == "NodePort":
+            reason = "a Service of type NodePort opens a port on every node of the cluster"
+        elif texts(spec.get("externalIPs")):
+            reason = "externalIPs take traffic for addresses that nobody checks (CVE-2020-8554)"
+        else:
+            continue
+        yield Violation(
+            service.urn,
+            reason,
+            "use ClusterIP and `kubectl port-forward`; or an internal load balancer, or loadBalancerSourceRanges",
+        )
+
+
+def _internal(service: Declared) -> bool:
+    """Whether an annotation makes the load balancer an internal one; each cloud has its own, all alike.
+
+    Also where only an update can tell.
+    """
+    annotations = at(service.properties, "metadata", "annotations")
+    return not known(annotations) or any(
+        "load-balancer" in key and (value.lower() == "internal" or (key.endswith("internal") and value == "true"))
+        for key, value in strings(annotations).items()
+    )
+
+
+def _from_few(spec: Mapping[str, Any]) -> bool:
+    ranges = spec.get("loadBalancerSourceRanges")
+    return not known(ranges) or (bool(ranges) and not whole_internet(texts(ranges)))
+
+
+def _wildcard(stack: Stack) -> Iterator[Violation]:
+    for role in stack.of_type(*ROLES):
+        for rule in documents(role.properties.get("rules")):
+            wild = [key for key in ("verbs", "resources", "nonResourceURLs") if "*" in texts(rule.get(key))]
+            if wild:
+                yield Violation(
+                    role.urn,
+                    f"a rule has `*` for {' and '.join(wild)}: it grants what nobody has thought of yet",
+                    "list the verbs and resources that are needed",
+                )
+                break
+    for binding in stack.of_type(*BINDINGS):
+        role = document(binding.properties.get("roleRef"))
+        named = {str(each.get("name")) for each in documents(binding.properties.get("subjects"))}
+        if role.get("name") == "cluster-admin":
+            reason = "it grants cluster-admin, which may do everything"
+        elif everybody := sorted(EVERYBODY & named):
+            reason = f"it grants {role.get('name')} to {', '.join(everybody)}, which is anyone"
+        else:
+            continue
+        yield Violation(binding.urn, reason, "bind a role with what is needed to the one account that needs it")
+
+
+POLICIES = (
+    Policy(
+        "host-access",
+        Severity.ERROR,
+        "No pod but NVIDIA's device plugin is privileged, mounts the host's files or shares its namespaces.",
+        _on_host,
+        "Leave out privileged, hostPath, hostNetwork, hostPID, hostIPC and capabilities that reach the host.",
+    ),
+    Policy(
+        "root-pod",
+        Severity.ERROR,
+        "No container but NVIDIA's device plugin can run as root.",
+        _root,
+        "Set runAsNonRoot: true.",
+    ),
+    Policy(
+        "privilege-escalation",
+        Severity.WARNING,
+        "No container may gain more rights than it starts with.",
+        _escalating,
+        "Set allowPrivilegeEscalation: false.",
+    ),
+    Policy(
+        "public-service",
+        Severity.ERROR,
+        "No Service is reachable from outside: LoadBalancer with a public address, NodePort, externalIPs.",
+        _public,
+        "Use ClusterIP, an internal load balancer, or loadBalancerSourceRanges.",
+        harm=True,
+    ),
+    Policy(
+        "rbac-wildcard",
+        Severity.ERROR,
+        "No role has `*` for verbs or resources, and no binding grants cluster-admin or is for everyone.",
+        _wildcard,
+        "List what is needed, and bind it to the account that needs it.",
+    ),
+)

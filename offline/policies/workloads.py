@@ -1,0 +1,195 @@
+"""The pods that a stack declares, whatever declares them, and where they can go.
+
+Unlike a rehearsal's reading (`offline.rehearsal.pods`) this one takes any pod. What it cannot judge, because only
+an update knows it, it leaves out.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from infra.platform import Node, Resources
+from infra.review.properties import at
+from infra.review.stack import JOB, Declared, NodePool, Stack
+from offline.engine.documents import Document, document, documents, strings
+from offline.engine.scheduling import PodRequest, add, affinity, amounts, largest, obstacle, tolerations
+from offline.policies.values import known
+
+POD = "kubernetes:core/v1:Pod"
+DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
+CRON_JOB = "kubernetes:batch/v1:CronJob"
+
+_TEMPLATE = ("spec", "template")
+TEMPLATES: Mapping[str, Sequence[str]] = {
+    POD: (),
+    "kubernetes:core/v1:PodTemplate": ("template",),
+    "kubernetes:core/v1:ReplicationController": _TEMPLATE,
+    "kubernetes:apps/v1:Deployment": _TEMPLATE,
+    "kubernetes:apps/v1:ReplicaSet": _TEMPLATE,
+    "kubernetes:apps/v1:StatefulSet": _TEMPLATE,
+    DAEMON_SET: _TEMPLATE,
+    JOB: _TEMPLATE,
+    CRON_JOB: ("spec", "jobTemplate", *_TEMPLATE),
+}
+"""Where the pod template of each kind stands."""
+
+ZONE = "topology.kubernetes.io/zone"
+"""Which zone's nodes of a pool over several zones have."""
+
+NVIDIA_PLUGIN = "k8s-device-plugin"
+"""The name of NVIDIA's device plugin among images (github.com/NVIDIA/k8s-device-plugin, v0.20.0)."""
+
+KUBELET_PLUGINS = "/var/lib/kubelet/device-plugins"
+"""The host's folder in which device plugins register with the kubelet
+(kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins, November 2026)."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One resource with a pod template. ``cluster`` is empty where its provider is the default one."""
+
+    resource: Declared
+    cluster: str
+    template: Document
+
+    @property
+    def spec(self) -> Document:
+        """The pod's spec."""
+        return document(self.template.get("spec"))
+
+    @property
+    def job(self) -> Document:
+        """The spec of the Job, also of the Jobs that a CronJob makes; empty for other kinds."""
+        if self.resource.type == CRON_JOB:
+            return document(document(at(self.resource.properties, "spec", "jobTemplate")).get("spec"))
+        return document(self.resource.properties.get("spec")) if self.resource.type == JOB else {}
+
+    @property
+    def containers(self) -> list[Document]:
+        """All containers, those that run before the others first."""
+        return [*documents(self.spec.get("initContainers")), *documents(self.spec.get("containers"))]
+
+    @property
+    def volumes(self) -> list[Document]:
+        """The pod's volumes."""
+        return documents(self.spec.get("volumes"))
+
+    @cached_property
+    def requests(self) -> Resources | None:
+        """What the scheduler counts, in the units of `Resources`; None where it cannot be read.
+
+        Init containers run one after another; those that restart always stay beside the others
+        (kubernetes.io/docs/concepts/workloads/pods/sidecar-containers, November 2026).
+        """
+        try:
+            staying = add()
+            peak = add()
+            for each in documents(self.spec.get("initContainers")):
+                asked = _requests(each)
+                if each.get("restartPolicy") == "Always":
+                    staying = add(staying, asked)
+                    asked = add()
+                peak = largest(peak, add(staying, asked))
+            return largest(peak, add(staying, *map(_requests, documents(self.spec.get("containers")))))
+        except ValueError:
+            return None
+
+    @cached_property
+    def request(self) -> PodRequest | None:
+        """What decides where the pod can go; None where it cannot be judged, or where no scheduler is asked."""
+        spec = self.spec
+        required = at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+        selecting = (spec.get("nodeSelector"), spec.get("tolerations"), spec.get("nodeName"), required)
+        if (
+            self.requests is None
+            or not self.cluster
+            or not known(selecting)
+            or self.resource.type == DAEMON_SET
+            or spec.get("nodeName")
+            or spec.get("schedulerName", "default-scheduler") != "default-scheduler"
+        ):
+            return None
+        return PodRequest(
+            self.cluster,
+            strings(spec.get("nodeSelector")),
+            tolerations(spec.get("tolerations")),
+            self.requests,
+            affinity(document(required).get("nodeSelectorTerms")),
+        )
+
+    @property
+    def is_device_plugin(self) -> bool:
+        """Whether it is NVIDIA's device plugin, which cannot do its work without the host."""
+        named = any(NVIDIA_PLUGIN in str(each.get("image", "")) for each in self.containers)
+        paths = (document(each.get("hostPath")).get("path") for each in self.volumes)
+        return named and any(str(path).rstrip("/") == KUBELET_PLUGINS for path in paths)
+
+
+def workloads(stack: Stack, *types: str) -> Iterator[Workload]:
+    """The resources of these types (default: of all) that have a pod template."""
+    for resource in stack.of_type(*(types or TEMPLATES)):
+        template = document(at(resource.properties, *TEMPLATES[resource.type]))
+        yield Workload(resource, stack.cluster_of(resource), template)
+
+
+def pools_of(stack: Stack, cluster: str) -> list[NodePool]:
+    """The pools of a cluster; empty where the stack does not know them."""
+    return [pool for pool in stack.pools if pool.cluster == cluster]
+
+
+def asked_of(pool: NodePool, request: PodRequest, pools: Sequence[NodePool]) -> PodRequest:
+    """``request`` without the labels of which nobody can tell whether the nodes of ``pool`` have them."""
+
+    def told(key: str) -> bool:
+        if key in pool.labels:
+            return True
+        # The stack file names but some of the labels of nodes that are there; and what has a domain before it may
+        # be the kubelet's, a driver's or an operator's.
+        named = any(key in each.labels for each in pools)
+        return bool(pool.urn) and key != ZONE and (named or "/" not in key)
+
+    return replace(
+        request,
+        selector={key: value for key, value in request.selector.items() if told(key)},
+        affinity=[[each for each in term if told(each.key)] for term in request.affinity],
+    )
+
+
+def hindrance(pool: NodePool, request: PodRequest, pools: Sequence[NodePool]) -> str | None:
+    """What keeps a pod off the nodes of ``pool``, one of its cluster's ``pools``; None if nothing is known to."""
+    node = Node(
+        pool.cluster, pool.name, pool.labels, pool.taints, pool.allocatable, pool.max_nodes, pool.accelerator
+    )
+    return obstacle(asked_of(pool, request, pools), node)
+
+
+def standing(node: Node) -> NodePool:
+    """Nodes that are there before the stack, as a pool that it does not declare."""
+    return NodePool(
+        urn="",
+        cluster=node.cluster,
+        name=node.pool,
+        labels=node.labels,
+        taints=node.taints,
+        allocatable=node.allocatable,
+        min_nodes=node.count,
+        max_nodes=node.count,
+        accelerator=node.accelerator,
+        gpus=node.allocatable.gpus,
+    )
+
+
+def has_gpus(pool: NodePool) -> bool:
+    """Whether its nodes have GPUs."""
+    return pool.gpus > 0 or pool.accelerator is not None
+
+
+def gpus_of(workload: Workload) -> int:
+    """The GPUs that its pod asks for; 0 where that cannot be read."""
+    return workload.requests.gpus if workload.requests is not None else 0
+
+
+def _requests(container: Document) -> Resources:
+    resources = document(container.get("resources"))
+    # A limit without a request is the request, too.
+    return amounts({**strings(resources.get("limits")), **strings(resources.get("requests"))})

@@ -1,0 +1,31 @@
+"""``python -m offline.preview``: see `offline.preview.cli`."""
+
+import sys
+from pathlib import Path
+
+from offline.preview import worker
+
+NOT_EVALUATED, INTERRUPTED = 2, 130
+
+
+def main() -> int:
+    """Runs the command line; exits by itself but where that fails.
+
+    The preview imports some of what it evaluates. A change that breaks this breaks the preview, which is to be
+    told as any other program that cannot be evaluated: in a line.
+    """
+    try:
+        from offline.preview.cli import app  # noqa: PLC0415
+
+        app(prog_name="python -m offline.preview")
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        place = worker.where(error, Path(__file__).resolve().parents[2])
+        print(f"error: the preview failed: {worker.told(error)}" + f" ({place})" * bool(place), file=sys.stderr)
+        return NOT_EVALUATED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,276 @@
+"""From two evaluations of the project's stacks to the preview of them."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from infra.review.policy import Severity
+from infra.review.stack import JOB, Stack
+from infra.review.unknown import Secret
+from offline.policies.changes import Change
+from offline.policies.check import (
+    check,
+    check_change,
+    in_order,
+    mark_new,
+    removed_finding,
+    settings_findings,
+    suppressions_of,
+)
+from offline.preview.cost import cost, difference
+from offline.preview.evaluated_stack import Evaluated, Failed
+from offline.preview.evaluation import Evaluations
+from offline.preview.job_durations import Measured
+from offline.preview.model import (
+    Changes,
+    Failure,
+    Finding,
+    Outcome,
+    Preview,
+    QuotaNeed,
+    StackPreview,
+    Suppressed,
+)
+from offline.preview.operations import Compared, compared
+from offline.preview.phrasing import many
+from offline.preview.run_cost import common_basis
+from offline.preview.stack_diff import compare, output_remarks
+from offline.preview.timeline import timeline
+from offline.preview.verdict import impact
+from offline.preview.worker import where
+
+CLEAN, FINDINGS, NOT_EVALUATED = 0, 1, 2
+"""What a preview exits with."""
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _none(_: str) -> Mapping[str, Measured]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a preview is made of beside the evaluations.
+
+    ``today`` decides which prices are old and which suppressions have expired. ``base`` is the title of the
+    revision that is compared with, empty without one. ``configuration`` reads a stack's file, for stacks whose
+    program fails; ``measured`` gives the times of a stack's Jobs. ``policies_only`` leaves out all but findings.
+    """
+
+    today: date
+    configuration: Callable[[str], Mapping[str, Any]]
+    base: str = ""
+    measured: Callable[[str], Mapping[str, Measured]] = _none
+    policies_only: bool = False
+
+
+def build(evaluations: Evaluations, options: Options) -> Preview:
+    """The preview of every stack that either revision has, those that the change does most to first."""
+    head, base = evaluations.head, evaluations.base
+    found = {
+        name: _guarded(name, partial(_compared, each, base.get(name), options)) for name, each in head.items()
+    }
+    times = dict.fromkeys(head, _none(""))
+    for name, each in found.items():
+        found[name] = _guarded(name, partial(_timed, each, times, options))
+    basis = common_basis(times, {name: _running(head[name], each) for name, each in found.items()})
+    if not options.policies_only:
+        counted = times if basis != "limit" else {}
+        for name, each in found.items():
+            if _failed(each):
+                continue
+            before = base[name].stack if name in base else None
+            priced = partial(_priced, each, (before, head[name].stack), counted.get(name, {}), options)
+            found[name] = _guarded(name, priced)
+    stacks = [*found.values(), *(_removed(each) for name, each in base.items() if name not in head)]
+    lines = [line for each in stacks if each.cost for line in each.cost.lines]
+    dates = [line.as_of for line in lines if line.as_of[:1].isdigit()]
+    return Preview(
+        base=options.base,
+        basis=basis,
+        prices_as_of=min(dates, default=""),
+        stacks=sorted(stacks, key=impact),
+    )
+
+
+def exit_code(preview: Preview, fail_on: Severity) -> int:
+    """2 where a stack cannot be evaluated as it is now, 1 where a finding is as bad as ``fail_on``, else 0.
+
+    A base that cannot be evaluated changes nothing: what mends it would else be refused.
+    """
+    if any(_failed(each) for each in preview.stacks):
+        return NOT_EVALUATED
+    failing = {Severity.ERROR} if fail_on is Severity.ERROR else set(Severity)
+    return (
+        FINDINGS if any(each.severity in failing for stack in preview.stacks for each in stack.findings) else CLEAN
+    )
+
+
+def _failed(preview: StackPreview) -> bool:
+    return any(failure.revision == "head" for failure in preview.failures)
+
+
+def _timed(preview: StackPreview, times: dict[str, Mapping[str, Measured]], options: Options) -> StackPreview:
+    """``preview``, once the stack's measured times are among ``times``."""
+    times[preview.stack] = options.measured(preview.stack)
+    return preview
+
+
+def _guarded(name: str, make: Callable[[], StackPreview]) -> StackPreview:
+    """The preview of one stack; where making it fails, that alone: the other stacks' are whole.
+
+    The error's text may quote a value, so its kind and place stand for it.
+    """
+    try:
+        return make()
+    except Exception as error:
+        message = f"its preview failed with {type(error).__name__} in {where(error, ROOT) or 'Python'}"
+        return StackPreview(stack=name, failures=[Failure(revision="head", message=message)])
+
+
+def _compared(head: Evaluated, base: Evaluated | None, options: Options) -> StackPreview:
+    """A stack without what it costs and needs."""
+    failures = [_failure("base", base.failure)] if base is not None and base.failure else []
+    stack, before = head.stack, base.stack if base is not None else None
+    if stack is None:
+        assert head.failure is not None
+        findings, suppressed = _found(Stack(head.name, {}, options.configuration(head.name)), options.today)
+        return StackPreview(
+            stack=head.name,
+            failures=[_failure("head", head.failure), *failures],
+            new_stack=bool(options.base) and base is None,
+            findings=in_order([*settings_findings(head.failure.problems), *findings]),
+            suppressed=suppressed,
+            remarks=_unique(head.remarks),
+        )
+    findings, suppressed = _found(stack, options.today)
+    changes: Changes | None = None
+    if base is not None and before is not None:
+        update = compared(before, stack)
+        harm, lived_with = check_change(
+            Change(before, update), suppressions_of(stack.configuration), options.today
+        )
+        found_before, suppressed_before = _found(before, options.today)
+        findings = in_order([*harm, *mark_new(findings, found_before)])
+        suppressed = [*lived_with, *_mark_new(suppressed, suppressed_before)]
+        changes = None if options.policies_only else _changes(head, base, before, stack, update)
+    return StackPreview(
+        stack=head.name,
+        failures=failures,
+        resources=sum(each.custom and not each.read for each in stack.resources.values()),
+        new_stack=bool(options.base) and base is None,
+        changes=changes,
+        findings=findings,
+        suppressed=suppressed,
+        remarks=_unique(head.remarks),
+    )
+
+
+def _changes(head: Evaluated, base: Evaluated, before: Stack, stack: Stack, update: Sequence[Compared]) -> Changes:
+    found = compare(before, stack, update)
+    remarks = [
+        *found.remarks,
+        *output_remarks(base.outputs, head.outputs),
+        *_encrypted_remarks(before.configuration, stack.configuration),
+        *(each for each in head.remarks if each not in base.remarks),
+    ]
+    return found.model_copy(update={"remarks": _unique(remarks)})
+
+
+def _running(head: Evaluated, preview: StackPreview) -> list[str]:
+    """The names of the Jobs whose work the next update does."""
+    if preview.changes is not None:
+        return [each.name for each in preview.changes.runs if each.outcome is Outcome.RUNS]
+    return [each.name for each in head.stack.of_type(JOB)] if head.stack is not None else []
+
+
+def _priced(
+    preview: StackPreview,
+    sides: tuple[Stack | None, Stack | None],
+    counted: Mapping[str, Measured],
+    options: Options,
+) -> StackPreview:
+    """With what it costs and needs. ``sides`` are the stack before and now, ``counted`` the times of its Jobs that
+    costs are counted by."""
+    before, stack = sides
+    if stack is None:
+        return preview
+    jobs = None if preview.changes is None else {each.urn: each.outcome for each in preview.changes.runs}
+    priced, quotas = cost(stack, today=options.today, jobs=jobs, measured=counted), _quotas(stack)
+    found: dict[str, Any] = {"timeline": timeline(stack, options.measured(preview.stack))}
+    if before is not None:
+        earlier, needed = cost(before, today=options.today, jobs={}), _quotas(before)
+        found["difference"] = difference(earlier, priced)
+        lines = [line.model_copy(update={"new": line not in earlier.lines}) for line in priced.lines]
+        priced = priced.model_copy(update={"lines": lines})
+        quotas = [quota.model_copy(update={"new": quota not in needed}) for quota in quotas]
+    return preview.model_copy(update={**found, "cost": priced, "quotas": quotas})
+
+
+def _quotas(stack: Stack) -> list[QuotaNeed]:
+    return [
+        QuotaNeed(
+            metric=quota.metric,
+            where=quota.where,
+            needed=quota.needed,
+            unit=quota.unit,
+            see=quota.see,
+            ordinary=quota.ordinary,
+        )
+        for review in stack.reviews
+        for quota in review.quotas(stack)
+    ]
+
+
+def _removed(base: Evaluated) -> StackPreview:
+    count = sum(each.custom and not each.read for each in base.stack.resources.values()) if base.stack else 0
+    return StackPreview(
+        stack=base.name, removed=True, resources=count, findings=[removed_finding(base.name, count)]
+    )
+
+
+def _found(stack: Stack, today: date) -> tuple[list[Finding], list[Suppressed]]:
+    return check(stack, suppressions_of(stack.configuration), today)
+
+
+def _mark_new(suppressed: Sequence[Suppressed], base: Iterable[Suppressed]) -> list[Suppressed]:
+    marked = mark_new((each.finding for each in suppressed), (each.finding for each in base))
+    return [each.model_copy(update={"finding": finding}) for each, finding in zip(suppressed, marked, strict=True)]
+
+
+def _failure(revision: Literal["base", "head"], failed: Failed) -> Failure:
+    problems = f"{many(len(failed.problems), 'problem')} in the stack's settings"
+    message = problems if failed.problems else failed.message
+    where = f" ({failed.where})" if failed.where else ""
+    return Failure(
+        revision=revision, message=f"{message}{where}", problems=[dict(each) for each in failed.problems]
+    )
+
+
+def _encrypted_remarks(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Nobody can see what an encrypted value does; that it is another one can be told."""
+    return [
+        f"the encrypted configuration {key} is another one; what it changes cannot be seen"
+        for key in sorted({*before, *after})
+        if list(_secrets(before.get(key))) != list(_secrets(after.get(key)))
+    ]
+
+
+def _secrets(value: object) -> Iterable[Secret]:
+    if isinstance(value, Secret):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in cast("Mapping[str, object]", value).values():
+            yield from _secrets(each)
+    elif isinstance(value, list):
+        for each in cast("list[object]", value):
+            yield from _secrets(each)
+
+
+def _unique(remarks: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(remarks))

@@ -1,0 +1,97 @@
+"""What changes in a stack, as rows: each resource once, and those in one row of which the same is true."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from offline.preview import phrasing
+from offline.preview.model import Changes, JobRun, Operation, Outcome, PropertyChange, ResourceChange
+
+ALIKE = 3
+"""From so many resources on of which the same is said they share a row."""
+
+NAMES = 6
+"""How many of them are named. What is deleted is always named."""
+
+OF_A_JOB = 3
+"""How many properties of a Job are shown: why it runs has been said."""
+
+UNKNOWN = "[unknown]"
+
+
+@dataclass(frozen=True)
+class Row:
+    """``resources`` are names with kinds. ``place`` is where a Job goes; empty where not all go to the same."""
+
+    done: str
+    operation: Operation
+    resources: Sequence[tuple[str, str]]
+    why: str = ""
+    properties: Sequence[PropertyChange] = ()
+    place: str = ""
+
+    @property
+    def named(self) -> Sequence[tuple[str, str]]:
+        """The resources that are named."""
+        return self.resources if self.operation is Operation.DELETE else self.resources[:NAMES]
+
+    @property
+    def said(self) -> str:
+        """Where and why, in a line."""
+        return ": ".join(filter(None, [self.place, self.why]))
+
+
+def rows(changes: Changes) -> list[Row]:
+    """What destroys first; then the Jobs, those that run before those that find their results."""
+    found: dict[tuple[object, ...], list[Row]] = {}
+    for row in _singles(changes):
+        shared = (row.done, row.operation, row.why, *(each.model_dump_json() for each in row.properties))
+        found.setdefault(shared, []).append(row)
+    return [row for alike in found.values() for row in ([_one(alike)] if len(alike) >= ALIKE else alike)]
+
+
+def without_places(found: Sequence[Row]) -> list[Row]:
+    """The rows as they are where the Jobs may go elsewhere."""
+    return [replace(row, place="") for row in found]
+
+
+def telling(change: ResourceChange) -> list[PropertyChange]:
+    """The properties that tell a reader something.
+
+    Not those that differ in a digest alone, if others do not, nor those that nobody knows on either side where
+    something else says why the resource changes.
+    """
+    known = [each for each in change.properties if not unknown(each)]
+    told = known if known or change.because or change.note else change.properties
+    return [each for each in told if not phrasing.digests(each)] or told
+
+
+def unknown(change: PropertyChange) -> bool:
+    """Whether only the update can tell what the value was and what it will be."""
+    return change.before == change.after == UNKNOWN
+
+
+def _singles(changes: Changes) -> Iterator[Row]:
+    runs = {each.urn: each for each in changes.runs}
+    for each in phrasing.ordered(changes):
+        if each.urn not in runs:
+            name = (each.name, phrasing.kind(each.type))
+            yield Row(phrasing.DONE[each.operation], each.operation, [name], phrasing.why(each), telling(each))
+    changed = {each.urn: each for each in changes.resources}
+    for outcome in Outcome:
+        for run in changes.runs:
+            if run.outcome is outcome:
+                yield _job(run, changed[run.urn])
+
+
+def _job(run: JobRun, change: ResourceChange) -> Row:
+    again = change.operation is Operation.REPLACE and run.outcome is Outcome.RUNS
+    done = phrasing.OUTCOMES[run.outcome] + (" again" if again else "")
+    shown = [each for each in telling(change) if not phrasing.digests(each)][:OF_A_JOB]
+    why = "; ".join(filter(None, [run.because, phrasing.why(change, because=False)]))
+    return Row(done, change.operation, [(run.name, phrasing.kind(change.type))], why, shown, phrasing.place(run))
+
+
+def _one(alike: Sequence[Row]) -> Row:
+    resources = [resource for row in alike for resource in row.resources]
+    places = {row.place for row in alike}
+    return replace(alike[0], resources=resources, place=alike[0].place if len(places) == 1 else "")

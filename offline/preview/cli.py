@@ -1,0 +1,179 @@
+"""The options of ``python -m offline.preview --base origin/main``, and what becomes of them."""
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from infra.review.policy import Severity
+from offline.engine.stack_config import ConfigError, load_stack
+from offline.preview.evaluation import Evaluations, evaluate_trees
+from offline.preview.job_durations import Measured, TimesError, exported, rehearsed
+from offline.preview.model import Preview
+from offline.preview.worktree import TreeError, checked_out
+
+ROOT = Path(__file__).resolve().parents[2]
+
+WIDTH = 140
+"""Columns where there is no terminal: logs and files have no width, and 80 would cut tables for nothing."""
+
+
+class Format(StrEnum):
+    """What a preview is written as."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    JSON = "json"
+
+
+class OutputError(Exception):
+    """A file that cannot be written. The text says which and why."""
+
+
+def main(  # noqa: PLR0917  # One parameter per option of the command line.
+    stack: Annotated[list[str] | None, typer.Option("--stack", "-s", help="A stack; all without it.")] = None,
+    base: Annotated[str, typer.Option(help="Revision to compare with: where this one and it parted.")] = "",
+    format: Annotated[Format, typer.Option(help="What to write.")] = Format.TEXT,
+    fail_on: Annotated[Severity, typer.Option(help="The least severity that fails.")] = Severity.ERROR,
+    output: Annotated[Path | None, typer.Option(help="File to write, in place of the terminal.")] = None,
+    json: Annotated[Path | None, typer.Option(help="File for the JSON, beside the output.")] = None,
+    pictures: Annotated[Path | None, typer.Option(help="Folder for the stacks' architecture pictures.")] = None,
+    pictures_at: Annotated[str, typer.Option(help="Address of a folder with the pictures, to link to.")] = "",
+    times: Annotated[
+        Path | None, typer.Option(help="What `pulumi stack export` wrote: the times of that stack's last run.")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only hold the stacks to the policies.")] = False,
+) -> None:
+    """Say what a change would do to each stack, what it costs, and what is wrong with it.
+
+    Needs no cloud, no credentials and no Pulumi CLI. Exits with 0 where all is well, 1 for findings at or above
+    --fail-on, 2 where a stack cannot be evaluated or this fails, 130 when interrupted.
+    """
+    try:
+        last_runs = exported(times) if times else {}
+        if base:
+            with checked_out(ROOT, base) as checkout:
+                evaluations, title = evaluate_trees(ROOT, checkout.path, stack or ()), checkout.title
+        else:
+            evaluations, title = evaluate_trees(ROOT, None, stack or ()), ""
+        if times and last_runs.keys().isdisjoint(evaluations.head):
+            raise TimesError(f"{times} has the times of no Job of {', '.join(sorted(evaluations.head))}")
+    except (TreeError, TimesError) as error:
+        raise _refused(error) from None
+    # Imported while the workers are at it, in `evaluate_trees`, but for this.
+    from offline.preview.build import Options, build, exit_code  # noqa: PLC0415
+
+    def measured(name: str) -> Mapping[str, Measured]:
+        return last_runs.get(name) or rehearsed(ROOT / "build" / "rehearsal" / name)
+
+    preview = build(
+        evaluations,
+        Options(today=today(), configuration=_configuration, base=title, measured=measured, policies_only=check),
+    )
+    try:
+        if pictures is not None:
+            _draw(evaluations, pictures)
+        if place := pictures_at or str(pictures or ""):
+            preview = _pictured(preview, place)
+        _write(preview, format, output)
+        if json is not None:
+            _write(preview, Format.JSON, json)
+    except OutputError as error:
+        raise _refused(error) from None
+    raise typer.Exit(exit_code(preview, fail_on))
+
+
+def _refused(error: Exception) -> typer.Exit:
+    Console(stderr=True, highlight=False).print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
+    return typer.Exit(2)
+
+
+def today() -> date:
+    """The day in UTC; that of SOURCE_DATE_EPOCH where it is set, so that a preview can be made again."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    return datetime.fromtimestamp(int(epoch), UTC).date() if epoch else datetime.now(UTC).date()
+
+
+def _configuration(stack: str) -> Mapping[str, Any]:
+    try:
+        return load_stack(stack, ROOT).values
+    except ConfigError:
+        return {}
+
+
+def _draw(evaluations: Evaluations, folder: Path) -> None:
+    """Draws every stack that could be evaluated."""
+    from offline.picture.svg import picture  # noqa: PLC0415
+
+    for name, each in evaluations.head.items():
+        if each.stack is not None:
+            _replace(folder / f"{name}.svg", picture(each.stack))
+
+
+def _pictured(preview: Preview, place: str) -> Preview:
+    """Says of every stack that could be evaluated where its picture is."""
+    stacks = [
+        each.model_copy(update={"picture": f"{place}/{each.stack}.svg"}) if each.resources else each
+        for each in preview.stacks
+    ]
+    return preview.model_copy(update={"stacks": stacks})
+
+
+def _write(preview: Preview, format: Format, file: Path | None) -> None:
+    if format is Format.TEXT:
+        from offline.preview.text import show  # noqa: PLC0415
+
+        if file is None:
+            _speak(sys.stdout.encoding)
+            show(preview, Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH))
+            return
+        console = Console(file=io.StringIO(), highlight=False, width=WIDTH)
+        show(preview, console)
+        assert isinstance(console.file, io.StringIO)
+        text = console.file.getvalue()
+    elif format is Format.MARKDOWN:
+        from offline.preview.markdown import comment  # noqa: PLC0415
+
+        text = comment(preview)
+    else:
+        from offline.preview.json_output import document  # noqa: PLC0415
+
+        text = document(preview)
+    if file is None:
+        _speak("utf-8")
+        sys.stdout.write(text)
+    else:
+        _replace(file, text)
+
+
+def _speak(encoding: str) -> None:
+    """Lets nothing fail on stdout for a character that the encoding does not have."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        cast("io.TextIOWrapper[Any]", sys.stdout).reconfigure(encoding=encoding, errors="replace")
+
+
+def _replace(file: Path, text: str) -> None:
+    """Writes the file whole or not at all."""
+    temporary = file.with_name(f".{file.name}.partial")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(file)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise OutputError(f"{file} cannot be written: {error.strerror}") from error
+
+
+# Typer's own tracebacks print the values of variables, and there are secrets among them.
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app.command()(main)

@@ -1,0 +1,111 @@
+"""What a stack costs all the time, and with every pool at its largest."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import date, timedelta
+
+from infra.review.facts import Charge, Price
+from infra.review.prices import HOURS_A_MONTH
+from infra.review.stack import Stack
+from offline.preview.job_durations import Measured
+from offline.preview.model import Cost, CostDifference, CostLine, Outcome
+from offline.preview.run_cost import hourly_of, run_cost
+
+FRESH = timedelta(days=90)
+"""How old a price's source may be before a preview warns of it. One without a date is old."""
+
+
+def cost(
+    stack: Stack,
+    *,
+    today: date,
+    jobs: Mapping[str, Outcome] | None = None,
+    measured: Mapping[str, Measured] | None = None,
+) -> Cost:
+    """The cost of ``stack`` at list prices, and of its ``jobs`` that run, by URN; of all where that is None.
+
+    ``measured`` are times of its Jobs, by name; a Job without one takes its time limit. What else grows with the
+    nodes, such as address translation, is not in the cost of Jobs.
+    """
+    charges = [charge for review in stack.reviews for charge in review.charges(stack)]
+    timed = [charge for charge in charges if not charge.metered]
+    idle, most = _sum(timed, "idle"), _sum(timed, "most")
+    return Cost(
+        idle_hourly=idle,
+        idle_monthly=None if idle is None else idle * HOURS_A_MONTH,
+        most_hourly=most,
+        least_nodes=sum(pool.min_nodes for pool in stack.pools),
+        most_nodes=sum(pool.max_nodes for pool in stack.pools),
+        run=run_cost(stack, timed, jobs, measured or {}),
+        lines=[_line(stack, charge) for charge in charges],
+        unknown=[_named(stack, charge) for charge in timed if charge.price is None],
+        stale=_stale((charge.price for charge in charges), today),
+    )
+
+
+def difference(base: Cost, head: Cost) -> CostDifference:
+    """What ``head`` costs more than ``base``: not known where they differ in what has no known price."""
+    idle = _unpriced(base, "idle_count") == _unpriced(head, "idle_count")
+    most = _unpriced(base, "most_count") == _unpriced(head, "most_count")
+    return CostDifference(
+        idle_hourly=(head.idle_hourly or 0.0) - (base.idle_hourly or 0.0) if idle else None,
+        idle_monthly=(head.idle_monthly or 0.0) - (base.idle_monthly or 0.0) if idle else None,
+        most_hourly=(head.most_hourly or 0.0) - (base.most_hourly or 0.0) if most else None,
+        least_nodes=head.least_nodes - base.least_nodes,
+        most_nodes=head.most_nodes - base.most_nodes,
+    )
+
+
+def _sum(charges: Iterable[Charge], count: str) -> float | None:
+    known = [rate * getattr(charge, count) for charge in charges if (rate := hourly_of(charge)) is not None]
+    return sum(known) if known else None
+
+
+def _line(stack: Stack, charge: Charge) -> CostLine:
+    rate = None if charge.metered else hourly_of(charge)
+    price = charge.price
+    metered = f"${_cents(price.amount)} per {price.unit}" if price is not None else "unknown"
+    return CostLine(
+        resource=_resource(stack, charge),
+        what=charge.what,
+        hourly=rate,
+        idle=None if rate is None else rate * charge.idle,
+        most=None if rate is None else rate * charge.most,
+        idle_count=charge.idle,
+        most_count=charge.most,
+        source=price.source.url if price is not None else "",
+        as_of=price.source.when if price is not None else "",
+        metered=charge.metered,
+        metered_price=metered if charge.metered else "",
+    )
+
+
+def _cents(amount: float) -> str:
+    """In full, to the cent at least."""
+    whole = f"{amount:g}"
+    return whole if len(whole.partition(".")[2]) > 2 else f"{amount:.2f}"
+
+
+def _resource(stack: Stack, charge: Charge) -> str:
+    declared = stack.resources.get(charge.urn)
+    return declared.name if declared is not None else ""
+
+
+def _named(stack: Stack, charge: Charge) -> str:
+    return f"{_resource(stack, charge) or stack.name}: {charge.what}"
+
+
+def _stale(prices: Iterable[Price | None], today: date) -> list[str]:
+    used = {price.source for price in prices if price is not None}
+    old = [source for source in used if not source.dated or today - source.date > FRESH]
+    ordered = sorted(old, key=lambda each: (not each.dated, each.date, each.url))
+    return [f"{source.url} ({source.when})" for source in ordered]
+
+
+def _unpriced(cost: Cost, count: str) -> Counter[tuple[str, str]]:
+    """How many there are of each thing whose price is not known."""
+    found = Counter[tuple[str, str]]()
+    for line in cost.lines:
+        if line.hourly is None and not line.metered:
+            found[line.resource, line.what] += getattr(line, count)
+    return found

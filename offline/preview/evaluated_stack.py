@@ -1,0 +1,121 @@
+"""What a worker found out, as the `infra.review.Stack` that reviews, policies and comparisons read."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from infra.clouds.registry import CLOUDS
+from infra.kubernetes.review.hooks import REVIEW
+from infra.platform import Node, Resources, Taint
+from infra.review.contract import Review
+from infra.review.stack import Declared, NodePool, Stack
+from infra.review.unknown import UNKNOWN, Secret, Unknown
+from offline.engine.unknown_outputs import told
+from offline.policies.workloads import standing
+
+MARK = "$slipway"
+"""The key of the mappings that stand for what JSON has no word for: a secret, an unknown value."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why a stack could not be evaluated.
+
+    ``kind`` is the name of the error's class, ``message`` its text. ``problems`` are those of wrong settings, each
+    with ``key``, ``value``, ``reason`` and ``fix``. ``where`` is the file and line of the program's last frame in
+    the tree (``infra/step.py:12``), empty where there is none.
+    """
+
+    kind: str
+    message: str
+    problems: Sequence[Mapping[str, str]] = ()
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """One stack of one tree: either ``stack`` or ``failure`` is there.
+
+    ``outputs`` are the stack's outputs, with whether each is a secret. ``remarks`` are what the program and the
+    evaluation said on the way.
+    """
+
+    name: str
+    stack: Stack | None = None
+    failure: Failed | None = None
+    outputs: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    remarks: Sequence[str] = ()
+
+
+def reviews() -> list[Review]:
+    """All reviews there are: those of the clouds, and Kubernetes' own."""
+    return [*(cloud.review() for cloud in CLOUDS.values()), REVIEW]
+
+
+def evaluated(name: str, document: Mapping[str, Any]) -> Evaluated:
+    """From what a worker wrote of the stack ``name``."""
+    remarks = tuple(document.get("remarks", ()))
+    if failure := document.get("failure"):
+        return Evaluated(name, failure=Failed(**failure), remarks=remarks)
+    stack = Stack(
+        name=name,
+        resources={each["urn"]: _declared(each) for each in document["resources"]},
+        configuration=_opened(document["configuration"]),
+        standing=[_pool(each) for each in document["standing"]],
+        reviews=reviews(),
+    )
+    return Evaluated(name, stack, outputs=document["outputs"], remarks=remarks)
+
+
+def _declared(resource: Mapping[str, Any]) -> Declared:
+    return Declared(
+        urn=resource["urn"],
+        type=resource["type"],
+        name=resource["name"],
+        properties=_opened(resource["properties"]),
+        custom=resource["custom"],
+        parent=resource["parent"],
+        provider=resource["provider"],
+        dependencies=frozenset(resource["dependencies"]),
+        property_dependencies={key: frozenset(urns) for key, urns in resource["property_dependencies"].items()},
+        protect=resource["protect"],
+        retain_on_delete=resource["retain_on_delete"],
+        delete_before_replace=resource["delete_before_replace"],
+        ignore_changes=tuple(resource["ignore_changes"]),
+        replace_on_changes=tuple(resource["replace_on_changes"]),
+        replace_with=frozenset(resource["replace_with"]),
+        aliases=tuple(resource["aliases"]),
+        read=resource["read"],
+    )
+
+
+def _pool(node: Mapping[str, Any]) -> NodePool:
+    return standing(
+        Node(
+            cluster=node["cluster"],
+            pool=node["pool"],
+            labels=node["labels"],
+            taints=[Taint(**taint) for taint in node["taints"]],
+            allocatable=Resources(**node["allocatable"]),
+            count=node["count"],
+            accelerator=node["accelerator"],
+        )
+    )
+
+
+_MARKED: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "unknown": lambda marked: Unknown(marked["of"]) if "of" in marked else UNKNOWN,
+    "secret": lambda marked: Secret(marked["digest"], marked.get("partial", False)),
+    "mapping": lambda marked: {key: _opened(each) for key, each in marked["value"].items()},
+}
+
+
+def _opened(value: Any) -> Any:
+    if isinstance(value, dict):
+        mapping = cast("dict[str, Any]", value)
+        if MARK in mapping:
+            return _MARKED[mapping[MARK]](mapping)
+        return {key: _opened(each) for key, each in mapping.items()}
+    if isinstance(value, list):
+        return [_opened(each) for each in cast("list[Any]", value)]
+    return told(value) if isinstance(value, str) else value

@@ -1,0 +1,99 @@
+"""What updates in place do to what is there, after the tables of the clouds and of Kubernetes."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from infra.review.contract import Review
+from infra.review.facts import InPlace, When
+from infra.review.stack import Declared
+from infra.schema.quantities import UNITS
+from offline.preview.property_diff import Difference, covers, parsed, touches, value_at, without_indices
+
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z]+)?")
+_VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)(?:\.([0-9]+))?(?:-.*)?")
+
+Amount = tuple[Fraction, ...]
+
+
+@dataclass(frozen=True)
+class Consequence:
+    """A fact about updates in place that holds for ``differences`` of one resource."""
+
+    fact: InPlace
+    differences: Sequence[Difference]
+
+
+class Effects:
+    """Tells what an update in place of a resource does to what is there."""
+
+    def __init__(self, reviews: Sequence[Review]) -> None:
+        self._facts: dict[str, list[InPlace]] = {}
+        for review in reviews:
+            for type_, facts in review.in_place().items():
+                self._facts.setdefault(type_, []).extend(facts)
+
+    def of(self, old: Declared, new: Declared, found: Sequence[Difference]) -> list[Consequence]:
+        """The facts that hold where ``old`` becomes ``new`` by ``found``, in the order of their table."""
+        there = (
+            (fact, [each for each in found if _holds(fact, each, old, new)])
+            for fact in self._facts.get(new.type, ())
+        )
+        return [Consequence(fact, differences) for fact, differences in there if differences]
+
+
+def _holds(fact: InPlace, difference: Difference, old: Declared, new: Declared) -> bool:
+    kept = parsed(fact.kept)
+    if kept and not any(covers(parsed(each), kept) for each in new.ignore_changes):
+        return False
+    for path in map(parsed, fact.paths):
+        if fact.when is When.CHANGED:
+            if touches(path, difference):
+                return True
+            continue
+        for before, after in _values(path, difference):
+            earlier = value_at(old.properties, kept) if kept else before
+            if _is(fact.when, earlier, after):
+                return True
+    return False
+
+
+def _values(path: tuple[str | int, ...], difference: Difference) -> Iterator[tuple[Any, Any]]:
+    """What is at ``path`` on both sides, once for every element of a list on the way."""
+    for leaf in difference.leaves:
+        if without_indices(leaf) == path:
+            inside = leaf[len(difference.path) :]
+            yield value_at(difference.before, inside), value_at(difference.after, inside)
+
+
+def _is(when: When, before: Any, after: Any) -> bool:
+    """Whether the change is one such as ``when`` says; false where it cannot be known."""
+    if when is When.SKIPPED:
+        versions = [_VERSION.fullmatch(each) if isinstance(each, str) else None for each in (before, after)]
+        numbers = [(int(each[1]), int(each[2])) for each in versions if each]
+        return len(numbers) == 2 and numbers[1] > (numbers[0][0], numbers[0][1] + 1)
+    earlier, now = _amount(before), _amount(after)
+    if earlier is None or now is None or len(earlier) != len(now):
+        return False
+    return now > earlier if when is When.RAISED else now < earlier
+
+
+def _amount(value: Any) -> Amount | None:
+    """A number, a Kubernetes quantity or a version as something that can be compared; None for anything else.
+
+    ``1.36`` is read as a version, of which 1.9 is an earlier one.
+    """
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return (Fraction(value),)
+    if not isinstance(value, str):
+        return None
+    if version := _VERSION.fullmatch(value):
+        return tuple(Fraction(part or 0) for part in version.groups())
+    quantity = _QUANTITY.fullmatch(value)
+    if quantity is None or quantity[2] not in UNITS:
+        return None
+    return (Fraction(quantity[1]) * UNITS[quantity[2]],)

@@ -1,0 +1,76 @@
+"""How long Jobs took before: in rehearsals on this machine, and in real runs."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from infra.review.stack import JOB
+from offline.engine.documents import Document, document, documents
+from offline.rehearsal.state import Place, State
+
+
+class TimesError(Exception):
+    """A file of times cannot be used; the text says why."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How long a Job took, in seconds.
+
+    A ``rehearsed`` time is that of the work alone, on a CPU. A ``measured`` one is that of the whole Job in a
+    cluster: with waiting for its node, and with pulling its image.
+    """
+
+    seconds: float
+    basis: Literal["measured", "rehearsed"]
+
+
+def rehearsed(folder: Path) -> dict[str, Measured]:
+    """By the Jobs' logical names, what the last rehearsal in ``folder`` took; nothing where there was none."""
+    jobs = State.load(Place(folder)).jobs.values()
+    return {job.name: Measured(job.seconds, "rehearsed") for job in jobs if job.phase.good and job.seconds}
+
+
+def exported(file: Path) -> dict[str, dict[str, Measured]]:
+    """By stack and the Jobs' logical names, what the last run took, from what ``pulumi stack export`` wrote.
+
+    Jobs that did not complete are left out. Raises TimesError where it is no such file.
+    """
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise TimesError(f"{file} cannot be read: {error}") from error
+    deployment = document(document(content).get("deployment"))
+    if not deployment:
+        raise TimesError(f"{file} is not what `pulumi stack export` writes: it has no deployment")
+    found: dict[str, dict[str, Measured]] = {}
+    for urn, measured in _completed(deployment):
+        # urn:pulumi:<stack>::<project>::<types>::<name>
+        stack, *_, name = urn.removeprefix("urn:pulumi:").split("::")
+        found.setdefault(stack, {})[name] = measured
+    return found
+
+
+def _completed(deployment: Document) -> Iterator[tuple[str, Measured]]:
+    for resource in documents(deployment.get("resources")):
+        if resource.get("type") != JOB or resource.get("delete"):
+            continue
+        status = document(document(resource.get("outputs")).get("status"))
+        seconds = _between(_epoch(status.get("startTime")), _epoch(status.get("completionTime")))
+        if seconds:
+            yield str(resource.get("urn", "")), Measured(seconds, "measured")
+
+
+def _epoch(time: object) -> float | None:
+    try:
+        return datetime.fromisoformat(time).timestamp() if isinstance(time, str) else None
+    except ValueError:
+        return None
+
+
+def _between(begun: float | None, ended: float | None) -> float | None:
+    """Seconds; None where one of the two is not there, or where they are in the wrong order."""
+    return ended - begun if begun is not None and ended is not None and ended > begun else None

@@ -1,0 +1,322 @@
+"""A preview as a comment on a pull request: the verdict, one table over all stacks, and a section for each.
+
+What matters stands on the first screen; a section is open as long as it fits there. Stacks of which the same is to
+be said share a section. GitHub takes at most 65,536 characters ("Body is too long (maximum is 65536 characters)",
+its API in 2025): the largest sections lose detail until the comment fits, and no stack is ever left out.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from offline.policies.check import SETTINGS
+from offline.preview import phrasing, tables
+from offline.preview.change_rows import Row, rows, unknown, without_places
+from offline.preview.markdown_escaping import block, code, html, plain, ticked
+from offline.preview.model import (
+    CostLine,
+    Failure,
+    Finding,
+    Preview,
+    PropertyChange,
+    StackPreview,
+    Suppressed,
+    Timeline,
+)
+from offline.preview.verdict import Group, Level, Line, alike, known, told, untold, verdict
+
+LIMIT = 65_000
+"""Characters of the preview; the rest of a comment is for whoever posts it: a marker, a link."""
+
+SCREEN = 60
+"""Lines within which sections are open."""
+
+NAMED = 8
+"""How many stacks a line of the verdict names."""
+
+OLD = 15
+"""How many findings that are not new are listed."""
+
+SHORTENED = "Detail was left out to fit into a comment; the whole of it is in the JSON."
+
+ICONS = {Level.HARM: "🔴", Level.FAILURE: "🔴", Level.ERROR: "🔴", Level.WARNING: "🟡"}
+
+
+@dataclass(frozen=True)
+class About:
+    """What a section is of: a stack, those of its findings that are not in the verdict, and whether the pools are
+    said that its Jobs go to."""
+
+    stack: StackPreview
+    findings: Sequence[Finding]
+    places: bool
+
+
+def comment(preview: Preview, limit: int = LIMIT) -> str:
+    """The comment, of at most ``limit`` characters."""
+    lines = told(preview)
+    head, foot = _head(preview, lines), _foot(preview)
+
+    def body(stack: StackPreview, places: bool, detail: int = 0) -> str:
+        about = About(stack, untold(stack, lines), places)
+        return "\n\n".join(part for part in DETAILS[detail](about) if part)
+
+    groups = alike(preview, body)
+    opened = _opened(head, [(group, body(group.first, group.places)) for group in groups])
+
+    def section(index: int, detail: int) -> str:
+        if detail >= len(DETAILS):
+            return ""
+        group = groups[index]
+        return _section(group, body(group.first, group.places, detail), opened=opened[index])
+
+    sections = [section(index, 0) for index in range(len(groups))]
+    details = [0] * len(sections)
+    length = len(head) + len(foot) + len(SHORTENED) + 4 + sum(len(each) + 1 for each in sections)
+    largest = [(-len(each), index) for index, each in enumerate(sections)]
+    heapq.heapify(largest)
+    while largest and length > limit:
+        _, index = heapq.heappop(largest)
+        details[index] += 1
+        length -= len(sections[index])
+        sections[index] = section(index, details[index])
+        length += len(sections[index])
+        if details[index] < len(DETAILS):
+            heapq.heappush(largest, (-len(sections[index]), index))
+    text = "\n".join(filter(None, [head, *sections, foot, f"{SHORTENED}\n" if any(details) else ""]))
+    return text if len(text) <= limit else _names(preview, limit)
+
+
+def _head(preview: Preview, lines: Sequence[Line]) -> str:
+    against = f" against {code(preview.base)}" if preview.base else ""
+    left = phrasing.more(len(lines), len(verdict(preview)))
+    said = [*map(_line, lines), *([f"{left}, with their stacks below"] if left else [])]
+    parts = [
+        f"## Preview of {phrasing.many(len(preview.stacks), 'stack')}{against}",
+        _list(said) or f"**{phrasing.clean(preview)}**",
+    ]
+    if shown := tables.in_table(preview):
+        found = tables.columns(preview)
+        cells = [
+            (f"**{plain(name)}**", *map(plain, rest), _icon(stack.findings) + findings)
+            for stack, (name, *rest, findings) in zip(shown, zip(*found.values(), strict=True), strict=True)
+        ]
+        align = "".join("r" if each in tables.numeric(preview) else "l" for each in found)
+        parts.append(_table(tuple(found), cells, align))
+    return "\n\n".join([*parts, *map(plain, tables.notes(preview))]) + "\n"
+
+
+def _line(line: Line) -> str:
+    stacks = ", ".join(f"**{plain(each)}**" for each in line.stacks[:NAMED])
+    if left := phrasing.more(len(line.stacks[:NAMED]), len(line.stacks)):
+        stacks += f" {left}"
+    if isinstance(line.said, Finding):
+        return f"{ICONS[line.level]} {stacks}: {_finding(line.said)}"
+    at = phrasing.REVISIONS[line.said.revision]
+    return f"{ICONS[line.level]} {stacks}: **cannot be evaluated** at {at}: {ticked(_first_line(line.said))}"
+
+
+def _first_line(failure: Failure) -> str:
+    return failure.message.partition("\n")[0]
+
+
+def _finding(finding: Finding) -> str:
+    # No table: paths of keys are long, and what comes last would have to be scrolled to.
+    if finding.policy == SETTINGS:
+        return f"{code(finding.name)}: {ticked(finding.reason)}<br>**Fix:** {ticked(finding.fix)}"
+    reason = f"**{ticked(finding.reason)}**" if finding.harm else ticked(finding.reason)
+    of = f"{phrasing.severity(finding)}: {code(finding.policy)} {code(finding.name)}"
+    return f"{reason}<br>{of}<br>**Fix:** {ticked(finding.fix)}"
+
+
+def _foot(preview: Preview) -> str:
+    """What all stacks have in common, once."""
+    parts: list[str] = []
+    if old := known(preview):
+        left = phrasing.more(len(old[:OLD]), len(old))
+        lines = [*map(_line, old[:OLD]), *([f"{left}, in the JSON"] if left else [])]
+        parts.append(_folded(f"Findings that are not new: {len(old)}", _list(lines)))
+    quotas = [quota for stack in preview.stacks for quota in tables.quotas(stack)]
+    if see := tables.where_to_see(quotas):
+        parts.append(_folded("Where the limits of quotas are shown", _list(map(code, see))))
+    links = [
+        f"[{plain(each.stack)}]({quote(each.picture, safe=':/?=&%')})"
+        for each in preview.stacks
+        if each.picture.startswith("https://") and not tables.same(each)
+    ]
+    if links:
+        parts.append(f"Architecture: {', '.join(links)}")
+    return "\n\n".join([*parts, ""]) if parts else ""
+
+
+def _names(preview: Preview, limit: int) -> str:
+    """The least that says something of every stack."""
+    title = f"## Preview of {phrasing.many(len(preview.stacks), 'stack')}\n\n{SHORTENED}\n"
+    text = "\n".join(
+        [title, *(f"- {plain(each.stack)}: {plain(phrasing.state(each))}" for each in preview.stacks)]
+    )
+    return text if len(text) <= limit else ", ".join(plain(each.stack) for each in preview.stacks)
+
+
+def _opened(head: str, sections: Iterable[tuple[Group, str]]) -> list[bool]:
+    """Which sections are open: those that say what changes or fails, as long as they fit below the head."""
+    taken = head.count("\n")
+    opened: list[bool] = []
+    for group, body in sections:
+        taken += body.count("\n") + body.count("<br>") + 6
+        opened.append(bool(group.first.changes or group.first.failures) and taken <= SCREEN)
+    return opened
+
+
+def _section(group: Group, body: str, *, opened: bool) -> str:
+    names = html(", ".join(each.stack for each in group.stacks))
+    said = phrasing.listed([phrasing.state(group.first), *phrasing.running(group.first.changes)])
+    summary = f"<summary><b>{names}</b>: {html(said)}</summary>"
+    return "\n".join([f"<details{' open' if opened else ''}>", summary, "", body, "", "</details>", ""])
+
+
+def _full(about: About) -> Iterator[str]:
+    yield from _start(about)
+    yield from _changes(about, properties=None)
+    yield from _figures(about.stack, lines=True)
+
+
+def _fewer_values(about: About) -> Iterator[str]:
+    yield from _start(about)
+    yield from _changes(about, properties=3)
+    yield from _figures(about.stack, lines=False)
+
+
+def _no_values(about: About) -> Iterator[str]:
+    yield from _start(about)
+    yield from _changes(about, properties=0)
+    yield from _figures(about.stack, lines=False)
+
+
+def _least(about: About) -> Iterator[str]:
+    yield _list(f"{each.severity}: {code(each.policy)} {code(each.name)}" for each in about.findings[:20])
+    if about.stack.changes is not None:
+        yield f"- {plain(phrasing.change_words(about.stack.changes))}"
+
+
+DETAILS: Sequence[Callable[[About], Iterator[str]]] = (_full, _fewer_values, _no_values, _least)
+"""What a section holds, from everything to nearly nothing; after the last it is the table's row alone."""
+
+
+def _start(about: About) -> Iterator[str]:
+    for failure in about.stack.failures:
+        if failure.message != _first_line(failure):
+            yield block(failure.message)
+        cells = [
+            (code(each["key"]), code(each["value"]), ticked(each["reason"]), ticked(each["fix"]))
+            for each in phrasing.problems(failure)
+        ]
+        if cells:
+            yield _table(("Key", "Value", "Why", "Fix"), cells)
+    yield _list(f"{_icon([each])}{_finding(each)}" for each in about.findings if each.new)
+    yield _list(map(_suppressed, (each for each in about.stack.suppressed if each.finding.new)))
+
+
+def _suppressed(each: Suppressed) -> str:
+    until = f" until {each.until}" if each.until else ""
+    of = f"{code(each.finding.policy)} {code(each.finding.name)}"
+    return f"Suppressed{plain(until)}: {of}: {ticked(each.finding.reason)}<br>**Because:** {ticked(each.why)}"
+
+
+def _changes(about: About, properties: int | None) -> Iterator[str]:
+    """``properties`` is how many of each resource are shown; None for all."""
+    if about.stack.changes is None:
+        return
+    found = rows(about.stack.changes)
+    if not about.places:
+        found = without_places(found)
+    cells = [(f"**{row.done}**", _resources(row), "<br>".join(_what(row, properties))) for row in found]
+    if cells:
+        yield _table(("Change", "Resource", "What"), cells)
+    yield _list(map(ticked, about.stack.changes.remarks))
+
+
+def _resources(row: Row) -> str:
+    named = [f"{code(name)} {plain(kind)}" for name, kind in row.named]
+    return "<br>".join([*named, *filter(None, [phrasing.more(len(named), len(row.resources))])])
+
+
+def _what(row: Row, properties: int | None) -> Iterator[str]:
+    shown = row.properties[:properties]
+    if row.said:
+        yield ticked(row.said)
+    elif not shown and (forcing := [each.path for each in row.properties if each.forces]):
+        yield f"forced by {', '.join(map(code, forcing))}"
+    yield from map(_property, shown)
+    if shown and (left := phrasing.more(len(shown), len(row.properties))):
+        yield left
+
+
+def _property(change: PropertyChange) -> str:
+    forces = " **replaces it**" if change.forces else ""
+    if unknown(change):
+        return f"{code(change.path)}: known only after the update{forces}"
+    return f"{code(change.path)}: {_value(change.before)} → {_value(change.after)}{forces}"
+
+
+def _value(content: object) -> str:
+    return plain(phrasing.value(content)) if content is None else code(phrasing.value(content))
+
+
+def _figures(preview: StackPreview, *, lines: bool) -> Iterator[str]:
+    whole = tables.whole(preview)
+    sums = [*tables.cost_words(preview), *filter(None, [tables.unknown_words(preview)])]
+    if whole and preview.timeline is not None:
+        sums.append(tables.timeline_words(preview.timeline))
+    yield _list(map(ticked, [*sums, *(preview.remarks if whole else ())]))
+    if lines and whole and preview.timeline is not None:
+        yield _folded("What pulumi up waits for", _path(preview.timeline))
+    if lines and (found := tables.cost_lines(preview)):
+        yield _folded("Cost of each resource" if whole else "Cost of what is new or changed", _cost(found))
+    if found := tables.quotas(preview):
+        cells = [(code(each.metric), plain(each.where), plain(tables.needed(each))) for each in found]
+        title = "Quota needed at maximum" if whole else "Quota of which another amount is needed at maximum"
+        yield _folded(title, _table(("Metric", "Where", "Needed"), cells, "llr"))
+
+
+def _cost(lines: Iterable[CostLine]) -> str:
+    cells: list[tuple[str, ...]] = []
+    for line in lines:
+        amounts = map(plain, tables.amounts(line))
+        cells.append((code(line.resource), plain(line.what), *amounts, plain(line.as_of)))
+    return _table(("Resource", "What", *tables.AMOUNTS, "As of"), cells, "llrrrrl")
+
+
+def _path(timeline: Timeline) -> str:
+    cells = [
+        (
+            code(each.name),
+            plain(phrasing.kind(each.type)),
+            phrasing.duration(each.begins),
+            phrasing.duration(each.seconds),
+            plain(tables.as_of(each.basis)),
+        )
+        for each in timeline.critical
+    ]
+    table = _table(("Name", "Kind", "Begins after", "Takes", "From"), cells, "llrr")
+    return "\n".join([table, "", *map(plain, timeline.remarks)])
+
+
+def _folded(title: str, content: str) -> str:
+    return f"<details>\n<summary>{html(title)}</summary>\n\n{content}\n\n</details>"
+
+
+def _list(items: Iterable[str]) -> str:
+    return "\n".join(f"- {each}" for each in items)
+
+
+def _icon(findings: Sequence[Finding]) -> str:
+    severities = {each.severity for each in findings}
+    return "🔴 " if "error" in severities else "🟡 " if severities else ""
+
+
+def _table(head: Sequence[str], cells: Iterable[Sequence[str]], align: str = "") -> str:
+    """``align`` has a letter for each column: l or r."""
+    rule = ["---:" if letter == "r" else "---" for letter in align.ljust(len(head), "l")]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *cells))

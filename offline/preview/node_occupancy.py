@@ -1,0 +1,124 @@
+"""The nodes of a pool over the time of an update: which one takes a Job, and when."""
+
+from bisect import insort
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from infra.kubernetes.review.times import SCALE_DOWN
+from infra.platform import Resources
+from infra.review.stack import NodePool
+from offline.engine.scheduling import add, lacking, subtract
+
+
+@dataclass
+class Stay:
+    """A node from being asked for until its last Job ends, in seconds after the update begins.
+
+    ``number`` counts the nodes of the pool from 0. ``booted`` is False for a node that is there at all times.
+    """
+
+    pool: NodePool
+    number: int
+    since: float
+    until: float
+    booted: bool
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Where a Job goes: on which node and when, and which Job it waited for there, if any."""
+
+    node: "Node"
+    begins: float
+    after: str = ""
+    boots: bool = False
+
+
+@dataclass
+class Node:
+    """One node of a pool."""
+
+    pool: NodePool
+    number: int
+    stay: Stay | None = None
+    images: set[str] = field(default_factory=set[str])
+    _running: list[tuple[float, str, Resources]] = field(default_factory=list[tuple[float, str, Resources]])
+    """By their ends. A Job never begins before one that came earlier, so those that ended by then are let go."""
+    _newest: float = 0.0
+
+    @property
+    def always(self) -> bool:
+        """Whether it is there at all times."""
+        return self.number < self.pool.min_nodes
+
+    def is_up(self, time: float) -> bool:
+        """Whether it is there at ``time``, or was given back by then."""
+        if self.stay is None:
+            return self.always
+        return self.always or self.stay.until + SCALE_DOWN.amount >= time
+
+    def seat(self, time: float, wanted: Resources) -> Seat:
+        """The earliest time from ``time`` on at which it has room."""
+        begins = max(time, self._newest)
+        after = ""
+        staying = [each for each in self._running if each[0] > begins]
+        free = subtract(self.pool.allocatable, add(*(resources for _, _, resources in staying)))
+        for ends, job, resources in staying:
+            if not lacking(wanted, free):
+                break
+            free = add(free, resources)
+            begins, after = ends, job
+        return Seat(self, begins, after)
+
+    def take(self, seat: Seat, job: str, wanted: Resources, ends: float) -> None:
+        """Runs a Job in its seat until ``ends``."""
+        if seat.boots:
+            self.images.clear()
+            self._running.clear()
+        self._newest = seat.begins
+        self._running = [each for each in self._running if each[0] > seat.begins]
+        insort(self._running, (ends, job, wanted), key=lambda each: each[0])
+        if self.stay is None or seat.boots:
+            self.stay = Stay(self.pool, self.number, seat.begins, ends, booted=not self.always)
+        self.stay.until = max(self.stay.until, ends)
+
+
+class PoolNodes:
+    """All nodes of one pool."""
+
+    def __init__(self, pool: NodePool) -> None:
+        self.pool = pool
+        self.stays: list[Stay] = []
+        self._nodes: list[Node] = []
+
+    def seat(self, time: float, wanted: Resources) -> Seat:
+        """Where a Job that can run from ``time`` on begins first: on a node that is there, or on a new one."""
+        there = [node.seat(time, wanted) for node in self._up(time)]
+        first = min(there, key=lambda seat: seat.begins, default=None)
+        boot = self.pool.boot.amount if self.pool.boot else 0.0
+        if (new := self._down(time)) is not None and (first is None or first.begins > time + boot):
+            return Seat(new, time, boots=True)
+        if first is None:
+            raise ValueError(f"pool {self.pool.name} has no nodes")
+        return first
+
+    def take(self, seat: Seat, job: str, wanted: Resources, ends: float) -> None:
+        """Runs a Job in its seat until ``ends``."""
+        before = seat.node.stay
+        seat.node.take(seat, job, wanted, ends)
+        if (stay := seat.node.stay) is not None and stay is not before:
+            self.stays.append(stay)
+
+    def _up(self, time: float) -> Sequence[Node]:
+        while len(self._nodes) < self.pool.min_nodes:
+            self._nodes.append(Node(self.pool, len(self._nodes)))
+        return [node for node in self._nodes if node.is_up(time)]
+
+    def _down(self, time: float) -> Node | None:
+        """A node that can be added, or None where the pool is at its largest."""
+        if gone := next((node for node in self._nodes if not node.is_up(time)), None):
+            return gone
+        if len(self._nodes) >= self.pool.max_nodes:
+            return None
+        self._nodes.append(Node(self.pool, len(self._nodes)))
+        return self._nodes[-1]

@@ -1,0 +1,256 @@
+"""What an update would do to each resource, worked out as Pulumi's engine and the providers would.
+
+The rules are those of the engine: which properties are unknown, what a changed provider or a resource that is
+deleted first does to those that need it, whom ``protect`` stops. Source: `step_generator.go` of
+https://pkg.go.dev/github.com/pulumi/pulumi/pkg/v3@v3.259.0/resource/deploy, read in November 2026.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from infra.review.stack import KUBERNETES_PROVIDER, Declared, Stack
+from infra.review.unknown import UNKNOWN, Unknown, unknown
+from offline.preview.in_place_updates import Consequence, Effects
+from offline.preview.matching import pairs
+from offline.preview.model import Operation
+from offline.preview.property_diff import Difference, Path, covers, differences, parsed, unknown_paths, value_at
+from offline.preview.replacements import Replacing
+
+SAME_SERVER = "both lead to the same server, which this preview does not look up"
+
+_LEADS = frozenset({"kubeconfig", "context", "cluster"})
+"""The properties of a Kubernetes provider that lead to its cluster."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One resource on both sides; ``before`` or ``after`` is None where it is created or deleted.
+
+    ``operation`` is None where it stays as it is. ``forcing`` are those of ``differences`` that replace it, and
+    ``because`` says what else does. ``known`` is false where no source says which changes replace it.
+    ``consequences`` are what an update in place means for what is there. ``kept`` are differences that the
+    provider does not carry out: what is no longer set stays. ``unless`` says when a resource that counts as
+    replaced stays after all.
+    """
+
+    before: Declared | None
+    after: Declared | None
+    operation: Operation | None
+    differences: Sequence[Difference] = ()
+    forcing: Sequence[Difference] = ()
+    because: str = ""
+    known: bool = True
+    consequences: Sequence[Consequence] = ()
+    kept: Sequence[Difference] = ()
+    unless: str = ""
+
+    @property
+    def resource(self) -> Declared:
+        """The resource as it is now, or as it was."""
+        found = self.after or self.before
+        assert found is not None
+        return found
+
+    @property
+    def note(self) -> str:
+        """What an update in place means, in words; empty where nothing is known."""
+        return "; ".join(each.fact.note for each in self.consequences)
+
+    @property
+    def retained(self) -> bool:
+        """Whether Pulumi only forgets the resource that is there, and does not delete it."""
+        return self.before is not None and self.before.retain_on_delete
+
+    @property
+    def protected(self) -> bool:
+        """Whether the update fails because the resource may not be deleted."""
+        if self.before is None or self.operation not in {Operation.REPLACE, Operation.DELETE}:
+            return False
+        return self.before.protect and (self.after is None or self.after.protect)
+
+
+def compared(before: Stack, after: Stack) -> list[Compared]:
+    """Every managed resource: those there are now in the order of their declaration, then those that go."""
+    return _Update(before, after).all()
+
+
+class _Update:
+    """Decides resource by resource, in the order of declaration: what one needs is decided before it."""
+
+    def __init__(self, before: Stack, after: Stack) -> None:
+        self._before = before
+        self._after = after
+        self._replacing = Replacing(after.reviews or before.reviews)
+        self._effects = Effects(after.reviews or before.reviews)
+        self._pairs = pairs(before, after)
+        self._now_called = {old.urn: new.urn for old, new in self._pairs if old and new}
+        self._renamed = {old.name: new.name for old, new in self._pairs if old and new and old.name != new.name}
+        self._created = {new.urn for old, new in self._pairs if old is None and new}
+        self._replaced = set[str]()
+        self._unless = dict[str, str]()
+        """By the URN of a provider, when neither it nor what is on its cluster is replaced after all."""
+        self._deleted_first = set[str]()
+        self._renewed = set(self._created)
+        """Resources of which nobody knows yet what others will read from them."""
+
+    def all(self) -> list[Compared]:
+        found: list[Compared] = []
+        for old, new in self._pairs:
+            if old is None or new is None:
+                found.append(Compared(old, new, Operation.DELETE if new is None else Operation.CREATE))
+            else:
+                found.append(self._compared(old, new))
+        return found
+
+    def _compared(self, old: Declared, new: Declared) -> Compared:
+        changed = self._differences(old, new)
+        kept = [each for each in changed if self._replacing.keeps(new.type, each, new.properties)]
+        there = [each for each in changed if each not in kept]
+        forcing = self._forced(old, new, there)
+        forcing += [each for each in there if each not in forcing and _asked_to_replace(new, each)]
+        because = self._because(old, new, forcing)
+        known = not there or bool(forcing or because) or self._replacing.knows(new.type)
+        if forcing or because:
+            self._replaced.add(new.urn)
+            self._renewed.add(new.urn)
+            if new.delete_before_replace or _keeps_name(old, new) or self._goes_first(new):
+                self._deleted_first.add(new.urn)
+            unless = self._unless.get(new.provider, "")
+            if new.type == KUBERNETES_PROVIDER and (unless := _same_cluster(forcing)):
+                self._unless[new.urn] = unless
+            return Compared(old, new, Operation.REPLACE, there, forcing, because, known, kept=kept, unless=unless)
+        if not there:
+            return Compared(old, new, None, kept=kept)
+        if new.type in self._replacing.moving:
+            self._renewed.add(new.urn)
+        consequences = self._effects.of(old, new, there)
+        return Compared(old, new, Operation.UPDATE, there, known=known, consequences=consequences, kept=kept)
+
+    def _forced(self, old: Declared, new: Declared, there: Sequence[Difference]) -> list[Difference]:
+        return self._replacing.forced(new.type, there, old.properties, new.properties)
+
+    def _differences(self, old: Declared, new: Declared) -> list[Difference]:
+        ignored = [parsed(each) for each in new.ignore_changes]
+        there = [*differences(old.properties, new.properties), *self._may_differ(old, new)]
+        return [each for each in there if not any(covers(pattern, each.path) for pattern in ignored)]
+
+    def _may_differ(self, old: Declared, new: Declared) -> Iterator[Difference]:
+        """What is unknown on both sides, and comes from a resource that will be another, or from elsewhere."""
+        for property_ in dict.fromkeys([*new.property_dependencies, *old.property_dependencies]):
+            urns = new.property_dependencies.get(property_, frozenset())
+            paths = list(unknown_paths(new.properties.get(property_), (property_,)))
+            elsewhere = [path for path in paths if self._comes_from_elsewhere(old, new, path)]
+            for path in elsewhere:
+                yield Difference(path, value_at(old.properties, path), value_at(new.properties, path))
+            there = [
+                Difference(path, UNKNOWN, UNKNOWN)
+                for path in paths
+                if urns & self._renewed and path not in elsewhere and _same_unknown(old, new, path)
+            ]
+            # An update in place leaves what identifies a resource, and so all that would replace others.
+            kept = [] if urns & (self._created | self._replaced) else self._forced(old, new, there)
+            yield from (each for each in there if each not in kept)
+
+    def _comes_from_elsewhere(self, old: Declared, new: Declared, path: Path) -> bool:
+        """Whether what is unknown on both sides is another output than before.
+
+        Where a side does not say which, the resources count that the property comes from. Those are known of a
+        property as a whole, so what is in it comes from elsewhere for certain only where no resource is the same.
+        """
+        earlier, now = value_at(old.properties, path), value_at(new.properties, path)
+        sources = [each.source for each in (earlier, now) if isinstance(each, Unknown)]
+        if not unknown(earlier) or not unknown(now) or (len(sources) < 2 and all(sources)):
+            return False
+        if all(sources):
+            return self._now_named(sources[0]) != sources[1]
+        before = {self._now_called.get(urn, urn) for urn in old.property_dependencies.get(str(path[0]), ())}
+        after = set(new.property_dependencies.get(str(path[0]), ()))
+        return before != after if len(path) == 1 else bool(before and after) and not before & after
+
+    def _now_named(self, source: str) -> str:
+        """An output by the name that its resource has now."""
+        for earlier, now in self._renamed.items():
+            if source.startswith(f"{earlier}."):
+                return now + source.removeprefix(earlier)
+        return source
+
+    def _because(self, old: Declared, new: Declared, forcing: Sequence[Difference]) -> str:
+        """What replaces the resource beside a property that was changed for itself; empty where nothing does."""
+        if new.provider in self._replaced:
+            return f"{self._named(new.provider)} is replaced"
+        if self._other_provider(old, new):
+            return f"it moves from {_provider(old)} to {_provider(new)}"
+        if together := sorted(new.replace_with & self._replaced):
+            return f"it is replaced with {self._named(together[0])}"
+        unknown = {each.path[0] for each in forcing if UNKNOWN in (each.before, each.after)}
+        for property_, urns in new.property_dependencies.items():
+            if property_ in unknown and (sources := urns & self._renewed):
+                return self._comes_from(str(property_), sources)
+            if (gone := urns & self._deleted_first) and self._replacing.may_force(new.type, property_):
+                # The engine takes all that comes from a resource that is deleted first for unknown.
+                return self._comes_from(str(property_), gone)
+        return ""
+
+    def _goes_first(self, new: Declared) -> bool:
+        """Whether it needs what is deleted first, and so is deleted before that."""
+        needed = frozenset[str]().union(*new.property_dependencies.values(), [new.provider])
+        return bool(needed & self._deleted_first)
+
+    def _other_provider(self, old: Declared, new: Declared) -> bool:
+        """Whether another provider than before leads somewhere else."""
+        if self._now_called.get(old.provider, old.provider) == new.provider:
+            return False
+        earlier, now = self._before.resources.get(old.provider), self._after.resources.get(new.provider)
+        if earlier is None or now is None or now.dependencies & self._renewed:
+            return True
+        there = list(differences(earlier.properties, now.properties))
+        return bool(self._replacing.forced(now.type, there, earlier.properties, now.properties))
+
+    def _comes_from(self, property_: str, sources: set[str] | frozenset[str]) -> str:
+        replaced, created = sorted(sources & self._replaced), sorted(sources & self._created)
+        urn = [*replaced, *created, *sorted(sources)][0]
+        fate = "is replaced" if replaced else "is new" if created else "is updated"
+        return f"its {property_} comes from {self._named(urn)}, which {fate}"
+
+    def _named(self, urn: str) -> str:
+        resource = self._after.resources[urn]
+        if resource.type.startswith("pulumi:providers:"):
+            return f"the provider {resource.name}"
+        return f"{resource.type.rpartition(':')[2]} {resource.name}"
+
+
+def _asked_to_replace(new: Declared, difference: Difference) -> bool:
+    patterns = [parsed(each) for each in new.replace_on_changes]
+    return any(covers(pattern, path) for pattern in patterns for path in difference.leaves)
+
+
+def _same_unknown(old: Declared, new: Declared, path: Path) -> bool:
+    """Whether nobody can tell if what is at ``path`` is the same."""
+    earlier, now = value_at(old.properties, path), value_at(new.properties, path)
+    return isinstance(earlier, Unknown) or (unknown(earlier) and earlier == now)
+
+
+def _same_cluster(forcing: Sequence[Difference]) -> str:
+    """When a Kubernetes provider is only updated though its kubeconfig is another; empty where it is replaced.
+
+    The provider compares the clusters that both kubeconfigs name, of which nothing is known here where they are
+    the paths of files. Source: as of `offline.preview.replacements`.
+    """
+    paths = all(each.path[0] in _LEADS and not unknown(each.after) for each in forcing)
+    return SAME_SERVER if forcing and paths else ""
+
+
+def _keeps_name(old: Declared, new: Declared) -> bool:
+    """Whether the successor has its predecessor's name, which can exist only once.
+
+    The Kubernetes provider deletes such an object first, asked to or not, and so do the providers that are bridged
+    from Terraform's.
+    """
+    names = [("metadata", "namespace"), ("metadata", "name")] if new.package == "kubernetes" else [("name",)]
+    before, after = ([value_at(each.properties, path) for path in names] for each in (old, new))
+    return before == after and isinstance(after[-1], str)
+
+
+def _provider(resource: Declared) -> str:
+    name = resource.provider.rpartition("::")[2]
+    return f"the provider {name}" if name else "the default provider"

@@ -1,0 +1,207 @@
+"""How a preview's amounts, counts and names are written, in the terminal and in Markdown alike."""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+
+from infra.review.stack import JOB
+from offline.preview.model import (
+    Changes,
+    Failure,
+    Finding,
+    JobRun,
+    Operation,
+    Outcome,
+    Preview,
+    PropertyChange,
+    ResourceChange,
+    StackPreview,
+)
+
+SYMBOLS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.REPLACE: "±", Operation.DELETE: "-"}
+DONE = {
+    Operation.CREATE: "created",
+    Operation.UPDATE: "updated in place",
+    Operation.REPLACE: "replaced",
+    Operation.DELETE: "deleted",
+}
+DIGEST = re.compile(r"(?<![0-9a-f])[0-9a-f]{10}(?![0-9a-f])")
+"""Of a run or a bundle, as names and paths end in it."""
+
+DATE = re.compile(r"^.* \(((?:undated, read )?\d{4}-\d\d-\d\d)\)$")
+
+PLURAL = re.compile(r"(?<=ss)es$|(?<!s)s$")
+"""How a unit ends that counts: `addresses`, `GPUs`."""
+
+ORDER = (Operation.DELETE, Operation.REPLACE, Operation.UPDATE, Operation.CREATE)
+"""What destroys comes first."""
+
+WORK = frozenset({JOB, "node", "image"})
+"""Types of the legs of a timeline that are a Job, or that only a Job waits for."""
+
+LONG = 10
+"""Seconds from which on it is worth saying what is waited for."""
+
+OUTCOMES = {Outcome.RUNS: "runs", Outcome.RESUMES: "finds its result"}
+"""What becomes of a Job that is created or replaced."""
+
+REVISIONS = {"base": "the base", "head": "this revision"}
+
+UNKNOWN = "unknown"
+NO_CHANGES = "no changes"
+
+
+def money(amount: float | None) -> str:
+    """An amount in US dollars: cents up to a thousand dollars, two digits that count below ten cents."""
+    if amount is None:
+        return UNKNOWN
+    sign = "-" if amount < 0 else ""
+    size = abs(amount)
+    if size >= 1000:
+        return f"{sign}${size:,.0f}"
+    digits = max(2, 1 - math.floor(math.log10(size))) if size else 2
+    return f"{sign}${size:.{digits}f}"
+
+
+def duration(seconds: float) -> str:
+    """``45 s``, ``12 min``, ``3 h 20 min``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if rest else f"{hours} h"
+
+
+def many(count: int, word: str, plural: str = "") -> str:
+    """``1 error``, ``2 errors``."""
+    return f"{count} {word if count == 1 else plural or word + 's'}"
+
+
+def listed(parts: Iterable[str], nothing: str = "none") -> str:
+    """With commas; ``nothing`` where there is nothing."""
+    return ", ".join(parts) or nothing
+
+
+def counted(changes: Changes) -> dict[Operation, int]:
+    """How many resources each operation touches, those that destroy first, without the Jobs that it runs."""
+    jobs = {each.urn for each in changes.runs}
+    found = [each.operation for each in changes.resources if each.urn not in jobs]
+    return {operation: found.count(operation) for operation in ORDER if operation in found}
+
+
+def change_words(changes: Changes) -> str:
+    """``1 replaced, 2 created``, without the Jobs that `job_words` counts."""
+    nothing = "Jobs alone" if changes.runs else NO_CHANGES
+    return listed((f"{count} {DONE[operation]}" for operation, count in counted(changes).items()), nothing)
+
+
+def job_words(changes: Changes | None, named: int = 0) -> str:
+    """``2 on train, predict; 1 finds its result``: how many Jobs run, on which pools, and how many need not.
+
+    Up to ``named`` that run are named, each with its pool.
+    """
+    if changes is None:
+        return ""
+    running = [each for each in changes.runs if each.outcome is Outcome.RUNS]
+    pools = dict.fromkeys(each.pool or "no pool" for each in running)
+    kept = len(changes.runs) - len(running)
+    told = [f"{len(running)} on {listed(pools)}"] if running else []
+    if len(running) <= named:
+        told = [f"{each.name} on {each.pool or 'no pool'}" for each in running]
+    if kept:
+        told.append(f"{kept} {'finds its result' if kept == 1 else 'find their results'}")
+    return "; ".join(told) or "none"
+
+
+def running(changes: Changes | None) -> list[str]:
+    """``2 Jobs run``; nothing where none does."""
+    count = sum(each.outcome is Outcome.RUNS for each in changes.runs) if changes else 0
+    return [f"{many(count, 'Job')} {'runs' if count == 1 else 'run'}"] if count else []
+
+
+def place(run: JobRun) -> str:
+    """Where a Job goes."""
+    gpus = f", {run.gpus} {run.accelerator}" if run.gpus and run.accelerator else ""
+    return f"on pool {run.pool}{gpus}" if run.pool else "on no pool, for none can take it"
+
+
+def finding_words(findings: Sequence[Finding]) -> str:
+    """``2 errors, 1 warning``, and how many are new where the base has some of them."""
+    counts = {severity: sum(each.severity == severity for each in findings) for severity in ("error", "warning")}
+    new = sum(each.new for each in findings)
+    told = f" ({new or 'none'} new)" if new < len(findings) else ""
+    return listed(many(count, severity) for severity, count in counts.items() if count) + told
+
+
+def severity(finding: Finding) -> str:
+    """How bad it is, and whether the base has it, too."""
+    return finding.severity if finding.new else f"{finding.severity}, not new"
+
+
+def ordered(changes: Changes) -> list[ResourceChange]:
+    """What destroys first, and within it as declared."""
+    return sorted(changes.resources, key=lambda each: ORDER.index(each.operation))
+
+
+def kind(type_: str) -> str:
+    """The last part of a resource type: ``NodePool`` of ``gcp:container/nodePool:NodePool``."""
+    return type_.rpartition(":")[2]
+
+
+def digests(change: PropertyChange) -> bool:
+    """Whether a property differs in a digest alone."""
+    if not isinstance(change.before, str) or not isinstance(change.after, str):
+        return False
+    return DIGEST.sub("", change.before) == DIGEST.sub("", change.after)
+
+
+def why(change: ResourceChange, *, because: bool = True) -> str:
+    """What is to be said of a change beside its properties; without what it follows from where not ``because``."""
+    parts = [each for each in (change.because if because else "", change.note) if each]
+    if not change.known:
+        parts.append("no schema says whether this replaces it")
+    if change.protected and change.operation in {Operation.REPLACE, Operation.DELETE}:
+        parts.append("protected, so the update will refuse")
+    return "; ".join(parts)
+
+
+def value(content: object) -> str:
+    """A property's value on one line."""
+    if content is None or isinstance(content, bool):
+        return {None: "not set", True: "true", False: "false"}[content]
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+
+def more(count: int, of: int) -> str:
+    """What is left out of a list; empty where nothing is."""
+    return f"and {of - count} more" if of > count else ""
+
+
+def state(preview: StackPreview) -> str:
+    """What is to be said of a stack in a word or two, before any detail."""
+    if any(each.revision == "head" for each in preview.failures):
+        return "cannot be evaluated"
+    if preview.removed:
+        return "removed"
+    if preview.new_stack:
+        return "new stack"
+    if preview.failures:
+        return "base cannot be evaluated"
+    if preview.changes is None:
+        return many(preview.resources, "resource")
+    # What an encrypted value does, nobody can see.
+    unseen = " to be seen" if preview.changes.remarks and not preview.changes.resources else ""
+    return change_words(preview.changes) + unseen
+
+
+def clean(preview: Preview) -> str:
+    """What is said where the verdict has nothing to say."""
+    return "No new findings." if any(each.findings for each in preview.stacks) else "No findings."
+
+
+def problems(failure: Failure) -> list[dict[str, str]]:
+    """The problems of a stack file that are not among the findings already: the base's."""
+    return failure.problems if failure.revision == "base" else []

@@ -1,0 +1,292 @@
+"""Which Jobs an update runs, on which pool, and what changed for each."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from infra.kubernetes.review.volumes import CLAIM, VOLUME, volume_of
+from infra.platform import GPU_RESOURCE
+from infra.review.properties import at, mapping, mappings, strings, text, texts, whole
+from infra.review.stack import JOB, Declared, NodePool, Stack
+from offline.engine.scheduling import tolerations, untolerated
+from offline.preview.config_map_files import ShippedFiles, pod_spec
+from offline.preview.model import JobRun, Operation, Outcome
+from offline.preview.operations import Compared
+from offline.preview.property_diff import Difference, Path
+
+SHOWN = 3
+"""How many changed files are named."""
+
+NEW_STORE = "its store is new"
+UNEXPLAINED = ["what its result depends on changed"]
+COMES = frozenset({Operation.CREATE, Operation.REPLACE})
+
+PARTS: Mapping[str, str] = {
+    "image": "its image",
+    "args": "its arguments",
+    "command": "its command",
+    "env": "its environment",
+    "nodeSelector": "its node selector",
+    "tolerations": "its tolerations",
+    "serviceAccountName": "its service account",
+}
+"""Keys of a pod, for people."""
+
+AMOUNTS: Mapping[str, str] = {"cpu": "CPU", "memory": "memory", "ephemeral-storage": "disk", GPU_RESOURCE: "GPUs"}
+
+
+def runs(before: Stack, after: Stack, compared: Sequence[Compared]) -> list[JobRun]:
+    """Every Job that the update creates or replaces, in the order of their declaration."""
+    return _Runs(before, after, compared).found()
+
+
+def pool_of(job: Declared, stack: Stack) -> NodePool | None:
+    """The first pool whose nodes take the Job's pod, by labels, taints and GPUs; None where none does."""
+    spec = pod_spec(job)
+    selector = strings(spec.get("nodeSelector"))
+    tolerated = tolerations(spec.get("tolerations"))
+    for pool in stack.pools:
+        labelled = all(pool.labels.get(key) == value for key, value in selector.items())
+        if (
+            pool.cluster == stack.cluster_of(job)
+            and labelled
+            and not untolerated(tolerated, pool.taints)
+            and gpus(job) <= pool.allocatable.gpus
+        ):
+            return pool
+    return None
+
+
+def gpus(job: Declared) -> int:
+    """How many GPUs the Job's pod asks for."""
+    return sum(
+        whole(at(each, "resources", "limits", GPU_RESOURCE)) for each in mappings(pod_spec(job).get("containers"))
+    )
+
+
+class _Runs:
+    """Decides Job by Job: those whose results a Job reads are decided before it."""
+
+    def __init__(self, before: Stack, after: Stack, compared: Sequence[Compared]) -> None:
+        self._before = before
+        self._after = after
+        self._shipped_before, self._shipped = ShippedFiles(before), ShippedFiles(after)
+        self._compared = compared
+        self._operations = {each.resource.urn: each.operation for each in compared}
+        self._claims = after.of_type(CLAIM)
+        self._earlier_places = [_place(each) for each in before.of_type(VOLUME)]
+        self._earlier = {_run(each) for each in before.of_type(JOB)}
+        self._computing: dict[str, Declared] = {}
+        """Jobs that compute, by the directory of their result."""
+
+    def found(self) -> list[JobRun]:
+        made: list[JobRun] = []
+        for each in self._compared:
+            if each.after is not None and each.after.type == JOB and each.operation in COMES:
+                outcome = self._outcome(each.after)
+                made.append(self._job_run(each, each.after, outcome))
+                if outcome is Outcome.RUNS and (result := _result(each.after)):
+                    self._computing[result] = each.after
+        return made
+
+    def _job_run(self, compared: Compared, job: Declared, outcome: Outcome) -> JobRun:
+        pool = pool_of(job, self._after)
+        return JobRun(
+            urn=job.urn,
+            name=job.name,
+            outcome=outcome,
+            cluster=self._after.cluster_of(job),
+            pool=pool.name if pool else "",
+            accelerator=(pool.accelerator or "") if pool and gpus(job) else "",
+            gpus=gpus(job),
+            because="; ".join(self._causes(compared, job, pool)),
+        )
+
+    def _outcome(self, job: Declared) -> Outcome:
+        kept = bool(_result(job)) and _run(job) in self._earlier and not self._store_is_new(job)
+        return Outcome.RESUMES if kept else Outcome.RUNS
+
+    def _causes(self, compared: Compared, job: Declared, pool: NodePool | None) -> list[str]:
+        if compared.before is None:
+            again = "it is declared anew" if _run(job) in self._earlier else "it is new"
+            return [again, *self._lost_store(job)]
+        causes = [
+            *self._changed_files(compared.before, job),
+            *self._inputs(job),
+            *_parts(compared, job),
+            *self._other_accelerator(compared.before, pool),
+            *self._lost_store(job),
+        ]
+        if self._operations.get(job.provider) is Operation.REPLACE:
+            causes.append(f"its cluster {self._after.cluster_of(job)} is replaced")
+        elif compared.because and NEW_STORE not in causes:
+            causes.append(compared.because)
+        return (
+            causes or self._changed_pools(job, pool) or self._changed_before(compared.before, job) or UNEXPLAINED
+        )
+
+    def _changed_pools(self, job: Declared, pool: NodePool | None) -> list[str]:
+        """The Job's own pool, else the others of its cluster: what checks nodes looks at all of them."""
+        changed = [
+            each.name
+            for each in self._after.pools
+            if each.cluster == self._after.cluster_of(job) and self._operations.get(each.urn)
+        ]
+        if pool is not None and pool.name in changed:
+            changed = [pool.name]
+        return [f"the pool {name} changes" for name in changed]
+
+    def _other_accelerator(self, old: Declared, pool: NodePool | None) -> list[str]:
+        earlier = pool_of(old, self._before)
+        known = earlier and earlier.accelerator, pool and pool.accelerator
+        return (
+            [f"its accelerator changed from {known[0]} to {known[1]}"] if all(known) and len({*known}) > 1 else []
+        )
+
+    def _changed_before(self, old: Declared, job: Declared) -> list[str]:
+        """What has to be there before the Job and changes: other Jobs, which it may read from, else the rest."""
+        fates = {Operation.CREATE: "is new", Operation.DELETE: "is gone", Operation.UPDATE: "changes"}
+        changed = [
+            (urn, fates.get(operation, "is replaced"))
+            for urn in sorted(old.dependencies | job.dependencies)
+            if (operation := self._operations.get(urn))
+        ]
+        changed = [each for each in changed if f"{JOB}::" in each[0]] or changed
+        more = [f"{len(changed) - SHOWN} more that it waits for change"] if len(changed) > SHOWN else []
+        return [*(f"{urn.rpartition('::')[2]} {fate}" for urn, fate in changed[:SHOWN]), *more]
+
+    def _changed_files(self, old: Declared, new: Declared) -> list[str]:
+        earlier, now = self._shipped_before.of(old), self._shipped.of(new)
+        changed = [path for path in now if path in earlier and earlier[path] != now[path]]
+        return [
+            *_listed(changed, "changed"),
+            *_listed([path for path in now if path not in earlier], "came"),
+            *_listed([path for path in earlier if path not in now], "went"),
+        ]
+
+    def _inputs(self, job: Declared) -> Iterator[str]:
+        own = _result(job)
+        for argument in _arguments(job):
+            needed = self._computing.get(_directory(argument))
+            if needed is not None and _directory(argument) != own:
+                fate = "is new" if self._operations[needed.urn] is Operation.CREATE else "runs again"
+                yield f"its input {needed.name} {fate}"
+
+    def _lost_store(self, job: Declared) -> list[str]:
+        return [NEW_STORE] if _result(job) and self._store_is_new(job) and self._earlier else []
+
+    def _store_is_new(self, job: Declared) -> bool:
+        """Whether what the Job mounts its results from is created by this update."""
+        claims = {text(at(each, "persistentVolumeClaim", "claimName")) for each in _volumes(job)}
+        origins = set(job.property_dependencies.get("spec", ()))
+        for claim in self._claims:
+            if claim.provider == job.provider and text(at(claim.properties, "metadata", "name")) in claims:
+                volume = volume_of(claim, self._after)
+                origins |= {claim.urn, *claim.property_dependencies.get("spec", ())}
+                if volume is not None and _place(volume) in self._earlier_places:
+                    # The same folder or bucket behind another claim.
+                    origins -= {claim.urn, volume.urn}
+                    origins |= volume.property_dependencies.get("spec", frozenset())
+                    if at(volume.properties, "spec", "hostPath"):
+                        origins.add(volume.provider)
+        return any(self._operations.get(urn) in COMES for urn in origins)
+
+
+def _parts(compared: Compared, job: Declared) -> list[str]:
+    """What of the pod changed for itself, in words."""
+    told: dict[str, None] = {}
+    for each in compared.differences:
+        if _names_the_run(each, compared.before, job):
+            continue
+        for path in each.leaves if each.before is None or each.after is None else [each.path]:
+            if words := _part(path):
+                told[words] = None
+    if not told:
+        return []
+    if "its arguments" in told and _same_but_directories(compared.before, job):
+        told.pop("its arguments")
+    return [f"{words} changed" for words in told]
+
+
+def _names_the_run(difference: Difference, old: Declared | None, job: Declared) -> bool:
+    """Whether a text differs in the digest of the Job's run only, which follows from other changes."""
+    before, after = difference.before, difference.after
+    if old is None or not isinstance(before, str) or not isinstance(after, str):
+        return False
+    earlier, now = (_run(each).rpartition("-")[2] for each in (old, job))
+    return bool(earlier and now) and before.replace(earlier, now) == after
+
+
+def _part(path: Path) -> str:
+    keys = [step for step in path if isinstance(step, str)]
+    if keys == ["metadata", "namespace"]:
+        return "its namespace"
+    if keys[:3] != ["spec", "template", "spec"] and keys[:3] != ["spec", "template", "metadata"]:
+        return {"completions": "its completions", "parallelism": "its parallelism"}.get(keys[-1], "")
+    if "resources" in keys:
+        return (
+            f"its {AMOUNTS.get(keys[-1], keys[-1])}" if keys[-1] not in {"limits", "requests", "resources"} else ""
+        )
+    if "volumes" in keys:
+        # The files that are mounted have a cause of their own.
+        return "" if "configMap" in keys else "its volumes"
+    known = next((PARTS[key] for key in keys if key in PARTS), "")
+    return known or (f"its pod's {keys[3]}" if len(keys) > 3 else "")
+
+
+def _same_but_directories(old: Declared | None, new: Declared) -> bool:
+    """Whether the arguments differ in the directories of runs only, which follow from other changes."""
+    earlier = [_stem(each) for each in _arguments(old)] if old else []
+    return earlier == [_stem(each) for each in _arguments(new)]
+
+
+def _stem(argument: str) -> str:
+    directory = _directory(argument)
+    return directory.rpartition("/")[0] if directory.count("/") > 1 else argument
+
+
+def _directory(argument: str) -> str:
+    """The path in an argument, with or without its option: ``--data=/store/…``."""
+    return argument[argument.find("/") :] if "/" in argument else argument
+
+
+def _arguments(job: Declared) -> list[str]:
+    containers = mappings(pod_spec(job).get("containers"))
+    return [argument for each in containers for argument in texts(each.get("args"))]
+
+
+def _run(job: Declared) -> str:
+    """The Job's name on its cluster, which ends in the digest of its run."""
+    return text(at(job.properties, "metadata", "name"))
+
+
+def _result(job: Declared) -> str:
+    """The directory that the Job leaves its result in; empty for one that leaves none."""
+    digest = _run(job).rpartition("-")[2]
+    found = (_directory(each) for each in _arguments(job))
+    return next((each for each in found if digest and each.rpartition("/")[2] == digest), "")
+
+
+def _place(volume: Declared) -> list[object]:
+    """Where a volume's files are, whatever it is called and however large it says it is."""
+    spec = mapping(volume.properties.get("spec"))
+    attributes = {
+        key: value for key, value in mapping(at(spec, "csi", "volumeAttributes")).items() if key != "capacity"
+    }
+    return [
+        at(spec, "nfs", "server"),
+        at(spec, "nfs", "path"),
+        at(spec, "hostPath", "path"),
+        at(spec, "csi", "driver"),
+        at(spec, "csi", "volumeHandle"),
+        attributes,
+    ]
+
+
+def _volumes(job: Declared) -> list[Mapping[str, object]]:
+    return [mapping(each) for each in mappings(pod_spec(job).get("volumes"))]
+
+
+def _listed(paths: Sequence[str], verb: str) -> list[str]:
+    if not paths:
+        return []
+    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
+    return [f"{', '.join(paths[:SHOWN])}{more} {verb}"]

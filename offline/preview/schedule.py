@@ -1,0 +1,203 @@
+"""When an update that creates everything begins and ends each resource, and which nodes its Jobs hold.
+
+Resources are created as soon as what they need is there: what they depend on, their provider and their parent. A
+Job goes to the pool that takes its pod, waits there for room, boots a node where there is none, and pulls its
+image once a node.
+"""
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from infra.kubernetes.review.times import pull
+from infra.review.properties import at, whole
+from infra.review.stack import JOB, Declared, NodePool, Stack
+from offline.policies.workloads import Workload, hindrance, pools_of, workloads
+from offline.preview.job_durations import Measured
+from offline.preview.model import Outcome
+from offline.preview.node_occupancy import PoolNodes, Seat, Stay
+
+NODE, IMAGE = "node", "image"
+
+Basis = Literal["measured", "rehearsed", "limit", "found", "unknown"]
+
+WORK_ALONE: frozenset[Basis] = frozenset({"rehearsed", "found", "unknown"})
+"""Times that neither the boot of a node nor the pull of an image is part of."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a resource waits for. ``basis`` is ``measured``, ``rehearsed``, ``limit``, or a source."""
+
+    name: str
+    type: str
+    seconds: float
+    basis: str
+
+
+@dataclass(frozen=True)
+class Span:
+    """One resource from the moment it can be created. ``after`` is the URN of what it waited for last."""
+
+    resource: Declared
+    begins: float
+    ends: float
+    after: str
+    parts: Sequence[Part] = ()
+
+
+@dataclass(frozen=True)
+class Work:
+    """One Job on a node. ``begins`` and ``ends`` are when it holds it. ``basis`` is what its time is from."""
+
+    resource: Declared
+    pool: NodePool
+    number: int
+    begins: float
+    ends: float
+    basis: Basis
+
+    @property
+    def seconds(self) -> float:
+        """How long it holds its node."""
+        return self.ends - self.begins
+
+
+@dataclass
+class Schedule:
+    """The whole update. Times are seconds after it begins."""
+
+    spans: dict[str, Span] = field(default_factory=dict[str, Span])
+    """By URN."""
+    work: list[Work] = field(default_factory=list[Work])
+    stays: list[Stay] = field(default_factory=list[Stay])
+    unknown: dict[str, str] = field(default_factory=dict[str, str])
+    """By URN, of what it is not known how long it takes: its resource type, or what a Job waits for."""
+    homeless: list[str] = field(default_factory=list[str])
+    """Names of the Jobs that no pool takes."""
+
+
+def schedule(
+    stack: Stack, measured: Mapping[str, Measured], jobs: Mapping[str, Outcome] | None = None
+) -> Schedule:
+    """The update that creates ``stack``. Jobs take what was ``measured`` (by their names), else their time limit.
+
+    With ``jobs`` it is an update that only creates these (by their URNs): all else is there already and takes no
+    time. A Job that finds its result ends as soon as it starts. What nothing is known of takes no time.
+    """
+    return _Scheduler(stack, measured, jobs).run()
+
+
+class _Scheduler:
+    def __init__(self, stack: Stack, measured: Mapping[str, Measured], jobs: Mapping[str, Outcome] | None) -> None:
+        self._stack = stack
+        self._measured = measured
+        self._jobs = jobs
+        self._workloads = {each.resource.urn: each for each in workloads(stack, JOB)}
+        self._pools: dict[tuple[str, str], PoolNodes] = {}
+        self._found = Schedule()
+
+    def run(self) -> Schedule:
+        resources = self._stack.resources
+        order = {urn: number for number, urn in enumerate(resources)}
+        needs = {urn: {need for need in _needs(each) if need in resources} for urn, each in resources.items()}
+        needed: dict[str, list[str]] = {urn: [] for urn in resources}
+        for urn, wanted in needs.items():
+            for need in wanted:
+                needed[need].append(urn)
+        left = {urn: len(wanted) for urn, wanted in needs.items()}
+        ready = [(0.0, number, urn) for urn, number in order.items() if not left[urn]]
+        heapq.heapify(ready)
+        # What can begin first is placed first, so that a Job that waits for a node is never overtaken by one that
+        # could not begin yet.
+        while ready:
+            time, _, urn = heapq.heappop(ready)
+            spans = self._found.spans
+            after = max(needs[urn], key=lambda need: (spans[need].ends, -order[need]), default="")
+            spans[urn] = self._span(resources[urn], time, after)
+            for follower in needed[urn]:
+                left[follower] -= 1
+                if not left[follower]:
+                    begins = max(spans[need].ends for need in needs[follower])
+                    heapq.heappush(ready, (begins, order[follower], follower))
+        self._found.stays = [stay for pool in self._pools.values() for stay in pool.stays]
+        return self._found
+
+    def _span(self, resource: Declared, time: float, after: str) -> Span:
+        if self._jobs is not None and resource.urn not in self._jobs:
+            return Span(resource, time, time, after)
+        if resource.type == JOB and not resource.read:
+            return self._job(resource, time, after)
+        if not resource.custom or resource.read or resource.package == "pulumi":
+            return Span(resource, time, time, after)
+        known = next(
+            (found for review in self._stack.reviews if (found := review.creation(resource)) is not None), None
+        )
+        if known is None:
+            self._found.unknown[resource.urn] = resource.type
+            return Span(resource, time, time, after)
+        source = f"{known.source.url} ({known.source.when})"
+        part = Part(resource.name, resource.type, known.amount, source)
+        return Span(resource, time, time + known.amount, after, [part])
+
+    def _job(self, resource: Declared, time: float, after: str) -> Span:
+        workload = self._workloads[resource.urn]
+        nodes = self._nodes(workload)
+        seconds, basis = self._time(resource)
+        if basis == "unknown":
+            self._found.unknown[resource.urn] = "Job without a time limit"
+        whole_job = Part(resource.name, JOB, seconds, basis)
+        if nodes is None or workload.requests is None:
+            self._found.homeless.append(resource.name)
+            return Span(resource, time, time + seconds, after, [whole_job])
+        seat = nodes.seat(time, workload.requests)
+        parts = [*self._before(workload, seat), whole_job] if basis in WORK_ALONE else [whole_job]
+        ends = seat.begins + sum(part.seconds for part in parts)
+        nodes.take(seat, resource.urn, workload.requests, ends)
+        seat.node.images.update(_images(workload))
+        self._found.work.append(Work(resource, nodes.pool, seat.node.number, seat.begins, ends, basis))
+        return Span(resource, seat.begins, ends, seat.after or after, parts)
+
+    def _before(self, workload: Workload, seat: Seat) -> Iterator[Part]:
+        """What the pod waits for: limits and times from a cluster have it in them."""
+        pool = seat.node.pool
+        if seat.boots:
+            if pool.boot is None:
+                self._found.unknown[workload.resource.urn] = f"boot of a node of pool {pool.name}"
+            else:
+                source = f"{pool.boot.source.url} ({pool.boot.source.when})"
+                yield Part(f"node of {pool.name}", NODE, pool.boot.amount, source)
+        if seat.boots or not _images(workload) <= seat.node.images:
+            time = pull(_images(workload))
+            yield Part(
+                f"image of {workload.resource.name}",
+                IMAGE,
+                time.amount,
+                f"{time.source.url} ({time.source.when})",
+            )
+
+    def _time(self, job: Declared) -> tuple[float, Basis]:
+        if self._jobs is not None and self._jobs[job.urn] is Outcome.RESUMES:
+            return 0.0, "found"
+        if (known := self._measured.get(job.name)) is not None:
+            return known.seconds, known.basis
+        limit = whole(at(job.properties, "spec", "activeDeadlineSeconds"))
+        return (float(limit), "limit") if limit else (0.0, "unknown")
+
+    def _nodes(self, workload: Workload) -> PoolNodes | None:
+        if (request := workload.request) is None:
+            return None
+        pools = pools_of(self._stack, workload.cluster)
+        for pool in pools:
+            if hindrance(pool, request, pools) is None:
+                return self._pools.setdefault((pool.cluster, pool.name), PoolNodes(pool))
+        return None
+
+
+def _needs(resource: Declared) -> frozenset[str]:
+    return resource.dependencies | {resource.provider, resource.parent}
+
+
+def _images(workload: Workload) -> set[str]:
+    return {str(each.get("image", "")) for each in workload.containers}

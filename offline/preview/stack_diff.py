@@ -1,0 +1,108 @@
+"""Two evaluations of a stack, and what an update from one to the other would do."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from infra.review.stack import KUBERNETES_PROVIDER, Declared, Stack
+from offline.preview.config_map_files import ShippedFiles, is_config_map
+from offline.preview.model import Changes, PropertyChange, ResourceChange
+from offline.preview.operations import Compared, compared
+from offline.preview.property_diff import Difference, Path, differences, written
+from offline.preview.property_values import both
+from offline.preview.reruns import runs
+
+Shipped = tuple[ShippedFiles, ShippedFiles]
+"""The files of now and those of before."""
+
+
+def compare(before: Stack, after: Stack, found: Sequence[Compared] | None = None) -> Changes:
+    """What an update from ``before`` to ``after`` does to each resource, and which Jobs it runs.
+
+    ``found`` is what `compared` says of the two, where somebody has asked already.
+    """
+    found = compared(before, after) if found is None else found
+    shipped = (ShippedFiles(after), ShippedFiles(before))
+    return Changes(
+        resources=[_change(each, shipped) for each in found if each.operation],
+        unchanged=sum(not each.operation for each in found),
+        runs=runs(before, after, found),
+        remarks=list(_remarks(found)),
+    )
+
+
+def output_remarks(before: Mapping[str, bool], after: Mapping[str, bool]) -> list[str]:
+    """What becomes of a stack's outputs, given whether each is a secret."""
+    told = [f"the output {name} is new" for name in after if name not in before]
+    told += [f"the output {name} is gone" for name in before if name not in after]
+    told += [f"the output {name} is no longer a secret" for name in after if before.get(name) and not after[name]]
+    return told
+
+
+def _change(change: Compared, shipped: Shipped) -> ResourceChange:
+    assert change.operation is not None
+    resource = change.resource
+    return ResourceChange(
+        urn=resource.urn,
+        type=resource.type,
+        name=resource.name,
+        operation=change.operation,
+        properties=list(_properties(change, shipped)),
+        because=_because(change),
+        known=change.known,
+        note=change.note,
+        protected=change.protected,
+    )
+
+
+def _because(change: Compared) -> str:
+    """Why it is replaced, and when it is not after all: told of the provider, for all that is on its cluster."""
+    if change.unless and change.resource.type == KUBERNETES_PROVIDER:
+        return f"unless {change.unless}: then it is only updated, and nothing on the cluster is replaced"
+    return change.because
+
+
+def _properties(change: Compared, shipped: Shipped) -> Iterator[PropertyChange]:
+    for difference in change.differences:
+        forces = difference in change.forcing
+        for each in _inside(change.resource, difference):
+            old, new = both(each.before, each.after)
+            path = written(_file_path(change, each.path, shipped))
+            yield PropertyChange(path=path, before=old, after=new, forces=forces)
+
+
+def _inside(resource: Declared, difference: Difference) -> list[Difference]:
+    """The differences inside a property that is a JSON document, such as a policy; else the difference itself."""
+    old, new = _document(difference.before), _document(difference.after)
+    if is_config_map(resource) or old is None or new is None:
+        return [difference]
+    return list(differences(old, new, difference.path)) or [difference]
+
+
+def _document(value: object) -> Any:
+    if not isinstance(value, str) or not value.startswith(("{", "[")):
+        return None
+    try:
+        return json.loads(value)
+    except ValueError:
+        return None
+
+
+def _file_path(change: Compared, path: Path, shipped: Shipped) -> Path:
+    """In a ConfigMap of files, the file's path in place of the key that stands for it."""
+    if not is_config_map(change.resource) or len(path) != 2:
+        return path
+    for side, files in zip((change.after, change.before), shipped, strict=True):
+        if side is not None and (name := files.path(side, str(path[1]))):
+            return (path[0], name)
+    return path
+
+
+def _remarks(found: Sequence[Compared]) -> Iterator[str]:
+    for each in found:
+        old, new = each.before, each.after
+        name = f"{each.resource.name} ({each.resource.type.rpartition(':')[2]})"
+        if old and new and old.protect and not new.protect:
+            yield f"{name} is no longer protected"
+        for path in dict.fromkeys(written(difference.path) for difference in each.kept):
+            yield f"{name} keeps its {path}: the stack no longer sets it, and the provider leaves it as it is"

@@ -1,0 +1,289 @@
+"""A preview's table over all stacks, and what is said of cost, time and quota, in text and Markdown alike."""
+
+from collections.abc import Iterable, Sequence
+
+from infra.kubernetes.review.times import SCALE_DOWN
+from offline.preview import phrasing
+from offline.preview.model import (
+    Cost,
+    CostDifference,
+    CostLine,
+    Preview,
+    QuotaNeed,
+    RunCost,
+    StackPreview,
+    Timeline,
+)
+from offline.preview.phrasing import UNKNOWN, duration, listed, many, money
+
+NAMED = 3
+"""How many Jobs are named in the table with their pools; where there are more, they are counted."""
+
+IDLE, MOST, NODES = "Idle a month", "At most an hour", "Nodes"
+
+AMOUNTS = ("Each an hour", "How many", "Idle an hour", "At most an hour")
+"""The columns of a line of cost that are no text."""
+
+BASES = {
+    "limit": "at their time limits",
+    "measured": "by their last run",
+    "rehearsed": "by rehearsals on a CPU",
+}
+"""What the times of Jobs are from: one for all costs of a preview."""
+
+
+def columns(preview: Preview) -> dict[str, list[str]]:
+    """The table over the stacks of `in_table`: the cells of each column by its heading. No column is empty."""
+    stacks = in_table(preview)
+    found = {
+        "Stack": [each.stack for each in stacks],
+        "Changes" if preview.base else "Program": [phrasing.state(each) for each in stacks],
+        "Jobs that run": [phrasing.job_words(each.changes, NAMED) for each in stacks],
+        run_heading(preview): [run_figure(each.cost) for each in stacks],
+    }
+    if any(_differs(each, "idle_monthly") for each in stacks):
+        found[IDLE] = [_figure(each, "idle_monthly", "idle_count") for each in stacks]
+    if any(_differs(each, "most_hourly") for each in stacks):
+        found[MOST] = [_figure(each, "most_hourly", "most_count") for each in stacks]
+    if any(_differs(each, "least_nodes") or _differs(each, "most_nodes") for each in stacks):
+        found[NODES] = [_nodes(each) for each in stacks]
+    found["Findings"] = [phrasing.finding_words(each.findings) for each in stacks]
+    return {heading: cells for heading, cells in found.items() if any(cells)}
+
+
+def run_heading(preview: Preview) -> str:
+    """Of the column with the cost of the Jobs that run."""
+    return f"{'Their cost' if preview.base else 'All Jobs once'}, {BASES[preview.basis]}"
+
+
+def numeric(preview: Preview) -> frozenset[str]:
+    """The columns that have amounts."""
+    return frozenset({run_heading(preview), IDLE, MOST})
+
+
+def in_table(preview: Preview) -> list[StackPreview]:
+    """The stacks of which there is anything to say."""
+    return [each for each in preview.stacks if not same(each)]
+
+
+def same(preview: StackPreview) -> bool:
+    """Whether nothing changes in a stack, and nothing is wrong with it that is new."""
+    changes = preview.changes
+    return (
+        changes is not None
+        and not (changes.resources or changes.remarks)
+        and not (preview.failures or any(each.new for each in preview.findings))
+    )
+
+
+def notes(preview: Preview) -> list[str]:
+    """What is true of the whole table."""
+    told: list[str] = []
+    if unchanged := [each for each in preview.stacks if same(each)]:
+        told.append(f"No changes in {listed(map(_same_words, unchanged))}.")
+    runs = [each.cost.run for each in preview.stacks if each.cost is not None and each.cost.run is not None]
+    if runs:
+        kept = f"{SCALE_DOWN.amount / 60:.0f} minutes"
+        anyway = any(run.paid_anyway for run in runs)
+        told.append(
+            f"The cost of Jobs is that of their nodes {BASES[preview.basis]}, from a node's boot until {kept} "
+            "after its last Job."
+            + (" Nodes that are always there count, too; they are paid anyway." if anyway else "")
+        )
+    if preview.prices_as_of and (runs or {IDLE, MOST} & set(columns(preview))):
+        told.append(
+            "List prices in US dollars, without what is paid by use; "
+            f"of those with a date, the oldest as of {preview.prices_as_of}."
+        )
+    return told
+
+
+def run_figure(cost: Cost | None) -> str:
+    """What the Jobs cost that run; empty without any."""
+    return "" if cost is None or cost.run is None else _amount(cost.run)
+
+
+def total(amount: float | None, cost: Cost, count: str) -> str:
+    """A sum of known prices: a lower bound where some are not known, and no sum at all where none is.
+
+    ``count`` is the field of a line that says how many of it are in this sum.
+    """
+    partial = any(line.hourly is None and not line.metered and getattr(line, count) for line in cost.lines)
+    if amount is None or (partial and not amount):
+        return UNKNOWN
+    return f"≥ {money(amount)}" if partial else money(amount)
+
+
+def difference(amount: float) -> str:
+    """A change in a sum, with its sign; empty where there is none."""
+    if abs(amount) < 0.00005:
+        return ""
+    return f"+{money(amount)}" if amount > 0 else money(amount)
+
+
+def cost_words(preview: StackPreview) -> list[str]:
+    """The sums of a stack's cost where it is not compared with a base, or where they differ from it."""
+    cost = preview.cost
+    if cost is None or not (whole(preview) or _dearer(preview)):
+        return []
+    if cost.idle_hourly is None:
+        return [f"Nothing here has a known price: {'; '.join(cost.unknown)}."] if cost.unknown else []
+    idle, monthly, most = (
+        _figure(preview, key, count)
+        for key, count in (
+            ("idle_hourly", "idle_count"),
+            ("idle_monthly", "idle_count"),
+            ("most_hourly", "most_count"),
+        )
+    )
+    lines = [f"Idle: {idle} an hour, {monthly} a month. Every pool at its maximum: {most} an hour."]
+    if cost.run is not None and whole(preview):
+        lines.append(_run_words(cost.run))
+    if cost.unknown:
+        lines.append(f"Unknown, and in no sum: {'; '.join(cost.unknown)}.")
+    if cost.stale and whole(preview):
+        lines.append(_stale_words([as_of(each) for each in cost.stale]))
+    return lines
+
+
+def unknown_words(preview: StackPreview) -> str:
+    """What the cost of a stack's Jobs leaves out; empty where that is nothing."""
+    run = preview.cost.run if preview.cost is not None else None
+    if run is None or run.dollars is None or not run.unknown or whole(preview):
+        return ""
+    return f"The cost of its Jobs is without {listed(run.unknown)}."
+
+
+def whole(preview: StackPreview) -> bool:
+    """Whether all is to be told of a stack, for there is nothing that it could be compared with."""
+    return preview.changes is None
+
+
+def cost_lines(preview: StackPreview) -> list[CostLine]:
+    """The lines to be shown: those that the base does not have; none where no price is known."""
+    if preview.cost is None:
+        return []
+    lines = [each for each in preview.cost.lines if whole(preview) or each.new]
+    return lines if any(line.metered or line.hourly is not None for line in lines) else []
+
+
+def amounts(line: CostLine) -> tuple[str, str, str, str]:
+    """The cells of `AMOUNTS`."""
+    if line.metered:
+        return line.metered_price or UNKNOWN, "by use", "", ""
+    count = _from_to(line.idle_count, line.most_count)
+    return money(line.hourly), count, money(line.idle), money(line.most)
+
+
+def quotas(preview: StackPreview) -> list[QuotaNeed]:
+    """The quotas to be shown: those of which the base needs another amount."""
+    return [each for each in preview.quotas if whole(preview) or each.new]
+
+
+def where_to_see(quotas: Iterable[QuotaNeed]) -> list[str]:
+    """The commands and pages that show the limits, each once."""
+    return list(dict.fromkeys(each.see for each in quotas))
+
+
+def timeline_words(timeline: Timeline) -> str:
+    """How long an update from nothing takes."""
+    first = next((each for each in timeline.critical if each.type in phrasing.WORK), None)
+    limits = bool(first) and timeline.limit == timeline.seconds
+    told = f"at most {duration(timeline.seconds)}" if limits else f"about {duration(timeline.seconds)}"
+    if first is not None and limits:
+        told = f"{told} with every Job at its time limit"
+    elif timeline.limit is not None and timeline.limit > timeline.seconds:
+        told = f"{told}, at most {duration(timeline.limit)}"
+    start = (
+        f"`pulumi up` from nothing comes to its first Job after about {duration(first.begins)} and"
+        if first
+        else ("`pulumi up` from nothing")
+    )
+    return f"{start} takes {told}."
+
+
+def path_words(timeline: Timeline) -> str:
+    """What an update from nothing waits for, in a line."""
+    legs = " → ".join(
+        f"{each.name} ({duration(each.seconds)})" for each in timeline.critical if each.seconds >= phrasing.LONG
+    )
+    return " ".join(filter(None, [f"It waits for {legs}." if legs else "", *timeline.remarks]))
+
+
+def as_of(basis: str) -> str:
+    """The date of a source, which stands behind its address in brackets; all of the text where there is none."""
+    return phrasing.DATE.sub(r"\1", basis)
+
+
+def needed(quota: QuotaNeed) -> str:
+    """How much of a quota is needed, beside what a new account has."""
+    ordinary = f" (new accounts have {quota.ordinary:g})" if quota.ordinary is not None else ""
+    unit = phrasing.PLURAL.sub("", quota.unit) if quota.needed == 1 else quota.unit
+    return f"{quota.needed:g} {unit}{ordinary}".replace("  ", " ")
+
+
+def _figure(preview: StackPreview, key: str, count: str) -> str:
+    """A sum and, in brackets, by how much it changed."""
+    if preview.cost is None:
+        return ""
+    figure = total(getattr(preview.cost, key), preview.cost, count)
+    if preview.difference is None or figure == UNKNOWN:
+        return figure
+    change = getattr(preview.difference, key)
+    changed = "change unknown" if change is None else difference(change)
+    return figure + (f" ({changed})" if changed else "")
+
+
+def _same_words(preview: StackPreview) -> str:
+    return preview.stack + (f" ({phrasing.finding_words(preview.findings)})" if preview.findings else "")
+
+
+def _nodes(preview: StackPreview) -> str:
+    cost, by = preview.cost, preview.difference
+    if cost is None:
+        return ""
+    now = _from_to(cost.least_nodes, cost.most_nodes)
+    if by is None or not (by.least_nodes or by.most_nodes):
+        return now
+    return f"{now} (were {_from_to(cost.least_nodes - by.least_nodes, cost.most_nodes - by.most_nodes)})"
+
+
+def _from_to(least: float, most: float) -> str:
+    return f"{least:g}" if least == most else f"{least:g} to {most:g}"
+
+
+def _differs(preview: StackPreview, key: str) -> bool:
+    """Whether a figure is another one than the base's; it is where there is none to compare with."""
+    if preview.cost is None:
+        return False
+    change: float | None = 1.0 if preview.difference is None else getattr(preview.difference, key)
+    return change is None or abs(change) >= 0.00005
+
+
+def _dearer(preview: StackPreview) -> bool:
+    return any(_differs(preview, key) for key in CostDifference.model_fields)
+
+
+def _amount(run: RunCost) -> str:
+    """A lower bound where not all of it is known."""
+    if run.dollars is None:
+        return UNKNOWN
+    anyway = "all" if run.paid_anyway >= run.dollars > 0 else money(run.paid_anyway)
+    told = f" ({anyway} paid anyway)" if run.paid_anyway >= 0.005 else ""
+    return f"{'≥ ' if run.unknown else ''}{money(run.dollars)}{told}"
+
+
+def _run_words(run: RunCost) -> str:
+    limits = "" if run.dollars == run.most or run.most is None else f", at most {money(run.most)}"
+    left_out = f", without {listed(run.unknown)}" if run.unknown else ""
+    return f"All Jobs once: {_amount(run)}{limits}{left_out}."
+
+
+def _stale_words(dates: Sequence[str]) -> str:
+    dated = [each for each in dates if each[0].isdigit()]
+    parts = (
+        [f"older than 90 days, those of {many(len(dated), 'source')}, the oldest of {min(dated)}"] if dated else []
+    )
+    if undated := len(dates) - len(dated):
+        parts.append(f"of unknown age, those of {many(undated, 'source')}")
+    return f"Prices {'; '.join(parts)}."

@@ -1,0 +1,236 @@
+"""A preview for a terminal: the verdict, the table over all stacks, and what is to be said of each of them."""
+
+import io
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from infra.review.policy import Severity
+from infra.schema.printable import printable, printable_lines
+from offline.policies.check import SETTINGS
+from offline.preview import phrasing, tables
+from offline.preview.change_rows import Row, rows, unknown, without_places
+from offline.preview.model import (
+    CostLine,
+    Failure,
+    Finding,
+    Operation,
+    Preview,
+    PropertyChange,
+    QuotaNeed,
+    StackPreview,
+)
+from offline.preview.verdict import Level, Line, alike, known, told, untold, verdict
+
+STYLES = {
+    Operation.CREATE: "green",
+    Operation.UPDATE: "yellow",
+    Operation.REPLACE: "magenta",
+    Operation.DELETE: "red",
+}
+FINDING_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow"}
+LEVELS = {
+    Level.HARM: "bold red",
+    Level.FAILURE: "bold red",
+    Level.ERROR: "bold red",
+    Level.WARNING: "yellow",
+}
+
+OLD = 15
+"""How many findings that are not new are listed."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A line to be copied, and so never broken."""
+
+    line: str
+
+
+Part = RenderableType | Command
+
+
+def show(preview: Preview, console: Console) -> None:
+    """Prints the verdict and the table over all stacks, and then each stack, those together that are alike."""
+    lines = told(preview)
+    against = f" against {preview.base}" if preview.base else ""
+    console.print(_line(f"Preview of {phrasing.many(len(preview.stacks), 'stack')}{against}", style="bold"))
+    for each in lines:
+        console.print(_verdict(each))
+    if not lines:
+        console.print(_line(phrasing.clean(preview), style="green"))
+    if more := len(verdict(preview)) - len(lines):
+        console.print(_line(f"and {more} more, with their stacks below"))
+    if tables.in_table(preview):
+        console.print()
+        console.print(_summary(preview))
+    for note in tables.notes(preview):
+        console.print(_line(note, style="dim"))
+    for group in alike(preview, lambda stack, places: _written(_parts(stack, lines, places))):
+        console.print()
+        names = _line(", ".join(each.stack for each in group.stacks), style="bold")
+        console.rule(names, align="left", style="dim")
+        _print(console, _parts(group.first, lines, group.places))
+    _print(console, _foot(preview))
+
+
+def _line(*parts: str | tuple[str, str], style: str = "") -> Text:
+    """One line, in which what a part of it holds cannot style, move or break it. Parts may have a style."""
+    text = Text(style=style)
+    for part in parts:
+        words_, styled = (part, "") if isinstance(part, str) else part
+        text.append(printable(words_), styled or None)
+    return text
+
+
+def _print(console: Console, parts: Iterable[Part]) -> None:
+    for part in parts:
+        if isinstance(part, Command):
+            console.print(_line(f"    {part.line}", style="dim"), soft_wrap=True)
+        else:
+            console.print(Padding(part, (0, 0, 0, 2), expand=False))
+
+
+def _written(parts: Iterable[Part]) -> str:
+    file = io.StringIO()
+    _print(Console(file=file, width=1000), parts)
+    return file.getvalue()
+
+
+def _verdict(line: Line) -> Group:
+    stacks = f"{', '.join(line.stacks)}: "
+    if isinstance(line.said, Failure):
+        said = f"cannot be evaluated at {phrasing.REVISIONS[line.said.revision]}: "
+        message = printable_lines(line.said.message).replace("\n", "\n  ")
+        return Group(Text.assemble(_line((stacks, "bold"), (said, LEVELS[line.level])), message))
+    return _finding(line.said, LEVELS[line.level], stacks)
+
+
+def _finding(finding: Finding, style: str, stacks: str = "") -> Group:
+    fix = _line(f"  fix: {finding.fix}")
+    if finding.policy == SETTINGS:
+        return Group(_line((f"{stacks}{finding.name}", "bold"), f": {finding.reason}"), fix)
+    of = _line(f"  {phrasing.severity(finding)}: ", (finding.policy, "bold"), f"  {finding.name}")
+    return Group(_line((stacks, "bold"), (finding.reason, style)), of, fix)
+
+
+def _summary(preview: Preview) -> Table:
+    found = tables.columns(preview)
+    table = _table(found, right=tables.numeric(preview))
+    for stack, cells in zip(tables.in_table(preview), zip(*found.values(), strict=True), strict=True):
+        styles = {1: _state_style(stack), len(cells) - 1: _worst(stack.findings)}
+        table.add_row(*(_line(cell, style=styles.get(index, "")) for index, cell in enumerate(cells)))
+    return table
+
+
+def _table(headings: Iterable[str], right: Container[str], title: str | None = None) -> Table:
+    """Without lines, its cells in full; the columns in ``right`` have numbers."""
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+    return table
+
+
+def _state_style(preview: StackPreview) -> str:
+    if preview.failures or preview.removed:
+        return "bold red"
+    counts = phrasing.counted(preview.changes) if preview.changes else {}
+    return STYLES[next(iter(counts))] if counts else ""
+
+
+def _worst(findings: Sequence[Finding]) -> str:
+    return FINDING_STYLES[min(findings, key=lambda each: each.severity).severity] if findings else "green"
+
+
+def _parts(preview: StackPreview, lines: Sequence[Line], places: bool) -> Iterator[Part]:
+    for failure in preview.failures:
+        for problem in phrasing.problems(failure):
+            yield Group(
+                _line((problem["key"], "bold"), f": {problem['value']}"),
+                _line(f"  why: {problem['reason']}"),
+                _line(f"  fix: {problem['fix']}"),
+            )
+    for finding in untold(preview, lines):
+        yield _finding(finding, FINDING_STYLES[finding.severity])
+    for each in preview.suppressed:
+        if each.finding.new:
+            until = f" until {each.until}" if each.until else ""
+            yield _line(f"suppressed{until}: {each.finding.policy}  {each.finding.name}: {each.why}", style="dim")
+    if preview.changes is not None:
+        found = rows(preview.changes)
+        yield from map(_row, found if places else without_places(found))
+        yield from map(_line, preview.changes.remarks)
+    yield from _figures(preview)
+
+
+def _row(row: Row) -> Group:
+    named = ", ".join(f"{name}  {kind}" for name, kind in row.named)
+    more = phrasing.more(len(row.named), len(row.resources))
+    head = _line(
+        (f"{phrasing.SYMBOLS[row.operation]} ", STYLES[row.operation]),
+        (f"{named} {more}".strip(), "bold"),
+        (f"  {row.done}", STYLES[row.operation]),
+        f"  {row.said}" if row.said else "",
+    )
+    return Group(head, *map(_property, row.properties))
+
+
+def _property(change: PropertyChange) -> Text:
+    said = (
+        "known only after the update"
+        if unknown(change)
+        else f"{phrasing.value(change.before)} → {phrasing.value(change.after)}"
+    )
+    return _line(
+        f"    {change.path}: {said}", ("  replaces it" if change.forces else "", STYLES[Operation.REPLACE])
+    )
+
+
+def _figures(preview: StackPreview) -> Iterator[Part]:
+    if found := tables.cost_lines(preview):
+        yield _cost(found)
+    yield from map(_line, tables.cost_words(preview))
+    if without := tables.unknown_words(preview):
+        yield _line(without)
+    if tables.whole(preview) and preview.timeline is not None:
+        yield _line(tables.timeline_words(preview.timeline))
+        yield _line(tables.path_words(preview.timeline))
+    if needed := tables.quotas(preview):
+        yield _quotas(needed)
+    if tables.whole(preview):
+        yield from (_line(remark, style="dim") for remark in preview.remarks)
+
+
+def _foot(preview: Preview) -> Iterator[Part]:
+    """What all stacks have in common, once."""
+    if old := known(preview):
+        yield Text("\nNot new")
+        for line in old[:OLD]:
+            if isinstance(line.said, Finding):
+                yield _line(
+                    f"{', '.join(line.stacks)}: {phrasing.severity(line.said)}: "
+                    f"{line.said.policy}  {line.said.name}"
+                )
+        if left := phrasing.more(len(old[:OLD]), len(old)):
+            yield _line(f"{left}, in the JSON")
+    if see := tables.where_to_see(quota for stack in preview.stacks for quota in tables.quotas(stack)):
+        yield Text("\nWhere the limits of quotas are shown")
+        yield from map(Command, see)
+
+
+def _cost(lines: Iterable[CostLine]) -> Table:
+    table = _table(("Resource", "What", *tables.AMOUNTS, "As of"), tables.AMOUNTS, "Cost")
+    for line in lines:
+        table.add_row(*map(_line, (line.resource, line.what, *tables.amounts(line), line.as_of)))
+    return table
+
+
+def _quotas(quotas: Iterable[QuotaNeed]) -> Table:
+    table = _table(("Metric", "Where", "Needed"), ("Needed",), "Quota at maximum")
+    for each in quotas:
+        table.add_row(*map(_line, (each.metric, each.where, tables.needed(each))))
+    return table

@@ -1,0 +1,88 @@
+"""A Kubernetes API of one request, the list of nodes, for pods that have a service account's token."""
+
+import contextlib
+import json
+import threading
+from collections.abc import Generator
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from infra.platform import GPU_RESOURCE, Node
+from offline.rehearsal.cluster_objects import Namespace
+from offline.rehearsal.scheduler import Scheduler, node_name
+from offline.rehearsal.service_accounts import Token, may_list_nodes
+
+POLL = 0.02
+"""Seconds between two looks at whether the server is to end."""
+
+
+@dataclass(frozen=True)
+class ApiServer:
+    """The API of the cluster that ``namespace`` is in, whose nodes are the scheduler's."""
+
+    scheduler: Scheduler
+    namespace: Namespace
+
+    @contextlib.contextmanager
+    def serving(self, token: Token) -> Generator[str]:
+        """Answers whoever has ``token``, at the URL that this gives."""
+        answer = self.answer
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:  # The name that http.server asks for.
+                status, body = answer(token, self.headers.get("Authorization", ""), self.path)
+                content = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Nothing: what a pod asks is not the rehearsal's output."""
+
+        with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+            thread = threading.Thread(target=server.serve_forever, args=(POLL,), daemon=True)
+            thread.start()
+            try:
+                yield f"http://127.0.0.1:{server.server_address[1]}"
+            finally:
+                server.shutdown()
+                thread.join()
+
+    def answer(self, token: Token, authorization: str, path: str) -> tuple[HTTPStatus, dict[str, Any]]:
+        """What the API server answers to a GET of ``path``, in its own words where it refuses."""
+        if authorization != f"Bearer {token.secret}":
+            return HTTPStatus.UNAUTHORIZED, {"kind": "Status", "message": "Unauthorized"}
+        if path.partition("?")[0] != "/api/v1/nodes":
+            return HTTPStatus.NOT_FOUND, {"kind": "Status", "message": "a rehearsal knows GET /api/v1/nodes alone"}
+        if not may_list_nodes(token, self.namespace):
+            message = (
+                f'nodes is forbidden: User "{token.user}" cannot list resource "nodes" in API group "" '
+                "at the cluster scope"
+            )
+            return HTTPStatus.FORBIDDEN, {"kind": "Status", "message": message}
+        nodes = [
+            _document(self.scheduler.registered(node), number)
+            for node in self.scheduler.nodes
+            if node.cluster == self.namespace.cluster
+            for number in range(node.count)
+        ]
+        return HTTPStatus.OK, {"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": nodes}
+
+
+def _document(node: Node, number: int) -> dict[str, Any]:
+    amounts = {"cpu": f"{node.allocatable.cpu}m", "memory": f"{node.allocatable.memory}Mi"}
+    if node.allocatable.gpus:
+        amounts[GPU_RESOURCE] = str(node.allocatable.gpus)
+    return {
+        "metadata": {"name": node_name(node, number), "labels": dict(node.labels)},
+        "spec": {"taints": [vars(taint) for taint in node.taints]},
+        "status": {
+            "allocatable": amounts,
+            "capacity": amounts,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }

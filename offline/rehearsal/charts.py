@@ -1,0 +1,151 @@
+"""The geometry of the report's charts, for the template to draw as SVG."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from offline.rehearsal.job_records import JobRecord, Phase
+
+RECENT = 3600.0
+"""Seconds: with nothing run this time, the timeline shows the Jobs that began within this long of the last one."""
+
+STEPS = (1, 2, 2.5, 5, 10)
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A mark of an axis: where, from 0 to 1, and what it says."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One Job on the timeline. ``start``, ``running`` and ``end`` run from 0 to 1; without a bar they are 0."""
+
+    record: JobRecord
+    text: str
+    start: float = 0.0
+    running: float = 0.0
+    end: float = 0.0
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Bars in the order of the Jobs, and the axis in seconds."""
+
+    bars: list[Bar]
+    ticks: list[Tick]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a chart: points from 0 to 1, y upwards, each with its value."""
+
+    name: str
+    points: list[tuple[float, float, float]]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines over epochs. ``marks`` are places on the x axis where something changed, with what."""
+
+    title: str
+    lines: list[Line]
+    x_ticks: list[Tick]
+    y_ticks: list[Tick]
+    marks: list[Tick]
+
+
+def timeline(records: Sequence[JobRecord], executed: frozenset[str]) -> Timeline:
+    """When the Jobs of this run were Pending and ran; of the last run, where this one ran nothing."""
+    shown = [each for each in records if each.urn in executed and each.started]
+    if not shown:
+        newest = max((each.started for each in records), default=0.0)
+        shown = [each for each in records if each.started > newest - RECENT and each.started]
+    if not shown:
+        return Timeline([Bar(each, str(each.phase)) for each in records], [])
+    urns = {each.urn for each in shown}
+    began = min(each.started for each in shown)
+    whole = max(max(each.finished for each in shown) - began, 1.0)
+    step = nice_step(whole / 8)
+    bars = [
+        Bar(
+            record=each,
+            text=f"{each.seconds:.1f} s",
+            start=(each.started - began) / whole,
+            running=(min(each.started + each.pending, each.finished) - began) / whole,
+            end=(each.finished - began) / whole,
+        )
+        if each.urn in urns
+        else Bar(
+            each, f"unchanged, took {each.seconds:.1f} s" if each.phase is Phase.UNCHANGED else str(each.phase)
+        )
+        for each in records
+    ]
+    ticks = [Tick(index * step / whole, f"{index * step:g} s") for index in range(int(whole / step) + 1)]
+    return Timeline(bars, ticks)
+
+
+def curves(history: Sequence[Mapping[str, float]]) -> list[Chart]:
+    """Accuracy and loss over the epochs of a training, with the changes of its learning rate."""
+    if not history:
+        return []
+    pairs = [
+        ("Accuracy", {"accuracy": "training", "val_accuracy": "test"}),
+        ("Loss", {"loss": "training", "val_loss": "test"}),
+    ]
+    return [chart for title, keys in pairs if (chart := _chart(title, keys, history)).lines]
+
+
+def _chart(title: str, keys: Mapping[str, str], history: Sequence[Mapping[str, float]]) -> Chart:
+    count = len(history)
+    values = [float(epoch[key]) for key in keys for epoch in history if key in epoch]
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    step = nice_step((high - low) / 4 or 0.1)
+    bottom = int(low / step) * step
+    top = bottom + step * max(-int(-(high - bottom) // step), 1)
+    height = top - bottom
+
+    def x(epoch: int) -> float:
+        return (epoch - 1) / max(count - 1, 1)
+
+    lines = [
+        Line(
+            name,
+            [
+                (x(number), (float(epoch[key]) - bottom) / height, float(epoch[key]))
+                for number, epoch in enumerate(history, 1)
+                if key in epoch
+            ],
+        )
+        for key, name in keys.items()
+    ]
+    every = max(round(nice_step(count / 8)), 1)
+    rates = [epoch.get("learning_rate") for epoch in history]
+    return Chart(
+        title=title,
+        lines=[line for line in lines if line.points],
+        x_ticks=[
+            Tick(x(number), str(number)) for number in range(1, count + 1) if number == 1 or number % every == 0
+        ],
+        y_ticks=[
+            Tick(index * step / height, f"{bottom + index * step:.4g}")
+            for index in range(round(height / step) + 1)
+        ],
+        marks=[
+            Tick(x(number), f"{rate:.2g}")
+            for number, (rate, before) in enumerate(zip(rates, [None, *rates], strict=False), 1)
+            if rate is not None and rate != before
+        ],
+    )
+
+
+def nice_step(at_least: float) -> float:
+    """The smallest of 1, 2, 2.5, 5 times a power of ten that is not below ``at_least``."""
+    power = 1.0
+    while power > at_least:
+        power /= 10
+    while power * 10 <= at_least:
+        power *= 10
+    return next(factor * power for factor in STEPS if factor * power >= at_least * 0.999)

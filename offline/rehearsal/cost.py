@@ -1,0 +1,47 @@
+"""What the run that was rehearsed would cost on its cloud."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+
+from infra.review.stack import Declared, Stack
+from offline.engine.emulators import emulators
+from offline.engine.resources import Resource
+from offline.policies.workloads import standing
+from offline.preview.cost import cost
+from offline.preview.evaluated_stack import reviews
+from offline.preview.job_durations import Measured
+from offline.preview.model import Cost
+from offline.rehearsal.job_records import JobRecord
+from offline.rehearsal.session import Configuration
+
+
+def priced(
+    stack: str, resources: Mapping[str, Resource], configuration: Configuration, records: Sequence[JobRecord]
+) -> Cost:
+    """The stack's cost at list prices, as a preview has it, with the times that its Jobs took here."""
+    declared = Stack(
+        name=stack,
+        resources={urn: as_declared(each) for urn, each in resources.items()},
+        configuration=configuration.values,
+        standing=[standing(node) for each in emulators(configuration.settings) for node in each.standing_nodes()],
+        reviews=reviews(),
+    )
+    took = {each.name: Measured(each.seconds, "rehearsed") for each in records if each.phase.good and each.seconds}
+    return cost(declared, today=date.today(), measured=took)
+
+
+def as_declared(resource: Resource) -> Declared:
+    """A resource of an evaluation as a reviewer sees it; a secret is shown as one."""
+    return Declared(
+        urn=resource.urn,
+        type=resource.token,
+        name=resource.name,
+        properties=resource.shown_inputs,
+        custom=resource.custom,
+        parent=resource.parent,
+        provider=resource.provider,
+        dependencies=resource.dependencies,
+        property_dependencies=resource.property_dependencies,
+        protect=resource.protect,
+        read=resource.read,
+    )

@@ -1,0 +1,304 @@
+"""The engine of a rehearsal: creates resources at once, and Jobs by running them here."""
+
+import re
+import secrets
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import IO, Protocol
+
+from infra.platform import Emulator
+from infra.review.stack import JOB
+from offline.engine.documents import strings
+from offline.engine.monitor import NotCreatedError, Observer
+from offline.engine.resources import Resource
+from offline.engine.scheduling import PodRequest, add
+from offline.rehearsal import job_controller
+from offline.rehearsal.admission import admit
+from offline.rehearsal.api_server import ApiServer
+from offline.rehearsal.cluster_objects import Namespace, Objects, RefusedError, cluster_of
+from offline.rehearsal.device_plugins import DevicePlugins
+from offline.rehearsal.job_controller import JobSpec
+from offline.rehearsal.job_records import JobRecord, Phase
+from offline.rehearsal.job_results import store_directories
+from offline.rehearsal.kubelet import Kubelet, Pod, PodResult
+from offline.rehearsal.pods import UnsupportedError
+from offline.rehearsal.processes import Reaper, Stop
+from offline.rehearsal.result_integrity import Results
+from offline.rehearsal.scheduler import Placement, Scheduler, UnschedulableError
+from offline.rehearsal.service_accounts import mounts_token
+from offline.rehearsal.state import Place, State
+
+EPOCH = re.compile(rb"^Epoch (?P<done>\d+)/(?P<all>\d+)\b")
+
+REPLACE_UNREADY = "pulumi.com/replaceUnready"
+"""The annotation with which `pulumi up` runs a failed Job again instead of repeating its failure."""
+
+EVICT_AFTER = 3
+"""A pod that is to be disrupted is evicted after one in this many of its epochs."""
+
+PATIENCE = 10.0
+"""Seconds that a Job gets to end by itself when the rehearsal is interrupted."""
+
+
+class Display(Protocol):
+    """Shows a rehearsal while it runs. Called from several threads."""
+
+    def resource(self, resource: Resource) -> None:
+        """``resource`` is created."""
+        ...
+
+    def job(self, record: JobRecord) -> None:
+        """Something about the Job changed."""
+        ...
+
+    def note(self, record: JobRecord, text: str) -> None:
+        """Something worth a line happened to the Job."""
+        ...
+
+
+@dataclass
+class Engine(Observer):
+    """Runs the Jobs of one evaluation."""
+
+    place: Place
+    state: State
+    results: Results
+    emulators: Sequence[Emulator]
+    reaper: Reaper
+    display: Display
+    disrupt: str | None = None
+    """Logical name, or its last part, of a Job whose pod is to be evicted once."""
+    backoff: float = job_controller.BACKOFF
+    scheduler: Scheduler = field(default_factory=Scheduler)
+    objects: Objects = field(default_factory=Objects)
+    plugins: DevicePlugins = field(default_factory=DevicePlugins)
+    records: dict[str, JobRecord] = field(default_factory=dict[str, JobRecord])
+    executed: set[str] = field(default_factory=set[str])
+    """URNs of the Jobs that ran this time."""
+    pools: set[str] = field(default_factory=set[str])
+    """URNs of the resources that brought nodes."""
+    interrupted: bool = False
+    evicted: bool = False
+    """Whether the pod that was to be disrupted was."""
+    _active: dict[str, Stop] = field(default_factory=dict[str, Stop])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.scheduler.no_devices = self.plugins.obstacle
+        for emulator in self.emulators:
+            self.scheduler.add(emulator.standing_nodes())
+            for cluster, namespace in emulator.standing_namespaces():
+                self.objects.stands(cluster, namespace)
+
+    def interrupt(self, grace: float = PATIENCE) -> None:
+        """Ends what runs and starts nothing more. Fit for a signal handler; a second call can cut the grace."""
+        self.interrupted = True
+        for stop in list(self._active.values()):
+            # From another thread: a signal handler must not wait for a lock that the code it interrupted holds.
+            threading.Thread(target=stop.request, args=("interrupted", grace), daemon=True).start()
+
+    def registering(self, resource: Resource) -> None:
+        if resource.token == JOB:
+            self._record(resource)
+        try:
+            self.objects.admit(resource)
+        except RefusedError as error:
+            raise NotCreatedError(str(error)) from error
+
+    def created(self, resource: Resource) -> None:
+        self.objects.add(resource)
+        self.plugins.add(resource)
+        for emulator in self.emulators:
+            if nodes := emulator.nodes(resource.token, resource.name, resource.inputs):
+                self.scheduler.add(nodes)
+                self.pools.add(resource.urn)
+        self.display.resource(resource)
+
+    def failed(self, resource: Resource, reason: str) -> None:
+        if resource.token == JOB and not (record := self._record(resource)).phase.over:
+            self._finish(record, Phase.FAILED, reason)
+
+    def skipped(self, resource: Resource, because: Resource) -> None:
+        if resource.token == JOB:
+            record = self._record(resource)
+            record.phase = Phase.NOT_RUN
+            record.reason = f"needs {because.name}"
+            self.display.job(record)
+
+    def run_job(self, resource: Resource) -> None:
+        record = self._record(resource)
+        record.identity = job_controller.identity(resource)
+        if self._keep(resource, record):
+            return
+        stop = Stop()
+        with self._lock:
+            self._active[resource.urn] = stop
+        try:
+            if self.interrupted:
+                raise self._ended(record, Phase.INTERRUPTED, "the rehearsal was interrupted")
+            self._execute(resource, record, stop)
+        finally:
+            with self._lock:
+                del self._active[resource.urn]
+
+    def _keep(self, resource: Resource, record: JobRecord) -> bool:
+        """Whether the Job and its results are as they were when it last succeeded.
+
+        Raises NotCreatedError where it failed for good.
+        """
+        replaced = any(urn in self.executed for urn in resource.replace_with)
+        last = self.state.finished(resource.urn, record.identity)
+        changed = self.results.changed(last.results) if last is not None else ""
+        if changed:
+            self.note(record, f"runs again: {changed}")
+        if last is not None and not replaced and not changed:
+            for key in vars(last).keys() - {"urn", "name"}:
+                setattr(record, key, getattr(last, key))
+            record.phase = Phase.UNCHANGED
+            self.display.job(record)
+            return True
+        failed = self.state.failed(resource.urn, record.identity)
+        annotations = strings(resource.metadata.get("annotations"))
+        if failed is not None and not replaced and annotations.get(REPLACE_UNREADY) != "true":
+            record.exit_code, record.message = failed.exit_code, failed.message
+            raise self._ended(
+                record,
+                Phase.FAILED,
+                f"{failed.reason} the last time; without the annotation {REPLACE_UNREADY} "
+                "`pulumi up` repeats that instead of running the Job again",
+            )
+        return False
+
+    def _execute(self, resource: Resource, record: JobRecord, stop: Stop) -> None:
+        record.started = time.time()
+        record.phase = Phase.PENDING
+        self.executed.add(resource.urn)
+        with self.place.log(resource.name).open("wb") as log:
+            try:
+                job = job_controller.job_spec(resource)
+                pods = self._pods(job, record, log)
+                self.display.job(record)
+                result = job_controller.run(
+                    job, stop, pods.run, lambda text: self.note(record, text), self.backoff
+                )
+            except (UnsupportedError, RefusedError, UnschedulableError) as error:
+                log.write(f"{error}\n".encode())
+                raise self._ended(record, Phase.FAILED, str(error)) from error
+        record.attempts = result.attempts
+        if result.pod is not None:
+            record.exit_code, record.message = result.pod.exit_code, result.pod.message
+        if result.succeeded:
+            record.results = self.results.published(store_directories(resource, self.place.store))
+            self._finish(record, Phase.SUCCEEDED, "")
+        elif result.reason == job_controller.INTERRUPTED:
+            raise self._ended(record, Phase.INTERRUPTED, "the rehearsal was interrupted")
+        else:
+            raise self._ended(record, Phase.FAILED, f"{result.reason}: {result.message}")
+
+    def _pods(self, job: JobSpec, record: JobRecord, log: IO[bytes]) -> "_Pods":
+        namespace = Namespace(self.objects, job.cluster, job.namespace)
+        injected = (each.injected(job.pod.annotations) for each in self.emulators)
+        request = PodRequest(job.cluster, job.pod.selector, job.pod.tolerations, add(job.pod.requests, *injected))
+        admit(namespace, job.template, job.pod, request.resources)
+        if mounts_token(job.pod, namespace):
+            self._require_devices(job.cluster)
+        record.job_name, record.namespace = job.name, job.namespace
+        record.requested, record.memory_limit = request.resources, job.pod.container.memory_limit
+        return _Pods(self, job, namespace, request, record, log)
+
+    def _require_devices(self, cluster: str) -> None:
+        """Raises RefusedError where GPUs of the cluster's nodes can never be given to pods.
+
+        All that could change that is there by now, and a pod that reads the nodes would wait until its deadline.
+        """
+        reasons = [self.plugins.obstacle(node) for node in self.scheduler.nodes if node.cluster == cluster]
+        if any(reasons):
+            raise RefusedError("; ".join(filter(None, reasons)))
+
+    def disrupts(self, record: JobRecord) -> bool:
+        """Whether the Job's first pod is to be evicted."""
+        return self.disrupt is not None and (
+            record.name == self.disrupt or record.name.endswith(f"-{self.disrupt}")
+        )
+
+    def _record(self, resource: Resource) -> JobRecord:
+        with self._lock:
+            if resource.urn not in self.records:
+                record = JobRecord(urn=resource.urn, name=resource.name, cluster=cluster_of(resource))
+                self.records[resource.urn] = record
+            return self.records[resource.urn]
+
+    def note(self, record: JobRecord, text: str) -> None:
+        """Something worth a line happened to the Job."""
+        record.notes.append(text)
+        self.display.note(record, text)
+
+    def _finish(self, record: JobRecord, phase: Phase, reason: str) -> None:
+        record.phase, record.reason, record.finished = phase, reason, time.time()
+        if record.urn in self.executed:
+            with self._lock:
+                self.state.jobs[record.urn] = record
+                self.state.save()
+        self.display.job(record)
+
+    def _ended(self, record: JobRecord, phase: Phase, reason: str) -> NotCreatedError:
+        self._finish(record, phase, reason)
+        return NotCreatedError(reason)
+
+
+@dataclass(frozen=True)
+class _Pods:
+    """Runs the pods of one Job, one after the other."""
+
+    engine: Engine
+    job: JobSpec
+    namespace: Namespace
+    request: PodRequest
+    record: JobRecord
+    log: IO[bytes]
+
+    def run(self, number: int, stop: Stop) -> PodResult:
+        """The pod with this number, from 1, from Pending to its end."""
+        record, engine = self.record, self.engine
+        placement = self._place(stop)
+        name = f"{self.job.name[:57]}-{secrets.token_hex(3)[:5]}"
+        self.log.write(f"# pod {name} on {placement.node_name}, attempt {number}\n".encode())
+        evict = number == 1 and engine.disrupts(record)
+
+        def write(line: bytes) -> None:
+            self.log.write(line)
+            self.log.flush()
+            if match := EPOCH.match(line):
+                record.epochs = (int(match["done"]), int(match["all"]))
+                engine.display.job(record)
+                if evict and record.epochs[0] * EVICT_AFTER >= record.epochs[1] and not stop.requested:
+                    engine.evicted = True
+                    stop.request("evicted", self.job.pod.grace_period)
+                    engine.note(record, f"pod evicted after epoch {record.epochs[0]} (DisruptionTarget)")
+
+        drivers = frozenset[str]().union(*(each.store_drivers for each in engine.emulators))
+        api = ApiServer(engine.scheduler, self.namespace)
+        kubelet = Kubelet(engine.reaper, engine.place.pods, engine.place.store, drivers, api)
+        try:
+            result = kubelet.run(Pod(name, self.namespace, self.job.pod, placement, stop, write))
+        finally:
+            engine.scheduler.release(placement)
+        record.peak_memory = max(record.peak_memory, result.peak_memory)
+        return result
+
+    def _place(self, stop: Stop) -> Placement:
+        record, engine = self.record, self.engine
+        began = time.time()
+        record.phase = Phase.PENDING
+        engine.display.job(record)
+        placement = engine.scheduler.place(
+            self.request, lambda: stop.requested, lambda reason: engine.note(record, f"Pending: {reason}")
+        )
+        record.pending += time.time() - began
+        record.phase = Phase.RUNNING
+        record.pool, record.node = placement.node.pool, placement.node_name
+        record.accelerator, record.allocatable = placement.node.accelerator or "", placement.node.allocatable
+        engine.display.job(record)
+        return placement

@@ -1,0 +1,230 @@
+"""Runs one pod: its init containers in order, then its container, as processes of this machine."""
+
+import os
+import re
+import sys
+import uuid
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from infra.platform import GPU_RESOURCE
+from offline.engine.documents import Document
+from offline.rehearsal import processes, service_accounts, volumes
+from offline.rehearsal.api_server import ApiServer
+from offline.rehearsal.cluster_objects import Namespace, RefusedError, contents
+from offline.rehearsal.pods import Container, PodSpec, UnsupportedError
+from offline.rehearsal.processes import Launch, Reaper, Stop
+from offline.rehearsal.scheduler import Placement
+from offline.rehearsal.variable_expansion import expand, localize
+from offline.rehearsal.volumes import Volumes
+
+VIRTUAL_ACCELERATORS = "SLIPWAY_VIRTUAL_ACCELERATORS"
+"""Tells the workloads which accelerators to find, as a device plugin does with NVIDIA_VISIBLE_DEVICES."""
+
+PASSED_ON = (
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
+    *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CONFIG_FILE", "PIP_CERT", "PIP_TRUSTED_HOST"),
+    "LD_LIBRARY_PATH",
+)
+"""What a container gets of this machine's environment: the way to the network, and to Python's own libraries."""
+
+MESSAGE_LINES = 80
+MESSAGE_BYTES = 2048
+"""Kubernetes' bounds on the log that stands in for a termination message (kubernetes.io/docs/tasks/debug/
+debug-application/determine-reason-pod-failure, seen November 2026)."""
+
+_FIELD_WITH_KEY = re.compile(r"metadata\.(?P<of>labels|annotations)\['(?P<key>[^']+)'\]")
+
+
+@dataclass(frozen=True)
+class PodResult:
+    """How a pod ended. ``message`` are its log's last lines; ``disrupted`` is the condition DisruptionTarget."""
+
+    succeeded: bool
+    container: str
+    exit_code: int
+    reason: str
+    message: str
+    disrupted: bool
+    peak_memory: int
+
+    @property
+    def ending(self) -> str:
+        """Which container ended how."""
+        return f"container {self.container!r} exited with {self.exit_code} ({self.reason})"
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod that is placed. ``write`` gets each line of its output."""
+
+    name: str
+    namespace: Namespace
+    spec: PodSpec
+    placement: Placement
+    stop: Stop
+    write: Callable[[bytes], None]
+
+
+@dataclass(frozen=True)
+class Kubelet:
+    """Runs pods below ``folder``, with the store that they share, which CSI ``drivers`` mount, at ``store``.
+
+    ``api`` answers pods that have a service account's token.
+    """
+
+    reaper: Reaper
+    folder: Path
+    store: Path
+    drivers: Collection[str] = ()
+    api: ApiServer | None = None
+
+    def run(self, pod: Pod) -> PodResult:
+        """Runs ``pod`` to its end. Raises RefusedError and UnsupportedError where it cannot be started."""
+        folder = self.folder / pod.name
+        volumes.remove(folder)
+        try:
+            mounted = volumes.prepare(pod.spec, pod.namespace, folder, self.store, self.drivers)
+            if self.api is None or not service_accounts.mounts_token(pod.spec, pod.namespace):
+                return self._run_containers(pod, mounted, folder, None)
+            token = service_accounts.mount(pod.spec, pod.namespace, folder)
+            with self.api.serving(token) as url:
+                return self._run_containers(pod, mounted, folder, url)
+        finally:
+            volumes.remove(folder)
+
+    def _run_containers(self, pod: Pod, mounted: Volumes, folder: Path, api: str | None) -> PodResult:
+        peak = 0
+        for container in pod.spec.init_containers:
+            result = self._run_container(pod, container, mounted, folder, api)
+            peak = max(peak, result.peak_memory)
+            if not result.succeeded:
+                return result
+        result = self._run_container(pod, pod.spec.container, mounted, folder, api)
+        return replace(result, peak_memory=max(peak, result.peak_memory))
+
+    def _run_container(
+        self, pod: Pod, container: Container, mounted: Volumes, folder: Path, api: str | None
+    ) -> PodResult:
+        mounts = mounted.mounts(container)
+        if api is not None:
+            mounts[service_accounts.FOLDER] = service_accounts.folder_of(folder)
+        launch = self._launch(pod, container, mounts, folder)
+        if api is not None:
+            command = [word.replace(service_accounts.API, api) for word in launch.command]
+            launch = replace(launch, command=command)
+        mounted.protect(container)
+        tail = deque[bytes](maxlen=MESSAGE_LINES)
+
+        def write(line: bytes) -> None:
+            tail.append(line)
+            pod.write(line)
+
+        ended = processes.run(launch, self.reaper, pod.stop, write)
+        mounted.unprotect()
+        reason = "Completed" if ended.code == 0 else "OOMKilled" if ended.oom_killed else "Error"
+        return PodResult(
+            succeeded=ended.code == 0,
+            container=container.name,
+            exit_code=ended.code,
+            reason=reason,
+            message=b"".join(tail)[-MESSAGE_BYTES:].decode(errors="replace"),
+            disrupted=pod.stop.kind == "evicted",
+            peak_memory=ended.peak_memory,
+        )
+
+    def _launch(self, pod: Pod, container: Container, mounts: Mapping[str, Path], folder: Path) -> Launch:
+        variables = self._variables(pod, container)
+        given = {name: localize(value, mounts) for name, value in variables.items()}
+        scratch = mounts.get("/tmp", folder / "scratch")
+        scratch.mkdir(parents=True, exist_ok=True)
+        environment = {
+            **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]),
+            "HOME": str(scratch),
+            "TMPDIR": str(scratch),
+            "LANG": "C.UTF-8",
+            "HOSTNAME": pod.name,
+            **self._devices(pod, container),
+            **given,
+        }
+        words = [localize(expand(word, variables), mounts) for word in (*container.command, *container.args)]
+        if words[0] in {"python", "python3"}:
+            words[0] = sys.executable
+        working_dir = Path(localize(container.working_dir, mounts)) if container.working_dir else scratch
+        if not working_dir.is_dir():
+            raise RefusedError(
+                f"workingDir {container.working_dir!r} is in no volume, and a rehearsal has no image"
+            )
+        return Launch(
+            command=words,
+            environment=environment,
+            folder=working_dir,
+            memory=container.memory_limit,
+            cpu_request=container.requests.cpu,
+            cpu_limit=container.cpu_limit,
+        )
+
+    def _variables(self, pod: Pod, container: Container) -> dict[str, str]:
+        """The declared environment, with mount paths as the container would see them."""
+        variables: dict[str, str] = {}
+        for entry in container.env:
+            name = str(entry["name"])
+            source = entry.get("valueFrom")
+            if source:
+                value = self._value_from(pod, source, name)
+                if value is not None:
+                    variables[name] = value
+            else:
+                variables[name] = expand(str(entry.get("value") or ""), variables)
+        return variables
+
+    def _value_from(self, pod: Pod, source: Document, name: str) -> str | None:
+        if "fieldRef" in source:
+            return field_value(pod, str(source["fieldRef"]["fieldPath"]))
+        for key, kind in (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")):
+            if key in source:
+                reference = source[key]
+                found = pod.namespace.find(kind, str(reference["name"]))
+                values = contents(found) if found else {}
+                if reference["key"] in values:
+                    return values[reference["key"]].decode()
+                if reference.get("optional"):
+                    return None
+                raise RefusedError(
+                    f"CreateContainerConfigError: couldn't find key {reference['key']} in {kind} "
+                    f"{pod.namespace.name}/{reference['name']}"
+                )
+        raise UnsupportedError(f"env {name}: a rehearsal does not know {', '.join(source)}")
+
+    def _devices(self, pod: Pod, container: Container) -> dict[str, str]:
+        if not container.requests.gpus:
+            return {}
+        if pod.placement.node.accelerator is None:
+            raise RefusedError(
+                f"{pod.placement.node_name} offers {GPU_RESOURCE}, but nothing says which accelerator"
+            )
+        return {VIRTUAL_ACCELERATORS: f"{pod.placement.node.accelerator}:{container.requests.gpus}"}
+
+
+def field_value(pod: Pod, path: str) -> str:
+    """The value of a field that the downward API offers. Raises UnsupportedError for any other."""
+    fields = {
+        "metadata.name": pod.name,
+        "metadata.namespace": pod.namespace.name,
+        "metadata.uid": str(
+            uuid.uuid5(uuid.NAMESPACE_URL, f"{pod.namespace.cluster}/{pod.namespace.name}/{pod.name}")
+        ),
+        "spec.nodeName": pod.placement.node_name,
+        "spec.serviceAccountName": pod.spec.service_account,
+        "status.podIP": "192.0.2.1",
+        "status.hostIP": "192.0.2.2",
+    }
+    if path in fields:
+        return fields[path]
+    if match := _FIELD_WITH_KEY.fullmatch(path):
+        return (pod.spec.labels if match["of"] == "labels" else pod.spec.annotations).get(match["key"], "")
+    raise UnsupportedError(f"a rehearsal does not know the field {path}")

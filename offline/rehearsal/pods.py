@@ -1,0 +1,159 @@
+"""What a pod template asks for, as far as a rehearsal understands it. What it does not understand, it refuses."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from infra.platform import Resources
+from infra.schema.quantities import cpu_millicores, mebibytes
+from offline.engine.documents import Document, document, documents, strings, texts
+from offline.engine.scheduling import Toleration, amounts, largest, tolerations
+
+POD_KEYS = frozenset(
+    {
+        "automountServiceAccountToken",
+        "containers",
+        "enableServiceLinks",
+        "imagePullSecrets",
+        "initContainers",
+        "nodeSelector",
+        "restartPolicy",
+        "securityContext",
+        "serviceAccount",
+        "serviceAccountName",
+        "terminationGracePeriodSeconds",
+        "tolerations",
+        "volumes",
+    }
+)
+"""Keys of a pod spec that a rehearsal acts on, or that change nothing for a process on this machine."""
+
+CONTAINER_KEYS = frozenset(
+    {
+        "args",
+        "command",
+        "env",
+        "image",
+        "imagePullPolicy",
+        "name",
+        "resources",
+        "securityContext",
+        "terminationMessagePath",
+        "terminationMessagePolicy",
+        "volumeMounts",
+        "workingDir",
+    }
+)
+
+GRACE_PERIOD = 30
+"""Kubernetes' default for terminationGracePeriodSeconds."""
+
+
+class UnsupportedError(Exception):
+    """A pod asks for something that a rehearsal cannot do as Kubernetes would."""
+
+
+@dataclass(frozen=True)
+class Mount:
+    """Where a container sees a volume."""
+
+    volume: str
+    path: str
+    sub_path: str
+    read_only: bool
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container. ``memory_limit`` in MiB and ``cpu_limit`` in millicores, None where there is none."""
+
+    name: str
+    command: Sequence[str]
+    args: Sequence[str]
+    env: Sequence[Document]
+    working_dir: str
+    mounts: Sequence[Mount]
+    requests: Resources
+    memory_limit: int | None
+    cpu_limit: int | None
+
+
+@dataclass(frozen=True)
+class PodSpec:
+    """A pod of one container, before which its init containers run, one after the other.
+
+    ``automounts_token`` None leaves it to the service account whether the pod gets its token.
+    """
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    service_account: str
+    automounts_token: bool | None
+    selector: Mapping[str, str]
+    tolerations: Sequence[Toleration]
+    init_containers: Sequence[Container]
+    container: Container
+    volumes: Mapping[str, Document]
+    grace_period: int
+
+    @property
+    def requests(self) -> Resources:
+        """What the scheduler counts: the most that is asked for at one time. What a cloud injects is not in it."""
+        return largest(self.container.requests, *(container.requests for container in self.init_containers))
+
+
+def pod_spec(template: Document) -> PodSpec:
+    """The pod that ``template`` (``spec.template`` of a Job) describes. Raises UnsupportedError."""
+    metadata, spec = document(template.get("metadata")), document(template.get("spec"))
+    _refuse_unknown("pod", spec, POD_KEYS)
+    if spec.get("restartPolicy") != "Never":
+        raise UnsupportedError(f"restartPolicy {spec.get('restartPolicy')!r}: a rehearsal knows Never alone")
+    containers = [_container(each) for each in documents(spec.get("containers"))]
+    if len(containers) != 1:
+        raise UnsupportedError(f"a pod with {len(containers)} containers: a rehearsal runs one")
+    return PodSpec(
+        labels=strings(metadata.get("labels")),
+        annotations=strings(metadata.get("annotations")),
+        service_account=str(spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"),
+        selector=strings(spec.get("nodeSelector")),
+        automounts_token=spec.get("automountServiceAccountToken"),
+        tolerations=tolerations(spec.get("tolerations")),
+        init_containers=[_container(each) for each in documents(spec.get("initContainers"))],
+        container=containers[0],
+        volumes={str(each["name"]): each for each in documents(spec.get("volumes"))},
+        grace_period=int(spec.get("terminationGracePeriodSeconds", GRACE_PERIOD)),
+    )
+
+
+def _container(spec: Document) -> Container:
+    _refuse_unknown(f"container {spec.get('name')!r}", spec, CONTAINER_KEYS)
+    if not spec.get("command"):
+        raise UnsupportedError(
+            f"container {spec.get('name')!r} has no command: a rehearsal does not have its image"
+        )
+    resources = document(spec.get("resources"))
+    limits = strings(resources.get("limits"))
+    return Container(
+        name=str(spec["name"]),
+        command=texts(spec.get("command")),
+        args=texts(spec.get("args")),
+        env=documents(spec.get("env")),
+        working_dir=str(spec.get("workingDir") or ""),
+        mounts=[
+            Mount(
+                volume=str(each["name"]),
+                path=str(each["mountPath"]),
+                sub_path=str(each.get("subPath") or ""),
+                read_only=bool(each.get("readOnly")),
+            )
+            for each in documents(spec.get("volumeMounts"))
+        ],
+        # A limit without a request is the request, too.
+        requests=amounts({**limits, **strings(resources.get("requests"))}),
+        memory_limit=mebibytes(limits["memory"]) if "memory" in limits else None,
+        cpu_limit=cpu_millicores(limits["cpu"]) if "cpu" in limits else None,
+    )
+
+
+def _refuse_unknown(what: str, spec: Document, known: frozenset[str]) -> None:
+    if unknown := sorted(spec.keys() - known):
+        raise UnsupportedError(f"{what}: a rehearsal does not act on {', '.join(unknown)}")

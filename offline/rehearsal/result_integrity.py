@@ -1,0 +1,80 @@
+"""Whether the results that Jobs left in the store are still there, whole and the same."""
+
+import hashlib
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from offline.rehearsal.state import FolderError
+
+MANIFEST = "manifest.json"
+"""The file that a step publishes last: it names all others of its directory with their sizes and SHA-256."""
+
+BELOW = ("", "*/*/")
+"""Where manifests are looked for, from a directory that a Job names: in it, and where a step's directory lies when
+the Job is given all those of a pipeline."""
+
+CHECKER = "workloads.runtime.store"
+"""The module that reads manifests, for the pods too. It runs as a process, as pods run it."""
+
+WHOLE, NOT_WHOLE = 0, 4
+"""The checker's exit codes where it could look at everything."""
+
+
+@dataclass
+class Results:
+    """The results in the store below ``folder``. Usable from several threads.
+
+    ``damaged`` has a reason for each directory, relative to ``folder``, that holds no whole result.
+    """
+
+    folder: Path
+    damaged: dict[str, str] = field(default_factory=dict[str, str])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def checked(cls, folder: Path, directories: Collection[str], root: Path) -> "Results":
+        """Reads every file of ``directories``, relative to ``folder``, once. ``root`` is the repository.
+
+        Raises FolderError where the store cannot be read.
+        """
+        if not directories:
+            return cls(folder)
+        paths = {str(folder / each): each for each in sorted(directories)}
+        done = subprocess.run(
+            [sys.executable, "-m", CHECKER, *paths], cwd=root, check=False, capture_output=True, text=True
+        )
+        if done.returncode not in {WHOLE, NOT_WHOLE}:
+            raise FolderError(f"the results in {folder} cannot be checked: {done.stderr.strip()}")
+        return cls(folder, {paths[path]: reason for path, reason in json.loads(done.stdout).items()})
+
+    def published(self, directories: Iterable[Path]) -> dict[str, str]:
+        """The SHA-256 of each manifest in ``directories``, by its directory. A Job has just found them whole."""
+        found: dict[str, str] = {}
+        for manifest in (path for each in directories for below in BELOW for path in each.glob(below + MANIFEST)):
+            found[manifest.parent.relative_to(self.folder).as_posix()] = _digest(manifest)
+        with self._lock:
+            for directory in found:
+                self.damaged.pop(directory, None)
+        return found
+
+    def changed(self, recorded: Mapping[str, str]) -> str:
+        """What is not as it was when ``recorded`` was published; empty where all of it is."""
+        for directory, digest in recorded.items():
+            if reason := self.damaged.get(directory):
+                return f"{directory}: {reason}"
+            try:
+                now = _digest(self.folder / directory / MANIFEST)
+            except OSError:
+                return f"{directory} has no {MANIFEST}"
+            if now != digest:
+                return f"{directory} has other results than before"
+        return ""
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()

@@ -1,0 +1,133 @@
+"""The scheduler of a rehearsal: gives pods nodes of the declared pools, and has them wait for one."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from infra.platform import Node, Resources
+from offline.engine.scheduling import PodRequest, add, lacking, obstacle, obstacles, subtract
+
+SETTLE = 1.0
+"""Seconds without a new node after which a pod that fits none of them is given up. In a cluster it would stay
+Pending until its deadline, and a node pool that is declared at the same moment must not come too late."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A pod on a node, which it holds until it is released. ``number`` counts the nodes of the pool from 0."""
+
+    node: Node
+    number: int
+    resources: Resources
+
+    @property
+    def node_name(self) -> str:
+        """The name of the node."""
+        return node_name(self.node, self.number)
+
+
+def node_name(node: Node, number: int) -> str:
+    """A name for one of the nodes that are like ``node``, as clouds make them: of cluster, pool and number."""
+    return f"{node.cluster}-{node.pool}-{number}"
+
+
+class UnschedulableError(Exception):
+    """No declared pool can ever take the pod. ``reasons`` are by pool."""
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        self.reasons = reasons
+        listed = "; ".join(f"{pool}: {reason}" for pool, reason in reasons.items())
+        super().__init__(f"no pool can take the pod ({listed or 'the cluster has no nodes'})")
+
+
+class CancelledError(Exception):
+    """The pod was given up while it was Pending."""
+
+
+@dataclass
+class Scheduler:
+    """The nodes that there are, and what is taken of each. Usable from several threads."""
+
+    settle: float = SETTLE
+    poll: float = 0.1
+    """Seconds between two looks at whether a pod was given up."""
+    no_devices: Callable[[Node], str] = lambda _: ""
+    """Why a node's GPUs cannot be given to pods; empty where they can."""
+    _nodes: list[Node] = field(default_factory=list[Node])
+    _taken: list[Placement] = field(default_factory=list[Placement])
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _newest: float = 0.0
+
+    def add(self, nodes: Sequence[Node]) -> None:
+        """These nodes join their cluster."""
+        with self._changed:
+            self._nodes.extend(nodes)
+            self._newest = time.monotonic()
+            self._changed.notify_all()
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes of all clusters, alike ones together."""
+        with self._changed:
+            return list(self._nodes)
+
+    def registered(self, node: Node) -> Node:
+        """``node`` as it is registered with the API server: without GPUs where they cannot be given to pods."""
+        return replace(node, allocatable=replace(node.allocatable, gpus=0)) if self.no_devices(node) else node
+
+    def place(
+        self, pod: PodRequest, cancelled: Callable[[], bool], pending: Callable[[str], None] = lambda _: None
+    ) -> Placement:
+        """Waits for a node with room and takes it. ``pending`` is told, once each, why there is none yet.
+
+        Raises UnschedulableError where none of the nodes can take the pod however empty it is, and CancelledError.
+        """
+        told = ""
+        with self._changed:
+            self._newest = max(self._newest, time.monotonic())
+            while not cancelled():
+                suitable = [node for node in self._nodes if obstacle(pod, self.registered(node)) is None]
+                placement = next(filter(None, (self._free(node, pod.resources) for node in suitable)), None)
+                if placement is not None:
+                    self._taken.append(placement)
+                    return placement
+                if not suitable and time.monotonic() - self._newest >= self.settle:
+                    raise UnschedulableError(self._obstacles(pod))
+                if suitable and (reason := self._shortage(suitable, pod.resources)) != told:
+                    told = reason
+                    pending(reason)
+                self._changed.wait(self.poll)
+        raise CancelledError
+
+    def release(self, placement: Placement) -> None:
+        """The pod is gone; what it held is free."""
+        with self._changed:
+            self._taken.remove(placement)
+            self._changed.notify_all()
+
+    def _obstacles(self, pod: PodRequest) -> dict[str, str]:
+        reasons = obstacles(pod, [self.registered(node) for node in self._nodes])
+        for node in self._nodes:
+            if node.pool in reasons and node.cluster == pod.cluster and pod.resources.gpus:
+                reasons[node.pool] = ": ".join(filter(None, (reasons[node.pool], self.no_devices(node))))
+        return reasons
+
+    def _free(self, node: Node, wanted: Resources) -> Placement | None:
+        for number in range(node.count):
+            if not lacking(wanted, self._rest(node, number)):
+                return Placement(node, number, wanted)
+        return None
+
+    def _rest(self, node: Node, number: int) -> Resources:
+        held = [each.resources for each in self._taken if each.node is node and each.number == number]
+        return subtract(self.registered(node).allocatable, add(*held))
+
+    def _shortage(self, suitable: Sequence[Node], wanted: Resources) -> str:
+        parts: list[str] = []
+        for node in suitable:
+            short = sorted(
+                {name for number in range(node.count) for name in lacking(wanted, self._rest(node, number))}
+            )
+            parts.append(f"{node.pool}: {node.count} {', '.join(f'Insufficient {name}' for name in short)}")
+        return "; ".join(parts)

@@ -1,0 +1,306 @@
+"""One rehearsal from its configuration to its report."""
+
+import contextlib
+import json
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from infra.program import PIPELINES, problems_beside
+from infra.review.stack import JOB
+from infra.schema.problems import SettingsError
+from infra.settings.loading import laid_over, lay_over, load
+from infra.settings.model import Settings
+from offline.engine.documents import document, strings
+from offline.engine.emulators import emulators
+from offline.engine.evaluate import Evaluation, evaluate
+from offline.engine.stack_config import StackConfig, load_stack
+from offline.rehearsal import store_files, summary
+from offline.rehearsal.engine import Engine
+from offline.rehearsal.job_records import JobRecord, Phase
+from offline.rehearsal.job_results import Artifacts, collect
+from offline.rehearsal.processes import Reaper
+from offline.rehearsal.result_integrity import Results
+from offline.rehearsal.state import CONTACT_SHEET, OUTPUTS, PREDICTIONS, Lock, Place, State, copy
+from offline.rehearsal.store import StoreFolder
+from offline.rehearsal.terminal import LiveDisplay, PlainDisplay
+
+PROJECT = "slipway"
+PREFIX = "slipway:"
+OVERLAY = f"{PREFIX}rehearsal"
+
+OK, FAILED, WRONG_SETTINGS, INTERRUPTED = 0, 1, 2, 130
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to rehearse and how. ``folder`` gets everything that the rehearsal makes."""
+
+    stack: str
+    root: Path
+    folder: Path
+    config_file: Path | None = None
+    fresh: bool = False
+    disrupt: str | None = None
+    quiet: int = 0
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The configuration that is rehearsed, and how it came to differ from what `pulumi up` would use."""
+
+    config: StackConfig
+    values: Mapping[str, Any]
+    settings: Settings
+    overlay: Mapping[str, Any]
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All that a rehearsal found out, for the summary and the report."""
+
+    options: Options
+    configuration: Configuration
+    evaluation: Evaluation
+    records: list[JobRecord]
+    artifacts: Artifacts
+    executed: frozenset[str]
+    """URNs of the Jobs that ran."""
+    pools: frozenset[str]
+    """URNs of the resources that brought nodes."""
+    began: float
+    ended: float
+    interrupted: bool
+
+    @property
+    def exit_code(self) -> int:
+        """0 where everything is there."""
+        if self.interrupted:
+            return INTERRUPTED
+        return FAILED if self.evaluation.failed else OK
+
+
+def configure(stack: str, root: Path, file: Path | None = None, *, benchmark: bool = False) -> Configuration:
+    """The stack's configuration with its rehearsal overlay. Raises ConfigError and SettingsError.
+
+    Without ``benchmark``, pipelines that measure accelerators are left out, unless the stack has no others.
+    """
+    config = load_stack(stack, root, file)
+    values = dict(config.values)
+    overlay = document(values.get(OVERLAY))
+    remarks: list[str] = []
+    if overlay:
+        values = lay_over(values, {f"{PREFIX}{key}": value for key, value in laid_over(overlay).items()})
+        remarks.append(f"{OVERLAY} lays over the settings: {json.dumps(overlay)}")
+    raw = {key.removeprefix(PREFIX): value for key, value in values.items() if key.startswith(PREFIX)}
+    try:
+        settings = load(raw)
+    except SettingsError as error:
+        readable = {key: value for key, value in values.items() if key not in config.secrets}
+        missing = store_files.problems(strings(overlay.get("store_files")), root)
+        raise SettingsError([*error.problems, *problems_beside(raw, readable, root), *missing]) from None
+    if missing := store_files.problems(settings.rehearsal.store_files, root):
+        raise SettingsError(missing)
+    # What was checked and laid over would be laid over what is left out below.
+    values.pop(OVERLAY, None)
+    if not benchmark and (left_out := _measuring(settings)):
+        pipelines = document(values[f"{PREFIX}pipelines"])
+        values[f"{PREFIX}pipelines"] = {name: pipelines[name] for name in pipelines if name not in left_out}
+        none = dict.fromkeys(left_out)
+        settings = settings.model_copy(update={"pipelines": settings.pipelines.model_copy(update=none)})
+        remarks.append(
+            f"left out: {', '.join(left_out)}, which measures accelerators, and this is a CPU; "
+            "`make rehearse BENCHMARK=1` or the option --benchmark runs it"
+        )
+    for key, stand_in in (item for each in emulators(settings) for item in each.configuration.items()):
+        if not values.get(key):
+            values[key] = stand_in
+            remarks.append(f"{key} is not set; {stand_in!r} stands in")
+    if config.secrets:
+        remarks.append(f"secrets that only their passphrase opens have a placeholder: {', '.join(config.secrets)}")
+    return Configuration(config, values, settings, overlay, tuple(remarks))
+
+
+def _measuring(settings: Settings) -> list[str]:
+    """The stack's pipelines that measure accelerators; none where it has no others."""
+    there = {name: each for name, each in PIPELINES.items() if getattr(settings.pipelines, name) is not None}
+    found = [name for name, each in there.items() if each.measures_devices]
+    return found if len(found) < len(there) else []
+
+
+@dataclass(frozen=True)
+class Session:
+    """A rehearsal of ``program``, shown on ``console``."""
+
+    program: Callable[[], object]
+    configuration: Configuration
+    options: Options
+    console: Console
+
+    def run(self) -> Outcome:
+        """Runs it, shows it and writes the report. Raises BusyError, FolderError, and what the program raises."""
+        place = Place(self.options.folder)
+        lock = Lock(place.folder)
+        try:
+            if self.options.fresh:
+                place.clear()
+            state = State.load(place)
+            remarks = [f"{state.problem}; every Job runs again"] if state.problem else []
+            remarks += place.create()
+            given = self.configuration.settings.rehearsal.store_files
+            remarks += store_files.give(given, place.store, self.options.root)
+            reaper = Reaper(lock.descriptor)
+            try:
+                outcome = self._evaluate(place, state, reaper, remarks)
+            finally:
+                reaper.close()
+            older = _keep_results(place, outcome)
+            _report(place, outcome, self.console)
+            if older and not self.options.quiet:
+                text = f"Kept from an earlier rehearsal, since this one made none: {', '.join(older)}"
+                self.console.print(Text(text, "yellow"), soft_wrap=True)
+            return outcome
+        finally:
+            lock.release()
+
+    def _evaluate(self, place: Place, state: State, reaper: Reaper, remarks: Iterable[str]) -> Outcome:
+        began = time.time()
+        options, configuration = self.options, self.configuration
+        display: LiveDisplay | PlainDisplay = PlainDisplay(self.console, options.quiet)
+        if self.console.is_terminal and self.console.is_interactive and not options.quiet:
+            display = LiveDisplay(self.console, options.stack)
+        found = emulators(configuration.settings)
+        known = {directory for job in state.jobs.values() for directory in job.results}
+        results = Results.checked(place.store, known, options.root)
+        engine = Engine(place, state, results, found, reaper, display, options.disrupt)
+        for remark in (*configuration.remarks, *remarks):
+            display.say(remark)
+        with _warnings_to(display.say), _interrupting(engine), display:
+            evaluation = evaluate(
+                self.program,
+                project=PROJECT,
+                stack=options.stack,
+                config=configuration.values,
+                emulators=found,
+                store=StoreFolder(place.store),
+                observer=engine,
+            )
+        if options.disrupt and not engine.evicted:
+            trained = ", ".join(engine.records[urn].name for urn in engine.executed if engine.records[urn].epochs)
+            display.say(
+                f"--disrupt {options.disrupt}: nothing was evicted; it takes a Job that runs and prints epochs, "
+                f"of which there was {trained or 'none'}"
+            )
+        jobs = [each for each in evaluation.resources.values() if each.token == JOB]
+        for gone in state.jobs.keys() - {each.urn for each in jobs}:
+            del state.jobs[gone]
+        state.save()
+        return Outcome(
+            options=options,
+            configuration=configuration,
+            evaluation=evaluation,
+            records=[engine.records[each.urn] for each in jobs],
+            artifacts=collect((each for each in jobs if engine.records[each.urn].phase.good), place.store),
+            executed=frozenset(engine.executed),
+            pools=frozenset(engine.pools),
+            began=began,
+            ended=time.time(),
+            interrupted=engine.interrupted,
+        )
+
+
+def _keep_results(place: Place, outcome: Outcome) -> list[str]:
+    """Leaves outputs and copies of the results beside the report; returns the copies that it did not replace."""
+    outputs = {name: each.shown if each.known else None for name, each in outcome.evaluation.outputs.items()}
+    text = json.dumps(outputs, indent=2, sort_keys=True, default=str) + "\n"
+    (place.folder / OUTPUTS).write_text(text, encoding="utf-8")
+    older: list[str] = []
+    for source, name in (
+        (outcome.artifacts.predictions_file, PREDICTIONS),
+        (outcome.artifacts.contact_sheet, CONTACT_SHEET),
+    ):
+        if source is not None:
+            copy(source, place.folder / name)
+        elif (place.folder / name).exists():
+            older.append(name)
+    return older
+
+
+def _report(place: Place, outcome: Outcome, console: Console) -> None:
+    from offline.rehearsal.report import write_report  # noqa: PLC0415  # jinja2 is not needed to find settings wrong.
+
+    file = write_report(place, outcome)
+    quiet = outcome.options.quiet
+    records = outcome.records
+    if outcome.exit_code != OK or quiet < 2:
+        logs = {each.name: place.log(each.name) for each in records}
+        jobs = {each.urn for each in records}
+        resources, failed = outcome.evaluation.resources, outcome.evaluation.failed
+        refused = {resources[urn].name: reason for urn, reason in failed.items() if urn not in jobs}
+        summary.failures(console, records, logs, refused)
+    if not quiet:
+        summary.results(console, records, outcome.artifacts)
+        summary.stack_outputs(console, outcome.evaluation.outputs)
+        console.print()
+        ran = sum(each.urn in outcome.executed for each in records)
+        unchanged = sum(each.phase is Phase.UNCHANGED for each in records)
+        jobs_run = f"{ran} Job{'s' if ran != 1 else ''} run"
+        line = f"{jobs_run}, {unchanged} unchanged, in {outcome.ended - outcome.began:.1f} s"
+        console.print(Text(line, "bold"))
+    if quiet < 2:
+        console.print(Text(f"Report: {file}"), soft_wrap=True)
+    if outcome.interrupted:
+        console.print(Text("Interrupted. The next rehearsal goes on from here.", "yellow"))
+
+
+@contextlib.contextmanager
+def _interrupting(engine: Engine) -> Generator[None]:
+    """The first signal asks the Jobs to end, the second leaves them no time."""
+    signals = 0
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        nonlocal signals
+        signals += 1
+        if signals == 1:
+            engine.interrupt()
+        else:
+            engine.interrupt(grace=0)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _warnings_to(say: Callable[[str], None]) -> Generator[None]:
+    """What the program says with `pulumi.log`."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            say(f"{record.levelname.lower()}: {record.getMessage()}")
+
+    handler = Handler(logging.WARNING)
+    logger = logging.getLogger("pulumi")
+    logger.addHandler(handler)
+    propagate, logger.propagate = logger.propagate, False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagate

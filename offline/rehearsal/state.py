@@ -1,0 +1,207 @@
+"""What a rehearsal leaves on disk: where its files are, what ran, and who is at it."""
+
+import fcntl
+import itertools
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import IO, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from offline.engine.documents import first_problem
+from offline.rehearsal.job_records import JobRecord, Phase
+from offline.rehearsal.volumes import remove
+
+Format = Literal[2]
+FORMAT: Format = 2
+"""Version of the state file; another one is not read, and everything runs again."""
+
+LOCK = "lock"
+STATE = "state.json"
+OUTPUTS = "outputs.json"
+REPORT = "report.html"
+PREDICTIONS = "predictions.json"
+CONTACT_SHEET = "contact_sheet.png"
+
+FOLDERS = ("store", "pods", "logs")
+COPIES = (PREDICTIONS, CONTACT_SHEET)
+"""Copies of results. They stay until others replace them, however a rehearsal ends: they may be the last."""
+
+FRESH = (STATE, OUTPUTS, REPORT, *FOLDERS)
+"""What a fresh start deletes."""
+
+
+class BusyError(Exception):
+    """Another rehearsal of the stack is running; the text says which."""
+
+
+class FolderError(Exception):
+    """The folder cannot be used; the text says why."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folder of a stack's rehearsals."""
+
+    folder: Path
+
+    @property
+    def store(self) -> Path:
+        """The store, which all clusters share."""
+        return self.folder / "store"
+
+    @property
+    def pods(self) -> Path:
+        """Volumes of the pods that run."""
+        return self.folder / "pods"
+
+    @property
+    def logs(self) -> Path:
+        """One log per Job."""
+        return self.folder / "logs"
+
+    def log(self, job: str) -> Path:
+        """The log of the Job with this logical name."""
+        return self.logs / f"{job}.log"
+
+    def clear(self) -> None:
+        """Deletes what earlier rehearsals made but for the copies of their results, and nothing else."""
+        for name in FRESH:
+            path = self.folder / name
+            if path.is_symlink() or path.is_file():
+                path.unlink()
+            else:
+                remove(path)
+
+    def create(self) -> list[str]:
+        """Makes the folders; pods that a killed rehearsal left are removed.
+
+        Returns a line for each file that stood where a folder belongs, or the other way round, and was renamed.
+        """
+        renamed = [self._make_way(name) for name in FOLDERS if (self.folder / name).is_file()]
+        renamed += [
+            self._make_way(name) for name in (STATE, OUTPUTS, REPORT, *COPIES) if (self.folder / name).is_dir()
+        ]
+        remove(self.pods)
+        for path in (self.store, self.pods, self.logs):
+            path.mkdir(parents=True, exist_ok=True)
+        return renamed
+
+    def _make_way(self, name: str) -> str:
+        path = self.folder / name
+        kind, wanted = ("folder", "file") if path.is_dir() else ("file", "folder")
+        free = next(
+            each for number in itertools.count(1) if not (each := path.with_name(f"{name}.{number}")).exists()
+        )
+        path.rename(free)
+        return f"{path} is a {kind} where a rehearsal keeps a {wanted}; it is now {free.name}"
+
+
+class Lock:
+    """Held while a rehearsal of the folder runs; the system releases it however the rehearsal ends."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises BusyError and FolderError."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            # A folder of ours has the lock; in any other, `logs` or `store` may be somebody's own.
+            if not (folder / LOCK).exists() and any(folder.iterdir()):
+                raise FolderError(
+                    f"{folder} is not empty, and no rehearsal made it; name a new or an empty folder"
+                )
+            self._file: IO[str] = (folder / LOCK).open("a+", encoding="utf-8")
+        except OSError as error:
+            raise FolderError(f"{folder} cannot be written to: {error.strerror}") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.seek(0)
+            holder = self._file.read().strip()
+            self._file.close()
+            raise BusyError(
+                f"another rehearsal (process {holder or 'unknown'}) is at work in {folder}; wait for it or stop it"
+            ) from None
+        self._file.truncate(0)
+        self._file.write(str(os.getpid()))
+        self._file.flush()
+
+    @property
+    def descriptor(self) -> int:
+        """For a helper that has to outlive this process: the lock is free when both are gone."""
+        return self._file.fileno()
+
+    def release(self) -> None:
+        """Lets the next one in."""
+        self._file.close()
+
+
+@dataclass
+class _Content:
+    """The state file."""
+
+    format: Format
+    jobs: dict[str, JobRecord]
+
+
+@cache
+def _reader() -> TypeAdapter[_Content]:
+    return TypeAdapter(_Content)
+
+
+@dataclass
+class State:
+    """The last run of each Job, by URN. ``problem`` says why what an earlier rehearsal left cannot be used."""
+
+    file: Path
+    jobs: dict[str, JobRecord]
+    problem: str = ""
+
+    @classmethod
+    def load(cls, place: Place) -> "State":
+        """What the last rehearsal knew. Nothing, where its store is gone or its file cannot be read."""
+        file = place.folder / STATE
+        if not place.store.is_dir():
+            return cls(file, {})
+        try:
+            content = _reader().validate_json(file.read_bytes())
+        except FileNotFoundError:
+            return cls(file, {})
+        except OSError as error:
+            return cls(file, {}, f"{file} cannot be read: {error.strerror}")
+        except ValidationError as error:
+            older = error.errors()[0]["loc"] == ("format",)
+            reason = "of another version of Slipway" if older else f"damaged: {first_problem(error)}"
+            return cls(file, {}, f"{file} is {reason}")
+        if other := [urn for urn, job in content.jobs.items() if job.urn != urn]:
+            return cls(file, {}, f"{file} is damaged: {other[0]} has the record of another Job")
+        return cls(file, content.jobs)
+
+    def finished(self, urn: str, identity: str) -> JobRecord | None:
+        """The last run of the Job, if it succeeded and the Job is still the same."""
+        return self._ended(urn, identity, Phase.SUCCEEDED)
+
+    def failed(self, urn: str, identity: str) -> JobRecord | None:
+        """The last run of the Job, if it failed and the Job is still the same."""
+        return self._ended(urn, identity, Phase.FAILED)
+
+    def _ended(self, urn: str, identity: str, phase: Phase) -> JobRecord | None:
+        known = self.jobs.get(urn)
+        return known if known is not None and (known.identity, known.phase) == (identity, phase) else None
+
+    def save(self) -> None:
+        """Writes the file whole or not at all."""
+        content = {"format": FORMAT, "jobs": {urn: job.as_dict() for urn, job in self.jobs.items()}}
+        temporary = self.file.with_suffix(".partial")
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        temporary.replace(self.file)
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copies a file, whole or not at all."""
+    temporary = target.with_name(f".{target.name}.partial")
+    shutil.copyfile(source, temporary)
+    temporary.replace(target)

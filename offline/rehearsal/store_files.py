@@ -1,0 +1,94 @@
+"""Files of this machine that a rehearsal's store is given before its Jobs run.
+
+A real store has them because somebody copied them there; `slipway:rehearsal.store_files` names them for it.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from infra.program import PIPELINES
+from infra.schema.findings import key_of
+from infra.schema.problems import Problem
+from offline.rehearsal.state import FolderError
+
+KEY = ("rehearsal", "store_files")
+
+
+def source_of(path: str, root: Path) -> Path:
+    """What ``path`` names on this machine; a relative one is below the repository's ``root``."""
+    try:
+        return root / Path(path).expanduser()
+    except RuntimeError:
+        # `~name` of somebody whom this machine does not know.
+        return root / path
+
+
+def problems(files: Mapping[str, str], root: Path) -> list[Problem]:
+    """What keeps ``files``, paths of this machine by their paths in the store, from being copied."""
+    found: list[Problem] = []
+    for target, path in files.items():
+        if why := _obstacle(target, source_of(path, root)):
+            found.append(Problem(key_of((*KEY, target)), path, *why))
+    return found
+
+
+def _obstacle(target: str, source: Path) -> tuple[str, str] | None:
+    name = target.split("/", maxsplit=1)[0]
+    if name in PIPELINES:
+        return (
+            f"`{name}/` of the store holds the results of the pipeline `{name}`",
+            "name another folder of the store",
+        )
+    if not source.exists():
+        return f"there is no {source} on this machine", "correct the path, or put the files there"
+    if not source.is_file() and not source.is_dir():
+        return f"{source} is neither a file nor a folder", "name a file or a folder"
+    unreadable = next((file for file in _files(source) if not os.access(file, os.R_OK)), None)
+    if unreadable is not None:
+        return f"{unreadable} cannot be read", "correct its permissions, or where its link leads"
+    if not any(_files(source)):
+        return f"there is no file in {source}", "put the files there"
+    return None
+
+
+def _files(source: Path) -> Iterator[Path]:
+    if source.is_file():
+        yield source
+        return
+    for folder, _, names in os.walk(source):
+        yield from (Path(folder) / name for name in sorted(names))
+
+
+def give(files: Mapping[str, str], store: Path, root: Path) -> list[str]:
+    """Copies ``files`` into ``store``, each whole or not at all, and says which; what is there already stays.
+
+    Raises FolderError.
+    """
+    said: list[str] = []
+    for target, path in files.items():
+        source = source_of(path, root)
+        if store.resolve().is_relative_to(source.resolve()):
+            raise FolderError(f"{source} holds the store {store} itself, into which it is to be copied")
+        copied = 0
+        for file in _files(source):
+            copied += _copy(file, store / target / file.relative_to(source) if source.is_dir() else store / target)
+        if copied:
+            said.append(f"copied {source} to {target} of the store ({copied} file{'s' if copied != 1 else ''})")
+    return said
+
+
+def _copy(source: Path, target: Path) -> bool:
+    """Whether there was anything to copy: not where the file is there with the same size and time."""
+    try:
+        have, want = (target.stat() if target.is_file() else None), source.stat()
+        if have and (have.st_size, have.st_mtime_ns) == (want.st_size, want.st_mtime_ns):
+            return False
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.partial")
+        shutil.copy2(source, temporary)
+        temporary.replace(target)
+    except OSError as error:
+        raise FolderError(f"{source} cannot be copied to {target}: {error.strerror}") from error
+    return True

@@ -1,0 +1,196 @@
+"""Shows a rehearsal on a terminal: a live tree of resources, or plain lines where there is no terminal."""
+
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from infra.clouds.registry import CLOUDS
+from infra.schema.printable import printable, printable_lines
+from offline.engine.resources import Resource
+from offline.rehearsal.job_records import JobRecord, Phase
+
+MARKS = {
+    Phase.WAITING: ("·", "dim"),
+    Phase.PENDING: ("◌", "yellow"),
+    Phase.SUCCEEDED: ("✔", "green"),
+    Phase.UNCHANGED: ("=", "green"),
+    Phase.FAILED: ("✘", "red"),
+    Phase.INTERRUPTED: ("!", "yellow"),
+    Phase.NOT_RUN: ("-", "dim"),
+}
+
+WIDE = 100
+"""Columns from which on there is room for long progress bars."""
+
+EPOCH_LINES = 4
+"""Lines that a training prints where there is no terminal, at most."""
+
+
+def group_of(resource: Resource) -> str:
+    """What a resource is counted under: the component below the stack that it belongs to, or its package."""
+    chain = resource.urn.split("::")[2].split("$")
+    if len(chain) > 1:
+        return chain[0].rpartition(":")[2]
+    package = resource.token.partition(":")[0]
+    cloud = CLOUDS.get(package)
+    return cloud.title if cloud else {"kubernetes": "Kubernetes", "pulumi": "Providers"}.get(package, package)
+
+
+@dataclass
+class PlainDisplay:
+    """One line for each thing that happens, with the seconds since the start."""
+
+    console: Console
+    quiet: int = 0
+    _began: float = field(default_factory=time.monotonic)
+    _phases: dict[str, Phase] = field(default_factory=dict[str, Phase])
+    _epochs: dict[str, int] = field(default_factory=dict[str, int])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __enter__(self) -> "PlainDisplay":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def say(self, text: str) -> None:
+        """A line that belongs to no Job."""
+        if not self.quiet:
+            self.console.print(Text(printable_lines(text)), soft_wrap=True)
+
+    def resource(self, resource: Resource) -> None:
+        """Resources are too many for lines of their own."""
+
+    def note(self, record: JobRecord, text: str) -> None:
+        """A retry, an eviction, a pod that waits."""
+        self._line(record, text)
+
+    def job(self, record: JobRecord) -> None:
+        """A line where the Job came to another phase, or some epochs further."""
+        with self._lock:
+            changed = self._phases.get(record.name) is not record.phase
+            self._phases[record.name] = record.phase
+        if changed and record.phase is not Phase.PENDING:
+            self._line(record, describe(record))
+        elif record.epochs and self._next_epoch(record.name, *record.epochs):
+            self._line(record, f"epoch {record.epochs[0]}/{record.epochs[1]}")
+
+    def _next_epoch(self, name: str, done: int, every: int) -> bool:
+        step = max(every // EPOCH_LINES, 1)
+        with self._lock:
+            if done // step <= self._epochs.get(name, 0):
+                return False
+            self._epochs[name] = done // step
+            return True
+
+    def _line(self, record: JobRecord, text: str) -> None:
+        if not self.quiet:
+            seconds = time.monotonic() - self._began
+            self.console.print(Text(f"{seconds:6.1f} s  {record.name}: {printable(text)}"), soft_wrap=True)
+
+
+@dataclass
+class LiveDisplay:
+    """A tree that is drawn anew several times a second."""
+
+    console: Console
+    stack: str
+    _began: float = field(default_factory=time.monotonic)
+    _created: Counter[str] = field(default_factory=Counter[str])
+    _jobs: dict[str, JobRecord] = field(default_factory=dict[str, JobRecord])
+    _spinners: dict[str, Spinner] = field(default_factory=dict[str, Spinner])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _live: Live | None = None
+
+    def __enter__(self) -> "LiveDisplay":
+        self._live = Live(console=self.console, get_renderable=self._draw, refresh_per_second=8, transient=True)
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def say(self, text: str) -> None:
+        """A line above the tree."""
+        self.console.print(Text(printable_lines(text)), soft_wrap=True)
+
+    def resource(self, resource: Resource) -> None:
+        """Counts it."""
+        if resource.custom:
+            with self._lock:
+                self._created[group_of(resource)] += 1
+
+    def note(self, record: JobRecord, text: str) -> None:
+        """A line above the tree."""
+        self.console.print(Text(f"{record.name}: {printable(text)}", style="yellow"))
+
+    def job(self, record: JobRecord) -> None:
+        """Shows the Job from now on."""
+        with self._lock:
+            self._jobs[record.name] = record
+
+    def _draw(self) -> RenderableType:
+        with self._lock:
+            created, jobs = dict(self._created), list(self._jobs.values())
+        seconds = time.monotonic() - self._began
+        title = Text.assemble((f"{self.stack}", "bold"), f"  rehearsal, {seconds:.0f} s")
+        counts = Table.grid(padding=(0, 1))
+        for name, count in created.items():
+            if name != "StepJob":
+                counts.add_row("├─", Text("✔", "green"), name, Text(f"{count}", "dim"))
+        rows = Table.grid(padding=(0, 1))
+        for name in ("branch", "mark", "job", "pool", "progress"):
+            # Where the terminal is narrow, the pool gives way.
+            rows.add_column(no_wrap=name != "pool")
+        for index, record in enumerate(jobs):
+            branch = "└─" if index == len(jobs) - 1 else "├─"
+            rows.add_row(branch, self._mark(record), record.name, *self._progress(record))
+        return Group(title, counts, rows)
+
+    def _mark(self, record: JobRecord) -> RenderableType:
+        if record.phase is Phase.RUNNING:
+            return self._spinners.setdefault(record.name, Spinner("dots", style="cyan"))
+        mark, style = MARKS[record.phase]
+        return Text(mark, style)
+
+    def _progress(self, record: JobRecord) -> tuple[RenderableType, RenderableType]:
+        where = Text(record.pool, "dim", overflow="ellipsis", no_wrap=True)
+        if record.accelerator:
+            where.append(f" ({record.accelerator})")
+        if record.phase is Phase.RUNNING and record.epochs:
+            done, every = record.epochs
+            line = Table.grid(padding=(0, 1))
+            line.add_row(
+                ProgressBar(total=every, completed=done, width=24 if self.console.width >= WIDE else 10),
+                f"epoch {done}/{every}",
+            )
+            return where, line
+        if record.phase is Phase.RUNNING:
+            return where, Text(f"{max(time.time() - record.started, 0):.0f} s")
+        if record.phase is Phase.SUCCEEDED:
+            return where, Text(f"{record.seconds:.1f} s")
+        return where, Text("unchanged" if record.phase is Phase.UNCHANGED else describe(record))
+
+
+def describe(record: JobRecord) -> str:
+    """The Job's phase in a few words."""
+    place = f" on {record.pool}" + (f" ({record.accelerator})" if record.accelerator else "")
+    texts = {
+        Phase.PENDING: "Pending",
+        Phase.RUNNING: f"running{place}",
+        Phase.SUCCEEDED: f"succeeded{place} in {record.seconds:.1f} s",
+        Phase.UNCHANGED: f"unchanged, succeeded before{place} in {record.seconds:.1f} s",
+        Phase.FAILED: f"failed: {record.reason}",
+        Phase.INTERRUPTED: "interrupted; the next rehearsal takes it up again",
+        Phase.NOT_RUN: f"not run: {record.reason}",
+    }
+    return texts.get(record.phase, str(record.phase))

@@ -1,1 +1,0 @@
-"""The program that every stack shares, and the engines that evaluate it without a cloud."""

@@ -1,0 +1,338 @@
+"""Pools and the store against the nodes and the claim that a cluster has: refused before anything is declared."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.clouds.existing.emulator import ExistingEmulator
+from infra.clouds.existing.preflight import problems
+from infra.clouds.existing.settings import PvcStore
+from infra.clouds.existing.store import claim_name
+from infra.platform import GPU_RESOURCE
+from infra.program import declare
+from infra.schema.problems import Problem, SettingsError
+from infra.settings.loading import load
+from infra.settings.model import Settings
+from tests.support.api_server import serving
+from tests.support.recording import record
+from tests.support.stack_values import EXISTING, changed
+
+CPU = "clusters.here.pools.cpu"
+LINUX = {"kubernetes.io/os": "linux"}
+GPU_POOL = {
+    "selector": {"gpu": "t4"},
+    "taints": [{"key": "nvidia.com/gpu", "value": "present"}],
+    "cpu": "4",
+    "memory": "8Gi",
+    "accelerator": "nvidia-tesla-t4",
+    "gpus": 2,
+}
+GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+CORDONED = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
+
+
+def node(
+    name: str = "one",
+    labels: Mapping[str, str] | None = None,
+    taints: Sequence[Mapping[str, str]] = (),
+    **allocatable: str,
+) -> dict[str, Any]:
+    """A node that has what the pools of these tests ask for, unless ``allocatable`` says otherwise."""
+    amounts = {"cpu": "4", "memory": "8148856Ki", "ephemeral_storage": "47093746742", **allocatable}
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {**LINUX, **(labels or {})}},
+        "spec": {"taints": list(taints)} if taints else {},
+        "status": {"allocatable": {key.replace("_", "-"): amount for key, amount in amounts.items()}},
+    }
+
+
+def gpu_node(name: str, gpus: str | None, **more: Any) -> dict[str, Any]:
+    made = node(name, {"gpu": "t4"}, [GPU_TAINT], memory="8Gi", **more)
+    if gpus is not None:
+        made["status"]["allocatable"][GPU_RESOURCE] = gpus
+    return made
+
+
+def values(kubeconfig: Path, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    here = {
+        "clusters.here.kubeconfig": str(kubeconfig),
+        f"{CPU}.memory": "7Gi",
+        "store.access_mode": "ReadWriteMany",
+    }
+    return changed(EXISTING, {**here, **(changes or {})})
+
+
+def settings(kubeconfig: Path, changes: Mapping[str, Any] | None = None) -> Settings:
+    return load(values(kubeconfig, changes))
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Path:
+    return tmp_path / "kubeconfig"
+
+
+@pytest.fixture
+def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    said: list[str] = []
+    monkeypatch.setattr("pulumi.log.warn", said.append)
+    return said
+
+
+def found(
+    kubeconfig: Path, nodes: Sequence[Mapping[str, Any]], changes: Mapping[str, Any] | None = None
+) -> list[Problem]:
+    with serving(kubeconfig, nodes):
+        return problems(settings(kubeconfig, changes))
+
+
+def only(seen: Sequence[Problem], key: str, *words: str) -> None:
+    """There is one problem, about ``key``, whose texts have all ``words``."""
+    assert [each.key for each in seen] == [f"slipway:{key}"]
+    text = f"{seen[0].reason} {seen[0].fix}"
+    assert [word for word in words if word not in text] == []
+
+
+def test_nodes_as_described_give_no_problem(kubeconfig: Path, warnings: list[str]) -> None:
+    nodes = [node("tainted", taints=[CONTROL_PLANE]), node("small", cpu="1"), node(), gpu_node("gpu", "2")]
+    assert found(kubeconfig, nodes, {"clusters.here.pools.gpu": GPU_POOL}) == []
+    assert warnings == []
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_a_wrong_selector_is_refused_with_all_other_problems_before_anything_is_declared(
+    kubeconfig: Path, preview: bool
+) -> None:
+    wrong = values(kubeconfig, {f"{CPU}.selector": {"pool": "cpu"}, "pipelines.mnist.predict.images": "nowhere"})
+    config = {f"slipway:{key}": value for key, value in wrong.items()}
+    with serving(kubeconfig, [node(labels={"pool": "batch"})]), pytest.raises(SettingsError) as raised:
+        record(declare, config, preview=preview)
+    keys = {problem.key for problem in raised.value.problems}
+    assert keys == {f"slipway:{CPU}.selector", "slipway:pipelines.mnist.predict.images"}
+    assert "`pool=batch`" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("selector", "words"),
+    [
+        ({"pool": "cpu"}, ["the nodes have `pool=gpu`, `pool=web`"]),
+        (
+            {"pol": "gpu"},
+            ["no node has a label `pol`", "The nodes: `a`, `b`", "kubectl label node <name> pol=gpu"],
+        ),
+        ({"pool": "gpu", "zone": "1"}, ["each of the labels is on a node, and all of them on none"]),
+    ],
+)
+def test_a_selector_that_no_node_matches(kubeconfig: Path, selector: dict[str, str], words: list[str]) -> None:
+    nodes = [node("a", {"pool": "gpu"}), node("b", {"pool": "web", "zone": "1"})]
+    only(found(kubeconfig, nodes, {f"{CPU}.selector": selector}), f"{CPU}.selector", *words)
+
+
+def test_of_many_nodes_a_few_are_named(kubeconfig: Path) -> None:
+    nodes = [node(f"node-{index}") for index in range(40)]
+    seen = found(kubeconfig, nodes, {f"{CPU}.selector": {"pool": "cpu"}})
+    only(seen, f"{CPU}.selector", "`node-4` and 35 more")
+
+
+def test_an_autoscaler_may_still_have_to_add_the_nodes(kubeconfig: Path, warnings: list[str]) -> None:
+    wrong = {f"{CPU}.selector": {"pool": "cpu"}}
+    only(found(kubeconfig, [node()], wrong), f"{CPU}.selector", "`autoscaled: true`")
+    assert found(kubeconfig, [node()], {**wrong, f"{CPU}.autoscaled": True}) == []
+    assert warnings == []
+
+
+def test_taints_that_the_pool_does_not_name(kubeconfig: Path) -> None:
+    nodes = [node("one", taints=[CONTROL_PLANE]), node("two", taints=[CONTROL_PLANE, GPU_TAINT])]
+    seen = found(kubeconfig, nodes)
+    only(seen, f"{CPU}.taints", "node `one`: `node-role.kubernetes.io/control-plane:NoSchedule`")
+    fix = '{key: node-role.kubernetes.io/control-plane, value: "", effect: NoSchedule}'
+    assert fix in seen[0].fix
+    assert found(kubeconfig, nodes, {f"{CPU}.taints": [CONTROL_PLANE]}) == []
+
+
+def test_a_taint_of_another_value_is_another_taint(kubeconfig: Path) -> None:
+    named = {**GPU_TAINT, "value": "true"}
+    seen = found(kubeconfig, [node(taints=[GPU_TAINT])], {f"{CPU}.taints": [named]})
+    only(seen, f"{CPU}.taints", "`nvidia.com/gpu=present:NoSchedule`")
+
+
+def test_a_taint_that_keeps_nobody_off_is_none(kubeconfig: Path) -> None:
+    assert found(kubeconfig, [node(taints=[{**GPU_TAINT, "effect": "PreferNoSchedule"}])]) == []
+
+
+def test_a_cordoned_node_is_a_warning(kubeconfig: Path, warnings: list[str]) -> None:
+    assert found(kubeconfig, [node(taints=[CORDONED])]) == []
+    assert len(warnings) == 1
+    assert "node.kubernetes.io/unschedulable" in warnings[0]
+
+
+def test_fewer_nodes_than_described_are_a_warning(kubeconfig: Path, warnings: list[str]) -> None:
+    assert found(kubeconfig, [node()], {f"{CPU}.nodes": 2}) == []
+    assert len(warnings) == 1
+    assert f"slipway:{CPU}.nodes: the cluster has 1 of 2 nodes: `one`" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "words"),
+    [
+        ({f"{CPU}.cpu": "4001m"}, "cpu", ["4000m, on `two`"]),
+        ({f"{CPU}.memory": "8Gi"}, "memory", ["7957Mi, on `one`"]),
+        ({f"{CPU}.ephemeral_storage": "50Gi"}, "ephemeral_storage", ["44912Mi, on `one`"]),
+    ],
+)
+def test_more_than_any_node_has(kubeconfig: Path, changes: dict[str, Any], key: str, words: list[str]) -> None:
+    nodes = [node("one", cpu="3920m"), node("two", memory="4Gi", ephemeral_storage="1Gi")]
+    only(found(kubeconfig, nodes, changes), f"{CPU}.{key}", *words)
+
+
+def test_what_a_node_does_not_report_is_not_compared(kubeconfig: Path) -> None:
+    silent = node()
+    del silent["status"]["allocatable"]["ephemeral-storage"]
+    assert found(kubeconfig, [silent], {f"{CPU}.ephemeral_storage": "50Gi"}) == []
+
+
+@pytest.mark.parametrize(
+    ("gpus", "words"),
+    [("1", ["the most is 1, on `gpu`"]), ("0", ["device plugin", "declare"]), (None, ["device plugin"])],
+)
+def test_fewer_gpus_than_described(kubeconfig: Path, gpus: str | None, words: list[str]) -> None:
+    nodes = [node(), gpu_node("gpu", gpus)]
+    pools = {"clusters.here.pools.gpu": GPU_POOL}
+    only(found(kubeconfig, nodes, pools), "clusters.here.pools.gpu.gpus", *words)
+    # The stack's own plugin has yet to start.
+    assert found(kubeconfig, nodes, {**pools, "clusters.here.device_plugin": {"declare": True}}) == []
+
+
+def test_nodes_that_the_stack_labels_have_to_be_there_and_need_no_label(kubeconfig: Path) -> None:
+    labelled = {
+        f"{CPU}.selector": {"slipway/pool": "a"},
+        "clusters.here.pools.first": {
+            "selector": {"slipway/pool": "a"},
+            "label_nodes": ["one"],
+            "cpu": "4",
+            "memory": "7Gi",
+        },
+    }
+    assert found(kubeconfig, [node()], labelled) == []
+    seen = found(
+        kubeconfig, [node()], {f"{CPU}.selector": {"slipway/pool": "a"}, f"{CPU}.label_nodes": ["one", "on"]}
+    )
+    only(seen, f"{CPU}.label_nodes[1]", "no such node", "`one`")
+
+
+def test_nodes_that_the_stack_taints_have_the_pools_taints(kubeconfig: Path) -> None:
+    tainted = {
+        f"{CPU}.selector": {"slipway/pool": "a"},
+        f"{CPU}.label_nodes": ["one"],
+        f"{CPU}.taints": [GPU_TAINT],
+        f"{CPU}.taint_nodes": True,
+    }
+    other = {"clusters.here.pools.all": {"selector": LINUX, "cpu": "4", "memory": "7Gi"}}
+    assert found(kubeconfig, [node()], tainted) == []
+    seen = found(kubeconfig, [node()], {**tainted, **other})
+    only(seen, "clusters.here.pools.all.taints", "nvidia.com/gpu")
+
+
+def test_nodes_that_may_not_be_listed_are_passed_over(kubeconfig: Path, warnings: list[str]) -> None:
+    with serving(kubeconfig, [node()], refused=("/api/v1/nodes",)) as cluster:
+        assert problems(settings(kubeconfig, {f"{CPU}.selector": {"pool": "cpu"}})) == []
+    assert "/api/v1/nodes" in cluster.asked
+    assert warnings == []
+
+
+def test_a_cluster_that_is_switched_off_is_passed_over_in_seconds(kubeconfig: Path) -> None:
+    with serving(kubeconfig):
+        pass
+    began = time.monotonic()
+    assert problems(settings(kubeconfig)) == []
+    assert problems(settings(kubeconfig.with_name("missing"))) == []
+    assert time.monotonic() - began < 10
+
+
+def test_rehearsals_and_previews_without_a_cluster_ask_none(kubeconfig: Path) -> None:
+    wrong = settings(kubeconfig, {f"{CPU}.selector": {"pool": "cpu"}})
+    seen: list[Sequence[Problem]] = []
+
+    def program() -> None:
+        ExistingEmulator(wrong).prepare()
+        seen.append(problems(wrong))
+
+    with serving(kubeconfig, [node()]) as cluster:
+        record(program, {}, preview=True)
+    assert (seen, cluster.asked) == ([[]], [])
+
+
+def test_the_context_of_the_settings_is_asked(kubeconfig: Path) -> None:
+    assert found(kubeconfig, [], {"clusters.here.context": "elsewhere"}) == []
+    only(found(kubeconfig, [], {"clusters.here.context": "here"}), f"{CPU}.selector", "The nodes: none")
+
+
+def claim(kubeconfig: Path, size: str, capacity: str | None = None, storage_class: str = "fast") -> dict[str, Any]:
+    """The stack's claim as an earlier `pulumi up` made it with ``size``."""
+    earlier = settings(kubeconfig, {"store.size": size})
+    assert isinstance(earlier.store, PvcStore)
+    return {
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": claim_name(earlier.store, earlier.namespace), "namespace": earlier.namespace},
+        "spec": {"storageClassName": storage_class, "resources": {"requests": {"storage": size}}},
+        "status": {"capacity": {"storage": capacity or size}},
+    }
+
+
+def storage_class(**more: Any) -> dict[str, Any]:
+    return {"kind": "StorageClass", "metadata": {"name": "fast"}, **more}
+
+
+EXPANDS = storage_class(allowVolumeExpansion=True)
+
+
+@pytest.mark.parametrize(
+    ("classes", "words"),
+    [
+        ([storage_class()], ["StorageClass `fast` does not set `allowVolumeExpansion`"]),
+        ([storage_class(allowVolumeExpansion=False)], ["does not set `allowVolumeExpansion`"]),
+        ([], ["StorageClass `fast` is gone"]),
+    ],
+)
+def test_a_claim_grows_only_with_a_class_that_expands(
+    kubeconfig: Path, classes: list[dict[str, Any]], words: list[str]
+) -> None:
+    there = [node(), claim(kubeconfig, "5Gi"), *classes]
+    seen = found(kubeconfig, there, {"store.size": "10Gi"})
+    only(seen, "store.size", *words, "has 5Gi and cannot grow", "write `size: 5Gi`")
+    assert found(kubeconfig, there, {"store.size": "5Gi"}) == []
+    # The same size, spelt otherwise.
+    assert found(kubeconfig, there, {"store.size": "5120Mi"}) == []
+
+
+def test_a_claim_with_a_class_that_expands_may_grow_and_not_shrink(kubeconfig: Path) -> None:
+    there = [node(), claim(kubeconfig, "5Gi"), EXPANDS]
+    assert found(kubeconfig, there, {"store.size": "10Gi"}) == []
+    only(found(kubeconfig, there, {"store.size": "4Gi"}), "store.size", "has 5Gi", "shrinks no volume")
+
+
+def test_a_size_whose_growth_failed_may_go_back_to_more_than_the_volume_has(kubeconfig: Path) -> None:
+    there = [node(), claim(kubeconfig, "500Gi", "5Gi"), EXPANDS]
+    assert found(kubeconfig, there, {"store.size": "6Gi"}) == []
+    only(found(kubeconfig, there, {"store.size": "5Gi"}), "store.size", "shrinks no volume")
+
+
+def test_the_first_claim_may_have_any_size(kubeconfig: Path) -> None:
+    assert found(kubeconfig, [node()], {"store.size": "1Gi"}) == []
+
+
+def test_a_claim_is_checked_where_nodes_may_not_be_listed(kubeconfig: Path) -> None:
+    there = [claim(kubeconfig, "5Gi"), storage_class()]
+    with serving(kubeconfig, there, refused=("/api/v1/nodes",)):
+        only(problems(settings(kubeconfig, {"store.size": "9Gi"})), "store.size", "cannot grow")
+
+
+def test_a_class_that_may_not_be_read_is_passed_over(kubeconfig: Path) -> None:
+    path = "/apis/storage.k8s.io/v1/storageclasses/fast"
+    with serving(kubeconfig, [node(), claim(kubeconfig, "5Gi"), storage_class()], refused=(path,)) as cluster:
+        assert problems(settings(kubeconfig, {"store.size": "9Gi"})) == []
+    assert path in cluster.asked

@@ -1,0 +1,275 @@
+"""The device plugin: where a platform asks for it, on its GPU nodes only, before the steps that use them."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+
+from infra.charts import charts, copy_problem
+from infra.kubernetes.gates import Gates
+from infra.kubernetes.job import declare
+from infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from infra.platform import DevicePlugin, Platform, Pool, Resources, Taint
+from infra.step import Step
+from tests.support.recording import Recorded, Recording, record
+from tests.support.stand_in import cpu_pool, gpu_pool, platform, step
+
+ROOT = Path(__file__).parents[3]
+RELEASE = "kubernetes:helm.sh/v3:Release"
+JOB = "kubernetes:batch/v1:Job"
+GATE = "workloads.gates.store"
+"""A module that ships with few files."""
+
+ONE_GPU = Resources(cpu=1000, memory=2048, ephemeral_storage=1024, gpus=1)
+
+
+def cluster(*pools: Pool, plugin: DevicePlugin | None = None, reads_nodes: bool = True) -> Platform:
+    return replace(
+        platform(*(pools or (cpu_pool(), gpu_pool()))),
+        device_plugin=plugin or DevicePlugin(),
+        reads_nodes=reads_nodes,
+    )
+
+
+def workspace(make: Callable[[], Platform] = cluster) -> Recording:
+    return record(
+        lambda: Workspace("here", WorkspaceArgs(make(), "digits", "runner", protect=False)), {}, preview=False
+    )
+
+
+def jobs(make: Callable[[], Platform], *steps: Callable[[Platform], Step]) -> Recording:
+    def program() -> None:
+        here = make()
+        space = Workspace("here", WorkspaceArgs(here, "digits", "runner", protect=False))
+        gates = Gates("image")
+        declare([gates.guard(each(here)) for each in steps], {"here": space}, ROOT)
+
+    return record(program, {}, preview=False)
+
+
+def values(recording: Recording, name: str = "here-device-plugin-gpu") -> dict[str, Any]:
+    return recording.one(RELEASE, name).inputs["values"]
+
+
+def on_gpus(here: Platform) -> Step:
+    return step(here, "gpu", module=GATE, resources=ONE_GPU, uses_store=False)
+
+
+def on_cpus(here: Platform) -> Step:
+    return step(here, "cpu", name="prepare", module=GATE, uses_store=False)
+
+
+@pytest.mark.parametrize("make", [platform, lambda: cluster(cpu_pool())], ids=["its-own", "no-gpus"])
+def test_a_cluster_with_a_device_plugin_of_its_own_or_without_gpus_gets_none(make: Callable[[], Platform]) -> None:
+    recording = workspace(make)
+    assert recording.of(RELEASE) == []
+    assert len(recording.of("kubernetes:core/v1:Namespace")) == 1
+
+
+def test_the_chart_is_pinned_with_its_image() -> None:
+    release = workspace().one(RELEASE).inputs
+    assert release["repositoryOpts"] == {"repo": "https://nvidia.github.io/k8s-device-plugin"}
+    assert (release["chart"], release["version"]) == ("nvidia-device-plugin", "0.20.0")
+    image = release["values"]["image"]
+    tag, _, digest = image["tag"].partition("@sha256:")
+    assert (image["repository"], tag, len(digest)) == ("nvcr.io/nvidia/k8s-device-plugin", "v0.20.0", 64)
+
+
+@pytest.mark.parametrize(
+    "chart",
+    [
+        "/charts/nvidia-device-plugin-0.20.0.tgz",
+        "./nvidia-device-plugin-0.20.0.tgz",
+        "oci://registry.example/charts/nvidia-device-plugin",
+        "https://charts.example/nvidia-device-plugin-0.20.0.tgz",
+    ],
+)
+def test_a_chart_of_ones_own_comes_from_where_it_is(chart: str) -> None:
+    release = workspace(lambda: cluster(plugin=DevicePlugin(chart=chart))).one(RELEASE).inputs
+    assert release["chart"] == chart
+    assert "repositoryOpts" not in release
+
+
+def test_a_chart_in_ones_home_folder_is_found_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    release = workspace(lambda: cluster(plugin=DevicePlugin(chart="~/plugin.tgz"))).one(RELEASE).inputs
+    assert release["chart"] == "/home/me/plugin.tgz"
+
+
+def test_another_version_brings_its_own_image() -> None:
+    plugin = DevicePlugin(chart="/charts/newer.tgz", version="0.21.0")
+    release = workspace(lambda: cluster(plugin=plugin)).one(RELEASE).inputs
+    assert release["version"] == "0.21.0"
+    assert "image" not in release["values"]
+
+
+def test_each_gpu_pool_has_a_release_that_tolerates_its_taints_and_selects_its_nodes() -> None:
+    spot = Taint("spot", "true", "NoExecute")
+    big = gpu_pool("big", taints=[*gpu_pool().taints, spot])
+    recording = workspace(lambda: cluster(cpu_pool(), gpu_pool(), big))
+    assert {each.name for each in recording.of(RELEASE)} == {"here-device-plugin-gpu", "here-device-plugin-big"}
+    found = values(recording, "here-device-plugin-big")
+    assert found["nodeSelector"] == {"pool": "big"}
+    assert [(each["key"], each["value"], each["effect"]) for each in found["tolerations"]] == [
+        ("nvidia.com/gpu", "present", "NoSchedule"),
+        ("spot", "true", "NoExecute"),
+    ]
+    assert {each.inputs["name"] for each in recording.of(RELEASE)} == {
+        "nvidia-device-plugin-gpu",
+        "nvidia-device-plugin-big",
+    }
+
+
+def test_it_keeps_off_nodes_that_the_gpu_operator_manages() -> None:
+    affinity = values(workspace())["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (term,) = affinity["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [{"key": "nvidia.com/gpu.deploy.device-plugin", "operator": "DoesNotExist"}]
+
+
+def test_gpus_are_shared_as_the_pool_says() -> None:
+    shared = values(workspace(lambda: cluster(cpu_pool(), replace(gpu_pool(), gpu_clients=4))))
+    (config,) = shared["config"]["map"].values()
+    assert json.loads(config)["sharing"]["timeSlicing"] == {
+        "resources": [{"name": "nvidia.com/gpu", "replicas": 4}],
+        "failRequestsGreaterThanOne": True,
+    }
+    assert "config" not in values(workspace())
+
+
+@pytest.mark.parametrize("strategy", ["none", "single"])
+def test_partitioned_gpus_are_advertised_as_the_pool_says(strategy: Any) -> None:
+    found = values(workspace(lambda: cluster(cpu_pool(), replace(gpu_pool(), mig_strategy=strategy))))
+    assert found["migStrategy"] == strategy
+
+
+def test_it_has_a_namespace_of_its_own_that_lets_it_mount_host_paths() -> None:
+    recording = workspace()
+    namespace = recording.one("kubernetes:core/v1:Namespace", "here-device-plugin-namespace")
+    assert namespace.inputs["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
+    release = recording.one(RELEASE)
+    assert release.inputs["namespace"] == namespace.inputs["metadata"]["name"] != "digits"
+    assert namespace.urn in recording.waits_for(release)
+
+
+def test_openshift_lets_it_mount_host_paths_as_a_device_plugin() -> None:
+    recording = workspace(lambda: cluster(plugin=DevicePlugin(openshift=True)))
+    binding = recording.one("kubernetes:rbac.authorization.k8s.io/v1:RoleBinding")
+    release = recording.one(RELEASE)
+    assert binding.inputs["roleRef"]["name"] == "system:openshift:scc:privileged"
+    assert binding.inputs["subjects"] == [
+        {
+            "kind": "ServiceAccount",
+            "name": "nvidia-device-plugin-gpu-service-account",
+            "namespace": release.inputs["namespace"],
+        }
+    ]
+    assert binding.inputs["metadata"]["namespace"] == release.inputs["namespace"]
+    assert binding.urn in recording.waits_for(release)
+    context = release.inputs["values"]["podSecurityContext"]
+    assert context == {"seLinuxOptions": {"type": "container_device_plugin_t"}}
+
+
+def test_other_clusters_get_no_rule_of_openshift() -> None:
+    recording = workspace()
+    assert recording.of("kubernetes:rbac.authorization.k8s.io/v1:RoleBinding") == []
+    assert "podSecurityContext" not in values(recording)
+
+
+@pytest.mark.parametrize("reads_nodes", [True, False])
+def test_pulumi_waits_for_it_where_no_gate_does(reads_nodes: bool) -> None:
+    release = workspace(lambda: cluster(reads_nodes=reads_nodes)).one(RELEASE)
+    assert release.inputs["skipAwait"] is reads_nodes
+
+
+def job(recording: Recording, name: str) -> Recorded:
+    return recording.one(JOB, name)
+
+
+def test_gpu_steps_and_their_gates_wait_for_the_plugin_of_their_pool_and_cpu_steps_for_none() -> None:
+    recording = jobs(lambda: cluster(cpu_pool(), gpu_pool(), gpu_pool("big")), on_cpus, on_gpus)
+    releases = {each.name: each.urn for each in recording.of(RELEASE)}
+    for name in ("digits-train", "accelerator-gate-gpu"):
+        assert releases["here-device-plugin-gpu"] in recording.waits_for(job(recording, name))
+    assert not set(releases.values()) & recording.waits_for(job(recording, "digits-prepare"))
+
+
+def test_the_devices_gate_comes_after_all_plugins_and_all_nodes() -> None:
+    def make() -> Platform:
+        nodes = pulumi.CustomResource("test:index:NodePool", "big")
+        return cluster(cpu_pool(), gpu_pool(), gpu_pool("big", resources=[nodes]))
+
+    recording = jobs(make, on_gpus)
+    waits = recording.waits_for(job(recording, "devices-gate-here"))
+    assert {each.urn for each in recording.of(RELEASE)} <= waits
+    assert recording.one("test:index:NodePool").urn in waits
+
+
+def test_the_devices_gate_runs_again_when_the_plugin_changes() -> None:
+    digests: set[str] = set()
+    for plugin in (DevicePlugin(), DevicePlugin(version="0.21.0"), DevicePlugin(openshift=True)):
+        recording = jobs(lambda plugin=plugin: cluster(plugin=plugin), on_gpus)
+        digests.add(str(job(recording, "devices-gate-here").inputs["metadata"]["name"]))
+    assert len(digests) == 3
+
+
+def test_only_the_devices_gate_may_read_nodes_and_nothing_else() -> None:
+    recording = jobs(cluster, on_cpus, on_gpus)
+    pods = {each.name: each.inputs["spec"]["template"]["spec"] for each in recording.of(JOB)}
+    with_token = {name for name, pod in pods.items() if pod["automountServiceAccountToken"]}
+    assert with_token == {"devices-gate-here"}
+    account = pods["devices-gate-here"]["serviceAccountName"]
+    assert account != pods["digits-train"]["serviceAccountName"] == "runner"
+
+    role = recording.one("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole")
+    assert role.inputs["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]}]
+    binding = recording.one("kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding")
+    assert binding.inputs["roleRef"]["name"] == role.inputs["metadata"]["name"]
+    assert binding.inputs["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": "digits"}]
+    assert binding.urn in recording.waits_for(job(recording, "devices-gate-here"))
+
+
+@pytest.mark.parametrize("make", [lambda: cluster(reads_nodes=False), lambda: cluster(cpu_pool())])
+def test_nobody_may_read_nodes_where_that_is_not_allowed_or_of_no_use(make: Callable[[], Platform]) -> None:
+    assert workspace(make).of("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole") == []
+
+
+def test_a_copy_of_the_pinned_chart_is_held_to_its_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = tmp_path / "chart.tgz"
+    copy.write_bytes(b"chart")
+    problem = copy_problem("nvidia-device-plugin", str(copy), None)
+    assert problem is not None
+    assert charts()["nvidia-device-plugin"].digest in problem
+    assert copy_problem("nvidia-device-plugin", str(copy), "0.21.0") is None
+
+    pinned = replace(charts()["nvidia-device-plugin"], digest=hashlib.sha256(b"chart").hexdigest())
+    monkeypatch.setattr("infra.charts.charts", lambda: {pinned.name: pinned})
+    assert copy_problem("nvidia-device-plugin", str(copy), None) is None
+
+
+def test_a_copy_of_the_chart_has_to_be_there(tmp_path: Path) -> None:
+    assert "cannot be read" in (copy_problem("nvidia-device-plugin", str(tmp_path / "gone.tgz"), None) or "")
+    assert "Chart.yaml" in (copy_problem("nvidia-device-plugin", str(tmp_path), None) or "")
+    (tmp_path / "Chart.yaml").touch()
+    assert copy_problem("nvidia-device-plugin", str(tmp_path), None) is None
+
+
+@pytest.mark.parametrize("place", ["oci://registry.example/chart", "https://charts.example/chart.tgz"])
+def test_a_chart_that_is_elsewhere_is_left_to_helm(place: str) -> None:
+    assert copy_problem("nvidia-device-plugin", place, None) is None
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("gone.tgz", "cannot be read"),
+        ("nvdp/nvidia-device-plugin", "cannot be read"),
+        ("s3://charts/a.tgz", "s3://"),
+    ],
+)
+def test_what_helm_would_not_find_is_refused(place: str, reason: str) -> None:
+    assert reason in (copy_problem("nvidia-device-plugin", place, None) or "")

@@ -1,0 +1,165 @@
+"""Gates: each there once, asked for no sooner than needed, and run again when what they tested changes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from infra.kubernetes.gates import Gates
+from infra.kubernetes.run import plan
+from infra.platform import Platform, Pool, Resources
+from infra.step import Step
+from tests.support.recording import record
+from tests.support.stand_in import cpu_pool, gpu_pool, platform, step
+
+ROOT = Path(__file__).parents[3]
+
+ONE_GPU = Resources(cpu=1000, memory=2048, ephemeral_storage=1024, gpus=1)
+
+
+def on(pools: list[Pool], check: Callable[[Platform], None]) -> None:
+    """Runs ``check`` inside a program, with a platform that has ``pools``."""
+    record(lambda: check(platform(*pools)), {}, preview=True)
+
+
+def needed(step: Step) -> set[str]:
+    """All steps that have to succeed before ``step``."""
+    before = [*step.inputs.values(), *step.after]
+    return {f"{each.pipeline}/{each.name}" for each in before}.union(*(needed(each) for each in before))
+
+
+def accelerator_gate(step: Step) -> Step:
+    (gate,) = [each for each in step.after if each.pipeline == "accelerator-gate"]
+    return gate
+
+
+def devices_gate(step: Step) -> Step:
+    (gate,) = [each for each in step.after if each.pipeline == "devices-gate"]
+    return gate
+
+
+def test_an_accelerator_gate_waits_for_what_its_step_waits_for() -> None:
+    def check(here: Platform) -> None:
+        gates = Gates("image")
+        prepare = gates.guard(step(here, name="prepare"))
+        train = gates.guard(step(here, "gpu", resources=ONE_GPU, inputs={"prepare": prepare}))
+        gate = accelerator_gate(train)
+        assert "digits/prepare" in needed(gate)
+        assert needed(prepare) == {"store-gate/here"}
+        assert needed(train) == {"store-gate/here", "digits/prepare", "devices-gate/here", "accelerator-gate/gpu"}
+        assert "devices-gate/here" in needed(gate)
+
+    on([cpu_pool(), gpu_pool()], check)
+
+
+def test_each_gate_is_there_once_however_many_steps_it_guards() -> None:
+    def check(here: Platform) -> None:
+        gates = Gates("image")
+        one = gates.guard(step(here, "gpu", resources=ONE_GPU))
+        other = gates.guard(step(here, "gpu", name="predict", resources=ONE_GPU, inputs={"train": one}))
+        assert list(map(id, one.after)) == list(map(id, other.after))
+
+    on([cpu_pool(), gpu_pool()], check)
+
+
+def test_a_gate_tests_the_whole_node_with_the_image_of_the_step() -> None:
+    def check(here: Platform) -> None:
+        gates = Gates("image")
+        gate = accelerator_gate(gates.guard(step(here, "gpu", resources=ONE_GPU, uses_store=False)))
+        assert gate.resources.gpus == 8
+        assert gate.arguments == ["--model", "nvidia-tesla-t4", "--count", "8"]
+        assert gate.image == "example/image:1"
+        other = accelerator_gate(
+            gates.guard(step(here, "gpu", resources=ONE_GPU, uses_store=False, image="example/other:1"))
+        )
+        assert (other.image, other.name != gate.name) == ("example/other:1", True)
+
+    on([cpu_pool(), gpu_pool(gpus=8)], check)
+
+
+def test_a_gate_asks_for_one_share_of_a_shared_gpu() -> None:
+    def check(here: Platform) -> None:
+        gate = accelerator_gate(Gates("image").guard(step(here, "gpu", resources=ONE_GPU, uses_store=False)))
+        assert gate.resources.gpus == 1
+        assert gate.arguments[-1] == "1"
+
+    on([gpu_pool(gpus=4, shared=True)], check)
+
+
+def test_a_gate_runs_again_when_the_driver_changes_and_its_step_does_not() -> None:
+    digests: list[tuple[str, str]] = []
+
+    def check(here: Platform) -> None:
+        train = Gates("image").guard(
+            step(here, "gpu", module="workloads.gates.store", resources=ONE_GPU, uses_store=False)
+        )
+        digests.append((plan(accelerator_gate(train), ROOT).digest, plan(train, ROOT).digest))
+
+    on([gpu_pool(fingerprint="driver-1")], check)
+    on([gpu_pool(fingerprint="driver-2")], check)
+    (gate, train), (gate_after, train_after) = digests
+    assert gate != gate_after
+    assert train == train_after
+
+
+def test_the_store_gate_runs_where_no_gpu_is() -> None:
+    def check(here: Platform) -> None:
+        gate = Gates("image").guard(step(here, "gpu", resources=ONE_GPU)).after[0]
+        assert (gate.pipeline, gate.pool.name, gate.resources.gpus) == ("store-gate", "cpu", 0)
+
+    on([gpu_pool(), cpu_pool()], check)
+
+
+def test_the_store_gate_runs_on_a_gpu_node_where_there_is_no_other() -> None:
+    def check(here: Platform) -> None:
+        gate = Gates("image").guard(step(here, "gpu", resources=ONE_GPU)).after[0]
+        assert (gate.pool.name, gate.resources.gpus) == ("gpu", 0)
+
+    on([gpu_pool()], check)
+
+
+def test_a_gate_never_asks_for_more_than_its_node_has() -> None:
+    small = Resources(cpu=800, memory=3000, ephemeral_storage=500, gpus=1)
+
+    def check(here: Platform) -> None:
+        gate = accelerator_gate(Gates("image").guard(step(here, "gpu", resources=ONE_GPU, uses_store=False)))
+        assert gate.resources.cpu <= small.cpu
+        assert gate.resources.memory <= small.memory
+        assert gate.resources.ephemeral_storage <= small.ephemeral_storage
+
+    pool = gpu_pool()
+    on([Pool(**{**vars(pool), "allocatable": small})], check)
+
+
+def test_the_devices_gate_is_told_what_every_gpu_pool_should_have() -> None:
+    def check(here: Platform) -> None:
+        gate = devices_gate(Gates("image").guard(step(here, "gpu", resources=ONE_GPU)))
+        pools = [gate.arguments[at + 1 : at + 5] for at, word in enumerate(gate.arguments) if word == "--pool"]
+        assert pools == [["gpu", "8", "0", "pool=gpu"], ["standing", "1", "2", "pool=standing"]]
+        assert (gate.pool.name, gate.resources.gpus, gate.uses_store) == ("cpu", 0, False)
+        assert gate.reads_nodes
+
+    on([cpu_pool(), gpu_pool(gpus=8), replace(gpu_pool("standing"), min_nodes=2)], check)
+
+
+def test_the_devices_gate_runs_again_when_the_nodes_of_a_pool_change_and_its_steps_do_not() -> None:
+    digests: list[tuple[str, str]] = []
+
+    def check(here: Platform) -> None:
+        train = Gates("image").guard(
+            step(here, "gpu", module="workloads.gates.store", resources=ONE_GPU, uses_store=False)
+        )
+        digests.append((plan(devices_gate(train), ROOT).digest, plan(train, ROOT).digest))
+
+    on([cpu_pool(), gpu_pool(), gpu_pool("other", fingerprint="driver-1")], check)
+    on([cpu_pool(), gpu_pool(), gpu_pool("other", fingerprint="driver-2")], check)
+    (gate, train), (gate_after, train_after) = digests
+    assert gate != gate_after
+    assert train == train_after
+
+
+def test_there_is_no_devices_gate_where_nobody_may_read_nodes() -> None:
+    def check(here: Platform) -> None:
+        train = Gates("image").guard(step(replace(here, reads_nodes=False), "gpu", resources=ONE_GPU))
+        assert needed(train) == {"store-gate/here", "accelerator-gate/gpu"}
+
+    on([cpu_pool(), gpu_pool()], check)

@@ -1,0 +1,343 @@
+"""Jobs: what runs again and what does not, where pods may run, and what Pulumi's engine needs of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+
+from infra.kubernetes.job import declare
+from infra.kubernetes.run import plan
+from infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from infra.platform import Resources, Taint
+from infra.step import Requirements, Step
+from tests.support.recording import Recorded, Recording, record
+from tests.support.stand_in import GPU_TAINT, cpu_pool, gpu_pool, platform, step
+from tests.support.tree import write_tree
+
+JOB = "kubernetes:batch/v1:Job"
+CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
+
+Steps = Callable[[], Sequence[Step]]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    files = {
+        "work/__init__.py": "",
+        "work/prepare.py": "import work.common",
+        "work/train.py": "import work.model",
+        "work/predict.py": "import work.model",
+        "work/report.py": "",
+        "work/model.py": "",
+        "work/common.py": "",
+        "work/requirements.txt": "numpy==2.0",
+        "workloads/runtime/packages.py": "",
+        "images/3.png": "3",
+        "images/labels.json": "{}",
+    }
+    return write_tree(tmp_path, files)
+
+
+def run(steps: Steps, root: Path, preview: bool = False) -> Recording:
+    def program() -> None:
+        declared = list(steps())
+        workspaces = {
+            each.name: Workspace(each.name, WorkspaceArgs(each, "slipway", "runner", protect=False))
+            for each in {id(each.platform): each.platform for each in declared}.values()
+        }
+        declare(declared, workspaces, root)
+
+    return record(program, {}, preview=preview)
+
+
+def jobs(recording: Recording) -> dict[str, Recorded]:
+    return {each.name: each for each in recording.of(JOB)}
+
+
+def names(recording: Recording) -> dict[str, str]:
+    return {name: each.inputs["metadata"]["name"] for name, each in jobs(recording).items()}
+
+
+def pod(job: Recorded) -> dict[str, Any]:
+    return job.inputs["spec"]["template"]["spec"]
+
+
+def chain() -> list[Step]:
+    """prepare → train → predict, and report beside them."""
+    here = platform()
+    prepare = step(here, name="prepare")
+    train = step(here, "gpu", arguments=["{prepare}", "{output}"], inputs={"prepare": prepare})
+    predict = step(here, name="predict", arguments=["{train}", "{output}"], inputs={"train": train})
+    return [predict, step(here, name="report")]
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_the_same_program_declares_the_same_jobs(root: Path, preview: bool) -> None:
+    first, second = run(chain, root, preview), run(chain, root, preview)
+    assert {name: job.inputs for name, job in jobs(first).items()} == {
+        name: job.inputs for name, job in jobs(second).items()
+    }
+    assert set(names(first)) == {"digits-prepare", "digits-train", "digits-predict", "digits-report"}
+
+
+@pytest.mark.parametrize(
+    ("file", "again"),
+    [
+        ("work/common.py", {"digits-prepare", "digits-train", "digits-predict"}),
+        ("work/train.py", {"digits-train", "digits-predict"}),
+        ("work/model.py", {"digits-train", "digits-predict"}),
+        ("work/predict.py", {"digits-predict"}),
+        ("work/report.py", {"digits-report"}),
+        ("workloads/runtime/packages.py", set()),
+    ],
+)
+def test_one_changed_byte_runs_its_step_and_those_after_it_again_and_no_other(
+    root: Path, file: str, again: set[str]
+) -> None:
+    before = jobs(run(chain, root))
+    (root / file).write_text((root / file).read_text(encoding="utf-8") + "#", encoding="utf-8")
+    after = jobs(run(chain, root))
+    assert {name for name in before if before[name].inputs != after[name].inputs} == again
+    renamed = {
+        name
+        for name in before
+        if before[name].inputs["metadata"]["name"] != after[name].inputs["metadata"]["name"]
+    }
+    assert renamed == again
+
+
+def test_an_input_is_read_where_the_step_before_wrote_it(root: Path) -> None:
+    declared = jobs(run(chain, root))
+    output = {name: pod(job)["containers"][0]["args"][-1] for name, job in declared.items()}
+    assert pod(declared["digits-train"])["containers"][0]["args"][0] == output["digits-prepare"]
+    assert pod(declared["digits-predict"])["containers"][0]["args"][0] == output["digits-train"]
+    assert len(set(output.values())) == len(output)
+    assert all(path.startswith("/store/digits/") for path in output.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "again"),
+    [
+        ({"arguments": ["--epochs", "3"]}, True),
+        ({"image": "example/image:2"}, True),
+        ({"module": "work.predict"}, True),
+        ({"environment": {"A": "1"}}, True),
+        ({"fingerprint": "driver-2"}, True),
+        ({"requirements": Requirements("work/requirements.txt")}, True),
+        ({"folders": {"images": Path("images")}}, True),
+        ({"resources": Resources(cpu=1000, memory=2048, ephemeral_storage=1024, gpus=1)}, True),
+        ({"resources": Resources(cpu=2000, memory=4096, ephemeral_storage=2048)}, False),
+        ({"time_limit": 7200}, False),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
+)
+def test_what_decides_the_result_decides_the_name(root: Path, change: dict[str, Any], again: bool) -> None:
+    if "folders" in change:
+        change = {"folders": {"images": root / "images"}}
+
+    def program() -> None:
+        one = step(platform())
+        assert (plan(one, root).digest != plan(replace(one, **change), root).digest) is again
+
+    record(program, {}, preview=True)
+
+
+def test_other_hardware_runs_a_step_again(root: Path) -> None:
+    def program() -> None:
+        one = step(platform(), "gpu")
+        other = replace(one, pool=replace(one.pool, accelerator="nvidia-h100-80gb"))
+        assert plan(one, root).digest != plan(other, root).digest
+
+    record(program, {}, preview=True)
+
+
+def test_shipped_images_are_part_of_the_digest_and_found_by_the_step(root: Path) -> None:
+    def program_steps() -> list[Step]:
+        return [step(platform(), folders={"images": root / "images"}, arguments=["--images", "{images}"])]
+
+    first = run(program_steps, root)
+    job = first.one(JOB)
+    container = pod(job)["containers"][0]
+    assert container["args"] == ["--images", "/folders/images"]
+    mount = next(each for each in container["volumeMounts"] if each["mountPath"] == "/folders/images")
+    volume = next(each for each in pod(job)["volumes"] if each["name"] == mount["name"])
+    shipped = {each.inputs["metadata"]["name"]: each for each in first.of(CONFIG_MAP)}
+    assert {item["path"] for item in volume["configMap"]["items"]} == {"3.png", "labels.json"}
+    assert volume["configMap"]["name"] in shipped
+    (root / "images/3.png").write_text("three", encoding="utf-8")
+    assert names(run(program_steps, root)) != names(first)
+
+
+def test_every_mounted_config_map_is_declared_before_the_job(root: Path) -> None:
+    recording = run(chain, root)
+    maps = {each.inputs["metadata"]["name"]: each.urn for each in recording.of(CONFIG_MAP)}
+    for job in recording.of(JOB):
+        mounted = [each["configMap"]["name"] for each in pod(job)["volumes"] if "configMap" in each]
+        assert mounted
+        assert {maps[name] for name in mounted} <= recording.waits_for(job)
+
+
+def test_steps_wait_for_those_before_them_and_for_their_pool(root: Path) -> None:
+    def program_steps() -> list[Step]:
+        node_pool = pulumi.CustomResource("test:index:NodePool", "node-pool")
+        identity = pulumi.CustomResource("test:index:Identity", "identity")
+        here = platform(cpu_pool(), gpu_pool(resources=[node_pool]), ready=[identity])
+        prepare = step(here, name="prepare")
+        check = step(here, name="report")
+        return [step(here, "gpu", inputs={"prepare": prepare}, after=[check])]
+
+    recording = run(program_steps, root)
+    declared = jobs(recording)
+    waits = recording.waits_for(declared["digits-train"])
+    assert {declared["digits-prepare"].urn, declared["digits-report"].urn} <= waits
+    assert recording.one("test:index:NodePool").urn in waits
+    assert recording.one("test:index:NodePool").urn not in recording.waits_for(declared["digits-prepare"])
+    for job in declared.values():
+        assert recording.one("test:index:Identity").urn in recording.waits_for(job)
+        assert recording.one("kubernetes:core/v1:PersistentVolumeClaim").urn in recording.waits_for(job)
+    assert declared["digits-report"].urn not in recording.waits_for(declared["digits-prepare"])
+
+
+def test_a_step_that_only_has_to_succeed_first_does_not_make_others_run_again(root: Path) -> None:
+    def after_report() -> list[Step]:
+        here = platform()
+        return [step(here, after=[step(here, name="report")])]
+
+    before = names(run(after_report, root))
+    (root / "work/report.py").write_text("#", encoding="utf-8")
+    after = names(run(after_report, root))
+    assert before["digits-report"] != after["digits-report"]
+    assert before["digits-train"] == after["digits-train"]
+
+
+def test_a_job_is_what_the_engine_needs(root: Path) -> None:
+    recording = run(lambda: [step(platform())], root)
+    job = recording.one(JOB)
+    spec = job.inputs["spec"]
+    assert job.inputs["metadata"]["annotations"]["pulumi.com/replaceUnready"] == "true"
+    assert job.delete_before_replace
+    assert spec["backoffLimit"] == 0
+    assert spec["podFailurePolicy"]["rules"] == [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    ]
+    assert spec["template"]["spec"]["restartPolicy"] == "Never"
+    assert (spec["completions"], spec["parallelism"]) == (1, 1)
+    assert spec["activeDeadlineSeconds"] == 3600
+    assert int(job.timeouts["create"].removesuffix("s")) > spec["activeDeadlineSeconds"]
+    assert "ttlSecondsAfterFinished" not in spec
+
+
+def test_a_pod_tolerates_the_taints_of_its_pool_and_no_others(root: Path) -> None:
+    reserved = Taint("team", "vision", "NoExecute")
+
+    def program_steps() -> list[Step]:
+        here = platform(cpu_pool(), gpu_pool(taints=[GPU_TAINT, reserved]))
+        return [step(here, "gpu"), step(here, name="predict")]
+
+    declared = jobs(run(program_steps, root))
+    assert pod(declared["digits-train"])["tolerations"] == [
+        {"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"},
+        {"key": "team", "operator": "Equal", "value": "vision", "effect": "NoExecute"},
+    ]
+    assert pod(declared["digits-train"])["nodeSelector"] == {"pool": "gpu"}
+    assert not pod(declared["digits-predict"]).get("tolerations")
+
+
+def test_resources_are_asked_for_and_bounded_except_cpu(root: Path) -> None:
+    resources = Resources(cpu=1500, memory=2048, ephemeral_storage=1024, gpus=1)
+    container = pod(run(lambda: [step(platform(), "gpu", resources=resources)], root).one(JOB))["containers"][0]
+    assert container["resources"]["requests"] == {
+        "cpu": "1500m",
+        "memory": "2048Mi",
+        "ephemeral-storage": "1024Mi",
+        "nvidia.com/gpu": "1",
+    }
+    assert container["resources"]["limits"] == {
+        "memory": "2048Mi",
+        "ephemeral-storage": "1024Mi",
+        "nvidia.com/gpu": "1",
+    }
+
+
+@pytest.mark.parametrize(("gpus", "shared_memory"), [(0, False), (1, False), (8, True)])
+def test_several_gpus_get_shared_memory_to_talk_through(root: Path, gpus: int, shared_memory: bool) -> None:
+    resources = Resources(cpu=1000, memory=4096, ephemeral_storage=1024, gpus=gpus)
+
+    def program_steps() -> list[Step]:
+        return [step(platform(cpu_pool(), gpu_pool(gpus=8)), "gpu", resources=resources)]
+
+    spec = pod(run(program_steps, root).one(JOB))
+    mounted = {each["mountPath"]: each["name"] for each in spec["containers"][0]["volumeMounts"]}
+    assert ("/dev/shm" in mounted) is shared_memory
+    if shared_memory:
+        volume = next(each for each in spec["volumes"] if each["name"] == mounted["/dev/shm"])
+        assert volume["emptyDir"]["medium"] == "Memory"
+
+
+def test_requirements_are_installed_before_the_step_starts(root: Path) -> None:
+    spec = pod(run(lambda: [step(platform(), requirements=Requirements("work/requirements.txt"))], root).one(JOB))
+    (installer,) = spec["initContainers"]
+    assert installer["command"] == ["python", "-m", "workloads.runtime.packages"]
+    assert installer["args"] == ["--requirements", "work/requirements.txt", "--target", "/packages"]
+    bundle = next(each for each in spec["volumes"] if each["name"] == "bundle")
+    assert {"work/requirements.txt", "workloads/runtime/packages.py"} <= {
+        item["path"] for item in bundle["configMap"]["items"]
+    }
+    environment = {each["name"]: each.get("value") for each in spec["containers"][0]["env"]}
+    assert environment["PYTHONPATH"] == "/packages"
+
+
+def test_only_steps_that_use_the_store_mount_it(root: Path) -> None:
+    def program_steps() -> list[Step]:
+        here = platform()
+        return [step(here), step(here, name="report", uses_store=False, arguments=[])]
+
+    declared = jobs(run(program_steps, root))
+    templates = {name: job.inputs["spec"]["template"] for name, job in declared.items()}
+    for name, uses in (("digits-train", True), ("digits-report", False)):
+        volumes = {each["name"] for each in templates[name]["spec"]["volumes"]}
+        mounts = {each["mountPath"] for each in templates[name]["spec"]["containers"][0]["volumeMounts"]}
+        assert ("store" in volumes, "/store" in mounts) == (uses, uses)
+        assert ("store.example/mount" in templates[name]["metadata"]["annotations"]) is uses
+
+
+def test_kubernetes_puts_no_variables_into_arguments(root: Path) -> None:
+    job = run(lambda: [step(platform(), arguments=["$(HOME)", "{{braces}}"])], root).one(JOB)
+    assert pod(job)["containers"][0]["args"] == ["$$(HOME)", "{braces}"]
+
+
+def test_a_name_that_would_mean_two_things_is_refused(root: Path) -> None:
+    with pytest.raises(ValueError, match="images"):
+        run(
+            lambda: [
+                step(
+                    (here := platform()),
+                    inputs={"images": step(here, name="prepare")},
+                    folders={"images": root / "images"},
+                )
+            ],
+            root,
+        )
+
+
+def test_long_names_still_fit_and_still_change_with_the_digest(root: Path) -> None:
+    def program_steps() -> list[Step]:
+        return [step(platform(), pipeline="p" * 60)]
+
+    (before,) = names(run(program_steps, root)).values()
+    (root / "work/train.py").write_text("#", encoding="utf-8")
+    (after,) = names(run(program_steps, root)).values()
+    assert len(before) <= 63
+    assert before != after
+
+
+@pytest.mark.parametrize("user", [1000, None])
+def test_user_and_groups_are_left_to_a_cluster_that_assigns_them(user: int | None, root: Path) -> None:
+    recording = run(lambda: [step(replace(platform(), pod_user=user))], root)
+    context = recording.one(JOB).inputs["spec"]["template"]["spec"]["securityContext"]
+    assert [context.get(key) for key in ("runAsUser", "runAsGroup", "fsGroup")] == [user, user, user]
+    assert context["runAsNonRoot"] is True
+    assert context["seccompProfile"] == {"type": "RuntimeDefault"}

@@ -1,0 +1,288 @@
+"""The MNIST pipeline: from settings to steps that the workloads understand, and outputs that people do."""
+
+import argparse
+import importlib
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+
+from infra.kubernetes.gates import Gates
+from infra.kubernetes.job import declare
+from infra.kubernetes.pod import arguments
+from infra.kubernetes.run import plan
+from infra.kubernetes.shipped_files import LIMIT
+from infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from infra.pipelines import mnist
+from infra.platform import Resources, Store
+from infra.settings.pipelines import Mnist
+from tests.support.recording import Recording, record
+from tests.support.stand_in import cpu_pool, gpu_pool, platform
+
+ROOT = Path(__file__).parents[3]
+
+STEPS = {
+    "prepare": {"pool": "cpu", "cpu": "2", "memory": "6Gi"},
+    "train": {"pool": "gpu", "gpus": 1, "cpu": "500m", "memory": "8Gi", "time_limit": "3h"},
+    "predict": {"pool": "gpu", "gpus": 1},
+}
+
+
+def settings(**values: Any) -> Mnist:
+    return Mnist.model_validate({"steps": STEPS, **values})
+
+
+def inspect(given: Mnist, look: Callable[[mnist.MnistSteps], Any]) -> Any:
+    """What ``look`` finds in the steps of ``given``, inside a program."""
+
+    def program() -> Any:
+        return look(mnist.steps(given, {"here": platform(cpu_pool(), gpu_pool())}, Gates("image"), ROOT))
+
+    return record(program, {}, preview=True).result
+
+
+def given_to(step: str, given: Mnist) -> list[str]:
+    """The arguments that the step's container gets."""
+    return inspect(given, lambda steps: arguments(plan(getattr(steps, step), ROOT)))
+
+
+def parsed(step: str, given: Mnist, monkeypatch: pytest.MonkeyPatch) -> argparse.Namespace:
+    """What the workload itself makes of them."""
+    seen: list[argparse.Namespace] = []
+
+    class Parsed(Exception):  # noqa: N818
+        pass
+
+    parse = argparse.ArgumentParser.parse_args
+
+    def stop(self: argparse.ArgumentParser, *args: Any, **kwargs: Any) -> argparse.Namespace:
+        seen.append(parse(self, *args, **kwargs))
+        raise Parsed
+
+    given_arguments = given_to(step, given)
+    main = importlib.import_module(mnist.MODULES[step]).main
+    with monkeypatch.context() as patch:
+        patch.setattr(argparse.ArgumentParser, "parse_args", stop)
+        with pytest.raises(Parsed):
+            main(given_arguments)
+    return seen[0]
+
+
+def test_train_gets_every_setting_of_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = settings(epochs=5, batch_size=32, learning_rates={2: 1e-5, 0: 0.01}, min_accuracy=0.85, seed=7)
+    options = parsed("train", given, monkeypatch)
+    assert (options.epochs, options.batch_size, options.seed, options.min_accuracy) == (5, 32, 7, 0.85)
+    rates = dict(pair.split(":") for pair in options.learning_rates.split(","))
+    assert {int(epoch): float(rate) for epoch, rate in rates.items()} == {0: 0.01, 2: 1e-5}
+
+
+def test_prepare_gets_the_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert parsed("prepare", settings(dataset={"name": "digits"}), monkeypatch).dataset == "digits"
+    options = parsed("prepare", settings(dataset={"name": "idx", "source": "raw/mnist"}), monkeypatch)
+    assert (options.dataset, str(options.source)) == ("idx", "/store/raw/mnist")
+
+
+def test_predict_gets_the_model_and_the_held_out_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = parsed("predict", settings(), monkeypatch)
+    trained = given_to("train", settings())
+    prepared = given_to("prepare", settings())
+    assert str(options.model) == trained[trained.index("--output") + 1]
+    assert str(options.images) == prepared[prepared.index("--output") + 1] + "/images"
+
+
+def test_images_in_the_store_are_read_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = settings(predict={"images": "store:inbox/{today}"})
+    assert str(parsed("predict", given, monkeypatch).images) == "/store/inbox/{today}"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """An empty folder of the repository that git ignores."""
+    (ROOT / "build").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=ROOT / "build") as made:
+        yield Path(made)
+
+
+def test_an_image_folder_is_shipped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "3.png").write_bytes(b"\x89PNG")
+    given = settings(predict={"images": str(folder.relative_to(ROOT))})
+    assert str(parsed("predict", given, monkeypatch).images) == "/folders/images"
+    shipped = inspect(given, lambda steps: plan(steps.predict, ROOT).folders["images"].contents)
+    assert shipped == {"3.png": b"\x89PNG"}
+
+
+def test_other_images_only_predict_again(folder: Path) -> None:
+    (folder / "3.png").write_bytes(b"\x89PNG")
+    own = settings(predict={"images": str(folder.relative_to(ROOT))})
+
+    def paths(given: Mnist) -> list[str]:
+        return inspect(
+            given, lambda steps: [plan(each, ROOT).path for each in (steps.prepare, steps.train, steps.predict)]
+        )
+
+    prepare, train, predict = paths(settings())
+    assert paths(own)[:2] == [prepare, train]
+    assert paths(own)[2] != predict
+
+
+def test_every_step_has_the_pool_image_and_resources_of_its_settings() -> None:
+    def look(steps: mnist.MnistSteps) -> None:
+        assert (steps.prepare.pool.name, steps.train.pool.name) == ("cpu", "gpu")
+        assert steps.prepare.resources == Resources(cpu=2000, memory=6144, ephemeral_storage=4096)
+        assert steps.train.resources == Resources(cpu=500, memory=8192, ephemeral_storage=4096, gpus=1)
+        assert steps.train.time_limit == 3 * 3600
+        assert not steps.prepare.image.endswith("-gpu")
+        assert steps.train.image == f"{steps.prepare.image}-gpu"
+
+    inspect(settings(), look)
+
+
+def test_the_image_has_the_tensorflow_that_is_pinned_here() -> None:
+    pinned = next(
+        line.split("==")[1].split()[0]
+        for line in (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+        if line.startswith("tensorflow==")
+    )
+    assert inspect(settings(), lambda steps: steps.prepare.image) == f"tensorflow/tensorflow:{pinned}"
+
+
+def test_another_image_is_used_as_it_is() -> None:
+    image = "registry.example/tf@sha256:" + "0" * 64
+    steps = {**STEPS, "train": {**STEPS["train"], "image": image}}
+    assert inspect(Mnist.model_validate({"steps": steps}), lambda made: made.train.image) == image
+
+
+def test_nothing_is_installed_on_a_gpu_node() -> None:
+    def look(steps: mnist.MnistSteps) -> None:
+        assert steps.prepare.requirements is not None
+        assert (ROOT / steps.prepare.requirements.file).is_file()
+        assert steps.train.requirements is None
+        assert steps.predict.requirements is None
+
+    inspect(settings(), look)
+
+
+def test_what_this_repository_ships_fits() -> None:
+    assert mnist.problems(None, ROOT) == []
+
+
+@pytest.mark.parametrize(
+    ("images", "words"),
+    [
+        ("nowhere", "there is no such folder"),
+        ("docs", "there is no PNG or JPEG file in it"),
+    ],
+)
+def test_images_that_cannot_be_shipped_are_a_problem(images: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    found = [each for each in mnist.problems(images, tmp_path) if each.key.endswith("images")]
+    (problem,) = found
+    assert problem.key == "slipway:pipelines.mnist.predict.images"
+    assert problem.value == images
+    assert words in problem.reason
+    assert problem.fix
+
+
+def test_every_step_that_is_too_big_is_a_problem(tmp_path: Path) -> None:
+    for name in ("prepare", "train", "predict"):
+        path = tmp_path / f"workloads/mnist/{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("#" * (LIMIT + 1), encoding="utf-8")
+    for name in ("workloads/runtime/packages.py", "workloads/mnist/requirements.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("", encoding="utf-8")
+    found = mnist.problems(None, tmp_path)
+    assert [each.key for each in found] == [
+        f"slipway:pipelines.mnist.steps.{name}" for name in ("prepare", "train", "predict")
+    ]
+    assert all("1 MiB" in each.reason or str(LIMIT) in each.reason for each in found)
+
+
+FILES = {
+    "predictions.json": {
+        "images": [{"path": "digit-3.png", "digit": 3, "confidence": 0.98, "probabilities": [0.1] * 10}],
+        "errors": [],
+    },
+    "metrics.json": {"test": {"accuracy": 0.97}},
+}
+
+
+def outputs(change: Callable[[Store], Store]) -> Recording:
+    def program() -> None:
+        here = platform(cpu_pool(), gpu_pool())
+        here = replace(here, store=change(here.store))
+        steps = mnist.steps(settings(), {"here": here}, Gates("image"), ROOT)
+        workspaces = {"here": Workspace("here", WorkspaceArgs(here, "slipway", "runner", protect=False))}
+        jobs = declare([steps.predict], workspaces, ROOT)
+        for name, value in mnist.outputs(steps, jobs, workspaces).items():
+            pulumi.export(name, value)
+
+    return record(program, {}, preview=False)
+
+
+def readable(files: Mapping[str, str | None], asked: list[str] | None = None) -> Callable[[Store], Store]:
+    """A store that is read from here; ``files`` has its files by their name, None for one that is gone."""
+
+    def change(store: Store) -> Store:
+        def read(path: pulumi.Input[str], after: pulumi.Resource) -> pulumi.Output[str | None]:
+            if asked is not None:
+                asked.append(str(path))
+            return pulumi.Output.from_input(files[str(path).rpartition("/")[2]])
+
+        def browse(path: pulumi.Input[str]) -> pulumi.Output[str]:
+            return pulumi.Output.concat("https://web/", path)
+
+        return replace(store, url="gs://bucket", claim=None, read=read, browse=browse)
+
+    return change
+
+
+def test_results_that_can_be_read_here_are_outputs_themselves() -> None:
+    asked: list[str] = []
+    shown = outputs(readable({name: json.dumps(each) for name, each in FILES.items()}, asked)).exports
+    assert shown["predictions"] == [{"path": "digit-3.png", "digit": 3, "confidence": 0.98}]
+    assert shown["accuracy"] == 0.97
+    assert shown["tensorboard"] == f"tensorboard --logdir {shown['runs']['train']}/logs"
+    assert shown["browse"]["train"] == shown["runs"]["train"].replace("gs://bucket", "https://web")
+    assert f"gs://bucket/{asked[0]}" == f"{shown['runs']['predict']}/predictions.json"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "is not in the store"),
+        ("", "is damaged"),
+        ("[1, 2", "is damaged"),
+        ('{"test": []}', "is damaged"),
+        ('{"test": {"accuracy": null}}', "is damaged"),
+    ],
+)
+def test_a_result_that_is_lost_or_damaged_is_said_with_the_way_to_make_it_again(
+    text: str | None, said: str
+) -> None:
+    recording = outputs(
+        readable({"predictions.json": json.dumps(FILES["predictions.json"]), "metrics.json": text})
+    )
+    shown = recording.exports
+    train = recording.one("kubernetes:batch/v1:Job", "mnist-train")
+    again = f"Make it again: pulumi up --stack test --replace '{train.urn}'"
+    assert shown["accuracy"] == f"{shown['runs']['train']}/metrics.json {said}. {again}"
+    assert shown["predictions"][0]["digit"] == 3, "the others are shown all the same"
+
+
+def test_results_in_a_claim_are_shown_by_one_short_command_each() -> None:
+    recording = outputs(lambda store: store)
+    shown = recording.exports
+    names = {each.name: each.inputs["metadata"]["name"] for each in recording.of("kubernetes:batch/v1:Job")}
+    for name in ("predictions", "accuracy", "tensorboard"):
+        assert shown[name] == f"make show STACK=test {name}"
+        assert shown["show"][name]["kubectl"] == "kubectl --context here --namespace slipway"
+        assert shown["show"][name]["reader"] == names["store-gate-here"]
+    predictions = shown["show"]["predictions"]
+    assert f"pvc://slipway/store/{predictions['path']}" == f"{shown['runs']['predict']}/predictions.json"
+    assert "browse" not in shown

@@ -1,0 +1,311 @@
+"""What the resources of each place to run are billed for."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from infra.clouds.aws.review.charges import charges as aws_charges
+from infra.clouds.existing.review.charges import charges as existing_charges
+from infra.clouds.gcp.review.charges import charges as gcp_charges
+from infra.kubernetes.review.charges import charges as kubernetes_charges
+from infra.platform import Resources
+from infra.review.facts import Charge
+from infra.review.stack import KUBERNETES_PROVIDER, Declared, NodePool, Stack
+from infra.review.unknown import UNKNOWN
+from tests.support.reviewing import declared, declared_stack, stack_of
+
+CLUSTER = "gcp:container/cluster:Cluster"
+NODE_POOL = "gcp:container/nodePool:NodePool"
+NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+
+
+def gke_pool(config: Mapping[str, Any], **more: Any) -> Declared:
+    properties = {"location": "us-central1-a", "nodeConfig": config, "nodeCount": 2, **more}
+    return declared(NODE_POOL, "pool", properties)
+
+
+def eks_group(
+    machines: Mapping[str, Any], least: int = 0, most: int = 2, region: str = "us-east-2", **more: Any
+) -> Stack:
+    template = declared(TEMPLATE, "pool", machines)
+    group = declared(
+        NODE_GROUP,
+        "pool",
+        {"region": region, "scalingConfig": {"minSize": least, "maxSize": most}, **more},
+        property_dependencies={"launchTemplate": frozenset({template.urn})},
+    )
+    return stack_of(template, group)
+
+
+def told(charges: list[Charge] | Any) -> dict[str, tuple[float | None, float, float, float]]:
+    """Amount, quantity, idle and most, by what is billed."""
+    return {each.what: (each.price and each.price.amount, each.quantity, each.idle, each.most) for each in charges}
+
+
+def test_a_gke_node_is_its_machine_its_gpus_and_its_disks() -> None:
+    pool = gke_pool(
+        {
+            "machineType": "n1-standard-4",
+            "guestAccelerators": [{"type": "nvidia-tesla-t4", "count": 2}],
+            "diskType": "pd-ssd",
+            "diskSizeGb": 300,
+            "ephemeralStorageLocalSsdConfig": {"localSsdCount": 1},
+        }
+    )
+    found = told(gcp_charges(stack_of(pool)))
+    assert found == {
+        "n1-standard-4, on demand": (pytest.approx(4 * 0.031611 + 15 * 0.004237), 1, 2, 2),
+        "2 nvidia-tesla-t4, on demand": (0.35, 2, 2, 2),
+        "boot disk, 300 GiB pd-ssd": (0.17, 300, 2, 2),
+        "1 local SSDs": (0.08, 375, 2, 2),
+    }
+    assert {each.pool for each in gcp_charges(stack_of(pool))} == {pool.urn}
+
+
+def test_gpus_and_disks_that_come_with_a_machine_are_not_billed_twice() -> None:
+    pool = gke_pool(
+        {
+            "machineType": "a3-highgpu-8g",
+            "guestAccelerators": [{"type": "nvidia-h100-80gb", "count": 8}],
+            "ephemeralStorageLocalSsdConfig": {"localSsdCount": 16},
+            "spot": True,
+        }
+    )
+    assert list(told(gcp_charges(stack_of(pool)))) == ["a3-highgpu-8g, Spot", "boot disk, 100 GiB pd-balanced"]
+
+
+def test_spot_nodes_have_the_spot_price() -> None:
+    (machine, *_) = gcp_charges(stack_of(gke_pool({"machineType": "a3-highgpu-8g", "spot": True})))
+    (full, *_) = gcp_charges(stack_of(gke_pool({"machineType": "a3-highgpu-8g"})))
+    assert (machine.price and machine.price.amount, full.price and full.price.amount) == (50.6095, 88.49)
+
+
+def test_a_reserved_node_is_billed_whether_it_runs_or_not() -> None:
+    pool = gke_pool(
+        {
+            "machineType": "g2-standard-4",
+            "reservationAffinity": {"consumeReservationType": "SPECIFIC_RESERVATION"},
+            "ephemeralStorageLocalSsdConfig": {"localSsdCount": 1},
+        },
+        nodeCount=None,
+        autoscaling={"totalMinNodeCount": 0, "totalMaxNodeCount": 3},
+    )
+    machine, disk, ssds = gcp_charges(stack_of(pool))
+    assert "billed whether it runs or not" in machine.what
+    assert (machine.idle, machine.most) == (3, 3)
+    assert (disk.idle, disk.most) == (0, 3)
+    assert (ssds.idle, ssds.most) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"machineType": "a3-highgpu-8g", "flexStart": True},
+        {"machineType": "n1-custom-4-8192"},
+        {"machineType": "z9-mega-1"},
+        {"machineType": UNKNOWN},
+    ],
+)
+def test_what_the_table_does_not_price_is_unknown(config: Mapping[str, Any]) -> None:
+    (machine, *_) = gcp_charges(stack_of(gke_pool(config)))
+    assert machine.price is None
+    assert machine.most == 2
+
+
+def test_a_region_without_prices_is_unknown_and_named() -> None:
+    found = gcp_charges(stack_of(gke_pool({"machineType": "e2-standard-4"}, location="antarctica-south1-a")))
+    assert [(each.what, each.price) for each in found] == [
+        ("e2-standard-4, on demand in antarctica-south1", None),
+        ("boot disk, 100 GiB pd-balanced in antarctica-south1", None),
+    ]
+
+
+def test_local_ssds_that_a_machines_price_leaves_out_are_unknown() -> None:
+    found = told(gcp_charges(stack_of(gke_pool({"machineType": "a3-ultragpu-8g", "spot": True}))))
+    assert found["a3-ultragpu-8g, Spot"][0] == 40.9943
+    assert found["32 local SSDs in us-central1"] == (None, 32 * 375, 2, 2)
+
+
+def test_a_boot_disk_of_unknown_size_has_no_price() -> None:
+    (_, disk) = gcp_charges(stack_of(gke_pool({"diskSizeGb": UNKNOWN})))
+    assert (disk.what, disk.price) == ("boot disk, unknown GiB pd-balanced in us-central1", None)
+
+
+def test_pools_that_a_cluster_declares_within_itself_are_billed() -> None:
+    config = {"machineType": "e2-standard-4"}
+    cluster = {"location": "us-central1", "nodePools": [{"name": "a", "nodeCount": 1, "nodeConfig": config}]}
+    found = told(gcp_charges(stack_of(declared(CLUSTER, "inline", cluster))))
+    assert found["e2-standard-4, on demand"] == (pytest.approx(4 * 0.021812 + 16 * 0.002924), 1, 3, 3)
+    default = {"location": "us-central1-a", "initialNodeCount": 2, "nodeConfig": config}
+    found = told(gcp_charges(stack_of(declared(CLUSTER, "default", default))))
+    assert found["e2-standard-4, on demand"][2:] == (2, 2)
+    removed = declared(CLUSTER, "removed", {**default, "removeDefaultNodePool": True})
+    assert [each for each in gcp_charges(stack_of(removed)) if each.pool] == []
+
+
+def test_a_pool_without_a_location_is_where_its_cluster_is() -> None:
+    cluster = declared(CLUSTER, "here", {"location": "us-west4", "removeDefaultNodePool": True})
+    pool = declared(
+        NODE_POOL,
+        "pool",
+        {"nodeConfig": {"machineType": "e2-standard-4"}, "nodeCount": 1},
+        property_dependencies={"cluster": frozenset({cluster.urn})},
+    )
+    found = told(gcp_charges(stack_of(cluster, pool)))
+    assert found["e2-standard-4, on demand"] == (pytest.approx(4 * 0.024567 + 16 * 0.003292), 1, 3, 3)
+
+
+def test_pods_on_autopilot_are_not_free() -> None:
+    found = gcp_charges(stack_of(declared(CLUSTER, "here", {"location": "us-central1", "enableAutopilot": True})))
+    assert [(each.what, each.price) for each in found[1:]] == [
+        ("what pods on Autopilot ask for in us-central1", None)
+    ]
+
+
+def test_only_a_zonal_cluster_could_use_the_free_tier() -> None:
+    whats = {
+        location: next(iter(gcp_charges(stack_of(declared(CLUSTER, properties=at))))).what
+        for location in ("us-central1", "us-central1-a")
+        if (at := {"location": location})
+    }
+    assert "$74.40" in whats["us-central1-a"]
+    assert "free tier" not in whats["us-central1"]
+
+
+def test_cloud_nat_grows_with_the_nodes_behind_it_up_to_32() -> None:
+    nat = declared("gcp:compute/routerNat:RouterNat", "nat", {"region": "us-central1"})
+    elsewhere = replace(gke_pool({}, location="us-west4-a"), urn="urn:elsewhere")
+    many = gke_pool({}, nodeCount=None, autoscaling={"totalMinNodeCount": 3, "totalMaxNodeCount": 50})
+    (nodes, *_) = [each for each in gcp_charges(stack_of(nat, elsewhere, many)) if each.urn == nat.urn]
+    assert (nodes.idle, nodes.most) == (3, 32)
+
+
+def test_an_eks_node_is_its_machine_and_its_disk() -> None:
+    disk = {"ebs": {"volumeType": "gp3", "volumeSize": 300}}
+    stack = eks_group({"instanceType": "g4dn.xlarge", "blockDeviceMappings": [disk]}, least=1, most=4)
+    assert told(aws_charges(stack)) == {
+        "g4dn.xlarge, on demand": (0.526, 1, 1, 4),
+        "root disk, 300 GiB gp3": (0.08, 300, 1, 4),
+    }
+
+
+def test_an_eks_family_is_priced_by_its_vcpus() -> None:
+    (machine, _) = aws_charges(eks_group({"instanceType": "m7i.2xlarge"}))
+    assert machine.price
+    assert machine.price.amount == pytest.approx(8 * 0.0504)
+
+
+def test_eks_spot_is_never_priced_as_on_demand() -> None:
+    (spot, _) = aws_charges(eks_group({"instanceType": "g4dn.xlarge"}, capacityType="SPOT"))
+    assert (spot.what, spot.price and spot.price.amount) == ("g4dn.xlarge, Spot", 0.1915)
+    (unknown, _) = aws_charges(eks_group({"instanceType": "m7i.2xlarge"}, capacityType="SPOT"))
+    assert unknown.price is None
+
+
+def test_a_capacity_block_is_paid_elsewhere_and_a_reservation_always() -> None:
+    (block, _) = aws_charges(eks_group({"instanceType": "p5.48xlarge"}, capacityType="CAPACITY_BLOCK"))
+    assert (block.price, "paid for beforehand" in block.what) == (None, True)
+    reserved = {
+        "instanceType": "p5.48xlarge",
+        "capacityReservationSpecification": {"capacityReservationTarget": {"capacityReservationId": "cr-1"}},
+    }
+    (machine, _) = aws_charges(eks_group(reserved))
+    assert (machine.idle, machine.most, machine.price and machine.price.amount) == (2, 2, 55.04)
+    open_ = {
+        "instanceType": "p5.48xlarge",
+        "capacityReservationSpecification": {"capacityReservationPreference": "open"},
+    }
+    (machine, _) = aws_charges(eks_group(open_))
+    assert (machine.what, machine.idle) == ("p5.48xlarge, on demand", 0)
+
+
+@pytest.mark.parametrize(
+    ("disks", "billed"),
+    [
+        ([{"volumeType": "gp3"}], {"root disk, 20 GiB gp3": (0.08, 20)}),
+        (
+            [{"volumeType": "gp3", "volumeSize": UNKNOWN}],
+            {"root disk, unknown GiB gp3 in us-east-2": (None, 0)},
+        ),
+        (
+            [{"volumeType": "gp3", "volumeSize": 50}, {"volumeType": "io2", "volumeSize": 500}],
+            {"root disk, 50 GiB gp3": (0.08, 50), "disk, 500 GiB io2 in us-east-2": (None, 500)},
+        ),
+    ],
+)
+def test_every_disk_of_an_eks_node_is_billed(
+    disks: list[dict[str, Any]], billed: dict[str, tuple[float | None, float]]
+) -> None:
+    stack = eks_group({"instanceType": "g4dn.xlarge", "blockDeviceMappings": [{"ebs": disk} for disk in disks]})
+    _, *found = aws_charges(stack)
+    assert {what: (price, quantity) for what, (price, quantity, *_) in told(found).items()} == billed
+
+
+def test_aws_bills_a_network_by_its_gateways_and_addresses() -> None:
+    at = {"region": "us-east-2"}
+    stack = stack_of(
+        declared("aws:ec2/natGateway:NatGateway", properties=at),
+        declared("aws:ec2/eip:Eip", properties=at),
+        declared("aws:ec2/vpcEndpoint:VpcEndpoint", "s3", {**at, "vpcEndpointType": "Gateway"}),
+        declared(
+            "aws:ec2/vpcEndpoint:VpcEndpoint", "ecr", {**at, "vpcEndpointType": "Interface", "subnetIds": [1, 2]}
+        ),
+        declared("aws:kms/key:Key", properties=at),
+        declared("aws:ec2/subnet:Subnet", properties=at),
+    )
+    assert told(each for each in aws_charges(stack) if not each.metered) == {
+        "NAT gateway": (0.045, 1, 1, 1),
+        "public IPv4 address": (0.005, 1, 1, 1),
+        "Interface endpoint in 2 zones in us-east-2": (None, 2, 1, 1),
+        "KMS key": (1, 1, 1, 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("charges", "type_"),
+    [(gcp_charges, "gcp:sql/databaseInstance:DatabaseInstance"), (aws_charges, "aws:rds/instance:Instance")],
+)
+def test_a_kind_that_nobody_knows_is_unknown_and_not_free(charges: Any, type_: str) -> None:
+    (found,) = charges(stack_of(declared(type_, "database")))
+    assert (found.price, found.metered) == (None, False)
+    assert "not recorded" in found.what
+
+
+def test_what_is_only_looked_up_is_not_billed() -> None:
+    assert gcp_charges(stack_of(declared("gcp:sql/databaseInstance:DatabaseInstance", read=True))) == []
+
+
+@pytest.mark.parametrize("name", ["gcp-dev", "gcp-prod", "aws-dev", "aws-prod"])
+def test_every_hour_of_the_repositorys_stacks_is_priced(name: str) -> None:
+    stack = declared_stack(name)
+    found = [charge for review in stack.reviews for charge in review.charges(stack)]
+    assert found
+    assert [charge.what for charge in found if charge.price is None and not charge.metered] == []
+
+
+def test_nodes_of_your_own_are_not_priced_and_not_free() -> None:
+    nodes = NodePool("", "here", "gpu", {}, [], Resources(1000, 1000), 2, 2)
+    provider = declared(KUBERNETES_PROVIDER, "here")
+    (found,) = existing_charges(stack_of(provider, standing=[nodes]))
+    assert (found.urn, found.price, found.most) == (provider.urn, None, 2)
+    assert "your own nodes (gpu)" in found.what
+
+
+@pytest.mark.parametrize(
+    ("type_", "spec", "billed"),
+    [
+        ("core/v1:Service", {"type": "LoadBalancer"}, True),
+        ("core/v1:Service", {"type": "ClusterIP"}, False),
+        ("networking.k8s.io/v1:Ingress", {}, True),
+        ("core/v1:PersistentVolumeClaim", {"resources": {"requests": {"storage": "1Gi"}}}, True),
+        ("core/v1:PersistentVolumeClaim", {"storageClassName": "fast"}, True),
+        ("core/v1:PersistentVolumeClaim", {"storageClassName": "", "volumeName": "store"}, False),
+        ("core/v1:ConfigMap", {}, False),
+    ],
+)
+def test_what_a_cluster_makes_its_cloud_bill_is_unknown(type_: str, spec: Mapping[str, Any], billed: bool) -> None:
+    found = kubernetes_charges(stack_of(declared(f"kubernetes:{type_}", properties={"spec": spec})))
+    assert [each.price for each in found] == [None] * billed

@@ -1,0 +1,146 @@
+"""Who may do what, and from where control planes are reached, as reviews say it."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from infra.clouds.aws.review import identities as aws
+from infra.clouds.existing.review.identities import VOLUME
+from infra.clouds.existing.review.identities import identities as existing
+from infra.clouds.gcp.review import identities as gcp
+from infra.clouds.gcp.review.pools import CLUSTER
+from infra.review.facts import Identity
+from infra.review.stack import KUBERNETES_PROVIDER, Declared
+from infra.review.unknown import UNKNOWN
+from tests.support.reviewing import declared, declared_stack, stack_of
+
+
+def by_owner(found: Any) -> dict[str, Identity]:
+    return {each.of: each for each in found}
+
+
+def test_on_google_cloud_pods_reach_the_bucket_and_nodes_do_not() -> None:
+    pods, nodes = gcp.identities(declared_stack("gcp-prod"))
+    assert (pods.name, pods.may, pods.store) == ("slipway/runner", "read and write the bucket's objects", True)
+    assert list(pods.clusters) == ["h100-standard", "model-training"]
+    assert (nodes.name, nodes.of, nodes.store) == ("slipway-gcp-prod-nodes", "nodes", False)
+    assert nodes.may == "write logs and metrics, pull images"
+    assert list(nodes.clusters) == ["h100-standard", "model-training"]
+
+
+def test_a_google_service_account_that_pods_impersonate() -> None:
+    account = declared(gcp.ACCOUNT, "workload", {"accountId": "runs"})
+    member = {"member": "serviceAccount:p.svc.id.goog[ns/sa]", "role": "roles/iam.workloadIdentityUser"}
+    impersonation = declared(gcp.IMPERSONATION, "may", member, dependencies=frozenset({account.urn}))
+    of_account = {"member": frozenset({account.urn})}
+    grant = declared(
+        gcp.BUCKET_GRANTS[0],
+        "grant",
+        {"member": UNKNOWN, "role": "roles/storage.admin"},
+        property_dependencies=of_account,
+    )
+    other = declared(gcp.PROJECT_GRANTS[0], "more", {"role": "roles/own.words"}, property_dependencies=of_account)
+    (found,) = gcp.identities(stack_of(account, impersonation, grant, other))
+    assert found == Identity("runs", "pods of ns/sa", "own.words, administer buckets", [], store=True)
+
+
+def test_a_service_account_without_grants_may_nothing() -> None:
+    (found,) = gcp.identities(stack_of(declared(gcp.ACCOUNT, "idle", {"accountId": UNKNOWN})))
+    assert (found.name, found.of, found.may) == ("idle", "whoever may use it", "nothing")
+
+
+def test_on_aws_pods_and_the_driver_reach_the_bucket() -> None:
+    found = by_owner(aws.identities(declared_stack("aws-prod")))
+    assert [of for of, each in found.items() if each.store] == [
+        "pods of kube-system/efs-csi-node-sa",
+        "pods of slipway/runner",
+    ]
+    run = found["pods of slipway/runner"]
+    assert (run.name, run.may, list(run.clusters)) == ("slipway-aws-prod-run", "use the bucket's objects", ["ml"])
+    assert found["nodes"].may == "join the cluster, pull images"
+    assert "autoscaling" in found["pods of kube-system/cluster-autoscaler"].may
+    assert list(found["elasticfilesystem.amazonaws.com"].clusters) == []
+
+
+def role_with(policy: Any = None, attached: str = "") -> Identity:
+    role = declared(aws.ROLE, "role", {"name": UNKNOWN, "assumeRolePolicy": "{"})
+    of_role = {"role": frozenset({role.urn})}
+    others: list[Declared] = []
+    if policy is not None:
+        others.append(declared(aws.INLINE, "inline", {"policy": policy}, property_dependencies=of_role))
+    if attached:
+        others.append(declared(aws.ATTACHMENT, "att", {"policyArn": attached}, property_dependencies=of_role))
+    (found,) = aws.identities(stack_of(role, *others))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("policy", "may"),
+    [
+        ({"Statement": [{"Action": "*"}]}, "do everything"),
+        ({"Statement": [{"Action": ["s3:GetObject", "s3:List*"]}, {"Action": "ec2:Run*"}]}, "call s3, ec2"),
+        ({}, "nothing"),
+        (UNKNOWN, "nothing"),
+    ],
+)
+def test_what_an_inline_policy_allows(policy: Any, may: str) -> None:
+    text = policy if policy is UNKNOWN else json.dumps(policy)
+    found = role_with(text)
+    assert (found.name, found.of, found.may, found.store) == ("role", "whoever it trusts", may, False)
+
+
+def test_a_policy_of_ones_own_is_shown_by_its_name() -> None:
+    assert role_with(attached="arn:aws:iam::1:policy/team/Ours").may == "Ours"
+    assert role_with(attached="arn:aws:iam::aws:policy/AdministratorAccess").may == "do everything"
+
+
+def test_keys_of_a_bucket_elsewhere() -> None:
+    spec = {"csi": {"driver": "csi.s3", "nodeStageSecretRef": {"name": "keys", "namespace": "kube-system"}}}
+    volume = declared(VOLUME, "store", {"spec": spec}, provider=f"urn:pulumi:t::s::{KUBERNETES_PROVIDER}::office")
+    expected = Identity(
+        "Secret kube-system/keys", "driver csi.s3", "mount the store's volume", ["office"], store=True
+    )
+    assert existing(stack_of(volume)) == [expected]
+    assert existing(stack_of(declared(VOLUME, "nfs", {"spec": {"nfs": {"server": "filer"}}}))) == []
+
+
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        ({}, "IP endpoint, for every address"),
+        (
+            {"controlPlaneEndpointsConfig": {"ipEndpointsConfig": {"enabled": False}}},
+            "from the VPC alone",
+        ),
+        (
+            {
+                "controlPlaneEndpointsConfig": {
+                    "dnsEndpointConfig": {"allowExternalTraffic": True},
+                    "ipEndpointsConfig": {"enabled": True},
+                },
+                "masterAuthorizedNetworksConfig": {"cidrBlocks": [{"cidrBlock": "198.51.100.0/24"}]},
+            },
+            "DNS endpoint, for whom IAM lets in; IP endpoint, for 198.51.100.0/24",
+        ),
+    ],
+)
+def test_from_where_gke_control_planes_are_reached(properties: Mapping[str, Any], said: str) -> None:
+    assert gcp.endpoints(stack_of(declared(CLUSTER, "gke", properties))) == {"gke": said}
+
+
+@pytest.mark.parametrize(
+    ("vpc", "said"),
+    [
+        ({}, "public endpoint, for every address"),
+        ({"publicAccessCidrs": UNKNOWN}, "public endpoint, for some networks"),
+        ({"endpointPublicAccess": False, "endpointPrivateAccess": True}, "from the VPC"),
+        (
+            {"publicAccessCidrs": ["198.51.100.0/24"], "endpointPrivateAccess": True},
+            "public endpoint, for 198.51.100.0/24; from the VPC",
+        ),
+    ],
+)
+def test_from_where_eks_control_planes_are_reached(vpc: Mapping[str, Any], said: str) -> None:
+    assert aws.endpoints(stack_of(declared(aws.CLUSTER, "eks", {"vpcConfig": vpc}))) == {"eks": said}

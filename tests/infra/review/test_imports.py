@@ -1,0 +1,20 @@
+"""What a review costs before it says anything."""
+
+import subprocess
+import sys
+
+from tests.support.checkout import ROOT
+
+PROGRAM = """
+import sys
+from infra.clouds.registry import CLOUDS
+from infra.kubernetes.review.hooks import REVIEW
+reviews = [REVIEW, *(cloud.review() for cloud in CLOUDS.values())]
+print(*sorted({name.partition(".")[0] for name in sys.modules if name.startswith("pulumi")}))
+"""
+
+
+def test_the_reviews_of_all_clouds_import_no_sdk() -> None:
+    """Each takes longer to import than a review takes."""
+    found = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []

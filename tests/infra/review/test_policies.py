@@ -1,0 +1,499 @@
+"""The clouds' own policies: for each what trips it, and what is alike but right."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from infra.clouds.aws.review.policies.buckets import FLAGS
+from infra.review.policy import Policy
+from infra.review.stack import Declared, Stack
+from infra.review.unknown import UNKNOWN, Partial
+from tests.support import aws
+from tests.support.reviewing import REVIEWS, declared, declared_stack, stack_of
+
+POLICIES: Mapping[str, Policy] = {policy.id: policy for review in REVIEWS for policy in review.policies}
+
+Resources = Declared | Sequence[Declared]
+
+
+def bucket(**properties: Any) -> Declared:
+    return declared("gcp:storage/bucket:Bucket", properties={"publicAccessPrevention": "enforced", **properties})
+
+
+def gke(**properties: Any) -> Declared:
+    return declared("gcp:container/cluster:Cluster", properties={"removeDefaultNodePool": True, **properties})
+
+
+def authorized(*blocks: str, **more: Any) -> dict[str, Any]:
+    return {"masterAuthorizedNetworksConfig": {"cidrBlocks": [{"cidrBlock": each} for each in blocks], **more}}
+
+
+def gke_pool(cluster: Declared | None = None, **properties: Any) -> list[Declared]:
+    depends = {"cluster": frozenset({cluster.urn})} if cluster else {}
+    pool = declared("gcp:container/nodePool:NodePool", "pool", properties, property_dependencies=depends)
+    return [pool, *([cluster] if cluster else [])]
+
+
+def grant(type_: str, role: str, member: Any = "user:a@example.com", **more: Any) -> Declared:
+    return declared(type_, "grant", {"role": role, "member": member, **more})
+
+
+ACCOUNT = declared("gcp:serviceaccount/account:Account", "nodes")
+PROJECT_GRANT = "gcp:projects/iAMMember:IAMMember"
+OWN_ACCOUNT = {"nodeConfig": {"serviceAccount": "nodes@p.iam.gserviceaccount.com"}}
+
+
+def nodes_with(role: str, *, known: bool) -> list[Declared]:
+    """A pool whose nodes have an account with a role on the project, before and after the account is there."""
+    email = "nodes@p.iam.gserviceaccount.com"
+    return [
+        ACCOUNT,
+        declared(
+            "gcp:container/nodePool:NodePool",
+            "pool",
+            {"nodeConfig": {"serviceAccount": email if known else UNKNOWN}},
+            property_dependencies={} if known else {"nodeConfig": frozenset({ACCOUNT.urn})},
+        ),
+        declared(
+            PROJECT_GRANT,
+            "grant",
+            {"role": role, "member": f"serviceAccount:{email}" if known else UNKNOWN},
+            property_dependencies={} if known else {"member": frozenset({ACCOUNT.urn})},
+        ),
+    ]
+
+
+GCP: list[tuple[str, Resources, Resources]] = [
+    ("gcp-public-bucket", bucket(publicAccessPrevention="inherited"), bucket()),
+    ("gcp-public-bucket", declared("gcp:storage/bucket:Bucket"), bucket(publicAccessPrevention=UNKNOWN)),
+    (
+        "gcp-public-bucket",
+        grant("gcp:storage/bucketIAMMember:BucketIAMMember", "roles/storage.objectViewer", "allUsers"),
+        grant("gcp:storage/bucketIAMMember:BucketIAMMember", "roles/storage.objectViewer", UNKNOWN),
+    ),
+    (
+        "gcp-public-bucket",
+        declared(
+            "gcp:storage/bucketIAMBinding:BucketIAMBinding",
+            properties={"role": "r", "members": ["allAuthenticatedUsers"]},
+        ),
+        declared("gcp:storage/bucketIAMBinding:BucketIAMBinding", properties={"role": "r", "members": UNKNOWN}),
+    ),
+    (
+        "gcp-public-bucket",
+        declared("gcp:storage/bucketACL:BucketACL", properties={"roleEntities": ["READER:allUsers"]}),
+        declared("gcp:storage/bucketACL:BucketACL", properties={"roleEntities": ["READER:user-a@example.com"]}),
+    ),
+    (
+        "gcp-bucket-in-another-region",
+        [bucket(location="us-central1"), gke(location="us-west4-a")],
+        [bucket(location="US-CENTRAL1"), gke(location="us-central1-a")],
+    ),
+    (
+        "gcp-bucket-in-another-region",
+        [bucket(location="europe-west4"), gke(location="us-central1")],
+        [bucket(location="EU"), gke(location="us-central1")],
+    ),
+    (
+        "gcp-nodes-in-every-zone",
+        gke_pool(gke(location="us-central1"), nodeCount=1),
+        gke_pool(gke(location="us-central1"), nodeCount=1, nodeLocations=["us-central1-a"]),
+    ),
+    (
+        "gcp-nodes-in-every-zone",
+        gke_pool(gke(location="us-central1"), nodeCount=1),
+        gke_pool(gke(location="us-central1-a"), nodeCount=1),
+    ),
+    ("gcp-public-endpoint", gke(), gke(controlPlaneEndpointsConfig={"ipEndpointsConfig": {"enabled": False}})),
+    ("gcp-public-endpoint", gke(**authorized("0.0.0.0/1", "128.0.0.0/1")), gke(**authorized("198.51.100.0/24"))),
+    (
+        "gcp-public-endpoint",
+        gke(**authorized("198.51.100.0/24", gcpPublicCidrsAccessEnabled=True)),
+        gke(privateClusterConfig={"enablePrivateEndpoint": True}),
+    ),
+    ("gcp-public-endpoint", gke(), gke(masterAuthorizedNetworksConfig=UNKNOWN)),
+    # Authorized networks that are on, and none.
+    ("gcp-public-endpoint", gke(), gke(masterAuthorizedNetworksConfig={})),
+    (
+        "gcp-public-nodes",
+        gke_pool(networkConfig={"enablePrivateNodes": False}),
+        gke_pool(networkConfig={"enablePrivateNodes": True}),
+    ),
+    (
+        "gcp-public-nodes",
+        gke_pool(gke()),
+        gke_pool(gke(privateClusterConfig={"enablePrivateNodes": True})),
+    ),
+    (
+        "gcp-open-firewall",
+        declared("gcp:compute/firewall:Firewall", properties={"sourceRanges": ["0.0.0.0/0"], "allows": [{}]}),
+        declared("gcp:compute/firewall:Firewall", properties={"sourceRanges": ["10.0.0.0/8"], "allows": [{}]}),
+    ),
+    (
+        "gcp-open-firewall",
+        declared("gcp:compute/firewall:Firewall", properties={"sourceRanges": ["::/0"], "allows": [{}]}),
+        declared("gcp:compute/firewall:Firewall", properties={"sourceRanges": ["0.0.0.0/0"], "denies": [{}]}),
+    ),
+    (
+        "gcp-public-load-balancer",
+        declared("gcp:compute/forwardingRule:ForwardingRule"),
+        declared(
+            "gcp:compute/forwardingRule:ForwardingRule", properties={"loadBalancingScheme": "INTERNAL_MANAGED"}
+        ),
+    ),
+    (
+        "gcp-iam-everyone",
+        grant("gcp:cloudrunv2/serviceIamMember:ServiceIamMember", "roles/run.invoker", "allUsers"),
+        grant("gcp:cloudrunv2/serviceIamMember:ServiceIamMember", "roles/run.invoker"),
+    ),
+    (
+        "gcp-iam-everyone",
+        grant("gcp:serviceaccount/iAMMember:IAMMember", "r", "principalSet://iam.googleapis.com/pools/p/*"),
+        grant("gcp:serviceaccount/iAMMember:IAMMember", "r", "principalSet://iam.googleapis.com/pools/p/a.b/c"),
+    ),
+    (
+        "gcp-project-wide-role",
+        grant(PROJECT_GRANT, "roles/editor"),
+        grant(PROJECT_GRANT, "roles/container.defaultNodeServiceAccount"),
+    ),
+    (
+        "gcp-project-wide-role",
+        grant(PROJECT_GRANT, "roles/storage.objectViewer"),
+        grant("gcp:storage/bucketIAMMember:BucketIAMMember", "roles/storage.admin"),
+    ),
+    (
+        "gcp-project-wide-role",
+        declared(
+            "gcp:projects/iAMPolicy:IAMPolicy",
+            properties={"policyData": json.dumps({"bindings": [{"role": "roles/container.admin"}]})},
+        ),
+        declared("gcp:projects/iAMPolicy:IAMPolicy", properties={"policyData": UNKNOWN}),
+    ),
+    (
+        "gcp-project-wide-role",
+        grant("gcp:folder/iAMMember:IAMMember", "roles/iam.serviceAccountTokenCreator"),
+        grant("gcp:folder/iAMMember:IAMMember", "roles/logging.viewer"),
+    ),
+    (
+        "gcp-project-wide-role",
+        grant(PROJECT_GRANT, "roles/compute.instanceAdmin.v1"),
+        grant(PROJECT_GRANT, "roles/storage.objectViewer", condition={"expression": "…", "title": "one bucket"}),
+    ),
+    (
+        "gcp-project-wide-role",
+        grant(PROJECT_GRANT, "roles/secretmanager.secretAccessor"),
+        grant("gcp:secretmanager/secretIamMember:SecretIamMember", "roles/secretmanager.secretAccessor"),
+    ),
+    (
+        "gcp-project-wide-role",
+        grant(PROJECT_GRANT, "roles/iam.workloadIdentityUser"),
+        grant("gcp:serviceaccount/iAMMember:IAMMember", "roles/iam.workloadIdentityUser"),
+    ),
+    ("gcp-node-service-account", gke_pool(), gke_pool(**OWN_ACCOUNT)),
+    (
+        "gcp-node-service-account",
+        gke_pool(nodeConfig={"serviceAccount": "1-compute@developer.gserviceaccount.com"}),
+        gke_pool(nodeConfig={"serviceAccount": UNKNOWN}),
+    ),
+    (
+        "gcp-node-service-account",
+        declared("gcp:container/cluster:Cluster"),
+        declared("gcp:container/cluster:Cluster", properties={"enableAutopilot": True}),
+    ),
+    (
+        "gcp-node-service-account",
+        nodes_with("roles/editor", known=True),
+        nodes_with("roles/logging.logWriter", known=True),
+    ),
+    (
+        "gcp-node-service-account",
+        nodes_with("roles/editor", known=False),
+        nodes_with("roles/logging.logWriter", known=False),
+    ),
+]
+
+
+ALL_FLAGS = dict.fromkeys(FLAGS, True)
+
+
+def s3(*others: Declared, **properties: Any) -> list[Declared]:
+    """A bucket that strangers are kept out of, with this on top."""
+    block = declared(
+        "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
+        "block",
+        ALL_FLAGS,
+        property_dependencies={"bucket": frozenset({declared(aws.BUCKET).urn})},
+    )
+    return [declared(aws.BUCKET, properties=properties), block, *others]
+
+
+def s3_policy(**statement: Any) -> list[Declared]:
+    document = {"Statement": [{"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*", **statement}]}
+    return s3(declared("aws:s3/bucketPolicy:BucketPolicy", "policy", {"policy": json.dumps(document)}))
+
+
+def blocked(**flags: Any) -> Declared:
+    return declared("aws:s3/accountPublicAccessBlock:AccountPublicAccessBlock", properties={**ALL_FLAGS, **flags})
+
+
+def eks(**vpc: Any) -> Declared:
+    return declared(aws.CLUSTER, properties={"vpcConfig": vpc})
+
+
+def template(**properties: Any) -> Declared:
+    return declared(aws.LAUNCH_TEMPLATE, properties={"metadataOptions": {"httpTokens": "required"}, **properties})
+
+
+def rule(**properties: Any) -> Declared:
+    return declared("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", properties=properties)
+
+
+def document(**statement: Any) -> str:
+    return json.dumps({"Statement": {"Effect": "Allow", "Resource": "*", **statement}})
+
+
+def role_policy(**statement: Any) -> Declared:
+    return declared(aws.ROLE_POLICY, properties={"policy": document(**statement)})
+
+
+def role(**statement: Any) -> Declared:
+    return declared(
+        aws.ROLE, properties={"assumeRolePolicy": document(**{"Action": "sts:AssumeRole", **statement})}
+    )
+
+
+def attached(policy: str) -> Declared:
+    arn = f"arn:aws:iam::aws:policy/{policy}"
+    return declared(aws.ATTACHMENT, "attached", {"role": "its-role", "policyArn": arn})
+
+
+def node_group(*others: Declared, subnets: Sequence[Declared] = ()) -> list[Declared]:
+    its_role = declared(aws.ROLE, "role", {"name": "its-role"})
+    depends = {
+        "nodeRoleArn": frozenset({its_role.urn}),
+        "subnetIds": frozenset(each.urn for each in subnets),
+    }
+    return [declared(aws.NODE_GROUP, "group", property_dependencies=depends), its_role, *subnets, *others]
+
+
+def subnet(*, public: bool) -> Declared:
+    return declared("aws:ec2/subnet:Subnet", "subnet", {"mapPublicIpOnLaunch": public})
+
+
+AWS: list[tuple[str, Resources, Resources]] = [
+    ("aws-public-bucket", declared(aws.BUCKET), s3()),
+    ("aws-public-bucket", s3(blocked(blockPublicAcls=False)), s3(blocked())),
+    ("aws-public-bucket", declared(aws.BUCKET), [declared(aws.BUCKET), blocked()]),
+    ("aws-public-bucket", s3(acl="public-read"), s3(acl="private")),
+    ("aws-public-bucket", s3_policy(Principal="*"), s3_policy(Principal={"AWS": "arn:aws:iam::1:role/a"})),
+    (
+        "aws-public-bucket",
+        s3_policy(Principal={"AWS": ["*"]}, Condition={"Bool": {"aws:SecureTransport": "true"}}),
+        s3_policy(Principal="*", Condition={"StringEquals": {"aws:PrincipalOrgID": "o-1"}}),
+    ),
+    ("aws-public-bucket", s3_policy(Principal="*"), s3_policy(Principal="*", Effect="Deny")),
+    (
+        "aws-public-bucket",
+        s3(
+            declared(
+                "aws:s3/bucketAcl:BucketAcl",
+                properties={
+                    "accessControlPolicy": {
+                        "grants": [{"grantee": {"uri": "http://acs.amazonaws.com/groups/global/AllUsers"}}]
+                    }
+                },
+            )
+        ),
+        s3(declared("aws:s3/bucketAcl:BucketAcl", properties={"accessControlPolicy": UNKNOWN})),
+    ),
+    (
+        "aws-unencrypted-storage",
+        declared(aws.EFS),
+        declared(aws.EFS, properties={"encrypted": True}),
+    ),
+    (
+        "aws-unencrypted-storage",
+        template(blockDeviceMappings=[{"deviceName": "/dev/xvda", "ebs": {"volumeSize": 100}}]),
+        template(blockDeviceMappings=[{"deviceName": "/dev/xvda", "ebs": {"encrypted": "true"}}]),
+    ),
+    ("aws-public-endpoint", eks(), eks(endpointPublicAccess=False)),
+    ("aws-public-endpoint", eks(publicAccessCidrs=["0.0.0.0/0"]), eks(publicAccessCidrs=["198.51.100.0/24"])),
+    ("aws-public-endpoint", eks(publicAccessCidrs=[]), eks(publicAccessCidrs=UNKNOWN)),
+    ("aws-public-nodes", node_group(subnets=[subnet(public=True)]), node_group(subnets=[subnet(public=False)])),
+    ("aws-open-security-group", rule(cidrIpv4="0.0.0.0/0"), rule(cidrIpv4="10.0.0.0/16")),
+    ("aws-open-security-group", rule(cidrIpv6="::/0"), rule(cidrIpv4=UNKNOWN)),
+    (
+        "aws-open-security-group",
+        declared("aws:ec2/securityGroup:SecurityGroup", properties={"ingress": [{"cidrBlocks": ["0.0.0.0/0"]}]}),
+        declared("aws:ec2/securityGroup:SecurityGroup", properties={"egress": [{"cidrBlocks": ["0.0.0.0/0"]}]}),
+    ),
+    (
+        "aws-public-load-balancer",
+        declared("aws:lb/loadBalancer:LoadBalancer"),
+        declared("aws:lb/loadBalancer:LoadBalancer", properties={"internal": True}),
+    ),
+    ("aws-instance-metadata", declared(aws.LAUNCH_TEMPLATE), template()),
+    ("aws-iam-wildcard", role_policy(Action="*"), role_policy(Action=["ec2:DescribeImages"])),
+    ("aws-iam-wildcard", role_policy(Action="s3:*"), role_policy(Action="s3:*", Resource="arn:aws:s3:::a/*")),
+    ("aws-iam-wildcard", role_policy(NotAction="iam:*"), role_policy(Action="*", Effect="Deny")),
+    (
+        "aws-iam-wildcard",
+        role_policy(Action="iam:Pass*"),
+        role_policy(Action="iam:PassRole", Resource="arn:aws:iam::1:role/a"),
+    ),
+    (
+        "aws-iam-wildcard",
+        role_policy(Action="s3:Get*", Resource="arn:aws:s3:::*"),
+        declared(aws.ROLE_POLICY, properties={"policy": UNKNOWN}),
+    ),
+    ("aws-iam-wildcard", attached("AdministratorAccess"), attached("AmazonEKSClusterPolicy")),
+    ("aws-iam-wildcard", attached("AmazonS3FullAccess"), attached("AmazonS3ReadOnlyAccess")),
+    (
+        "aws-iam-wildcard",
+        role_policy(Action="s3:*", Resource=None, NotResource="arn:aws:s3:::a/*"),
+        role_policy(Action="s3:*", Resource="arn:aws:s3:::a/*"),
+    ),
+    ("aws-open-trust", role(Principal={"AWS": "*"}), role(Principal={"Service": "ec2.amazonaws.com"})),
+    (
+        "aws-open-trust",
+        role(Principal={"Federated": "arn:aws:iam::1:oidc-provider/t"}, Action="sts:AssumeRoleWithWebIdentity"),
+        role(
+            Principal={"Federated": "arn:aws:iam::1:oidc-provider/t"},
+            Action="sts:AssumeRoleWithWebIdentity",
+            Condition={"StringLike": {"token.actions.githubusercontent.com:sub": "repo:a/b:*"}},
+        ),
+    ),
+    (
+        "aws-node-role",
+        node_group(attached("AdministratorAccess")),
+        node_group(attached("AmazonEKSWorkerNodePolicy")),
+    ),
+    ("aws-node-role", node_group(attached("AmazonS3FullAccess")), [attached("AmazonS3FullAccess")]),
+]
+
+
+def volume(driver: str, **more: Any) -> Declared:
+    spec = {"csi": {"driver": driver}, **more}
+    return declared("kubernetes:core/v1:PersistentVolume", properties={"spec": spec})
+
+
+def pod(**csi: Any) -> Declared:
+    template = {"spec": {"volumes": [{"name": "store", "csi": {"driver": "s3.csi.aws.com", **csi}}]}}
+    return declared("kubernetes:batch/v1:Job", properties={"spec": {"template": template}})
+
+
+EXISTING: list[tuple[str, Resources, Resources]] = [
+    ("store-cannot-rename", volume("s3.csi.aws.com"), volume("efs.csi.aws.com")),
+    ("store-cannot-rename", volume("s3.csi.scality.com"), volume("s3.csi.aws.com", accessModes=["ReadOnlyMany"])),
+    ("store-cannot-rename", pod(), pod(readOnly=True)),
+    (
+        "store-cannot-rename",
+        volume("s3.csi.aws.com", mountOptions=["allow-delete"]),
+        volume("s3.csi.aws.com", mountOptions=["read-only"]),
+    ),
+]
+
+CASES = [*GCP, *AWS, *EXISTING]
+
+
+def found(policy: str, resources: Resources, name: str = "test") -> list[str]:
+    stack = stack_of(*([resources] if isinstance(resources, Declared) else resources), name=name)
+    violations = list(POLICIES[policy].check(stack))
+    assert all(each.resource in stack.resources and each.reason and each.fix for each in violations)
+    return [each.resource for each in violations]
+
+
+@pytest.mark.parametrize(
+    ("policy", "wrong", "right"), CASES, ids=[f"{policy}-{number}" for number, (policy, *_) in enumerate(CASES)]
+)
+def test_what_trips_a_policy_and_what_does_not(policy: str, wrong: Resources, right: Resources) -> None:
+    assert len(found(policy, wrong)) == 1
+    assert found(policy, right) == []
+
+
+DELETABLE = [
+    ("gcp-deletable-in-production", gke(deletionProtection=False), gke()),
+    ("gcp-deletable-in-production", bucket(forceDestroy=True), bucket(forceDestroy=False)),
+    ("aws-deletable-in-production", eks(), declared(aws.CLUSTER, properties={"deletionProtection": True})),
+    ("aws-deletable-in-production", declared(aws.REPOSITORY, properties={"forceDelete": True}), s3()),
+]
+
+
+@pytest.mark.parametrize(("policy", "wrong", "right"), DELETABLE)
+def test_only_production_has_to_be_protected(policy: str, wrong: Resources, right: Resources) -> None:
+    assert len(found(policy, wrong, "ml-prod")) == 1
+    assert found(policy, right, "ml-prod") == []
+    assert found(policy, wrong, "product-dev") == []
+
+
+def test_what_the_switch_of_a_stack_file_leaves_open_is_not_said_again() -> None:
+    stack = stack_of(gke(deletionProtection=False), name="prod", configuration={"slipway:protect": False})
+    assert list(POLICIES["gcp-deletable-in-production"].check(stack)) == []
+
+
+def test_every_policy_has_a_case() -> None:
+    assert {policy for policy, *_ in (*CASES, *DELETABLE)} == set(POLICIES)
+
+
+def test_what_the_nodes_may_do_is_found_once() -> None:
+    """Not as the nodes' and again as anybody's."""
+    assert found("gcp-project-wide-role", nodes_with("roles/editor", known=False)) == []
+    assert found("aws-iam-wildcard", node_group(attached("AdministratorAccess"))) == []
+
+
+def blind(value: Any, depth: int) -> Any:
+    """``value`` with everything that lies ``depth`` levels deep unknown."""
+    if depth == 0:
+        return UNKNOWN
+    if isinstance(value, Mapping):
+        return {key: blind(each, depth - 1) for key, each in value.items()}
+    return [blind(each, depth - 1) for each in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("depth", range(6))
+@pytest.mark.parametrize("policy", POLICIES)
+def test_policies_bear_unknown_values_anywhere(policy: str, depth: int) -> None:
+    for _, wrong, right in CASES:
+        for resources in (wrong, right):
+            for each in [resources] if isinstance(resources, Declared) else resources:
+                properties = blind(each.properties, depth) if depth else dict.fromkeys(each.properties, UNKNOWN)
+                found(policy, declared(each.type, properties=properties))
+
+
+STACKS = ["gcp-dev", "gcp-prod", "aws-dev", "aws-prod", "local", "onprem", "openshift"]
+
+
+def findings(stack: Stack) -> list[tuple[str, str, str]]:
+    return [
+        (policy.id, each.resource, each.reason) for policy in POLICIES.values() for each in policy.check(stack)
+    ]
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_the_repositorys_stacks_keep_the_policies_of_their_clouds(name: str) -> None:
+    stack = declared_stack(name)
+    suppressed = stack.configuration.get("slipway:policies", {}).get("suppress", {})
+    assert [each for each in findings(stack) if each[0] not in suppressed] == []
+
+
+def test_a_cluster_away_from_its_bucket_is_told_with_the_price_of_reading() -> None:
+    [found] = [each for each in findings(declared_stack("gcp-prod")) if each[0] == "gcp-bucket-in-another-region"]
+    assert found[1].endswith("::h100-standard")
+    assert "it is in us-west4 and the bucket" in found[2]
+    assert "$0.02 per GB" in found[2]
+
+
+def test_a_preview_reads_policies_that_name_what_is_yet_to_be_created() -> None:
+    stack = declared_stack("aws-dev")
+    documents = stack.of_type("aws:iam/rolePolicy:RolePolicy")
+    assert {type(each.properties["policy"]) for each in documents} == {Partial, str}
+    for each in documents:
+        document = json.loads(each.properties["policy"])
+        document["Statement"][0] |= {"Action": "*", "Resource": "*"}
+        document["Statement"][0].pop("Condition", None)
+        wrong = replace(each, properties={**each.properties, "policy": json.dumps(document)})
+        seeded = findings(Stack(stack.name, {**stack.resources, each.urn: wrong}))
+        assert [found[:2] for found in seeded] == [("aws-iam-wildcard", each.urn)]

@@ -1,0 +1,283 @@
+"""The architecture picture: what it shows, and that it can be read."""
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.review.facts import Identity
+from infra.review.stack import UNLIMITED, Declared, Stack
+from offline.picture import svg as module
+from offline.picture.layout import layout
+from offline.picture.scene import NOWHERE, Column, Scene, Work, Zone
+from offline.picture.svg import FOLDER, ROOT, main, picture
+from offline.picture.text_width import STYLES, fitted, wrapped
+from offline.preview import evaluation
+from tests.support.costing import CLUSTER, PROVIDER, Pool, job, stack
+from tests.support.svg import Drawing, Point, parse, turns
+
+CPU = Pool("cpu", least=1, most=3, hourly=None)
+GPU = Pool("gpu", least=0, most=1, hourly=None, gpus=2)
+
+HOSTILE = '</text><script>alert("1")</script>&amp;\x00\x1b\ud800' + "W" * 300
+
+
+def drawn(*resources: Declared, **more: Any) -> Drawing:
+    return parse(picture(replace(stack([CPU, GPU], *resources), **more)))
+
+
+def names(drawing: Drawing, kind: str) -> list[str]:
+    return [each.name for each in drawing.of(kind)]
+
+
+def holder(drawing: Drawing, kind: str, name: str) -> str:
+    """The one box of that kind in which the Job is."""
+    (inner,) = (each for each in drawing.of("job") if each.name == name)
+    (found,) = (each for each in drawing.of(kind) if each.holds(inner))
+    return found.name
+
+
+def check(drawing: Drawing) -> None:
+    """What is true of every picture."""
+    for kinds in (("job", "identity", "store", "others"), ("pool",), ("cluster", "identity", "store", "others")):
+        boxes = [each for kind in kinds for each in drawing.of(kind)]
+        assert [
+            (one.name, other.name) for one, other in itertools.combinations(boxes, 2) if one.meets(other)
+        ] == []
+    for inner, outer in (("job", "pool"), ("pool", "cluster")):
+        for each in drawing.of(inner):
+            assert sum(box.holds(each) for box in drawing.of(outer)) == 1, each.name
+    for each in drawing.boxes:
+        assert each.x >= 0 <= each.y
+        assert each.x + each.width <= drawing.width
+        assert each.y + each.height <= drawing.height
+        assert [text for text, left, right in each.texts if left < each.x or right > each.x + each.width] == []
+    for line in drawing.lines:
+        for start, end in itertools.pairwise(line):
+            assert start[0] == pytest.approx(end[0], abs=0.01) or start[1] == pytest.approx(end[1], abs=0.01)
+            crossed = [each.name for each in drawing.of("job") if each.crossed_by(start, end)]
+            assert crossed == []
+
+
+@pytest.mark.slow
+def test_the_pictures_in_the_pages_show_the_stacks_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = evaluation.evaluate_trees(ROOT, None)
+
+    def evaluated(_head: Path, _base: Path | None) -> evaluation.Evaluations:
+        return found
+
+    monkeypatch.setattr(evaluation, "evaluate_trees", evaluated)
+    assert main(["--check"]) == 0, "run: python -m offline.picture.svg"
+    assert {path.stem for path in FOLDER.glob("*.svg")} == set(found.head)
+    for name, each in found.head.items():
+        assert each.stack is not None
+        drawing = parse((FOLDER / f"{name}.svg").read_text(encoding="utf-8"))
+        pools = Counter(pool.name for pool in each.stack.pools)
+        assert Counter(names(drawing, "pool")) == pools
+        jobs = [job.name for job in each.stack.of_type("kubernetes:batch/v1:Job")]
+        assert sorted(names(drawing, "job")) == sorted(jobs)
+    monkeypatch.setattr(module, "FOLDER", tmp_path / "elsewhere")
+    assert main(["--check"]) == 1
+    assert main([]) == 0
+    for path in FOLDER.glob("*.svg"):
+        assert (tmp_path / "elsewhere" / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.svg")), ids=lambda path: path.stem)
+def test_the_pictures_in_the_pages_can_be_read(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    drawing = parse(text)
+    check(drawing)
+    assert drawing.width <= 1200
+    assert text.count("http") == text.count('xmlns="http://www.w3.org/2000/svg"')
+    for forbidden in (
+        "<script",
+        "href",
+        "url(http",
+        "@import",
+        "@font-face",
+        "<image",
+        "foreignObject",
+        "on" + "load",
+    ):
+        assert forbidden not in text
+    assert drawing.root.attrib["role"] == "img"
+    labels = drawing.root.attrib["aria-labelledby"].split()
+    described = {each.attrib["id"]: each.text for each in drawing.root.iter() if "id" in each.attrib}
+    assert all(described[label] for label in labels)
+    assert "prefers-color-scheme:dark" in text
+
+
+def test_jobs_stand_in_the_pool_that_takes_them_below_what_they_wait_for() -> None:
+    prepare = job("prepare", "cpu")
+    train = job("train", "gpu", prepare, gpus=1)
+    chart = job("chart", "cpu", prepare, train)
+    drawing = drawn(chart, prepare, train)
+    check(drawing)
+    assert [holder(drawing, "pool", name) for name in ("prepare", "train", "chart")] == ["cpu", "gpu", "cpu"]
+    rows = {each.name: each.y for each in drawing.of("job")}
+    assert rows["prepare"] < rows["train"] < rows["chart"]
+    # That `chart` waits for `prepare` is clear without an arrow of its own.
+    assert drawing.between() == {("prepare", "train"), ("train", "chart")}
+
+
+def test_what_a_pool_and_a_job_have_is_written_there() -> None:
+    unknown = Pool("new", least=2, most=2, hourly=None, cpu=UNLIMITED)
+    drawing = parse(picture(stack([CPU, GPU, unknown], job("train", "gpu", gpus=2, cpu="1500m", limit=7200))))
+    shown = {each.name: [text for text, _, _ in each.texts] for each in drawing.boxes}
+    assert shown["cpu"] == ["cpu", "4 CPU, 15.6 GiB", "1 to 3 nodes"]
+    assert shown["gpu"] == ["gpu", "4 CPU, 15.6 GiB", "0 to 1 node", "2 GPUs"]
+    assert shown["new"] == ["new", "machine type not known", "2 nodes"]
+    assert shown["train"] == ["train", "2 GPUs, 1.5 CPU, ≤ 2 h"]
+
+
+def test_a_job_that_no_pool_takes_is_shown_all_the_same() -> None:
+    drawing = drawn(job("lost", "tpu"), job("train", "gpu", gpus=1))
+    check(drawing)
+    assert holder(drawing, "nowhere", "lost") == NOWHERE
+    assert holder(drawing, "gpu", "train") == "gpu"
+
+
+def test_a_job_that_nobody_can_place_is_not_said_to_be_lost() -> None:
+    any_job = job("pinned", "cpu")
+    any_job.properties["spec"]["template"]["spec"]["nodeName"] = "node-1"
+    drawing = drawn(any_job)
+    check(drawing)
+    assert drawing.of("nowhere") == []
+    assert names(drawing, "job") == ["pinned"]
+
+
+def test_a_job_of_an_unknown_cluster_is_shown() -> None:
+    drawing = drawn(replace(job("stray", "cpu"), provider=""))
+    check(drawing)
+    assert holder(drawing, "cluster", "stray") == "cluster not known"
+
+
+def test_the_place_of_a_cluster_and_of_the_store() -> None:
+    configuration = {
+        "slipway:clusters": {"here": {"cloud": "existing", "kubeconfig": "~/.kube/config"}},
+        "slipway:store": {
+            "kind": "nfs",
+            "size": "1Gi",
+            "server": "filer",
+            "options": ["hard"],
+            "versioning": True,
+        },
+    }
+    drawing = drawn(configuration=configuration)
+    check(drawing)
+    (cluster,) = drawing.of("cluster")
+    assert [text for text, _, _ in cluster.texts[1:]] == ["Existing cluster", "current context of ~/.kube/config"]
+    (store,) = drawing.of("store")
+    assert [text for text, _, _ in store.texts] == ["Store: nfs", "server filer, size 1Gi, versioning"]
+    # Without an identity between them, the cluster's own line leads to the store.
+    assert any(line[0][1] == cluster.y + cluster.height and line[-1][1] == store.y for line in drawing.lines)
+
+
+def test_clusters_reach_the_store_through_their_identities() -> None:
+    found = [
+        Identity("runner", "pods", "use the bucket", ["here"], store=True),
+        Identity("nodes", "nodes", "pull images", ["here"]),
+    ]
+
+    def identities(_: Stack) -> Sequence[Identity]:
+        return found
+
+    plain = stack([CPU])
+    reviews = [replace(review, identities=identities) for review in plain.reviews]
+    configuration = {"slipway:store": {"kind": "gcs"}}
+    drawing = parse(picture(replace(plain, reviews=reviews, configuration=configuration)))
+    check(drawing)
+    (cluster,), (identity,), (store,) = (drawing.of(kind) for kind in ("cluster", "identity", "store"))
+    assert identity.name == "runner"
+    ends = {(line[0][1], line[-1][1]) for line in drawing.lines}
+    assert ends == {(cluster.y + cluster.height, identity.y), (identity.y + identity.height, store.y)}
+    (others,) = drawing.of("others")
+    assert others.about == "nodes (nodes) may pull images"
+
+
+def test_hostile_names_stay_text() -> None:
+    evil = job(HOSTILE, "cpu")
+    configuration: Mapping[str, Any] = {
+        "slipway:clusters": {"here": {"cloud": HOSTILE, "location": HOSTILE}, HOSTILE: {}},
+        "slipway:store": {"kind": HOSTILE, HOSTILE: HOSTILE},
+    }
+    drawing = drawn(evil, configuration=configuration, name=HOSTILE)
+    check(drawing)
+    assert list(drawing.root.iter("{http://www.w3.org/2000/svg}script")) == []
+    (job_box,) = drawing.of("job")
+    assert '<script>alert("1")</script>&amp;' in job_box.about
+    assert job_box.texts[-1][0].endswith("…")
+
+
+def test_a_stack_without_anything_has_a_picture() -> None:
+    check(parse(picture(Stack("empty", {}))))
+    check(parse(picture(Stack("bare", {}, {"slipway:clusters": {"a": {}, "b": {}}}))))
+
+
+def test_the_order_of_resources_changes_nothing() -> None:
+    prepare = job("prepare", "cpu")
+    train = job("train", "gpu", prepare, gpus=1)
+    others = [job(f"other-{number}", "cpu", prepare) for number in range(4)]
+    found = stack([CPU, GPU], prepare, train, *others)
+    turned = replace(found, resources={urn: found.resources[urn] for urn in reversed(list(found.resources))})
+    assert picture(found) == picture(turned)
+    assert CLUSTER.urn in found.resources
+    assert PROVIDER.urn in found.resources
+
+
+@given(
+    columns=st.lists(st.integers(0, 4), max_size=12),
+    needs=st.lists(st.sets(st.integers(0, 11)), min_size=12, max_size=12),
+)
+def test_lines_pass_boxes_and_keep_apart(columns: list[int], needs: list[set[int]]) -> None:
+    jobs = [[str(index) for index, column in enumerate(columns) if column == number] for number in range(5)]
+    made = [
+        Column(f"pool {number}", [], "cpu", [Work(key, key, []) for key in keys], about="pool")
+        for number, keys in enumerate(jobs)
+    ]
+    edges = [
+        (str(before), str(index))
+        for index in range(len(columns))
+        for before in sorted(needs[index])
+        if before < index
+    ]
+    found = layout(Scene("any", [Zone("one", [], made[:3]), Zone("two", [], made[3:])], edges, [], []))
+    boxes = {each.name: each for each in found.boxes}
+    assert len({(each.x, each.y) for each in boxes.values()}) == len(columns)
+    for start, end in edges:
+        assert boxes[start].y + boxes[start].height < boxes[end].y
+    lines = [turns(each) for each in found.lines]
+    assert len(lines) == len(edges)
+    for (edge, line), (other_edge, other) in itertools.combinations(zip(edges, lines, strict=True), 2):
+        for one, two in itertools.product(itertools.pairwise(line), itertools.pairwise(other)):
+            if edge[0] != other_edge[0] and edge[1] != other_edge[1]:
+                assert not along(one, two), (edge, other_edge)
+    for line in lines:
+        for (x, y), (to_x, to_y) in itertools.pairwise(line):
+            for each in found.boxes:
+                inside_x = min(x, to_x) < each.x + each.width - 0.1 and max(x, to_x) > each.x + 0.1
+                assert not (inside_x and min(y, to_y) < each.y + each.height - 0.1 and max(y, to_y) > each.y + 0.1)
+
+
+def along(one: Sequence[Point], other: Sequence[Point]) -> bool:
+    """Whether two lines have more than a point in common."""
+    for across, down in ((0, 1), (1, 0)):
+        if all(abs(point[across] - one[0][across]) < 0.5 for point in (*one, *other)):
+            (first, last), (begin, end) = (sorted(point[down] for point in line) for line in (one, other))
+            return min(last, end) - max(first, begin) > 0.5
+    return False
+
+
+@given(st.text(max_size=60), st.integers(30, 300), st.sampled_from(STYLES))
+def test_text_fits(text: str, room: int, style: Any) -> None:
+    for line in (fitted(text, room, style), *wrapped(text, room, style)):
+        assert style.width(line) <= room

@@ -1,0 +1,407 @@
+"""For each policy that needs no cloud: stacks that trip it and stacks that do not, as alike as can be."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from infra.kubernetes.shipped_files import LIMIT
+from infra.pipelines.images import TAGS
+from infra.review.stack import Declared, Stack
+from infra.review.unknown import UNKNOWN, Secret
+from tests.offline.policies.samples import (
+    DAEMON_SET,
+    DEPLOYMENT,
+    GPU,
+    POOLS,
+    container,
+    gpu_pod,
+    job,
+    pod,
+    pool,
+    resource,
+    stack,
+    workload,
+)
+
+ZONE = "topology.kubernetes.io/zone"
+CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
+QUOTA = "kubernetes:core/v1:ResourceQuota"
+SERVICE = "kubernetes:core/v1:Service"
+RBAC = "kubernetes:rbac.authorization.k8s.io/v1"
+RELEASE = "kubernetes:helm.sh/v3:Release"
+H100 = pool("h100", gpus=1, accelerator="nvidia-h100-80gb")
+SPOT = (pool("cpu"), pool("t4", gpus=1, spot=True))
+IGNORED = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
+FAILED = {"rules": [{**IGNORED["rules"][0], "action": "FailJob"}]}
+STORE = {
+    "volumes": [{"name": "store", "persistentVolumeClaim": {"claimName": "store"}}],
+}
+MOUNT = {"name": "store", "mountPath": "/store"}
+GPU_RESOURCES = {"limits": GPU, "requests": {"cpu": "500m", "memory": "1Gi"}}
+
+
+def long_job(*mounts: Mapping[str, Any], args: Sequence[Any] = (), **changes: Any) -> Stack:
+    """A Job of ten hours on a Spot GPU."""
+    main = container(resources=GPU_RESOURCES, volumeMounts=list(mounts), args=list(args))
+    return stack(job(gpu_pod(main, **{**STORE, **changes}), activeDeadlineSeconds=36000), pools=SPOT)
+
+
+def waiting(it: Declared, *others: Declared) -> Declared:
+    """The resource, once the others are there."""
+    return replace(it, dependencies=frozenset(each.urn for each in others))
+
+
+def service(**spec: Any) -> Stack:
+    annotations = spec.pop("annotations", {})
+    return stack(resource(SERVICE, "web", {"metadata": {"annotations": annotations}, "spec": spec}))
+
+
+def role(**rule: Any) -> Stack:
+    return stack(resource(f"{RBAC}:ClusterRole", "role", {"metadata": {}, "rules": [rule]}))
+
+
+def binding(role: str, subject: str = "runner") -> Stack:
+    properties = {"roleRef": {"kind": "ClusterRole", "name": role}, "subjects": [{"name": subject}]}
+    return stack(resource(f"{RBAC}:ClusterRoleBinding", "binding", properties))
+
+
+def chart(chart: str, version: object = None, **values: Any) -> Stack:
+    return stack(resource(RELEASE, "plugin", {"chart": chart, "version": version, "values": values}))
+
+
+def config_map(size: int, binary: int = 0) -> Stack:
+    properties = {"data": {"a": "x" * size}, "binaryData": {"b": base64.b64encode(b"x" * binary).decode()}}
+    return stack(resource(CONFIG_MAP, "bundle", properties))
+
+
+def in_container(**changes: Any) -> Stack:
+    return stack(job(pod(container(**changes))))
+
+
+def in_pod(**changes: Any) -> Stack:
+    return stack(job(pod(**changes)))
+
+
+def affine(key: str, *values: str) -> dict[str, Any]:
+    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"nodeSelector": None, "affinity": {"nodeAffinity": required}}
+
+
+def variables(**values: Any) -> Stack:
+    return in_container(env=[{"name": name, "value": value} for name, value in values.items()])
+
+
+def configured(**values: Any) -> Stack:
+    return stack(configuration={key.replace("__", ":"): value for key, value in values.items()})
+
+
+def quota(limit: object, jobs: int, **options: Any) -> Stack:
+    hard = {"count/jobs.batch": limit, "requests.cpu": "1"}
+    properties = {"metadata": {"namespace": "slipway"}, "spec": {"hard": hard}}
+    made = [job(pod(), f"job-{number}") for number in range(jobs)]
+    return stack(resource(QUOTA, "quota", properties, **options), *made)
+
+
+def secret(**data: Any) -> Stack:
+    return stack(resource("kubernetes:core/v1:Secret", "keys", {"stringData": data}))
+
+
+BUCKET = ("test:storage/bucket:Bucket", "store", {})
+PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----"
+DEVICE_PLUGIN = pod(
+    container(
+        image="nvcr.io/nvidia/k8s-device-plugin:v0.20.0", securityContext={"privileged": True, "runAsUser": 0}
+    ),
+    securityContext=None,
+    volumes=[{"name": "sockets", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}],
+)
+
+TRIPS: Mapping[str, Sequence[Stack]] = {
+    "gpu-pod-without-pool": [
+        stack(job(gpu_pod(nodeSelector={"pool": "a100"}))),
+        stack(job(gpu_pod(nodeSelector={})), pools=[pool("cpu")]),
+        stack(job(gpu_pod(**affine("pool", "a100")))),
+    ],
+    "gpu-pod-without-toleration": [
+        stack(job(gpu_pod(tolerations=[]))),
+        stack(job(gpu_pod(tolerations=[], **affine("pool", "t4")))),
+    ],
+    "gpu-pod-without-selector": [
+        stack(job(gpu_pod(nodeSelector={})), pools=[*POOLS, H100]),
+        stack(job(gpu_pod(**affine("pool", "t4", "h100"))), pools=[*POOLS, H100]),
+    ],
+    "unschedulable-pod": [
+        in_container(resources={"requests": {"cpu": "8"}}),
+        stack(workload(DEPLOYMENT, pod(nodeSelector={"pool": "elsewhere"}))),
+        stack(job(gpu_pod(container(resources={"limits": {"nvidia.com/gpu": "2"}})))),
+        # Init containers that restart always are there beside the others.
+        in_pod(initContainers=[container(restartPolicy="Always", resources={"requests": {"cpu": "3800m"}})]),
+    ],
+    "gpu-pool-without-taint": [stack(pools=[pool("cpu"), pool("t4", gpus=1, taints=[])])],
+    "gpu-pool-always-on": [
+        stack(pools=[pool("cpu"), pool("t4", gpus=1, min_nodes=1)]),
+        # A stack whose program fails has its file.
+        configured(slipway__clusters={"dev": {"pools": {"t4": {"accelerator": "t4", "nodes": {"count": 1}}}}}),
+    ],
+    "gpu-nodes-without-pods": [
+        stack(job(gpu_pod()), pools=[pool("cpu"), pool("t4", gpus=1, min_nodes=2, max_nodes=2, run_limit=3600)]),
+        # One after the other.
+        stack(
+            job(gpu_pod(), "train"),
+            waiting(job(gpu_pod(), "predict"), job(gpu_pod(), "train")),
+            pools=[pool("cpu"), pool("t4", gpus=1, min_nodes=2, max_nodes=2, run_limit=3600)],
+        ),
+    ],
+    "job-ttl": [stack(job(pod(), ttlSecondsAfterFinished=0))],
+    "gpu-job-without-limit": [stack(job(gpu_pod(), activeDeadlineSeconds=None))],
+    "spot-job-without-retries": [
+        stack(job(gpu_pod(), backoffLimit=0), pools=SPOT),
+        stack(job(gpu_pod(), podFailurePolicy=FAILED), pools=SPOT),
+    ],
+    "spot-job-without-checkpoints": [
+        long_job(),
+        long_job({**MOUNT, "readOnly": True}),
+        long_job(MOUNT, volumes=[{"name": "store", "emptyDir": {}}]),
+        long_job(args=["--source", "https://example.com/data"]),
+    ],
+    "host-access": [
+        in_container(securityContext={"privileged": True, "allowPrivilegeEscalation": False}),
+        in_container(securityContext={"capabilities": {"add": ["SYS_ADMIN"]}, "allowPrivilegeEscalation": False}),
+        in_container(securityContext={"capabilities": {"add": ["sys_admin"]}, "allowPrivilegeEscalation": False}),
+        in_container(
+            securityContext={"capabilities": {"add": ["DAC_READ_SEARCH"]}, "allowPrivilegeEscalation": False}
+        ),
+        in_pod(hostNetwork=True),
+        in_pod(volumes=[{"name": "root", "hostPath": {"path": "/"}}]),
+        stack(workload(DAEMON_SET, pod(hostPID=True))),
+        # Another image in the device plugin's place, and a pod that only says it is the device plugin.
+        in_pod(volumes=[{"name": "sockets", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]),
+        in_pod(
+            containers=[container(image="example.com/k8s-device-plugin:1.0.0")],
+            volumes=[{"name": "root", "hostPath": {"path": "/"}}],
+        ),
+    ],
+    "root-pod": [
+        in_pod(securityContext=None),
+        in_pod(securityContext={"runAsNonRoot": False, "runAsUser": 0}),
+        in_pod(securityContext={"runAsUser": 0}),
+        in_pod(securityContext={"runAsUser": "0"}),
+        in_container(securityContext={"runAsNonRoot": False, "allowPrivilegeEscalation": False}),
+    ],
+    "privilege-escalation": [in_container(securityContext=None)],
+    "public-service": [
+        service(type="LoadBalancer"),
+        service(type="LoadBalancer", loadBalancerSourceRanges=["0.0.0.0/0"]),
+        service(type="LoadBalancer", loadBalancerSourceRanges=["0.0.0.0/1", "128.0.0.0/1"]),
+        service(type="NodePort"),
+        service(type="ClusterIP", externalIPs=["192.0.2.1"]),
+    ],
+    "rbac-wildcard": [
+        role(apiGroups=[""], resources=["*"], verbs=["get"]),
+        role(apiGroups=[""], resources=["pods"], verbs=["*"]),
+        binding("cluster-admin"),
+        binding("view", "system:unauthenticated"),
+    ],
+    "secret-in-plain-config": [
+        configured(slipway__password="hunter2"),
+        configured(slipway__password="/hunter2"),
+        configured(cloud__secretKey="abc123"),
+        configured(slipway__nested={"list": [{"api-token": "abc123"}]}),
+        configured(slipway__text=PEM),
+        configured(db__password=12345678, db__port=5432),
+        configured(wandb__apikey="abc123"),
+        configured(db__login='{"host": "db", "password": "hunter2"}'),
+        configured(kubernetes__kubeconfig="users:\n- user:\n    token: abc1230123456789\n"),
+        configured(slipway__key="AKIA" + "A" * 16),
+        configured(slipway__account='{"type": "service_account", "private_key": "…"}'),
+    ],
+    "secret-in-plain-object": [
+        secret(password="hunter2"),
+        stack(resource(CONFIG_MAP, "keys", {"data": {"id_rsa": PEM}})),
+        variables(URL="postgres://me:hunter2@db.example.com/x"),
+        variables(WANDB_API_KEY="abc123"),
+        in_container(args=["--password=hunter2"]),
+        in_container(args=["--user", "me", "--db-password", "hunter2"]),
+        stack(resource(CONFIG_MAP, "keys", {"data": {"password": "hunter2"}})),
+        chart("grafana", "8.5.1", adminPassword="hunter2"),
+    ],
+    "unpinned-image": [
+        in_container(image="python"),
+        in_container(image="registry.example.com:5000/python:latest"),
+        in_container(image="python:3.11"),
+        in_pod(initContainers=[container(image="busybox")]),
+    ],
+    "default-image-by-tag": [in_container(image=tag) for tag in TAGS],
+    "unpinned-chart": [chart("plugin"), chart("oci://example.com/plugin", "^1.2.0"), chart("plugin", "1.x")],
+    "default-provider": [
+        stack(resource(CONFIG_MAP, "stray", {}, provider="")),
+        stack(resource(*BUCKET), configuration={"pulumi:disable-default-providers": ["test"]}),
+    ],
+    "production-unprotected": [
+        stack(name="ml-prod", configuration={"slipway:protect": False}),
+        stack(resource(*BUCKET), name="prod-eu", configuration={"slipway:protect": True}),
+        stack(resource("test:fsx/lustreFileSystem:LustreFileSystem", "scratch", {}), name="prod"),
+        stack(resource("test:rds/instance:Instance", "db", {}), name="prod"),
+    ],
+    "configmap-too-large": [config_map(LIMIT + 1), config_map(LIMIT, 1)],
+    "configmap-near-limit": [config_map(int(0.9 * LIMIT) + 1), config_map(LIMIT)],
+    "count-over-quota": [quota("2", 3), quota(2, 3)],
+    "count-near-quota": [quota("2", 2), quota("10", 9)],
+}
+
+PASSES: Mapping[str, Sequence[Stack]] = {
+    "gpu-pod-without-pool": [
+        stack(job(gpu_pod())),
+        # Whose pools nobody knows.
+        stack(job(gpu_pod(nodeSelector={"pool": "a100"})), pools=[]),
+        stack(job(gpu_pod(nodeSelector={"pool": UNKNOWN}))),
+        stack(job(gpu_pod(affinity=UNKNOWN, nodeSelector={"pool": "a100"}))),
+        # Labels that a driver gives to nodes, and whatever else nodes have that are there already.
+        stack(job(gpu_pod(nodeSelector={"nvidia.com/gpu.product": "Tesla-T4"}))),
+        stack(job(gpu_pod(nodeSelector={"rack": "7"})), pools=[pool("t4", gpus=1, urn="")]),
+    ],
+    "gpu-pod-without-toleration": [
+        stack(job(gpu_pod())),
+        stack(job(gpu_pod(tolerations=[])), pools=[pool("cpu"), pool("t4", gpus=1, taints=[])]),
+    ],
+    "gpu-pod-without-selector": [
+        stack(job(gpu_pod()), pools=[*POOLS, H100]),
+        stack(job(gpu_pod(nodeSelector={}))),
+    ],
+    "unschedulable-pod": [
+        in_container(resources={"requests": {"cpu": "4"}}),
+        stack(job(gpu_pod())),
+        # Init containers run one after another, and before the others.
+        in_pod(initContainers=[container(resources={"requests": {"cpu": "4"}})] * 2),
+        stack(workload(DAEMON_SET, pod(nodeSelector={"pool": "elsewhere"}))),
+        in_container(resources={"requests": {"cpu": UNKNOWN}}),
+        in_pod(nodeSelector={"kubernetes.io/os": "linux"}),
+        in_pod(**affine("kubernetes.io/arch", "amd64")),
+        # One zone of a pool over several, beside a pool in one.
+        stack(
+            workload(DEPLOYMENT, pod(nodeSelector={ZONE: "a"})),
+            pools=[pool("cpu"), pool("other", labels={ZONE: "b"})],
+        ),
+    ],
+    "gpu-pool-without-taint": [
+        stack(),
+        # Everything has to run there.
+        stack(pools=[pool("t4", gpus=1, taints=[])]),
+    ],
+    "gpu-pool-always-on": [
+        stack(),
+        stack(pools=[pool("cpu", min_nodes=1), pool("t4", gpus=1, min_nodes=1, run_limit=3600)]),
+        # Nodes that are there anyway.
+        stack(pools=[pool("t4", gpus=1, min_nodes=1, urn="")]),
+        configured(slipway__clusters={"dev": {"pools": {"t4": {"accelerator": "t4", "nodes": {"total_min": 0}}}}}),
+    ],
+    "gpu-nodes-without-pods": [
+        stack(job(gpu_pod()), pools=[pool("cpu"), pool("t4", gpus=1, min_nodes=1)]),
+        stack(
+            job(gpu_pod(), "train"),
+            job(gpu_pod(), "predict"),
+            pools=[pool("cpu"), pool("t4", gpus=1, min_nodes=2, max_nodes=2)],
+        ),
+        stack(job(gpu_pod(), parallelism=2), pools=[pool("cpu"), pool("t4", gpus=1, min_nodes=2, max_nodes=2)]),
+        # What serves may have as many pods as it needs.
+        stack(workload(DEPLOYMENT, gpu_pod()), pools=[pool("cpu"), pool("t4", gpus=1, min_nodes=2, max_nodes=2)]),
+    ],
+    "job-ttl": [stack(job(pod()))],
+    "gpu-job-without-limit": [
+        stack(job(gpu_pod())),
+        stack(job(gpu_pod(), activeDeadlineSeconds=None), pools=[pool("t4", gpus=1, run_limit=3600)]),
+        stack(job(pod(), activeDeadlineSeconds=None)),
+        stack(job(gpu_pod(activeDeadlineSeconds=600), activeDeadlineSeconds=None)),
+    ],
+    "spot-job-without-retries": [
+        stack(job(gpu_pod(), backoffLimit=0, podFailurePolicy=IGNORED), pools=SPOT),
+        stack(job(gpu_pod(), backoffLimit=0)),
+        stack(job(gpu_pod(), backoffLimit=None), pools=SPOT),
+    ],
+    "spot-job-without-checkpoints": [
+        long_job(MOUNT),
+        long_job(args=["--output", "bucket://somewhere"]),
+        long_job(args=[UNKNOWN]),
+        stack(job(gpu_pod()), pools=SPOT),
+    ],
+    "host-access": [
+        in_pod(),
+        stack(workload(DAEMON_SET, DEVICE_PLUGIN)),
+        in_container(securityContext={"capabilities": {"drop": ["ALL"]}, "allowPrivilegeEscalation": False}),
+    ],
+    "root-pod": [
+        in_pod(),
+        in_pod(securityContext={"runAsUser": 1000}),
+        in_pod(securityContext={"runAsNonRoot": UNKNOWN}),
+        in_pod(securityContext=UNKNOWN),
+        in_container(securityContext=UNKNOWN),
+        stack(workload(DAEMON_SET, DEVICE_PLUGIN)),
+    ],
+    "privilege-escalation": [
+        in_pod(),
+        stack(workload(DAEMON_SET, DEVICE_PLUGIN)),
+        in_container(securityContext=UNKNOWN),
+    ],
+    "public-service": [
+        service(type="ClusterIP"),
+        service(),
+        service(type="LoadBalancer", loadBalancerSourceRanges=["192.0.2.0/24"]),
+        service(type="LoadBalancer", annotations=UNKNOWN),
+        service(type="ClusterIP", externalIPs=UNKNOWN),
+        service(type="LoadBalancer", annotations={"example.com/load-balancer-type": "Internal"}),
+        service(type="LoadBalancer", annotations={"example.com/some-load-balancer-internal": "true"}),
+    ],
+    "rbac-wildcard": [role(apiGroups=[""], resources=["pods"], verbs=["get"]), binding("view")],
+    "secret-in-plain-config": [
+        configured(slipway__password="[secret]"),
+        configured(slipway__password=Secret("")),
+        configured(slipway__secret_name="keys", slipway__token_url="https://example.com", slipway__tokens=3),
+        configured(slipway__store={"kind": "s3_compatible", "secret": "csi-s3-secret"}),
+        configured(slipway__kubeconfig="~/.kube/config"),
+        configured(db__password="", db__passwordLength=16, app__debug_token=True),
+    ],
+    "secret-in-plain-object": [
+        secret(password=Secret("")),
+        secret(password=UNKNOWN),
+        stack(resource(CONFIG_MAP, "code", {"data": {"train.py": "password = input()"}})),
+        stack(resource(CONFIG_MAP, "tokenizer", {"data": {"tokenizer.json": '{"unk_token": "unknown"}'}})),
+        variables(HF_TOKEN=UNKNOWN, DB_PASSWORD="$(OTHER)", ALLOW_EMPTY_PASSWORD="yes"),
+        variables(
+            GOOGLE_APPLICATION_CREDENTIALS="/var/run/key.json", AWS_WEB_IDENTITY_TOKEN_FILE="/var/run/token"
+        ),
+        in_container(args=["--db-password", UNKNOWN, "--tls-secret=my-tls", "--token-ttl", "15m"]),
+        chart(
+            "db", "1.2.3", auth={"existingSecret": "db", "password": "", "passwordKey": "key"}, usePassword=True
+        ),
+    ],
+    "unpinned-image": [in_container(), in_container(image="python:3.11.4-slim"), in_container(image=UNKNOWN)],
+    "default-image-by-tag": [in_container(), *(in_container(image=f"{tag}@sha256:{'0' * 64}") for tag in TAGS)],
+    "unpinned-chart": [
+        chart("plugin", "0.20.0"),
+        chart("plugin", "v1.2.3-rc.1"),
+        chart("./charts/plugin"),
+        chart("plugin", UNKNOWN),
+    ],
+    "default-provider": [stack(resource(CONFIG_MAP, "mine", {})), stack(resource(*BUCKET))],
+    "production-unprotected": [
+        stack(resource(*BUCKET, protect=True), name="ml-prod", configuration={"slipway:protect": True}),
+        stack(resource(*BUCKET), name="product", configuration={"slipway:protect": False}),
+        stack(resource(*BUCKET), name="ml-non-prod", configuration={"slipway:protect": False}),
+        stack(resource(*BUCKET, protect=True), name="prod", configuration={"slipway:protect": "yes"}),
+    ],
+    "configmap-too-large": [config_map(LIMIT)],
+    "configmap-near-limit": [config_map(int(0.9 * LIMIT) - 1), config_map(0)],
+    "count-over-quota": [quota("2", 2)],
+    "count-near-quota": [
+        quota("10", 8),
+        quota("0", 0),
+        # Objects of which only an update tells the namespace.
+        stack(
+            resource(QUOTA, "quota", {"metadata": {"namespace": UNKNOWN}, "spec": {"hard": {"secrets": "1"}}}),
+            resource("kubernetes:core/v1:Secret", "keys", {"metadata": {"namespace": UNKNOWN}}),
+        ),
+        quota("2", 2, provider="urn:pulumi:test::slipway::p::other"),
+    ],
+}

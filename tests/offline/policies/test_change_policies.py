@@ -1,0 +1,321 @@
+"""What is said of an update that deletes what holds data, or that is refused."""
+
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+
+from infra.review.policy import Severity
+from infra.review.stack import Declared, Stack
+from offline.policies.changes import POLICIES, Change
+from offline.policies.check import check, check_change, suppressions_of
+from offline.policies.registry import policies
+from offline.preview.evaluated_stack import reviews
+from offline.preview.model import Finding, Suppressed
+from offline.preview.operations import compared
+from tests.support.reviewing import declared
+
+TODAY = date(2026, 11, 22)
+
+BUCKET = "gcp:storage/bucket:Bucket"
+CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
+VOLUME = "kubernetes:core/v1:PersistentVolume"
+NAMESPACE = "kubernetes:core/v1:Namespace"
+PROVIDER = "urn:pulumi:test::slipway::pulumi:providers:kubernetes::here"
+
+
+def stack(*resources: Declared, **suppressions: dict[str, Any]) -> Stack:
+    configuration = {
+        "slipway:policies": {"suppress": {key.replace("_", "-"): each for key, each in suppressions.items()}}
+    }
+    return Stack("test", {each.urn: each for each in resources}, configuration=configuration, reviews=reviews())
+
+
+def update(before: Stack, after: Stack) -> tuple[list[Finding], list[Suppressed]]:
+    change = Change(before, compared(before, after))
+    return check_change(change, suppressions_of(after.configuration), TODAY)
+
+
+def found(before: Declared | list[Declared], after: Declared | list[Declared] | None) -> list[Finding]:
+    old = before if isinstance(before, list) else [before]
+    new = [] if after is None else after if isinstance(after, list) else [after]
+    return update(stack(*old), stack(*new))[0]
+
+
+def said(before: Declared | list[Declared], after: Declared | list[Declared] | None) -> dict[str, tuple[str, str]]:
+    """By the name of the resource, the policy and the reason."""
+    return {each.name.partition(" ")[0]: (each.policy, each.reason) for each in found(before, after)}
+
+
+def bucket(location: str = "US-CENTRAL1", *, days: int = 0, empties: bool = True, **more: Any) -> Declared:
+    properties = {
+        "name": "store",
+        "location": location,
+        "forceDestroy": empties,
+        "softDeletePolicy": {"retentionDurationSeconds": days * 86_400},
+    }
+    return declared(BUCKET, "store", properties, **more)
+
+
+def on_cluster(type_: str, name: str, namespace: str = "", **properties: Any) -> Declared:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return declared(type_, name, {"metadata": metadata, **properties}, provider=PROVIDER)
+
+
+def claim(namespace: str = "ml", **spec: Any) -> Declared:
+    return on_cluster(CLAIM, "models", namespace, spec={"accessModes": ["ReadWriteOnce"], **spec})
+
+
+def test_a_replaced_bucket_says_what_goes_why_and_whether_it_comes_back() -> None:
+    [finding] = found(bucket(), bucket("US-EAST1"))
+    assert (finding.policy, finding.severity, finding.harm, finding.new) == (
+        "deletes-data",
+        Severity.ERROR,
+        True,
+        True,
+    )
+    assert finding.reason.startswith(
+        "deletes the bucket and everything in it, old versions included: another location"
+    )
+    assert "it cannot be restored" in finding.reason
+    assert "leave location as before" in finding.fix
+
+
+def test_soft_delete_says_for_how_long_and_that_the_name_has_to_be_free() -> None:
+    policy, reason = said(bucket(days=30), bucket("US-EAST1"))["store"]
+    assert policy == "deletes-data"
+    assert "for 30 days" in reason
+    assert "while no bucket has its name" in reason
+
+
+def test_a_bucket_that_nothing_may_empty_makes_the_update_fail_half_way() -> None:
+    policy, reason = said(bucket(empties=False), bucket("US-EAST1"))["store"]
+    assert policy == "deletion-refused"
+    assert "fails half-way" in reason
+    assert "forceDestroy is off" in reason
+
+
+def test_what_the_state_says_counts_not_what_the_change_makes_of_it() -> None:
+    """A bucket is deleted as the last update left it."""
+    assert said(bucket(empties=False), bucket("US-EAST1", empties=True))["store"][0] == "deletion-refused"
+    assert said(bucket(empties=True), bucket("US-EAST1", empties=False))["store"][0] == "deletes-data"
+
+
+def test_protection_refuses_and_deletes_nothing() -> None:
+    [finding] = found(bucket(protect=True), bucket("US-EAST1", protect=True))
+    assert (finding.policy, finding.severity, finding.harm) == ("deletion-refused", Severity.ERROR, True)
+    assert "it is protected" in finding.reason
+    [other] = found(declared("test:index:Thing", protect=True), None)
+    assert other.policy == "deletion-refused"
+
+
+def test_a_resource_that_pulumi_only_forgets_keeps_its_data() -> None:
+    assert found(bucket(retain_on_delete=True), None) == []
+    assert found(bucket(retain_on_delete=True), bucket("US-EAST1")) == []
+
+
+def test_what_is_protected_is_refused_even_where_it_would_only_be_forgotten() -> None:
+    [finding] = found(bucket(protect=True, retain_on_delete=True), None)
+    assert finding.policy == "deletion-refused"
+    assert "it is protected" in finding.reason
+
+
+def test_an_update_in_place_and_a_new_resource_lose_nothing() -> None:
+    assert found(bucket(), bucket(days=7)) == []
+    assert found([], bucket()) == []
+
+
+@pytest.mark.parametrize(
+    ("type_", "properties", "words"),
+    [
+        ("aws:efs/fileSystem:FileSystem", {}, "the file system and everything in it"),
+        ("aws:s3/bucket:Bucket", {"forceDestroy": True}, "the bucket and everything in it"),
+        ("aws:ecr/repository:Repository", {"forceDelete": True}, "every image in it"),
+        ("aws:kms/key:Key", {"deletionWindowInDays": 7}, "for 7 days its deletion can be cancelled"),
+        ("aws:ebs/volume:Volume", {}, "the volume and everything on it"),
+        ("gcp:container/cluster:Cluster", {}, "the cluster and everything in it"),
+        ("azure:storage/share:Bucket", {}, "it and everything in it"),
+    ],
+)
+def test_what_holds_data_on_whatever_cloud(type_: str, properties: dict[str, Any], words: str) -> None:
+    policy, reason = said(declared(type_, "it", properties), None)["it"]
+    assert policy == "deletes-data"
+    assert words in reason
+    assert "the stack no longer has it" in reason
+
+
+@pytest.mark.parametrize(
+    ("type_", "guard"),
+    [("gcp:container/cluster:Cluster", "deletionProtection"), ("aws:eks/cluster:Cluster", "deletionProtection")],
+)
+def test_a_clouds_own_protection_refuses(type_: str, guard: str) -> None:
+    policy, reason = said(declared(type_, "it", {guard: True}), None)["it"]
+    assert policy == "deletion-refused"
+    assert guard in reason
+
+
+def test_backups_of_a_file_system_are_said() -> None:
+    files = declared("aws:efs/fileSystem:FileSystem", "files")
+    backup = declared(
+        "aws:efs/backupPolicy:BackupPolicy",
+        "files",
+        {"backupPolicy": {"status": "ENABLED"}},
+        property_dependencies={"fileSystemId": frozenset({files.urn})},
+    )
+    assert "keeps its daily backups for 35 days" in said([files, backup], None)["files"][1]
+    assert "it cannot be restored" in said(files, None)["files"][1]
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        "kubernetes:core/v1:ConfigMap",
+        "kubernetes:batch/v1:Job",
+        NAMESPACE,
+        "gcp:storage/bucketIAMMember:BucketIAMMember",
+        "aws:s3/filesFileSystem:FilesFileSystem",
+    ],
+)
+def test_what_holds_none(type_: str) -> None:
+    assert found(on_cluster(type_, "it"), None) == []
+
+
+def test_a_claim_that_the_cluster_fills_goes_with_its_volume() -> None:
+    policy, reason = said(claim(), claim("vision"))["models"]
+    assert policy == "deletes-data"
+    assert "deletes the claim and everything in it: another metadata.namespace" in reason
+    assert "unless the reclaim policy of the cluster's default storage class is Retain" in reason
+    assert "the storage class fast" in said(claim(storageClassName="fast"), None)["models"][1]
+
+
+@pytest.mark.parametrize(("policy", "lost"), [("Retain", False), (None, False), ("Delete", True)])
+def test_a_volume_with_the_policy_retain_keeps_the_data_of_its_claim(policy: str | None, lost: bool) -> None:
+    volume = on_cluster(VOLUME, "disk", spec={"persistentVolumeReclaimPolicy": policy})
+    there = said([volume, claim(volumeName="disk", storageClassName="")], None)
+    assert set(there) == ({"models", "disk"} if lost else set())
+
+
+@pytest.mark.parametrize(("policy", "lost"), [("Retain", False), (None, True)])
+def test_a_class_of_the_stack_says_whether_its_volumes_are_kept(policy: str | None, lost: bool) -> None:
+    class_ = on_cluster("kubernetes:storage.k8s.io/v1:StorageClass", "fast", reclaimPolicy=policy)
+    assert bool(found([class_, claim(storageClassName="fast")], [class_])) == lost
+
+
+def test_a_claim_goes_with_its_namespace_though_nothing_of_it_changes() -> None:
+    namespace = on_cluster(NAMESPACE, "ml")
+    policy, reason = said([namespace, claim()], [claim()])["models"]
+    assert policy == "deletes-data"
+    assert "its namespace ml goes, with all that is in it" in reason
+    kept = replace(namespace, retain_on_delete=True)
+    assert found([kept, claim()], [claim()]) == []
+
+
+def test_a_namespace_goes_with_the_claims_that_its_stateful_sets_make() -> None:
+    set_ = on_cluster("kubernetes:apps/v1:StatefulSet", "db", "ml", spec={"volumeClaimTemplates": [{}]})
+    policy, reason = said([on_cluster(NAMESPACE, "ml"), set_], [set_])["ml"]
+    assert policy == "deletes-data"
+    assert "the claims of the StatefulSet db included" in reason
+
+
+def test_data_on_a_cluster_that_may_be_the_same_one_are_lost_unless_it_is() -> None:
+    old, new = (
+        replace(declared("pulumi:providers:kubernetes", "here", {"kubeconfig": path}), urn=PROVIDER)
+        for path in ("~/.kube/config", "~/.kube/other")
+    )
+    policy, reason = said([old, claim()], [new, claim()])["models"]
+    assert policy == "deletes-data"
+    assert "the provider here is replaced" in reason
+    assert reason.endswith(", unless both lead to the same server, which this preview does not look up")
+
+
+def test_the_changed_stacks_file_suppresses_with_a_reason() -> None:
+    before, reason = stack(bucket()), {"reason": "It is empty.", "resources": ["store"]}
+    findings, suppressed = update(before, stack(bucket("US-EAST1"), deletes_data=reason))
+    assert findings == []
+    assert [(each.finding.policy, each.why) for each in suppressed] == [("deletes-data", "It is empty.")]
+    elsewhere = {"reason": "It is empty.", "resources": ["other"]}
+    assert update(before, stack(bucket("US-EAST1"), deletes_data=elsewhere))[0]
+
+
+@pytest.mark.parametrize(("until", "counts"), [(None, False), ("2026-11-21", False), ("2026-11-22", True)])
+def test_a_suppression_of_an_earlier_change_counts_only_until_its_last_day(
+    until: str | None, counts: bool
+) -> None:
+    reason = {"reason": "It is empty.", **({"until": until} if until else {})}
+    findings, suppressed = update(
+        stack(bucket(), deletes_data=reason), stack(bucket("US-EAST1"), deletes_data=reason)
+    )
+    assert (len(findings), len(suppressed)) == ((0, 1) if counts else (1, 0))
+    assert all("suppression" in each.reason for each in findings)
+
+
+def test_a_suppression_of_a_change_is_known_and_never_unused() -> None:
+    there = stack(bucket(), deletes_data={"reason": "It was empty."}, deletion_refused={"reason": "It was."})
+    findings, _ = check(there, suppressions_of(there.configuration), TODAY)
+    assert [each for each in findings if each.policy.endswith("-suppression")] == []
+
+
+def test_ids_differ_from_those_of_all_other_policies() -> None:
+    assert not {each.id for each in POLICIES} & {each.id for each in policies()}
+
+
+EKS = "aws:eks/cluster:Cluster"
+GROUP = "aws:eks/nodeGroup:NodeGroup"
+
+
+def eks(key: object = "arn:aws:kms:one", subnets: object = "subnet-a", **more: Any) -> Declared:
+    encryption = {"provider": {"keyArn": key}, "resources": ["secrets"]}
+    return declared(EKS, "ml", {"encryptionConfig": encryption, "vpcConfig": {"subnetIds": [subnets]}, **more})
+
+
+def group(least: int, most: int) -> Declared:
+    scaling = {"minSize": least, "maxSize": most, "desiredSize": 0}
+    return declared(GROUP, "gpu", {"scalingConfig": scaling}, ignore_changes=("scalingConfig.desiredSize",))
+
+
+@pytest.mark.parametrize(
+    ("after", "reason", "fix"),
+    [
+        (
+            eks("arn:aws:kms:two"),
+            "another encryptionConfig.provider.keyArn is not carried out: EKS keeps",
+            "leave the key",
+        ),
+        (
+            eks(subnets="subnet-b"),
+            "another vpcConfig.subnetIds is not carried out: EKS takes other subnets",
+            "leave `zones`",
+        ),
+    ],
+    ids=["key", "subnets"],
+)
+def test_what_a_cloud_refuses_in_place_is_an_error_with_its_reason(after: Declared, reason: str, fix: str) -> None:
+    [finding] = found(eks(), after)
+    assert (finding.policy, finding.severity, finding.harm) == ("update-refused", Severity.ERROR, True)
+    assert finding.reason.startswith(reason)
+    assert finding.fix.startswith(fix)
+
+
+def test_a_refused_update_can_be_suppressed_with_a_reason() -> None:
+    after = stack(eks("arn:aws:kms:two"), update_refused={"reason": "the key is the same, by another name"})
+    findings, suppressed = update(stack(eks()), after)
+    assert findings == []
+    assert [each.why for each in suppressed] == ["the key is the same, by another name"]
+
+
+def test_what_ends_running_pods_is_a_warning() -> None:
+    [finding] = found(group(0, 1), group(0, 2))
+    assert (finding.policy, finding.severity, finding.harm) == ("ends-running-pods", Severity.WARNING, True)
+    assert "desired size in the state" in finding.reason
+    assert "pulumi refresh" in finding.fix
+
+
+def test_a_refused_update_ends_nothing() -> None:
+    assert [each.policy for each in found(group(0, 1), group(1, 1))] == ["update-refused"]
+
+
+def test_a_claim_that_shrinks_is_refused() -> None:
+    small, large = (claim(resources={"requests": {"storage": size}}) for size in ("10Gi", "20Gi"))
+    assert [each.policy for each in found(large, small)] == ["update-refused"]
+    assert found(small, large) == []

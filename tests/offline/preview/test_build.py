@@ -1,0 +1,26 @@
+"""What goes wrong with the preview of one stack is told of that stack, and the others have theirs."""
+
+from collections.abc import Mapping
+from datetime import date
+
+from infra.review.policy import Severity
+from infra.review.stack import Stack
+from offline.preview.build import NOT_EVALUATED, Options, build, exit_code
+from offline.preview.evaluated_stack import Evaluated
+from offline.preview.evaluation import Evaluations
+from offline.preview.job_durations import Measured
+
+
+def test_a_preview_that_fails_is_told_without_values_and_leaves_the_others() -> None:
+    def measured(name: str) -> Mapping[str, Measured]:
+        if name == "bad":
+            raise LookupError("password-of-somebody")
+        return {}
+
+    evaluations = Evaluations({name: Evaluated(name, Stack(name, {}, {})) for name in ("a", "bad", "c")}, {})
+    found = build(evaluations, Options(date(2026, 11, 22), lambda _: {}, measured=measured))
+    assert [each.stack for each in found.stacks] == ["bad", "a", "c"], "what fails comes first"
+    assert [each.cost is None for each in found.stacks] == [True, False, False]
+    (failure,) = found.stacks[0].failures
+    assert failure.message.startswith("its preview failed with LookupError in ")
+    assert exit_code(found, Severity.ERROR) == NOT_EVALUATED

@@ -1,0 +1,258 @@
+"""What changes when one setting, file or line of a real stack does: exactly its consequences, and nothing else."""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.review.stack import Stack
+from offline.preview.model import Changes, Operation, Outcome
+from offline.preview.stack_diff import compare
+from tests.support.checkout import ROOT
+from tests.support.previewing import previewed
+
+pytestmark = pytest.mark.slow
+
+STACKS = sorted(path.stem.removeprefix("Pulumi.") for path in (ROOT / "stacks").glob("Pulumi.*.yaml"))
+STEPS_ON_T4 = {"accelerator-gate-train", "mnist-train", "benchmark-t4-fp32", "benchmark-t4-fp16"}
+
+TRAIN = "clusters.dev.pools.train"
+TAINTS = [{"key": "team", "value": "ml", "effect": "NoSchedule"}]
+
+
+@cache
+def base(name: str = "gcp-dev") -> Stack:
+    return previewed(name)
+
+
+def change(changes: Mapping[str, Any], name: str = "gcp-dev") -> Changes:
+    return compare(base(name), previewed(name, changes))
+
+
+def touched(found: Changes) -> dict[str, tuple[Operation, list[str]]]:
+    """Operation and changed paths of all resources that are no Jobs and ship nothing to Jobs."""
+    return {
+        each.name: (each.operation, [prop.path for prop in each.properties])
+        for each in found.resources
+        if each.type != "kubernetes:batch/v1:Job" and not each.name.endswith("-bundle")
+    }
+
+
+def ran(found: Changes) -> dict[str, tuple[Outcome, str]]:
+    return {each.name: (each.outcome, each.because) for each in found.runs}
+
+
+def note(found: Changes, name: str) -> str:
+    return next(each.note for each in found.resources if each.name == name)
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_the_same_stack_changes_nothing(name: str) -> None:
+    found = compare(base(name), previewed(name))
+    assert found.resources == []
+    assert found.runs == []
+    assert found.remarks == []
+    assert found.unchanged == sum(each.custom and not each.read for each in base(name).resources.values())
+
+
+def test_a_taint_on_gke_changes_the_nodes_and_re_creates_the_jobs_that_tolerate_it() -> None:
+    found = change({f"{TRAIN}.taints": TAINTS})
+    assert touched(found) == {"dev-train": (Operation.UPDATE, ["nodeConfig.taints[1]"])}
+    assert "without re-creating them" in note(found, "dev-train")
+    assert ran(found) == {
+        name: (
+            Outcome.RUNS if name == "accelerator-gate-train" else Outcome.RESUMES,
+            "its tolerations changed",
+        )
+        for name in STEPS_ON_T4
+    }
+
+
+def test_a_taint_on_eks_changes_the_group_its_tags_and_the_device_plugin() -> None:
+    found = change({f"{TRAIN}.taints": TAINTS}, "aws-dev")
+    assert touched(found) == {
+        "dev-train": (Operation.UPDATE, ["taints[1]"]),
+        "dev-train-taint/team": (Operation.CREATE, []),
+        "dev-device-plugin-train": (Operation.UPDATE, ["values.tolerations[1]"]),
+    }
+    assert set(ran(found)) == {*STEPS_ON_T4, "devices-gate-dev"}
+
+
+def test_a_workload_file_runs_its_step_and_those_after_it(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "workloads", tmp_path / "workloads")
+    with (tmp_path / "workloads" / "mnist" / "train.py").open("a", encoding="utf-8") as file:
+        file.write("# changed\n")
+    found = compare(base(), previewed("gcp-dev", root=tmp_path))
+    assert touched(found) == {}
+    assert ran(found) == {
+        "mnist-train": (Outcome.RUNS, "workloads/mnist/train.py changed"),
+        "mnist-predict": (Outcome.RUNS, "its input mnist-train runs again"),
+    }
+    assert {each.name: (each.pool, each.accelerator) for each in found.runs} == {
+        "mnist-train": ("train", "nvidia-tesla-t4"),
+        "mnist-predict": ("predict", "nvidia-h100-80gb"),
+    }
+    (shipped,) = (each for each in found.resources if each.name == "mnist-train-bundle")
+    path, before, after = next(
+        (each.path, each.before, each.after) for each in shipped.properties if each.path.startswith("data")
+    )
+    lines = len((ROOT / "workloads" / "mnist" / "train.py").read_text(encoding="utf-8").splitlines())
+    assert path == 'data["workloads/mnist/train.py"]'
+    assert (before, after) == (f"{lines} lines", f"{lines + 1} lines (+1 \N{MINUS SIGN}0)")
+
+
+def test_a_pools_size_changes_its_limits_and_the_quota() -> None:
+    found = change({f"{TRAIN}.nodes.total_max": 2})
+    operation, paths = touched(found).pop("dev-train")
+    assert (operation, paths) == (Operation.UPDATE, ["autoscaling.totalMaxNodeCount"])
+    assert set(touched(found)) == {"dev-train", "dev-quota"}
+    assert found.runs == []
+
+
+def test_a_buckets_access_is_changed_in_place() -> None:
+    before = base()
+    (bucket,) = before.of_type("gcp:storage/bucket:Bucket")
+    opened = replace(bucket, properties={**bucket.properties, "publicAccessPrevention": "inherited"})
+    found = compare(before, replace(before, resources={**before.resources, bucket.urn: opened}))
+    assert touched(found) == {bucket.name: (Operation.UPDATE, ["publicAccessPrevention"])}
+    assert found.runs == []
+
+
+def test_a_machine_type_on_gke_re_creates_nodes_in_place_and_checks_them_again() -> None:
+    found = change({f"{TRAIN}.machine_type": "n1-standard-8"})
+    assert touched(found)["dev-train"] == (Operation.UPDATE, ["nodeConfig.machineType"])
+    assert "re-creates the pool's nodes" in note(found, "dev-train")
+    assert ran(found) == {
+        "devices-gate-dev": (Outcome.RUNS, "the pool train changes"),
+        "accelerator-gate-train": (Outcome.RUNS, "the pool train changes"),
+    }
+
+
+def test_a_machine_type_on_eks_is_a_new_version_of_the_launch_template_and_new_nodes() -> None:
+    found = change({f"{TRAIN}.instance_type": "g4dn.2xlarge"}, "aws-dev")
+    changed = [
+        (each.type.rpartition(":")[2], each.operation) for each in found.resources if each.name == "dev-train"
+    ]
+    assert changed == [("LaunchTemplate", Operation.UPDATE), ("NodeGroup", Operation.UPDATE)]
+    group = next(each for each in found.resources if each.type.endswith(":NodeGroup"))
+    assert [each.path for each in group.properties] == ["launchTemplate.version"]
+    assert "replaces all nodes" in group.note
+
+
+def test_spot_nodes_are_another_pool() -> None:
+    found = change({f"{TRAIN}.spot": False})
+    assert touched(found) == {"dev-train": (Operation.REPLACE, ["nodeConfig.spot"])}
+    assert found.runs == []
+
+
+def test_another_location_replaces_the_cluster_and_all_that_is_on_it_but_not_the_store() -> None:
+    found = change({"clusters.dev.location": "us-central1-a"})
+    assert {each.operation for each in found.resources} == {Operation.REPLACE}
+    assert {each.type for each in found.resources} == {
+        "gcp:container/cluster:Cluster",
+        "gcp:container/nodePool:NodePool",
+        "pulumi:providers:kubernetes",
+        *(each.type for each in base().resources.values() if each.package == "kubernetes"),
+    }
+    because = {each.name: each.because for each in found.resources}
+    assert because["dev-namespace"] == "the provider dev is replaced"
+    outcomes = ran(found)
+    assert outcomes["mnist-train"] == (Outcome.RESUMES, "its cluster dev is replaced")
+    assert outcomes["accelerator-gate-train"] == (Outcome.RUNS, "its cluster dev is replaced")
+
+
+def test_another_image_runs_the_step_and_those_after_it() -> None:
+    image = "registry.example.org/tf@sha256:" + 64 * "a"
+    found = change({"pipelines.mnist.steps.train.image": image})
+    outcome, because = ran(found)["mnist-train"]
+    assert outcome is Outcome.RUNS
+    assert "its image changed" in because
+    assert ran(found)["mnist-predict"] == (Outcome.RUNS, "its input mnist-train runs again")
+    assert "mnist-prepare" not in ran(found)
+
+
+def test_more_memory_re_creates_a_job_that_finds_its_result() -> None:
+    found = change({"pipelines.mnist.steps.train.memory": "9Gi"})
+    assert touched(found) == {}
+    assert ran(found) == {"mnist-train": (Outcome.RESUMES, "its memory changed")}
+
+
+def test_a_renamed_pool_is_another_pool() -> None:
+    settings = base().configuration["slipway:clusters"]["dev"]["pools"]
+    pools = {{"train": "t4"}.get(name, name): each for name, each in settings.items()}
+    steps = {"pipelines.mnist.steps.train.pool": "t4", "pipelines.benchmark.runs.t4.pool": "t4"}
+    found = change({"clusters.dev.pools": pools, **steps})
+    assert touched(found) == {"dev-t4": (Operation.CREATE, []), "dev-train": (Operation.DELETE, [])}
+    assert ran(found)["mnist-train"] == (Outcome.RESUMES, "its node selector changed")
+    assert ran(found)["accelerator-gate-t4"] == (Outcome.RUNS, "it is new")
+
+
+def test_a_protected_cluster_is_not_moved() -> None:
+    safe = {"protect": True, "store.versioning": True}
+    before = previewed("gcp-dev", safe)
+    found = compare(before, previewed("gcp-dev", {**safe, "clusters.dev.location": "us-central1-a"}))
+    refused = {each.type for each in found.resources if each.protected}
+    assert "gcp:container/cluster:Cluster" in refused
+
+
+def test_protection_alone_is_told_only_when_it_goes() -> None:
+    safe = previewed("gcp-dev", {"protect": True, "store.versioning": True})
+    assert compare(base(), safe).remarks == []
+    assert any("dev (Cluster) is no longer protected" in each for each in compare(safe, base()).remarks)
+
+
+def test_a_kubeconfig_of_this_machine_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    elsewhere = previewed("local")
+    (tmp_path / ".kube").mkdir()
+    kubeconfig = "current-context: laptop\ncontexts: [{name: laptop, context: {cluster: a, user: b}}]\n"
+    (tmp_path / ".kube" / "config").write_text(kubeconfig, encoding="utf-8")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert compare(elsewhere, previewed("local")).resources == []
+    assert caplog.messages == []
+
+
+OFFICE = {"clusters.dev.control_plane.authorized_networks": {"office": "203.0.113.0/24"}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kept"),
+    [
+        ({}, {"clusters.dev.zones": None}, "nodeLocations"),
+        (OFFICE, {}, "masterAuthorizedNetworksConfig"),
+    ],
+)
+def test_what_a_stack_no_longer_sets_and_google_keeps(
+    before: dict[str, Any], after: dict[str, Any], kept: str
+) -> None:
+    found = compare(previewed("gcp-dev", before), previewed("gcp-dev", after))
+    assert [remark for remark in found.remarks if remark.startswith(f"dev (Cluster) keeps its {kept}: ")]
+    changed = {each.path for change in found.resources if change.name == "dev" for each in change.properties}
+    assert not [path for path in changed if path.startswith(kept)]
+
+
+GRANT = "store-user"
+IMPERSONATING = {"store.impersonation": {"projects": []}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {"namespace": "vision"}),
+        ({}, {"service_account": "jobs"}),
+        (IMPERSONATING, {}),
+        ({}, IMPERSONATING),
+    ],
+)
+def test_who_may_use_the_bucket_is_another_grant(before: dict[str, Any], after: dict[str, Any]) -> None:
+    found = compare(previewed("gcp-dev", before), previewed("gcp-dev", after))
+    [grant] = (each for each in found.resources if each.name == GRANT)
+    assert grant.operation is Operation.REPLACE
+    assert [each.path for each in grant.properties if each.forces] == ["member"]
+    shown = [str(value) for each in grant.properties for value in (each.before, each.after)]
+    assert any(value.startswith("principal://") and "[store.projectNumber]" in value for value in shown)

@@ -1,0 +1,272 @@
+"""What a stack costs, by hand."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from infra.review.facts import Charge, Source
+from infra.review.stack import Stack
+from offline.preview.cost import cost, difference
+from offline.preview.job_durations import Measured
+from offline.preview.model import Outcome, RunCost
+from offline.preview.run_cost import common_basis
+from tests.support.costing import CLUSTER, TODAY, Pool, job, price, stack
+from tests.support.reviewing import declared, declared_stack
+
+DISK = Charge("", "disk", price(0.1, "GiB-month"), quantity=73)
+"""7.30 dollars a month: a cent an hour."""
+
+CPU = Pool("cpu", least=1, most=2, hourly=0.2)
+GPU = Pool("gpu", least=0, most=1, hourly=3.6, gpus=1, spare=(DISK,))
+CONTROL_PLANE = Charge(CLUSTER.urn, "control plane", price(0.1))
+STORE = Charge(CLUSTER.urn, "storage", price(0.026, "GiB-month"), metered=True)
+
+PREPARE = job("prepare", "cpu", limit=600)
+TRAIN = job("train", "gpu", PREPARE, gpus=1)
+
+
+def small(*pools: Pool, charges: tuple[Charge, ...] = (CONTROL_PLANE, STORE)) -> Stack:
+    return stack(pools or (CPU, GPU), PREPARE, TRAIN, charges=charges)
+
+
+def test_idle_and_most() -> None:
+    found = cost(small(), today=TODAY)
+    assert found.idle_hourly == pytest.approx(0.1 + 0.2)
+    assert found.idle_monthly == pytest.approx(0.3 * 730)
+    assert found.most_hourly == pytest.approx(0.1 + 2 * 0.2 + 3.6 + 0.01)
+
+
+def run(stack: Stack, jobs: Mapping[str, Outcome] | None = None, **measured: Measured) -> RunCost:
+    found = cost(stack, today=TODAY, jobs=jobs, measured=measured).run
+    assert found is not None
+    return found
+
+
+def test_a_run_pays_for_boot_work_and_the_ten_minutes_after() -> None:
+    found = run(small(), train=Measured(1000, "rehearsed"))
+    # 300 s boot, 245 s image, 1,000 s of work, 600 s until the autoscaler takes the node back; and the 600 s of
+    # `prepare` on the node that is there, and paid, at all times.
+    anyway = 600 / 3600 * 0.2
+    assert found.dollars == pytest.approx((300 + 245 + 1000 + 600) / 3600 * 3.61 + anyway)
+    assert found.paid_anyway == pytest.approx(anyway)
+    assert found.most == pytest.approx((3600 + 600) / 3600 * 3.61 + anyway)
+    assert found.unknown == []
+    steps = {
+        each.job: (each.pool, each.basis, each.seconds, each.dollars, each.paid_anyway) for each in found.steps
+    }
+    assert steps["prepare"] == ("cpu", "limit", 600, pytest.approx(anyway), True)
+    assert steps["train"] == ("gpu", "rehearsed", 1545, pytest.approx(1545 / 3600 * 3.61), False)
+
+
+def test_only_the_jobs_that_a_change_runs_again_are_in_its_cost() -> None:
+    found = run(small(), {TRAIN.urn: Outcome.RUNS})
+    assert found.dollars == found.most == pytest.approx((3600 + 600) / 3600 * 3.61)
+    assert (found.paid_anyway, [each.job for each in found.steps]) == (0, ["train"])
+    assert cost(small(), today=TODAY, jobs={}).run is None
+
+
+def test_a_job_that_finds_its_result_still_asks_for_its_node() -> None:
+    found = run(small(), {TRAIN.urn: Outcome.RESUMES})
+    assert found.dollars == found.most == pytest.approx((300 + 245 + 600) / 3600 * 3.61)
+    assert found.steps[0].basis == "found"
+
+
+def test_jobs_side_by_side_on_a_node_that_is_there_hold_it_once() -> None:
+    one, two = (job(name, "cpu", limit=3600, cpu="1") for name in ("one", "two"))
+    found = run(stack([replace(CPU, most=1)], one, two))
+    assert found.dollars == found.paid_anyway == pytest.approx(0.2)
+
+
+def test_a_second_node_of_a_pool_with_one_at_all_times_is_paid() -> None:
+    one, two = job("one", "cpu", limit=3600), job("two", "cpu", limit=3600)
+    found = run(stack([CPU], one, two))
+    assert found.paid_anyway == pytest.approx(0.2)
+    assert found.dollars == pytest.approx(0.2 + (3600 + 600) / 3600 * 0.2)
+
+
+def test_one_basis_for_all_stacks_or_their_limits() -> None:
+    real, here = Measured(1, "measured"), Measured(1, "rehearsed")
+    assert common_basis({"a": {"x": real}, "b": {"y": real}}, {"a": ["x"], "b": ["y"]}) == "measured"
+    assert common_basis({"a": {"x": here}, "b": {"y": here}}, {"a": ["x"], "b": ["y"]}) == "rehearsed"
+    assert common_basis({"a": {"x": here}, "b": {"y": real}}, {"a": ["x"], "b": ["y"]}) == "limit"
+    assert common_basis({"a": {"x": real}, "b": {}}, {"a": ["x"], "b": ["y"]}) == "limit"
+    assert common_basis({"a": {"x": real}, "b": {}}, {"a": ["x"], "b": []}) == "measured", "nothing of b runs"
+    assert common_basis({}, {}) == "limit"
+
+
+def test_nodes_are_counted() -> None:
+    found = cost(small(), today=TODAY)
+    assert (found.least_nodes, found.most_nodes) == (1, 3)
+    more = difference(found, cost(small(replace(CPU, least=3, most=3), GPU), today=TODAY))
+    assert (more.least_nodes, more.most_nodes) == (2, 1)
+
+
+@pytest.mark.parametrize(("amount", "written"), [(0.5, "$0.50"), (0.026, "$0.026"), (2, "$2.00")])
+def test_a_price_by_use_has_its_cents(amount: float, written: str) -> None:
+    metered = replace(STORE, price=price(amount, "GiB-month"))
+    (line,) = [line for line in cost(small(charges=(metered,)), today=TODAY).lines if line.metered]
+    assert line.metered_price == f"{written} per GiB-month"
+
+
+def test_an_unknown_price_is_never_zero() -> None:
+    found = cost(small(CPU, replace(GPU, hourly=None)), today=TODAY)
+    assert found.unknown == ["gpu: machine"]
+    assert found.most_hourly == pytest.approx(0.1 + 0.4 + 0.01)
+    (line,) = [line for line in found.lines if (line.resource, line.what) == ("gpu", "machine")]
+    assert (line.hourly, line.idle, line.most) == (None, None, None)
+
+
+def test_a_missing_price_leaves_a_lower_bound() -> None:
+    # The disk of the GPU pool has a price, its machine has none.
+    found = run(small(CPU, replace(GPU, hourly=None)))
+    assert found.dollars == pytest.approx((3600 + 600) / 3600 * 0.01 + 600 / 3600 * 0.2)
+    assert found.unknown == ["the price of machine (pool gpu)"]
+    nothing = run(small(CPU, replace(GPU, hourly=None, spare=())))
+    assert nothing.dollars == pytest.approx(600 / 3600 * 0.2)
+    assert nothing.unknown == ["the price of pool gpu"]
+    assert {step.job: step.dollars for step in nothing.steps} == {"prepare": pytest.approx(1 / 30), "train": None}
+
+
+def test_no_price_at_all_is_no_sum() -> None:
+    found = cost(small(replace(CPU, hourly=None), replace(GPU, hourly=None, spare=()), charges=()), today=TODAY)
+    assert (found.idle_hourly, found.idle_monthly, found.most_hourly) == (None, None, None)
+
+
+def test_what_is_paid_by_use_is_in_no_sum() -> None:
+    unpriced = Charge(CLUSTER.urn, "samples", None, metered=True)
+    found = cost(small(charges=(CONTROL_PLANE, STORE, unpriced)), today=TODAY)
+    assert found.idle_hourly == pytest.approx(0.3)
+    assert found.unknown == []
+    assert [(line.what, line.idle, line.metered_price) for line in found.lines if line.metered] == [
+        ("storage", None, "$0.026 per GiB-month"),
+        ("samples", None, "unknown"),
+    ]
+
+
+def test_without_jobs_there_is_no_run() -> None:
+    assert cost(stack([CPU]), today=TODAY).run is None
+
+
+def test_a_run_without_a_pool_for_any_job_is_not_known() -> None:
+    found = run(stack([CPU], job("train", "nowhere")))
+    assert (found.dollars, found.unknown) == (None, ["a pool for train"])
+
+
+def test_a_job_without_a_limit_has_no_most_but_what_was_measured() -> None:
+    endless = job("train", "gpu", gpus=1, limit=None)
+    unknown = run(stack([GPU], endless))
+    assert (unknown.most, unknown.unknown) == (None, ["a time limit of train"])
+    found = run(stack([GPU], endless), train=Measured(3000, "measured"))
+    assert found.dollars == pytest.approx(3600 / 3600 * 3.61)
+    assert (found.most, found.unknown) == (None, [])
+    assert found.steps[0].basis == "measured"
+
+
+def test_a_run_on_one_of_several_pools_of_a_resource_is_not_known() -> None:
+    found = run(stack([GPU, GPU], job("train", "gpu", gpus=1)))
+    assert (found.dollars, found.steps[0].dollars) == (None, None)
+
+
+def test_a_run_on_nodes_that_the_stack_finds_there_is_not_known() -> None:
+    own = Charge(CLUSTER.urn, "your own nodes, not priced", None)
+    found_there = replace(
+        stack([], job("work", "cpu"), charges=[own]), standing=[replace(CPU.nodes, urn="", min_nodes=2)]
+    )
+    found = run(found_there)
+    assert (found.dollars, found.steps[0].dollars) == (None, None)
+
+
+def test_reserved_nodes_are_paid_without_a_run_too() -> None:
+    reserved = Charge(GPU.declared.urn, "reserved", price(9), idle=1, most=1, pool=GPU.declared.urn)
+    reserving = stack([replace(GPU, bought=[reserved])], job("train", "gpu", gpus=1))
+    assert cost(reserving, today=TODAY).idle_hourly == 9
+    assert run(reserving).dollars == run(reserving).paid_anyway == pytest.approx((3600 + 600) / 3600 * 9)
+
+
+def test_a_larger_pool_costs_more_at_most_and_nothing_idle() -> None:
+    base = cost(small(), today=TODAY)
+    head = cost(small(CPU, replace(GPU, most=3)), today=TODAY)
+    found = difference(base, head)
+    assert found.idle_hourly == pytest.approx(0)
+    assert found.most_hourly == pytest.approx(2 * 3.61)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_price_that_only_one_side_knows_leaves_no_difference(swapped: bool) -> None:
+    known, unknown = (
+        cost(small(CPU, replace(GPU, hourly=hourly, least=1)), today=TODAY) for hourly in (3.6, None)
+    )
+    found = difference(unknown, known) if swapped else difference(known, unknown)
+    assert (found.idle_hourly, found.idle_monthly, found.most_hourly) == (None, None, None)
+
+
+def test_what_both_sides_do_not_know_is_in_no_difference() -> None:
+    base, head = (
+        cost(small(replace(CPU, least=least, most=3), replace(GPU, hourly=None)), today=TODAY) for least in (1, 2)
+    )
+    found = difference(base, head)
+    assert (found.idle_hourly, found.idle_monthly) == (pytest.approx(0.2), pytest.approx(0.2 * 730))
+    assert found.most_hourly == pytest.approx(0)
+
+
+def test_more_of_what_has_no_price_leaves_no_difference() -> None:
+    base, head = (cost(small(CPU, replace(GPU, hourly=None, most=most)), today=TODAY) for most in (1, 2))
+    found = difference(base, head)
+    assert found.idle_hourly == 0, "the pool is at 0 on both sides"
+    assert found.most_hourly is None
+
+
+def test_what_nobody_prices_at_either_side_makes_no_difference() -> None:
+    unpriced = stack([replace(CPU, hourly=None)], PREPARE)
+    found = difference(cost(unpriced, today=TODAY), cost(unpriced, today=TODAY))
+    assert (found.idle_hourly, found.most_hourly) == (0, 0)
+
+
+@pytest.mark.parametrize(("today", "stale"), [(date(2027, 1, 30), False), (date(2027, 1, 31), True)])
+def test_sources_older_than_90_days_are_stale(today: date, stale: bool) -> None:
+    found = cost(small(), today=today)
+    assert found.stale == (["https://prices.example (2026-11-01)"] if stale else [])
+    assert {line.as_of for line in found.lines} == {"2026-11-01"}
+
+
+def test_a_source_without_a_date_is_stale_on_the_day_it_was_read() -> None:
+    read = Source("https://quotes.example", TODAY, dated=False)
+    found = cost(small(charges=(Charge(CLUSTER.urn, "quoted", replace(price(1), source=read)),)), today=TODAY)
+    assert found.stale == ["https://quotes.example (undated, read 2026-11-21)"]
+    assert {line.as_of for line in found.lines} == {"2026-11-01", "undated, read 2026-11-21"}
+
+
+def test_a_source_that_nothing_uses_is_not_stale() -> None:
+    old = Charge(CLUSTER.urn, "old", replace(price(1), source=Source("https://old.example", date(2020, 1, 1))))
+    assert cost(small(charges=(old,)), today=TODAY).stale == ["https://old.example (2020-01-01)"]
+    assert cost(small(), today=TODAY).stale == []
+
+
+def test_the_repositorys_cheapest_stack_by_hand() -> None:
+    """gcp-dev in us-central1, with the rows of infra/clouds/gcp/data/prices.toml."""
+    e2_standard_4 = 4 * 0.021812 + 16 * 0.002924
+    boot_disk = 100 * 0.1 / 730
+    spot_t4_node = (4 * 0.01115 + 15 * 0.001494) + 0.175 + boot_disk
+    spot_h100_node = 6.3262 + boot_disk
+    nat, address, control_plane = 0.0014, 0.005, 0.1
+    found = cost(declared_stack("gcp-dev"), today=TODAY)
+    idle = control_plane + address + nat + e2_standard_4 + boot_disk
+    assert found.idle_hourly == pytest.approx(idle)
+    assert found.most_hourly == pytest.approx(
+        idle + (e2_standard_4 + boot_disk) + spot_t4_node + spot_h100_node + 3 * nat
+    )
+    # Each GPU has four Jobs of 4 h in a row; the CPU node has the store's gate, two preparations and a chart.
+    assert found.run is not None
+    added = (16 + 1 / 6) * (spot_t4_node + spot_h100_node)
+    assert found.run.dollars == found.run.most == pytest.approx(added + found.run.paid_anyway)
+    assert found.run.paid_anyway == pytest.approx((0.5 + 2 + 2) * (e2_standard_4 + boot_disk))
+    assert found.unknown == []
+
+
+def test_an_unpriced_pool_of_a_real_stack_is_named() -> None:
+    bought = declared("aws:rds/instance:Instance", "database")
+    real = declared_stack("aws-dev")
+    found = cost(replace(real, resources={**real.resources, bought.urn: bought}), today=TODAY)
+    assert found.unknown == ["database: Instance, whose price is not recorded"]

@@ -1,0 +1,119 @@
+"""What a worker wrote becomes a stack that reviews and comparisons read."""
+
+from typing import Any
+
+from infra.clouds.registry import CLOUDS
+from infra.platform import Taint
+from infra.review.unknown import UNKNOWN, Secret
+from offline.preview.evaluated_stack import evaluated, reviews
+
+RESOURCE: dict[str, Any] = {
+    "urn": "urn:pulumi:dev::slipway::kubernetes:core/v1:Secret::a",
+    "type": "kubernetes:core/v1:Secret",
+    "name": "a",
+    "properties": {},
+    "custom": True,
+    "parent": "p",
+    "provider": "urn:pulumi:dev::slipway::pulumi:providers:kubernetes::here",
+    "dependencies": ["x", "y"],
+    "property_dependencies": {"data": ["y"]},
+    "protect": True,
+    "retain_on_delete": True,
+    "delete_before_replace": True,
+    "ignore_changes": ["one"],
+    "replace_on_changes": ["two"],
+    "replace_with": ["z"],
+    "aliases": ["old"],
+    "read": False,
+}
+
+DOCUMENT: dict[str, Any] = {
+    "resources": [RESOURCE],
+    "outputs": {"kubeconfig": True, "url": False},
+    "configuration": {"slipway:protect": False, "a:token": {"$slipway": "secret", "digest": "d"}},
+    "standing": [
+        {
+            "cluster": "here",
+            "pool": "gpu",
+            "labels": {"a": "b"},
+            "taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}],
+            "allocatable": {"cpu": 4000, "memory": 16384, "ephemeral_storage": 100, "gpus": 2},
+            "count": 3,
+            "accelerator": "nvidia-tesla-t4",
+        }
+    ],
+    "remarks": ["careful"],
+}
+
+
+def of(properties: dict[str, Any]) -> dict[str, Any]:
+    found = evaluated("dev", {**DOCUMENT, "resources": [{**RESOURCE, "properties": properties}]})
+    assert found.stack is not None
+    (declared,) = found.stack.resources.values()
+    return dict(declared.properties)
+
+
+def test_a_resource_keeps_all_that_is_known_of_it() -> None:
+    found = evaluated("dev", DOCUMENT)
+    assert (found.outputs, found.remarks) == ({"kubeconfig": True, "url": False}, ("careful",))
+    assert found.stack is not None
+    declared = found.stack.resources[RESOURCE["urn"]]
+    assert (declared.type, declared.parent, declared.protect, declared.aliases) == (
+        "kubernetes:core/v1:Secret",
+        "p",
+        True,
+        ("old",),
+    )
+    assert declared.retain_on_delete
+    assert declared.dependencies == {"x", "y"}
+    assert declared.property_dependencies == {"data": {"y"}}
+    assert (declared.ignore_changes, declared.replace_on_changes, declared.replace_with) == (
+        ("one",),
+        ("two",),
+        {"z"},
+    )
+    assert found.stack.cluster_of(declared) == "here"
+
+
+def test_unknown_values_and_secrets_are_what_comparisons_know_wherever_they_are() -> None:
+    unknown, secret = {"$slipway": "unknown"}, {"$slipway": "secret", "digest": "d"}
+    found = of(
+        {"a": [unknown, {"b": secret}], "c": secret, "d": {"$slipway": "mapping", "value": {"$slipway": 1}}}
+    )
+    assert found == {"a": [UNKNOWN, {"b": Secret("d")}], "c": Secret("d"), "d": {"$slipway": 1}}
+    assert found["a"][0] is UNKNOWN
+    [named, partly] = of({"a": [{**unknown, "of": "store.id"}, {**secret, "partial": True}]})["a"]
+    assert (named, named.source) == (UNKNOWN, "store.id")
+    assert partly == Secret("d", partial=True) != Secret("d")
+    assert Secret("d") != Secret("e")
+    assert f"{found}".count("[secret]") == 2
+
+
+def test_an_encrypted_value_of_the_configuration_is_a_secret() -> None:
+    found = evaluated("dev", DOCUMENT)
+    assert found.stack is not None
+    assert found.stack.configuration == {"slipway:protect": False, "a:token": Secret("d")}
+
+
+def test_nodes_that_are_there_are_a_pool_of_a_fixed_size() -> None:
+    found = evaluated("dev", DOCUMENT)
+    assert found.stack is not None
+    (pool,) = found.stack.standing
+    assert (pool.urn, pool.cluster, pool.name, pool.min_nodes, pool.max_nodes) == ("", "here", "gpu", 3, 3)
+    assert (pool.allocatable.gpus, pool.gpus, pool.accelerator) == (2, 2, "nvidia-tesla-t4")
+    assert pool.taints == [Taint("nvidia.com/gpu", "present", "NoSchedule")]
+    assert found.stack.pools[-1] == pool
+
+
+def test_a_failure_says_why() -> None:
+    problem = {"key": "k", "value": "v", "reason": "r", "fix": "f"}
+    failure = {"kind": "SettingsError", "message": "1 problem", "problems": [problem], "where": ""}
+    found = evaluated("dev", {"failure": failure, "remarks": []})
+    assert found.stack is None
+    assert found.failure is not None
+    assert (found.failure.kind, found.failure.problems) == ("SettingsError", [problem])
+
+
+def test_kubernetes_and_each_cloud_have_a_review() -> None:
+    assert len(reviews()) == len(CLOUDS) + 1
+    assert any("kubernetes:batch/v1:Job" in each.replacing() for each in reviews())

@@ -1,0 +1,151 @@
+"""Two trees are evaluated beside one another, and whatever becomes of a worker, its caller goes on."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from infra.review.unknown import UNKNOWN, Secret
+from offline.preview.evaluation import Limits, evaluate_trees
+from tests.offline.preview.tree import ROOT, make_tree
+
+THINGS = """
+thing("a", metadata={{"name": "a"}}, stringData=pulumi.Output.secret({{"x": "{secret}"}}))
+thing("b", data={{"uid": thing("c").id}})
+"""
+
+
+def test_a_change_shows_between_two_trees_and_a_secret_compares(tmp_path: Path) -> None:
+    head = make_tree(tmp_path / "head", THINGS.format(secret="hidden"), {"same": {}, "new": {}})
+    base = make_tree(tmp_path / "base", THINGS.format(secret="hidden"), {"same": {}, "gone": {}})
+    found = evaluate_trees(head, base)
+    assert (set(found.head), set(found.base)) == ({"same", "new"}, {"same", "gone"})
+    now, before = found.head["same"].stack, found.base["same"].stack
+    assert now is not None
+    assert before is not None
+    assert now.resources == before.resources
+    assert [each.name for each in now.resources.values()] == ["a", "c", "b"]
+    secret, _, unknown = (each.properties for each in now.resources.values())
+    assert isinstance(secret["stringData"], Secret)
+    assert unknown["data"] == {"uid": UNKNOWN}
+
+
+def test_another_secret_is_another(tmp_path: Path) -> None:
+    trees = [make_tree(tmp_path / each, THINGS.format(secret=each * 9)) for each in ("head", "base")]
+    found = evaluate_trees(trees[0], trees[1], ["dev"])
+    now, before = found.head["dev"].stack, found.base["dev"].stack
+    assert now is not None
+    assert before is not None
+    assert {urn for urn, each in now.resources.items() if each != before.resources[urn]} == {
+        "urn:pulumi:dev::slipway::kubernetes:core/v1:ConfigMap::a"
+    }
+
+
+def test_a_secret_that_holds_what_only_an_update_knows_is_compared_by_the_rest(tmp_path: Path) -> None:
+    """As a kubeconfig does: its server's address is the cloud's to give, and how to sign in is the program's."""
+    body = 'thing("a", config=pulumi.Output.secret(thing("c").id.apply(lambda it: f"{{it}} signs in {how}")))'
+    trees = [make_tree(tmp_path / how, body.format(how=how)) for how in ("here", "there")]
+    found = evaluate_trees(trees[0], trees[1], ["dev"])
+    configs: list[Secret] = []
+    for each in (found.head["dev"].stack, found.base["dev"].stack):
+        assert each is not None
+        configs += [it.properties["config"] for it in each.resources.values() if it.name == "a"]
+    assert [each.partial for each in configs] == [True, True]
+    assert configs[0] != configs[1]
+
+
+def test_only_the_stacks_asked_for_are_evaluated_and_one_that_is_nowhere_fails(tmp_path: Path) -> None:
+    head = make_tree(tmp_path / "head", "pass", {"a": {}, "b": {}})
+    base = make_tree(tmp_path / "base", "pass", {"gone": {}, "b": {}})
+    found = evaluate_trees(head, base, ["gone", "b", "nowhere"])
+    assert (list(found.head), list(found.base)) == (["b", "nowhere"], ["b", "gone"])
+    assert found.head["b"].failure is None
+    failure = found.head["nowhere"].failure
+    assert failure is not None
+    assert "there is no stack 'nowhere'" in failure.message
+    assert evaluate_trees(head, None, ["a"]).base == {}
+
+
+@pytest.mark.parametrize(
+    ("end", "how"), [("os._exit(3)", "with exit code 3"), ("os.kill(os.getpid(), 9)", "by SIGKILL")]
+)
+def test_a_worker_that_dies_is_a_failure_of_its_stacks_alone(end: str, how: str, tmp_path: Path) -> None:
+    head = make_tree(tmp_path / "head", f'import os; os.write(2, b"first\\nlast words\\n"); {end}')
+    base = make_tree(tmp_path / "base", 'thing("a")')
+    found = evaluate_trees(head, base)
+    failure = found.head["dev"].failure
+    assert failure is not None
+    assert failure.message == f"its evaluation ended {how}\nfirst\nlast words"
+    assert found.base["dev"].stack is not None
+
+
+CALLING = """
+import sys
+from pathlib import Path
+from offline.preview.evaluation import evaluate_trees
+evaluate_trees(Path(sys.argv[1]), None)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_workers_end_with_their_caller(number: signal.Signals, tmp_path: Path) -> None:
+    body = f"""
+import os, pathlib, time
+pathlib.Path({str(tmp_path / "part")!r}).write_text(str(os.getpid()))
+os.rename({str(tmp_path / "part")!r}, {str(tmp_path / "pid")!r})
+time.sleep(60)
+"""
+    tree = make_tree(tmp_path / "tree", body)
+    caller = subprocess.Popen([sys.executable, "-c", CALLING, str(tree)], cwd=ROOT, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "pid").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    caller.send_signal(number)
+    assert caller.wait(timeout=30) != 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+GUILTY = """
+import os, time
+match pulumi.get_stack():
+    case "b-busy":
+        while True: pass
+    case "d-dead":
+        os._exit(0)
+    case "f-fat":
+        [bytearray(1 << 20) for _ in range(1 << 20)]
+    case _:
+        thing("a")
+"""
+
+
+@pytest.mark.slow
+def test_one_bad_stack_among_others_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # All in one process, which each of the bad ones ends.
+    monkeypatch.setattr("offline.preview.evaluation._cores", lambda: 1)
+    names = ["a", "b-busy", "c", "d-dead", "e", "f-fat", "g"]
+    tree = make_tree(tmp_path / "tree", GUILTY, {name: {} for name in names})
+    found = evaluate_trees(tree, None, limits=Limits(cpu=6, memory=1 << 30)).head
+    assert list(found) == names
+    assert {name: each.failure.message for name, each in found.items() if each.failure} == {
+        "b-busy": "its evaluation was ended, for it takes more than 6 s of CPU time",
+        "d-dead": "its evaluation ended with exit code 0",
+        "f-fat": "its evaluation was ended, for it takes more than 1 GiB of memory",
+    }
+    for name in ("a", "c", "e", "g"):
+        stack = found[name].stack
+        assert stack is not None
+        assert [each.name for each in stack.resources.values()] == ["a"]
+
+
+def test_a_stack_that_waits_for_ever_is_ended(tmp_path: Path) -> None:
+    tree = make_tree(tmp_path / "tree", "import time; time.sleep(600)")
+    failure = evaluate_trees(tree, None, limits=Limits(time=2)).head["dev"].failure
+    assert failure is not None
+    assert failure.message == "its evaluation was ended, for it takes more than 2 s"

@@ -1,0 +1,104 @@
+"""What updates in place do, after the tables: each entry can be read, and each condition tells changes apart."""
+
+from typing import Any
+
+import pytest
+
+from infra.kubernetes.review.hooks import REVIEW as KUBERNETES
+from infra.review.facts import Effect
+from offline.preview.evaluated_stack import reviews
+from offline.preview.in_place_updates import Effects
+from offline.preview.property_diff import Difference, differences, parsed
+from offline.preview.replacements import Replacing
+from tests.support.reviewing import REVIEWS, declared
+
+EKS = "aws:eks/cluster:Cluster"
+GROUP = "aws:eks/nodeGroup:NodeGroup"
+CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
+ENDS, REFUSED, NOTE = Effect.ENDS_WORK, Effect.REFUSED, Effect.NOTE
+
+
+def effects(type_: str, before: dict[str, Any], after: dict[str, Any], ignoring: str = "") -> list[Effect]:
+    ignored = (ignoring,) if ignoring else ()
+    old, new = (declared(type_, "it", each, ignore_changes=ignored) for each in (before, after))
+    found = [
+        each for each in differences(before, after) if each.path != ("scalingConfig", "desiredSize") or not ignored
+    ]
+    return [each.fact.effect for each in Effects([*REVIEWS, KUBERNETES]).of(old, new, found)]
+
+
+def scaling(least: int, most: int, desired: int) -> dict[str, Any]:
+    return {"scalingConfig": {"minSize": least, "maxSize": most, "desiredSize": desired}}
+
+
+def claim(size: str) -> dict[str, Any]:
+    return {"spec": {"resources": {"requests": {"storage": size}}}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        ("1.35", "1.36", [NOTE]),
+        ("1.34", "1.36", [REFUSED, NOTE]),
+        ("1.36", "1.35", [REFUSED]),
+        ("1.9", "1.10", [NOTE]),
+    ],
+)
+def test_a_cluster_goes_up_by_one_version_and_never_down(before: str, after: str, found: list[Effect]) -> None:
+    assert effects(EKS, {"version": before}, {"version": after}) == found
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        # The autoscaler runs a node that the state knows nothing of.
+        (scaling(0, 1, 0), scaling(0, 2, 0), [ENDS]),
+        (scaling(0, 1, 0), scaling(1, 1, 1), [REFUSED, ENDS]),
+        # A pool of two nodes begins to scale: as many nodes as before are between its limits.
+        (scaling(2, 2, 2), scaling(1, 3, 1), [ENDS]),
+        (scaling(3, 3, 3), scaling(0, 2, 0), [REFUSED, ENDS]),
+    ],
+)
+def test_a_scaled_groups_limits_go_with_the_states_number_of_nodes(
+    before: dict[str, Any], after: dict[str, Any], found: list[Effect]
+) -> None:
+    assert effects(GROUP, before, after, "scalingConfig.desiredSize") == found
+
+
+def test_a_fixed_group_grows_freely_and_ends_work_where_it_shrinks() -> None:
+    assert effects(GROUP, scaling(1, 1, 1), scaling(2, 2, 2)) == []
+    assert effects(GROUP, scaling(2, 2, 2), scaling(1, 1, 1)) == [ENDS]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        ("10Gi", "20Gi", []),
+        ("20Gi", "10Gi", [REFUSED]),
+        ("1Ti", "900Gi", [REFUSED]),
+        ("1024Mi", "1Gi", []),
+    ],
+)
+def test_a_claim_never_shrinks(before: str, after: str, found: list[Effect]) -> None:
+    assert effects(CLAIM, claim(before), claim(after)) == found
+
+
+def test_a_pods_range_of_a_subnet_is_refused() -> None:
+    before, after = (
+        {"secondaryIpRanges": [{"rangeName": "pods", "ipCidrRange": block}]}
+        for block in ("10.4.0.0/14", "10.8.0.0/14")
+    )
+    assert effects("gcp:compute/subnetwork:Subnetwork", before, after) == [REFUSED]
+
+
+def test_no_entry_is_of_a_replacement_and_each_says_what_to_do() -> None:
+    replacing = Replacing(reviews())
+    for review in [*REVIEWS, KUBERNETES]:
+        for type_, facts in review.in_place().items():
+            assert replacing.knows(type_)
+            for fact in facts:
+                assert fact.source.url.startswith("https://")
+                assert bool(fact.fix) == (fact.effect is not Effect.NOTE)
+                for path in fact.paths:
+                    difference = Difference(parsed(path), "a", "b")
+                    assert not replacing.forced(type_, [difference], {}, {}), f"{type_} {path}"

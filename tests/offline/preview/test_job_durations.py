@@ -1,0 +1,82 @@
+"""Times of earlier runs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.platform import Resources
+from offline.preview.job_durations import Measured, TimesError, exported, rehearsed
+from offline.rehearsal.job_records import JobRecord, Phase
+from offline.rehearsal.state import Place, State
+
+
+def job(name: str, started: str | None, completed: str | None, **more: Any) -> dict[str, Any]:
+    status = {"startTime": started, "completionTime": completed}
+    return {
+        "urn": f"urn:pulumi:dev::slipway::slipway:kubernetes:StepJob$kubernetes:batch/v1:Job::{name}",
+        "type": "kubernetes:batch/v1:Job",
+        "outputs": {"status": {key: value for key, value in status.items() if value}},
+        **more,
+    }
+
+
+def export(tmp_path: Path, *resources: dict[str, Any]) -> Path:
+    file = tmp_path / "state.json"
+    file.write_text(json.dumps({"version": 3, "deployment": {"resources": resources}}), encoding="utf-8")
+    return file
+
+
+def test_a_stack_export_has_the_times_of_its_jobs(tmp_path: Path) -> None:
+    file = export(
+        tmp_path,
+        job("mnist-train", "2026-11-20T10:00:00Z", "2026-11-20T10:12:30Z"),
+        job("mnist-predict", "2026-11-20T10:13:00Z", None),
+        job("old-train", "2026-11-20T10:00:00Z", "2026-11-20T10:12:30Z", delete=True),
+        {"urn": "urn:pulumi:dev::slipway::gcp:storage/bucket:Bucket::store", "type": "gcp:storage/bucket:Bucket"},
+    )
+    assert exported(file) == {"dev": {"mnist-train": Measured(750, "measured")}}
+
+
+def test_an_export_says_whose_times_they_are(tmp_path: Path) -> None:
+    train = job("mnist-train", "2026-11-20T10:00:00Z", "2026-11-20T10:12:30Z")
+    other = {**train, "urn": train["urn"].replace("pulumi:dev", "pulumi:prod")}
+    assert exported(export(tmp_path, train, other)).keys() == {"dev", "prod"}
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "no json", '{"deployment": null}'])
+def test_another_file_is_refused(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "times.json"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(TimesError, match=r"times\.json"):
+        exported(file)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TimesError, match="cannot be read"):
+        exported(tmp_path / "nowhere.json")
+
+
+def test_a_rehearsal_leaves_the_times_of_what_succeeded(tmp_path: Path) -> None:
+    records = [
+        JobRecord("urn:1", "mnist-train", phase=Phase.SUCCEEDED, started=100.0, finished=142.5),
+        JobRecord("urn:2", "mnist-predict", phase=Phase.FAILED, started=150.0, finished=151.0),
+        JobRecord(
+            "urn:3", "mnist-prepare", phase=Phase.UNCHANGED, started=10, finished=12, requested=Resources(1, 1)
+        ),
+        JobRecord("urn:4", "benchmark", phase=Phase.NOT_RUN),
+    ]
+    place = Place(tmp_path)
+    place.create()
+    State(tmp_path / "state.json", {each.urn: each for each in records}).save()
+    assert rehearsed(tmp_path) == {
+        "mnist-train": Measured(42.5, "rehearsed"),
+        "mnist-prepare": Measured(2, "rehearsed"),
+    }
+
+
+def test_without_a_rehearsal_there_are_no_times(tmp_path: Path) -> None:
+    assert rehearsed(tmp_path / "nowhere") == {}
+    (tmp_path / "state.json").write_text("{", encoding="utf-8")
+    assert rehearsed(tmp_path) == {}

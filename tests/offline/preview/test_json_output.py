@@ -1,0 +1,27 @@
+"""JSON, and the schema that machines rely on."""
+
+import json
+
+import jsonschema
+import pytest
+
+from offline.preview.json_output import SCHEMA, document, schema
+from tests.offline.preview.samples import broken, preview, stack
+
+
+def test_the_published_schema_is_up_to_date() -> None:
+    assert SCHEMA.read_text(encoding="utf-8") == schema()
+
+
+def test_a_preview_follows_the_published_schema() -> None:
+    content = json.loads(document(preview(stack(), broken())))
+    jsonschema.validate(content, json.loads(schema()))
+    assert [each["stack"] for each in content["stacks"]] == ["gcp-dev", "wrong"]
+    assert content["stacks"][0]["changes"]["resources"][0]["operation"] == "replace"
+
+
+def test_a_document_of_another_shape_is_refused() -> None:
+    content = json.loads(document(preview(stack())))
+    content["stacks"][0]["costs"] = {}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(content, json.loads(schema()))

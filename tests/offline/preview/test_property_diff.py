@@ -1,0 +1,145 @@
+"""Paths and differences of property values."""
+
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infra.review.unknown import UNKNOWN, Secret
+from offline.preview.property_diff import Difference, Path, covers, differences, parsed, unknown_paths, written
+from offline.preview.property_values import LIMIT, both, shown
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.text() | st.just(UNKNOWN) | st.builds(Secret, st.text())
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(min_size=1), inner), max_leaves=20
+)
+MAPPINGS = st.recursive(
+    st.booleans() | st.integers() | st.text() | st.just(UNKNOWN),
+    lambda inner: st.dictionaries(st.text(min_size=1), inner, min_size=1),
+    max_leaves=8,
+)
+KEYS = st.text(min_size=1).filter(lambda key: key != "*")
+PATHS = st.tuples(KEYS) | st.lists(KEYS | st.integers(min_value=0, max_value=99), min_size=1).map(
+    lambda steps: (str(steps[0]), *steps[1:])
+)
+
+
+def found(before: Any, after: Any) -> dict[str, tuple[Any, Any]]:
+    return {written(each.path): (each.before, each.after) for each in differences(before, after)}
+
+
+@given(VALUES)
+def test_nothing_differs_from_itself(value: Any) -> None:
+    assert list(differences(value, value)) == []
+
+
+@given(VALUES, VALUES)
+def test_differences_are_the_same_from_the_other_side(before: Any, after: Any) -> None:
+    there = {(repr(each.before), repr(each.after)) for each in differences(before, after)}
+    back = {(repr(each.after), repr(each.before)) for each in differences(after, before)}
+    assert bool(there) == bool(back)
+
+
+def put(value: Any, path: Path, new: Any) -> Any:
+    if not path:
+        return new
+    step, *rest = path
+    made: dict[Any, Any] = dict(cast("dict[Any, Any]", value)) if isinstance(value, dict) else {}
+    inner = put(made.get(step), tuple(rest), new)
+    if inner is None:
+        made.pop(step, None)
+    else:
+        made[step] = inner
+    return made
+
+
+@settings(max_examples=40)
+@given(st.dictionaries(st.text(min_size=1), MAPPINGS), st.dictionaries(st.text(min_size=1), MAPPINGS))
+def test_making_each_change_leads_from_one_side_to_the_other(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    value: Any = before
+    for each in differences(before, after):
+        value = put(value, each.path, each.after)
+    assert list(differences(value, after)) == []
+
+
+@given(PATHS)
+def test_a_written_path_can_be_read_again(path: Path) -> None:
+    assert parsed(written(path)) == path
+
+
+@settings(max_examples=50)
+@given(VALUES, VALUES)
+def test_every_shown_value_is_short_and_plain(before: Any, after: Any) -> None:
+    for value in (shown(before), *both(before, after)):
+        assert len(str(value)) <= 4 * LIMIT
+        assert "Secret" not in str(value)
+
+
+def test_paths_as_people_write_them() -> None:
+    assert written(("spec", "containers", 0, "args", 3)) == "spec.containers[0].args[3]"
+    assert written(("data", "train.py")) == 'data["train.py"]'
+    assert parsed('metadata.labels["app.kubernetes.io/name"]') == ("metadata", "labels", "app.kubernetes.io/name")
+    assert parsed("rules[*].ports[2]") == ("rules", "*", "ports", 2)
+
+
+def test_a_pattern_covers_what_is_below_it() -> None:
+    assert covers(parsed("rules[*].port"), ("rules", 3, "port", "name"))
+    assert not covers(parsed("rules[*].port"), ("rules", 3))
+    assert not covers(parsed("rules.port"), ("rules", 3, "port"))
+
+
+def test_what_has_a_name_is_found_by_it() -> None:
+    a, b, c = ({"name": name, "size": 1} for name in "abc")
+    assert found([a, b], [b]) == {"[0]": (a, None)}
+    assert found([a, b], [a, {**b, "size": 2}, c]) == {"[1].size": (1, 2), "[2]": (None, c)}
+    assert found([a, b], [b, a]) == {"": (["a", "b"], ["b", "a"])}
+
+
+def test_what_has_the_same_name_twice_is_found_by_its_place() -> None:
+    one, other = {"key": "gpu", "effect": "a"}, {"key": "gpu", "effect": "b"}
+    assert found([one, other], [one]) == {"[1]": (other, None)}
+
+
+def test_one_more_argument_changes_no_other() -> None:
+    assert found(["a", "b"], ["new", "a", "b"]) == {"[0]": (None, "new")}
+    assert found(["a", "b", "c"], ["a", "c"]) == {"[1]": ("b", None)}
+    assert found(["a", "b"], ["a", "c"]) == {"[1]": ("b", "c")}
+
+
+def test_a_number_is_no_truth_value() -> None:
+    assert found(1, True) == {"": (1, True)}
+    assert found([1], [True]) == {"[0]": (1, True)}
+    assert found(1, 1.0) == {}
+
+
+def test_what_is_not_set_is_null() -> None:
+    assert found({"a": None}, {}) == {}
+    assert found({}, {"a": {"b": 1}}) == {"a": (None, {"b": 1})}
+
+
+def test_what_only_one_side_knows_differs() -> None:
+    assert found({"a": UNKNOWN}, {"a": 1}) == {"a": (UNKNOWN, 1)}
+    assert list(unknown_paths({"a": [1, UNKNOWN], "b": {"c": UNKNOWN}}, ())) == [("a", 1), ("b", "c")]
+
+
+def test_a_difference_knows_all_below_it() -> None:
+    difference = Difference(("a",), None, {"b": [{"c": 1}]})
+    assert difference.leaves == [("a",), ("a", "b"), ("a", "b", 0), ("a", "b", 0, "c")]
+
+
+@pytest.mark.parametrize(
+    ("value", "short"),
+    [
+        ("a\nb\n", "2 lines"),
+        ("a\n", "a\n"),
+        ("", ""),
+        (True, True),
+        (UNKNOWN, "[unknown]"),
+        ([Secret("x")], ["[secret]"]),
+    ],
+)
+def test_shown(value: Any, short: Any) -> None:
+    assert shown(value) == short

@@ -1,0 +1,277 @@
+"""Which Jobs an update runs, on Jobs made by hand: one cause each."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from infra.kubernetes.review.hooks import REVIEW as KUBERNETES
+from infra.platform import GPU_RESOURCE, Resources, Taint
+from infra.review.stack import KUBERNETES_PROVIDER, Declared, NodePool, Stack
+from infra.review.unknown import Secret
+from offline.preview.model import JobRun, Outcome
+from offline.preview.stack_diff import compare
+from tests.support.reviewing import declared
+
+JOB = "kubernetes:batch/v1:Job"
+GPU_TAINT = Taint("gpu", "present", "NoSchedule")
+TOLERATION = {"key": "gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"}
+
+
+def provider(kubeconfig: str = "a") -> Declared:
+    return declared(KUBERNETES_PROVIDER, "main", {"kubeconfig": Secret(kubeconfig)})
+
+
+def files(step: str, digest: str, **contents: str) -> Declared:
+    keys = {path.replace("_", "."): text for path, text in contents.items()}
+    return declared(
+        "kubernetes:core/v1:ConfigMap",
+        f"{step}-bundle",
+        {"metadata": {"name": f"{step}-bundle-{digest}"}, "data": keys, "immutable": True},
+        provider=provider().urn,
+    )
+
+
+def job(step: str, digest: str, *arguments: str, result: bool = True, **pod: Any) -> Declared:
+    output = [f"--output=/store/{step}/{digest}"] if result else []
+    container = {"name": step, "image": "python:3", "args": [*arguments, *output], **pod.pop("container", {})}
+    spec = {"nodeSelector": {"pool": "cpu"}, "containers": [container], **pod}
+    properties = {"metadata": {"name": f"{step}-{digest}"}, "spec": {"template": {"spec": spec}}}
+    return declared(JOB, step, properties, provider=provider().urn)
+
+
+def mounting(config_map: str, *paths: str) -> dict[str, Any]:
+    items = [{"key": path.replace("/", "."), "path": path} for path in paths]
+    return {"volumes": [{"name": "bundle", "configMap": {"name": config_map, "items": items}}]}
+
+
+def pool(name: str, gpus: int = 0, **more: Any) -> NodePool:
+    return NodePool(
+        urn="",
+        cluster="main",
+        name=name,
+        labels={"pool": name},
+        taints=[GPU_TAINT] if gpus else [],
+        allocatable=Resources(cpu=4000, memory=8192, gpus=gpus),
+        min_nodes=0,
+        max_nodes=1,
+        accelerator="t4" if gpus else None,
+        gpus=gpus,
+        **more,
+    )
+
+
+def stack(*resources: Declared, kubeconfig: str = "a") -> Stack:
+    all_ = [provider(kubeconfig), *resources]
+    return Stack(
+        "test", {each.urn: each for each in all_}, standing=[pool("cpu"), pool("gpu", 1)], reviews=[KUBERNETES]
+    )
+
+
+def runs(before: list[Declared], after: list[Declared], kubeconfig: str = "a") -> dict[str, JobRun]:
+    return {each.name: each for each in compare(stack(*before), stack(*after, kubeconfig=kubeconfig)).runs}
+
+
+def one(before: Declared, after: Declared) -> tuple[Outcome, str]:
+    (found,) = runs([before], [after]).values()
+    return found.outcome, found.because
+
+
+def test_a_job_that_stays_does_not_run() -> None:
+    assert runs([job("train", "1")], [job("train", "1")]) == {}
+
+
+def test_a_deleted_job_does_not_run() -> None:
+    assert runs([job("train", "1")], []) == {}
+
+
+def test_a_new_job_runs() -> None:
+    (found,) = runs([], [job("train", "1")]).values()
+    assert (found.outcome, found.because, found.cluster, found.pool) == (Outcome.RUNS, "it is new", "main", "cpu")
+
+
+def test_changed_code_runs_the_job_and_those_that_read_its_result() -> None:
+    def both(digest: str, text: str) -> list[Declared]:
+        return [
+            files("train", digest, train_py=text, same_py="x"),
+            job("train", digest, **mounting(f"train-bundle-{digest}", "train/py", "same/py")),
+            job("predict", f"9{digest}", f"--model=/store/train/{digest}"),
+            job("other", "1"),
+        ]
+
+    found = runs(both("1", "a"), both("2", "b"))
+    assert {name: (each.outcome, each.because) for name, each in found.items()} == {
+        "train": (Outcome.RUNS, "train/py changed"),
+        "predict": (Outcome.RUNS, "its input train runs again"),
+    }
+
+
+def test_many_changed_files_are_counted() -> None:
+    names = [f"f{index}" for index in range(5)]
+    before, after = (
+        [
+            files("train", digest, **dict.fromkeys(names, digest)),
+            job("train", digest, **mounting(f"train-bundle-{digest}", *names)),
+        ]
+        for digest in ("1", "2")
+    )
+    assert runs(before, after)["train"].because == "f0, f1, f2 and 2 more changed"
+
+
+@pytest.mark.parametrize(
+    ("changed", "because"),
+    [
+        ({"container": {"image": "python:4"}}, "its image changed"),
+        ({"container": {"args": ["--epochs=2", "--output=/store/train/2"]}}, "its arguments changed"),
+        ({"container": {"env": [{"name": "A", "value": "b"}]}}, "its environment changed"),
+    ],
+)
+def test_what_decides_the_result_runs_the_job(changed: dict[str, Any], because: str) -> None:
+    assert one(job("train", "1"), job("train", "2", **changed)) == (Outcome.RUNS, because)
+
+
+@pytest.mark.parametrize(
+    ("changed", "because"),
+    [
+        ({"container": {"resources": {"requests": {"memory": "2Gi"}}}}, "its memory changed"),
+        ({"container": {"resources": {"limits": {GPU_RESOURCE: "1"}}}}, "its GPUs changed"),
+        ({"nodeSelector": {"pool": "gpu"}}, "its node selector changed"),
+        ({"tolerations": [TOLERATION]}, "its tolerations changed"),
+        ({"enableServiceLinks": False}, "its pod's enableServiceLinks changed"),
+    ],
+)
+def test_what_decides_no_result_lets_the_job_find_it(changed: dict[str, Any], because: str) -> None:
+    assert one(job("train", "1"), job("train", "1", **changed)) == (Outcome.RESUMES, because)
+
+
+def test_what_leaves_no_result_always_runs() -> None:
+    before, after = (job("gate", "1", result=False, tolerations=each) for each in ([], [TOLERATION]))
+    assert one(before, after) == (Outcome.RUNS, "its tolerations changed")
+
+
+def test_on_another_cluster_a_job_finds_the_result_that_is_in_the_store() -> None:
+    found = runs([job("train", "1")], [job("train", "1")], kubeconfig="b")["train"]
+    assert (found.outcome, found.because) == (Outcome.RESUMES, "its cluster main is replaced")
+
+
+def test_a_store_that_goes_with_its_cluster_takes_the_results_along() -> None:
+    claim = declared(
+        "kubernetes:core/v1:PersistentVolumeClaim",
+        "store",
+        {"metadata": {"name": "store"}},
+        provider=provider().urn,
+    )
+    mounted = job("train", "1", volumes=[{"name": "store", "persistentVolumeClaim": {"claimName": "store"}}])
+    found = runs([claim, mounted], [claim, mounted], kubeconfig="b")["train"]
+    assert (found.outcome, found.because) == (Outcome.RUNS, "its store is new; its cluster main is replaced")
+
+
+def on_volume(source: dict[str, Any], *, claim: str = "store", size: str = "1Gi") -> list[Declared]:
+    """A volume of the stack's own, its claim, and a Job that keeps its result there."""
+    volume = {"metadata": {"name": f"volume-{claim}"}, "spec": {"capacity": {"storage": size}, **source}}
+    claiming = {"metadata": {"name": claim}, "spec": {"volumeName": f"volume-{claim}"}}
+    mounts = [{"name": "store", "persistentVolumeClaim": {"claimName": claim}}]
+    return [
+        declared("kubernetes:core/v1:PersistentVolume", "volume", volume, provider=provider().urn),
+        declared("kubernetes:core/v1:PersistentVolumeClaim", "store", claiming, provider=provider().urn),
+        job("train", "1", volumes=mounts),
+    ]
+
+
+NFS = {"nfs": {"server": "filer.example", "path": "/slipway"}}
+
+
+def test_the_same_folder_behind_another_claim_still_has_the_results() -> None:
+    found = runs(on_volume(NFS), on_volume(NFS, claim="larger", size="2Gi"))["train"]
+    assert (found.outcome, found.because) == (Outcome.RESUMES, "its volumes changed")
+
+
+def test_another_folder_has_no_results() -> None:
+    other = {"nfs": {**NFS["nfs"], "path": "/elsewhere"}}
+    found = runs(on_volume(NFS), on_volume(other, claim="other"))["train"]
+    assert (found.outcome, found.because) == (Outcome.RUNS, "its volumes changed; its store is new")
+
+
+def test_a_bucket_stays_whatever_size_its_driver_is_told() -> None:
+    def bucket(capacity: str, options: str) -> dict[str, Any]:
+        attributes = {"capacity": capacity, "options": options}
+        return {"csi": {"driver": "s3", "volumeHandle": "bucket", "volumeAttributes": attributes}}
+
+    before = on_volume(bucket("1Gi", "--endpoint a"))
+    assert runs(before, on_volume(bucket("2Gi", "--endpoint a"), claim="b"))["train"].outcome is Outcome.RESUMES
+    assert runs(before, on_volume(bucket("1Gi", "--endpoint b"), claim="b"))["train"].outcome is Outcome.RUNS
+
+
+@pytest.mark.parametrize(
+    ("source", "outcome"), [(NFS, Outcome.RESUMES), ({"hostPath": {"path": "/data"}}, Outcome.RUNS)]
+)
+def test_a_folder_of_a_node_is_another_one_on_another_cluster(source: dict[str, Any], outcome: Outcome) -> None:
+    assert runs(on_volume(source), on_volume(source), kubeconfig="b")["train"].outcome is outcome
+
+
+def test_a_job_in_another_namespace_says_so() -> None:
+    spec = job("gate", "1", result=False).properties["spec"]
+    before, after = (
+        declared(
+            JOB, "gate", {"metadata": {"name": "gate-1", "namespace": each}, "spec": spec}, provider=provider().urn
+        )
+        for each in ("old", "new")
+    )
+    assert one(before, after) == (Outcome.RUNS, "its namespace changed")
+
+
+def test_another_accelerator_of_the_pool_is_named() -> None:
+    asking = {"resources": {"limits": {GPU_RESOURCE: "1"}}}
+    on_gpu: dict[str, Any] = {"nodeSelector": {"pool": "gpu"}, "container": asking, "tolerations": [TOLERATION]}
+    before, after = stack(job("train", "1", **on_gpu)), stack(job("train", "2", **on_gpu))
+    other = replace(after, standing=[pool("cpu"), replace(pool("gpu", 1), accelerator="l4")])
+    (found,) = compare(before, other).runs
+    assert found.because == "its accelerator changed from t4 to l4"
+
+
+def test_what_a_job_waits_for_is_named_where_nothing_else_explains_it() -> None:
+    def chart(digest: str, *needed: Declared) -> Declared:
+        urns = frozenset(each.urn for each in needed)
+        return replace(job("chart", digest, "--results=/store"), dependencies=urns)
+
+    one_run, other_run = job("t4", "1"), job("h100", "1")
+    release = declared("kubernetes:helm.sh/v3:Release", "plugin", {"version": "1"}, provider=provider().urn)
+    newer = replace(release, properties={"version": "2"})
+    before = [release, one_run, chart("1", release, one_run)]
+    added = runs(before, [release, one_run, other_run, chart("2", release, one_run, other_run)])
+    assert added["chart"].because == "h100 is new"
+    assert runs(before, [release, chart("2", release)])["chart"].because == "t4 is gone"
+    assert runs(before, [newer, one_run, chart("2", newer, one_run)])["chart"].because == "plugin changes"
+
+
+def test_a_job_that_is_declared_under_another_name_finds_its_result() -> None:
+    renamed = declared(JOB, "renamed", job("train", "1").properties, provider=provider().urn)
+    found = runs([job("train", "1")], [renamed])["renamed"]
+    assert (found.outcome, found.because) == (Outcome.RESUMES, "it is declared anew")
+
+
+def test_an_input_that_finds_its_result_does_not_run_again() -> None:
+    def both(memory: str) -> list[Declared]:
+        sized = {"resources": {"requests": {"memory": memory}}}
+        args = ["--model=/store/train/1", "--output=/store/predict/9"]
+        return [job("train", "1", container=sized), job("predict", "9", container={**sized, "args": args})]
+
+    assert {each.because for each in runs(both("1Gi"), both("2Gi")).values()} == {"its memory changed"}
+
+
+def test_a_new_input_is_no_repeated_one() -> None:
+    before = [job("predict", "1", "--model=/elsewhere")]
+    after = [job("train", "1"), job("predict", "2", "--model=/store/train/1")]
+    assert "its input train is new" in runs(before, after)["predict"].because
+
+
+def test_the_pool_takes_the_pod() -> None:
+    asking = {"resources": {"limits": {GPU_RESOURCE: "1"}}}
+    on_gpu: dict[str, Any] = {"nodeSelector": {"pool": "gpu"}, "container": asking}
+    right = runs([], [job("train", "1", tolerations=[TOLERATION], **on_gpu)])["train"]
+    assert (right.pool, right.accelerator, right.gpus) == ("gpu", "t4", 1)
+    untolerated = runs([], [job("train", "1", **on_gpu)])["train"]
+    assert (untolerated.pool, untolerated.accelerator, untolerated.gpus) == ("", "", 1)
+    too_many = {"resources": {"limits": {GPU_RESOURCE: "8"}}}
+    more = job("train", "1", tolerations=[TOLERATION], nodeSelector={"pool": "gpu"}, container=too_many)
+    assert runs([], [more])["train"].pool == ""

@@ -1,0 +1,134 @@
+"""Which node takes a Job, and when."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from infra.review.stack import Stack
+from offline.preview.job_durations import Measured
+from offline.preview.model import Outcome
+from offline.preview.schedule import Schedule, schedule
+from tests.support.costing import Pool, job, stack
+from tests.support.reviewing import declared
+
+CPU = Pool("cpu", least=1, most=1, hourly=0.2)
+GPU = Pool("gpu", least=0, most=1, hourly=3.6, gpus=1)
+
+GPU_IMAGE = 245
+"""Seconds that the image of a GPU pod takes on a node that does not have it."""
+
+
+def times(**seconds: float) -> Mapping[str, Measured]:
+    return {name: Measured(amount, "rehearsed") for name, amount in seconds.items()}
+
+
+def at(found: Schedule, name: str) -> tuple[float, float]:
+    (span,) = (span for span in found.spans.values() if span.resource.name == name)
+    return span.begins, span.ends
+
+
+def stays(found: Schedule) -> list[tuple[str, int, float, float]]:
+    return [(stay.pool.name, stay.number, stay.since, stay.until) for stay in found.stays]
+
+
+def run(found: Stack, **seconds: float) -> Schedule:
+    return schedule(found, times(**seconds))
+
+
+def test_a_pod_without_a_node_waits_for_one_and_for_its_image() -> None:
+    found = run(stack([GPU], job("train", "gpu", gpus=1)), train=1000)
+    assert at(found, "train") == (0, 300 + GPU_IMAGE + 1000)
+    assert stays(found) == [("gpu", 0, 0, 1545)]
+
+
+def test_two_jobs_on_one_gpu_never_overlap() -> None:
+    found = run(stack([GPU], job("one", "gpu", gpus=1), job("two", "gpu", gpus=1)), one=1000, two=500)
+    assert at(found, "one") == (0, 1545)
+    assert at(found, "two") == (1545, 2045)
+    assert len(found.stays) == 1
+
+
+def test_a_pool_that_can_grow_runs_them_side_by_side() -> None:
+    two = Pool("gpu", least=0, most=2, hourly=3.6, gpus=1)
+    found = run(stack([two], job("one", "gpu", gpus=1), job("two", "gpu", gpus=1)), one=1000, two=1000)
+    assert at(found, "one") == at(found, "two") == (0, 1545)
+    assert [number for _, number, _, _ in stays(found)] == [0, 1]
+
+
+def test_what_fits_beside_another_job_shares_its_node() -> None:
+    found = run(stack([CPU], job("one", "cpu", cpu="2"), job("two", "cpu", cpu="2")), one=100, two=100)
+    assert at(found, "one")[0] == at(found, "two")[0] == 0
+
+
+def test_no_new_node_is_booted_where_the_old_one_is_free_earlier() -> None:
+    slow = Pool("cpu", least=1, most=2, hourly=0.2, boot=1000)
+    found = run(stack([slow], job("one", "cpu"), job("two", "cpu")), one=100, two=100)
+    assert {work.number for work in found.work} == {0}
+
+
+@pytest.mark.parametrize(("between", "boots"), [(500, 1), (900, 2)])
+def test_an_idle_node_is_kept_for_ten_minutes(between: int, boots: int) -> None:
+    train = job("train", "gpu", gpus=1)
+    check = job("check", "cpu", train)
+    predict = job("predict", "gpu", check, gpus=1)
+    cpu_image = 26
+    found = run(stack([CPU, GPU], train, check, predict), train=1000, check=between - cpu_image, predict=100)
+    on_gpu = [stay for stay in found.stays if stay.pool.name == "gpu"]
+    assert len(on_gpu) == boots
+    assert at(found, "predict")[0] == 1545 + between
+    waited = 0 if boots == 1 else 300 + GPU_IMAGE
+    assert at(found, "predict")[1] == 1545 + between + waited + 100
+
+
+def test_a_limit_and_a_time_from_a_cluster_have_the_boot_in_them() -> None:
+    found = schedule(stack([GPU], job("train", "gpu", gpus=1)), {"train": Measured(900, "measured")})
+    assert at(found, "train") == (0, 900)
+    assert at(schedule(stack([GPU], job("train", "gpu", gpus=1, limit=7200)), {}), "train") == (0, 7200)
+
+
+def test_a_job_without_a_time_takes_its_limit() -> None:
+    found = schedule(stack([CPU], job("one", "cpu", limit=7200)), {})
+    assert at(found, "one") == (0, 7200)
+
+
+def test_of_some_jobs_the_rest_is_there_already() -> None:
+    one, two = job("one", "gpu", gpus=1), job("two", "cpu")
+    found = schedule(stack([CPU, GPU], one, two, creation={"cloud:k8s:Pool": 100}), {}, {two.urn: Outcome.RUNS})
+    assert at(found, "two") == (0, 3600)
+    assert [each.resource.name for each in found.work] == ["two"]
+
+
+def test_a_component_is_there_before_its_children_and_waits_for_what_it_needs() -> None:
+    slow = declared("cloud:slow:Thing", "slow")
+    component = declared("slipway:a:Component", "whole", custom=False, dependencies=frozenset({slow.urn}))
+    child = declared("cloud:quick:Thing", "child", parent=component.urn)
+    found = run(stack([], slow, component, child, creation={"cloud:slow:Thing": 60, "cloud:quick:Thing": 5}))
+    assert at(found, "child") == (60, 65)
+
+
+def test_a_job_that_no_pool_takes_is_named() -> None:
+    assert run(stack([CPU], job("lost", "gpu", gpus=1))).homeless == ["lost"]
+
+
+def test_a_job_that_selects_what_the_kubelet_tells_of_its_node_has_a_home() -> None:
+    properties = {"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/os": "linux"}}}}}
+    selecting = replace(job("any", "cpu"), properties=properties)
+    assert [work.pool.name for work in run(stack([CPU], selecting)).work] == ["cpu"]
+
+
+def test_what_nothing_is_known_of_is_named_and_takes_no_time() -> None:
+    silent = Pool("gpu", least=0, most=1, hourly=1, boot=None, gpus=1)
+    found = run(stack([silent], job("train", "gpu", gpus=1), job("open", "gpu", gpus=1, limit=None)), train=10)
+    assert at(found, "train") == (0, GPU_IMAGE + 10)
+    named = {urn.rpartition("::")[2]: what for urn, what in found.unknown.items()}
+    assert named["train"] == "boot of a node of pool gpu"
+    assert named["open"] == "Job without a time limit"
+    assert named["here"] == "cloud:k8s:Cluster"
+
+
+def test_a_late_job_does_not_squeeze_in_beside_one_that_an_earlier_one_waits_for() -> None:
+    large, next_, small = job("large", "cpu", cpu="4"), job("next", "cpu", cpu="2"), job("small", "cpu", cpu="2")
+    found = run(stack([CPU], large, next_, small), large=1000, next=100, small=100)
+    done = at(found, "large")[1]
+    assert at(found, "next")[0] == at(found, "small")[0] == done

@@ -1,0 +1,66 @@
+"""How long an update takes, and what it waits for."""
+
+from offline.preview.job_durations import Measured
+from offline.preview.timeline import timeline
+from tests.support.costing import JOB, Pool, job, stack
+
+CREATION = {"cloud:k8s:Cluster": 400, "cloud:k8s:Pool": 100}
+
+CPU = Pool("cpu", least=1, most=1, hourly=0.2)
+GPU = Pool("gpu", least=0, most=1, hourly=3.6, gpus=1)
+
+
+def test_the_critical_path_is_told_leg_by_leg() -> None:
+    prepare = job("prepare", "cpu", limit=600)
+    train = job("train", "gpu", prepare, gpus=1)
+    quick = job("quick", "cpu", prepare, limit=60)
+    found = timeline(
+        stack([CPU, GPU], prepare, train, quick, creation=CREATION), {"train": Measured(1000, "rehearsed")}
+    )
+    assert [(leg.name, leg.type, leg.begins, leg.seconds) for leg in found.critical] == [
+        ("here", "cloud:k8s:Cluster", 0, 400),
+        ("cpu", "cloud:k8s:Pool", 400, 100),
+        ("prepare", JOB, 500, 600),
+        ("node of gpu", "node", 1100, 300),
+        ("image of train", "image", 1400, 245),
+        ("train", JOB, 1645, 1000),
+    ]
+    assert found.seconds == 2645
+    assert found.limit == 500 + 600 + 3600
+    assert [leg.basis for leg in found.critical[2:6:3]] == ["limit", "rehearsed"]
+    assert found.critical[0].basis == "https://prices.example (2026-11-01)"
+
+
+def test_a_cpus_times_are_called_so() -> None:
+    found = timeline(stack([CPU], job("one", "cpu")), {"one": Measured(10, "rehearsed")})
+    assert any("CPU" in remark for remark in found.remarks)
+    real = timeline(stack([CPU], job("one", "cpu")), {"one": Measured(10, "measured")})
+    assert not any("CPU" in remark for remark in real.remarks)
+
+
+def test_jobs_that_wait_for_one_another_are_pointed_out() -> None:
+    one, two = job("one", "gpu", gpus=1), job("two", "gpu", gpus=1)
+    found = timeline(stack([GPU], one, two, creation=CREATION))
+    assert found.seconds == 500 + 2 * 3600
+    assert any("wait for one another" in remark for remark in found.remarks)
+    after = job("two", "gpu", one, gpus=1)
+    assert not any("wait for" in remark for remark in timeline(stack([GPU], one, after)).remarks)
+
+
+def test_what_is_not_known_is_named() -> None:
+    found = timeline(stack([CPU], job("one", "cpu")))
+    assert "Not known how long, and counted as no time, on this path: Cluster, Pool." in found.remarks
+
+
+def test_without_a_limit_there_is_no_most() -> None:
+    found = timeline(stack([CPU], job("one", "cpu", limit=None)), {"one": Measured(10, "measured")})
+    assert (found.seconds, found.limit) == (10, None)
+
+
+def test_an_empty_stack_takes_no_time() -> None:
+    assert timeline(stack([])).seconds == 0
+
+
+def test_the_same_stack_gives_the_same_bytes() -> None:
+    jobs = [job(f"job-{number}", "gpu", gpus=1) for number in range(20)]
+    assert timeline(stack([GPU], *jobs)).model_dump_json() == timeline(stack([GPU], *jobs)).model_dump_json()

@@ -1,0 +1,245 @@
+"""A worker evaluates whatever tree it is given, and tells no secret."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offline.preview import worker
+from tests.offline.preview.tree import ROOT, SETTINGS, make_tree
+
+
+def run(tree: Path, *stacks: str, key: str = "k") -> str:
+    command = [sys.executable, worker.__file__, "--tree", str(tree)]
+    for name in stacks:
+        command += ["--stack", name]
+    done = subprocess.run(
+        command, cwd="/", check=False, capture_output=True, text=True, env={worker.KEY: key, "HOME": "/nowhere"}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def evaluated(tree: Path, *stacks: str, key: str = "k") -> dict[str, Any]:
+    lines = [json.loads(line) for line in run(tree, *stacks, key=key).splitlines()]
+    assert [line["begun"] for line in lines[::2]] == [line["stack"] for line in lines[1::2]]
+    return {line["stack"]: line["document"] for line in lines[1::2]}
+
+
+def evaluated_dev(tree: Path, key: str = "k") -> dict[str, Any]:
+    return evaluated(tree, key=key)["dev"]
+
+
+def properties(stack: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {each["name"]: each["properties"] for each in stack["resources"]}
+
+
+def test_it_tells_what_is_declared_in_the_order_of_the_program(tmp_path: Path) -> None:
+    body = """
+parent = pulumi.ComponentResource("slipway:test:Group", "group")
+late = thing("late", metadata={"name": "fixed"}, opts=pulumi.ResourceOptions(
+    parent=parent, protect=True, retain_on_delete=True))
+early = thing("early", data={"name": late.urn, "uid": late.id}, opts=pulumi.ResourceOptions(
+    depends_on=[late], delete_before_replace=True, ignore_changes=["data.name"], aliases=[pulumi.Alias(name="x")],
+    replace_on_changes=["data.uid"]))
+aaa = thing("aaa", number=1, ratio=0.5, yes=True, some=[1, None])
+pulumi.export("open", "x")
+pulumi.export("hidden", pulumi.Output.secret(late.id))
+"""
+    found = evaluated_dev(make_tree(tmp_path / "tree", body))
+    assert [each["name"] for each in found["resources"]] == ["group", "late", "early", "aaa"]
+    group, late, early, aaa = found["resources"]
+    assert (group["custom"], late["custom"], late["parent"], late["protect"]) == (False, True, group["urn"], True)
+    assert late["urn"] == "urn:pulumi:dev::slipway::slipway:test:Group$kubernetes:core/v1:ConfigMap::late"
+    assert (late["retain_on_delete"], early["retain_on_delete"]) == (True, False)
+    assert early["dependencies"] == [late["urn"]]
+    assert early["property_dependencies"] == {"data": [late["urn"]]}
+    assert early["properties"] == {"data": {"name": late["urn"], "uid": {"$slipway": "unknown", "of": "late.id"}}}
+    assert (early["delete_before_replace"], early["ignore_changes"]) == (True, ["data.name"])
+    assert (early["replace_on_changes"], early["aliases"]) == (["data.uid"], ["x"])
+    assert aaa["properties"] == {"number": 1, "ratio": 0.5, "yes": True, "some": [1, None]}
+    assert found["outputs"] == {"open": False, "hidden": True}
+    assert [(each["pool"], each["allocatable"]["cpu"]) for each in found["standing"]] == [("cpu", 4000)]
+
+
+@pytest.mark.slow
+def test_the_same_input_gives_the_same_bytes_wherever_the_tree_is(tmp_path: Path) -> None:
+    body = """
+import pathlib, warnings
+warnings.warn(f"in {pathlib.Path.cwd()}")
+things = {thing(f"t{n}", path=str(pathlib.Path.cwd() / "file")) for n in range(20)}
+thing("last", opts=pulumi.ResourceOptions(depends_on=list(things)))
+"""
+    here, there = make_tree(tmp_path / "here", body), make_tree(tmp_path / "further" / "there", body)
+    assert run(here) == run(there)
+    assert properties(evaluated_dev(here))["t0"] == {"path": "./file"}
+
+
+def test_what_the_program_says_is_a_remark_and_nothing_else_is_on_stdout(tmp_path: Path) -> None:
+    body = """
+import os
+print("printed")
+os.write(1, b"written")
+pulumi.log.warn("beware")
+pulumi.log.warn("beware")
+pulumi.log.info("never mind")
+"""
+    assert evaluated_dev(make_tree(tmp_path / "tree", body))["remarks"] == ["beware"]
+
+
+SECRETS = """
+thing("one", stringData=pulumi.Output.secret({"password": "hunter2-and-more"}))
+thing("two", stringData=pulumi.Output.secret({"password": "hunter2-and-more"}))
+thing("three", stringData=pulumi.Output.secret({"password": "another"}), open="here")
+"""
+
+
+def test_a_secret_is_a_digest_that_only_its_key_can_compare(tmp_path: Path) -> None:
+    tree = make_tree(tmp_path / "tree", SECRETS)
+    assert "hunter2" not in run(tree)
+    found = properties(evaluated_dev(tree))
+    assert found["one"] == found["two"]
+    assert found["one"]["stringData"].keys() == {"$slipway", "digest"}
+    assert found["one"]["stringData"] != found["three"]["stringData"]
+    assert found["three"]["open"] == "here"
+    assert properties(evaluated_dev(tree, key="another"))["one"] != found["one"]
+    assert properties(evaluated_dev(tree, key=""))["one"] != properties(evaluated_dev(tree, key=""))["one"]
+
+
+def test_no_error_tells_a_secret(tmp_path: Path) -> None:
+    body = SECRETS + 'pulumi.export("x", pulumi.Output.secret("hunter2-and-more").apply(lambda text: int(text)))'
+    tree = make_tree(tmp_path / "tree", body)
+    failure = evaluated_dev(tree)["failure"]
+    assert "[secret]" in failure["message"]
+    assert "hunter2" not in run(tree)
+
+
+def test_what_stands_in_clear_in_the_stack_file_is_told_though_the_program_calls_it_a_secret(
+    tmp_path: Path,
+) -> None:
+    body = 'pulumi.Output.secret("~/.kube/config")\npulumi.log.warn("~/.kube/config is not there")'
+    tree = make_tree(tmp_path / "tree", body, {"dev": {"other:path": "~/.kube/config"}})
+    assert evaluated_dev(tree)["remarks"] == ["~/.kube/config is not there"]
+
+
+def test_an_encrypted_value_shows_that_it_was_changed(tmp_path: Path) -> None:
+    def of(ciphertext: str) -> dict[str, Any]:
+        tree = tmp_path / ciphertext
+        make_tree(tree, "pass", {"dev": {"other:key": {"deep": [{"secure": ciphertext}]}, "other:plain": "x"}})
+        return evaluated_dev(tree)["configuration"]
+
+    first, second = of("v1:abc"), of("v1:def")
+    assert first["other:plain"] == "x"
+    assert first["other:key"]["deep"][0]["$slipway"] == "secret"
+    assert first["other:key"] != second["other:key"]
+    assert "v1:" not in json.dumps(first)
+
+
+def test_a_stack_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    body = """
+if pulumi.get_stack() == "bad":
+    raise LookupError("no such thing")
+thing("a")
+"""
+    tree = make_tree(
+        tmp_path / "tree", body, {"good": {}, "bad": {}, "wrong": {"slipway:namespace": "Not A Name"}}
+    )
+    found = evaluated(tree, "bad", "wrong", "missing", "good")
+    assert list(properties(found["good"])) == ["a"]
+    bad = found["bad"]["failure"]
+    line = (tree / "infra/program.py").read_text().splitlines().index('        raise LookupError("no such thing")')
+    assert (bad["kind"], bad["message"], bad["where"]) == (
+        "LookupError",
+        "LookupError: no such thing",
+        f"infra/program.py:{line + 1}",
+    )
+    (problem,) = found["wrong"]["failure"]["problems"]
+    assert (problem["key"], problem["value"]) == ("slipway:namespace", "'Not A Name'")
+    assert problem["reason"]
+    assert problem["fix"]
+    assert "there is no stack 'missing' in stacks" in found["missing"]["failure"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ('pulumi.export("x", pulumi.Output.from_input(1).apply(lambda n: {}["gone"]))', "KeyError: 'gone'"),
+        ("import sys; sys.exit('enough')", "enough"),
+        ("x = 'this is ' 1", "invalid syntax"),
+        ("import not_there", "No module named 'not_there'"),
+    ],
+)
+def test_however_a_program_fails_its_line_is_named(body: str, message: str, tmp_path: Path) -> None:
+    failure = evaluated_dev(make_tree(tmp_path / "tree", f"pass\n{body}"))["failure"]
+    assert message in failure["message"]
+    assert "\n" not in failure["message"]
+    assert failure["where"] == "infra/program.py:9"
+
+
+def test_a_mapping_that_looks_like_a_mark_is_none(tmp_path: Path) -> None:
+    found = properties(evaluated_dev(make_tree(tmp_path / "tree", 'thing("a", data={"$slipway": "unknown"})')))
+    assert found["a"]["data"] == {"$slipway": "mapping", "value": {"$slipway": "unknown"}}
+
+
+def test_a_stand_in_for_missing_configuration_is_remarked(tmp_path: Path) -> None:
+    cluster = {
+        "cloud": "gcp",
+        "location": "us-central1",
+        "pools": {"cpu": {"machine_type": "e2-standard-4", "nodes": {"total_min": 0, "total_max": 1}}},
+    }
+    config = {"slipway:clusters": {"dev": cluster}, "slipway:store": {"kind": "gcs", "location": "us-central1"}}
+    found = evaluated_dev(make_tree(tmp_path / "tree", "pass", {"dev": config}))
+    assert found["remarks"] == ["gcp:project is not set; 'emulated-project' stands in"]
+    assert "gcp:project" not in found["configuration"]
+
+
+def test_the_rehearsals_overlay_is_not_laid_over(tmp_path: Path) -> None:
+    body = 'thing(pulumi.Config("slipway").require("namespace"))'
+    config = {"slipway:namespace": "real", "slipway:rehearsal": {"namespace": "rehearsed"}}
+    assert list(properties(evaluated_dev(make_tree(tmp_path / "tree", body, {"dev": config})))) == ["real"]
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The newest revision from before there were previews; skips where this clone does not have it."""
+    commit = "d25a2dd4c5c14074612b71f07e9ca99a864e4d6a"
+    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, check=False, capture_output=True)
+    if archive.returncode:
+        pytest.skip(f"{commit[:7]} is not in this clone")
+    tree = tmp_path_factory.mktemp("older")
+    subprocess.run(["tar", "-x", "-C", str(tree)], input=archive.stdout, check=True)
+    return tree
+
+
+@pytest.mark.slow
+def test_an_older_revision_is_evaluated_as_a_preview_would(older: Path) -> None:
+    found = evaluated(older, "gcp-dev")["gcp-dev"]
+    by_name = {(each["type"], each["name"]): each["properties"] for each in found["resources"]}
+    assert by_name["gcp:storage/bucket:Bucket", "store"]["location"] == "US-CENTRAL1"
+    assert by_name["pulumi:providers:kubernetes", "dev"]["kubeconfig"] == {"$slipway": "unknown"}
+
+
+@pytest.mark.slow
+def test_every_stack_of_this_revision_is_evaluated() -> None:
+    found = evaluated(ROOT)
+    assert set(found) == set(worker.stacks_of(ROOT))
+    for stack in found.values():
+        assert "failure" not in stack
+        named = [each["properties"] for each in stack["resources"] if each["type"] == "kubernetes:batch/v1:Job"]
+        assert named
+        assert all(isinstance(each["metadata"]["name"], str) for each in named)
+    buckets = [
+        each["properties"].get("name") or each["properties"]["bucket"]
+        for stack in found.values()
+        for each in stack["resources"]
+        if each["type"].endswith(":Bucket")
+    ]
+    assert len(buckets) == 5
+    assert all(isinstance(each, str) for each in buckets)
+
+
+def test_stacks_are_those_with_a_file(tmp_path: Path) -> None:
+    assert worker.stacks_of(make_tree(tmp_path / "tree", "pass", {"b": SETTINGS, "a": SETTINGS})) == ["a", "b"]

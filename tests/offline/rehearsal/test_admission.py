@@ -1,0 +1,127 @@
+"""A namespace refuses the pods that the API server would refuse there."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pulumi_kubernetes as k8s
+import pytest
+
+from infra.platform import Resources
+from offline.engine.resources import Resource
+from offline.rehearsal.admission import quota_violations, violations
+from offline.rehearsal.cluster_objects import Objects, RefusedError
+from offline.rehearsal.pods import pod_spec
+from tests.offline.rehearsal.toy import NAMESPACE, Toys, rehearse
+
+GOOD: dict[str, Any] = {
+    "restartPolicy": "Never",
+    "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
+    "volumes": [{"name": "tmp", "emptyDir": {}}],
+    "containers": [
+        {
+            "name": "main",
+            "command": ["true"],
+            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+            "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
+        }
+    ],
+}
+
+
+def changed(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    spec = copy.deepcopy(GOOD)
+    change(spec)
+    return spec
+
+
+def context(spec: dict[str, Any]) -> dict[str, Any]:
+    return spec["containers"][0]["securityContext"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            lambda spec: context(spec).pop("allowPrivilegeEscalation"),
+            'container "main" must set securityContext.allow',
+        ),
+        (lambda spec: context(spec).pop("capabilities"), "unrestricted capabilities"),
+        (lambda spec: context(spec)["capabilities"].update(add=["SYS_ADMIN"]), "unrestricted capabilities"),
+        (lambda spec: spec["securityContext"].pop("runAsNonRoot"), "runAsNonRoot != true"),
+        (lambda spec: context(spec).update(runAsUser=0), "runAsUser=0"),
+        (lambda spec: spec["securityContext"].pop("seccompProfile"), "seccompProfile"),
+        (lambda spec: context(spec).update(seccompProfile={"type": "Unconfined"}), "seccompProfile"),
+        (lambda spec: context(spec).update(privileged=True), "privileged"),
+        (lambda spec: spec.update(hostNetwork=True), "hostNetwork"),
+        (lambda spec: spec["volumes"].append({"name": "v", "hostPath": {}}), "volume 'v' uses hostPath"),
+        (lambda spec: spec.update(initContainers=[{"name": "init"}]), 'container "init"'),
+    ],
+)
+def test_what_the_restricted_standard_forbids(change: Callable[[dict[str, Any]], object], says: str) -> None:
+    assert violations(GOOD) == []
+    assert says in ", ".join(violations(changed(change)))
+
+
+@pytest.mark.parametrize(
+    ("hard", "says"),
+    [
+        ({"requests.cpu": "1"}, []),
+        ({"requests.cpu": "500m"}, ["exceeded, requested: requests.cpu=1000m, limited: requests.cpu=500m"]),
+        (
+            {"requests.memory": "512Mi"},
+            ["exceeded, requested: requests.memory=1024Mi, limited: requests.memory=512Mi"],
+        ),
+        ({"requests.nvidia.com/gpu": "0"}, []),
+        ({"count/jobs.batch": "0"}, []),
+    ],
+)
+def test_quotas(hard: dict[str, str], says: list[str]) -> None:
+    pod = pod_spec({"spec": GOOD})
+    assert quota_violations(hard, pod, pod.requests) == says
+
+
+def test_a_quota_makes_requests_mandatory() -> None:
+    pod = pod_spec({"spec": changed(lambda spec: spec["containers"][0].pop("resources"))})
+    assert quota_violations({"requests.cpu": "4"}, pod, Resources(0, 0)) == ["must specify requests.cpu for: main"]
+
+
+def test_a_pod_that_its_namespace_forbids_fails_the_rehearsal(tmp_path: Path) -> None:
+    def program() -> None:
+        toys = Toys(labels={"pod-security.kubernetes.io/enforce": "restricted"})
+        toys.job("careless", "print('never')")
+
+    outcome, printed = rehearse(program, tmp_path)
+    assert outcome.exit_code == 1
+    assert 'violates PodSecurity "restricted": allowPrivilegeEscalation != false (container "main"' in printed
+
+
+def test_a_quota_of_the_namespace_counts(tmp_path: Path) -> None:
+    def program() -> None:
+        toys = Toys()
+        quota = k8s.core.v1.ResourceQuota(
+            "quota",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name="small", namespace=NAMESPACE),
+            spec=k8s.core.v1.ResourceQuotaSpecArgs(hard={"requests.cpu": "50m"}),
+            opts=toys.options([toys.namespace]),
+        )
+        toys.job("greedy", "print('never')", cpu="100m", after=[quota])
+
+    _, printed = rehearse(program, tmp_path)
+    assert "quota small: exceeded, requested: requests.cpu=100m, limited: requests.cpu=50m" in printed
+
+
+def test_a_namespace_that_was_there_before_takes_objects_and_no_other_cluster_has_it() -> None:
+    def config_map(cluster: str, namespace: str = "digits") -> Resource:
+        inputs = {"metadata": {"name": "x", "namespace": namespace}}
+        token = "kubernetes:core/v1:ConfigMap"
+        return Resource("urn:x", token, "x", True, inputs, inputs, provider=f"urn::{cluster}")
+
+    objects = Objects()
+    objects.stands("here", "digits")
+    objects.admit(config_map("here"))
+    with pytest.raises(RefusedError, match='namespaces "digits" not found'):
+        objects.admit(config_map("there"))
+    # Every cluster has this one.
+    objects.admit(config_map("there", "kube-system"))

@@ -1,0 +1,176 @@
+"""The real program, rehearsed for real: ten digits are read, nothing is done twice, and what breaks is said."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+from tests.offline.rehearsal.toy import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def command(stack: str, folder: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "offline.rehearsal", "-s", stack, "--output", str(folder), *arguments]
+
+
+def rehearse(stack: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(stack, folder, *arguments), cwd=ROOT, check=False, capture_output=True, text=True
+    )
+
+
+def changed(folder: Path, stack: str, change: Callable[[dict[str, Any]], object]) -> list[str]:
+    """Arguments that rehearse the stack with its MNIST settings changed."""
+    content = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text(encoding="utf-8"))
+    change(content["config"]["slipway:pipelines"]["mnist"])
+    file = folder / "changed.yaml"
+    file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return ["--config-file", str(file)]
+
+
+def table(output: str) -> dict[str, str]:
+    """Result by Job, from the table at the end."""
+    rows = output.split("\nJob ", 1)[1].split("\n\n", 1)[0].splitlines()[1:]
+    return {row.split()[0]: re.split(r" s +| {3,}", row.strip())[-1] for row in rows}
+
+
+@pytest.fixture(scope="module")
+def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder in which gcp-dev was rehearsed once, and what that printed."""
+    folder = tmp_path_factory.mktemp("gcp-dev") / "out"
+    done = rehearse("gcp-dev", folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder, done.stdout
+
+
+def test_ten_digits_are_predicted(rehearsed: tuple[Path, str]) -> None:
+    folder, output = rehearsed
+    content = json.loads((folder / "predictions.json").read_text(encoding="utf-8"))
+    assert len(content["images"]) == 10
+    assert sorted(each["label"] for each in content["images"]) == list(range(10))
+    assert sum(each["digit"] == each["label"] for each in content["images"]) >= 9
+    assert set(table(output).values()) == {"succeeded"}
+    assert not any(name.startswith("benchmark") for name in table(output))
+    assert re.search(r"left out: benchmark.* BENCHMARK=1", output)
+    assert re.search(r"Predictions, (9|10) of 10 right", output)
+    outputs = json.loads((folder / "outputs.json").read_text(encoding="utf-8"))
+    assert outputs["accuracy"] >= 0.9
+    assert len(outputs["predictions"]) == 10
+    assert outputs["kubeconfig"] == "[secret]"
+    assert (folder / "contact_sheet.png").read_bytes().startswith(b"\x89PNG")
+    assert "Training finished. Model saved" in (folder / "logs" / "mnist-train.log").read_text(encoding="utf-8")
+
+
+def test_the_gpu_steps_ran_on_their_pools(rehearsed: tuple[Path, str]) -> None:
+    folder, output = rehearsed
+    assert re.search(r"mnist-train +train \(nvidia-tesla-t4\)", output)
+    assert re.search(r"mnist-predict +predict \(nvidia-h100-80gb\)", output)
+    log = (folder / "logs" / "accelerator-gate-predict.log").read_text(encoding="utf-8")
+    assert "1 x nvidia-h100-80gb" in log
+
+
+def test_a_second_run_runs_no_job(rehearsed: tuple[Path, str]) -> None:
+    folder, _ = rehearsed
+    done = rehearse("gcp-dev", folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(table(done.stdout).values()) == {"unchanged"}
+    assert f"0 Jobs run, {len(table(done.stdout))} unchanged" in done.stdout
+    assert "10 right" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "harm",
+    ["rm -r mnist", "truncate -s 9 mnist/train/*/saved_model/saved_model.pb", "rm mnist/predict/*/manifest.json"],
+)
+def test_damaged_results_come_back(rehearsed: tuple[Path, str], harm: str) -> None:
+    folder, _ = rehearsed
+    subprocess.run(["bash", "-ec", harm], cwd=folder / "store", check=True)
+    done = rehearse("gcp-dev", folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    # A bucket is also looked at by the program itself, as `pulumi up` does.
+    assert re.search(r"runs again: mnist/|no longer has .* in mnist/", done.stdout)
+    assert len(json.loads((folder / "predictions.json").read_text(encoding="utf-8"))["images"]) == 10
+    assert set(table(rehearse("gcp-dev", folder).stdout).values()) == {"unchanged"}
+
+
+def test_more_memory_for_one_step_runs_that_step_alone_and_it_finds_its_work_done(
+    rehearsed: tuple[Path, str], tmp_path: Path
+) -> None:
+    folder, _ = rehearsed
+    more = changed(tmp_path, "gcp-dev", lambda mnist: mnist["steps"]["predict"].update(memory="9Gi"))
+    done = rehearse("gcp-dev", folder, *more)
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = table(done.stdout)
+    assert results.pop("mnist-predict") == "succeeded"
+    assert "mnist-train" in results
+    assert results["mnist-train"] == results["mnist-prepare"] == "unchanged"
+    assert "Nothing to do" in (folder / "logs" / "mnist-predict.log").read_text(encoding="utf-8")
+
+
+def test_a_model_that_is_refused_stops_what_comes_after(rehearsed: tuple[Path, str], tmp_path: Path) -> None:
+    folder, _ = rehearsed
+    done = rehearse("gcp-dev", folder, *changed(tmp_path, "gcp-dev", lambda mnist: mnist.update(min_accuracy=1.0)))
+    assert done.returncode == 1
+    results = table(done.stdout)
+    assert results["mnist-prepare"] == "unchanged"
+    assert results["mnist-train"] == "failed, exit code 3"
+    assert results["mnist-predict"] == "not run"
+    assert "1.0 is asked for" in done.stdout
+    assert re.search(r"Not run, for they need what failed: .*mnist-predict", done.stdout)
+
+
+def test_a_rehearsal_that_is_killed_in_training_leaves_nothing_and_resumes(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    longer = changed(tmp_path, "local", lambda mnist: mnist.update(epochs=40))
+    process = subprocess.Popen(
+        command("local", folder, *longer), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    log = folder / "logs" / "mnist-train.log"
+    deadline = time.monotonic() + 120
+    while not log.exists() or "Epoch 3/40" not in log.read_text(encoding="utf-8"):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.wait()
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert [each for each in alive if each.status() != psutil.STATUS_ZOMBIE] == []
+
+    done = rehearse("local", folder, *longer)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert table(done.stdout)["mnist-prepare"] == "unchanged"
+    resumed = re.search(r"Resuming after epoch (\d+)", log.read_text(encoding="utf-8"))
+    assert resumed
+    assert int(resumed[1]) >= 2
+    assert "40" in re.findall(r"Epoch (\d+)/40", log.read_text(encoding="utf-8"))
+
+
+def test_a_benchmark_that_is_asked_for_measures_on_every_gpu_after_the_predictions(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    done = rehearse("gcp-dev", folder, "--benchmark")
+    assert done.returncode == 0, done.stdout + done.stderr
+    output = done.stdout
+    outputs = json.loads((folder / "outputs.json").read_text(encoding="utf-8"))
+    measured = {f"{gpu}-{precision}" for gpu in ("t4", "h100") for precision in ("fp32", "fp16")}
+    assert set(outputs["images_per_second"]) == measured
+    for shown in outputs["images_per_second"].values():
+        speed, remark = shown.split(" ", 1)
+        assert float(speed) > 0
+        assert "say nothing about a GPU" in remark
+    shown = output.split("ResNet-50 training throughput", 1)[1]
+    assert re.search(r"nvidia-h100-80gb +1 +fp16 +[\d.]+ +[\d.]+ +h100-fp16", shown)
+    assert "these figures say nothing about the GPUs" in shown
+    assert output.index("mnist-predict: succeeded") < output.index("benchmark-h100-fp32: running")
+    assert "In place of" in shown
+    (chart,) = folder.glob("store/benchmark/chart/*/throughput.png")
+    assert chart.read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,292 @@
+"""Whole rehearsals of small programs: order, failures, what runs again and what does not."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pulumi
+import pulumi_kubernetes as k8s
+import pytest
+
+from offline.rehearsal.job_records import JobRecord, Phase
+from offline.rehearsal.session import Outcome
+from offline.rehearsal.state import BusyError, FolderError, Lock
+from tests.offline.rehearsal.toy import NAMESPACE, TRAINING, Toys, ignore_disruption, on_exit_code, rehearse
+
+APPEND = "import sys; open(sys.argv[1], 'a').write(sys.argv[2])"
+"""Adds its second argument to the file that its first names, so that a test sees which Jobs ran in which order."""
+
+
+def phases(outcome: Outcome) -> dict[str, Phase]:
+    return {each.name: each.phase for each in outcome.records}
+
+
+def record(outcome: Outcome, name: str) -> JobRecord:
+    return next(each for each in outcome.records if each.name == name)
+
+
+def ran(folder: Path) -> str:
+    file = folder / "store" / "ran"
+    return file.read_text() if file.exists() else ""
+
+
+def three(second: str = "b", replace_with: bool = False) -> Callable[[], None]:
+    def program() -> None:
+        toys = Toys()
+        one = toys.job("one", APPEND, "/store/ran", "a")
+        two = toys.job("two", APPEND, "/store/ran", second, after=[one])
+        toys.job("three", APPEND, "/store/ran", "c", after=[two])
+        pulumi.export("order", two.metadata.name)
+        pulumi.export("hidden", pulumi.Output.secret("a secret"))
+
+    return program
+
+
+def test_jobs_run_in_order_and_outputs_are_resolved(tmp_path: Path) -> None:
+    outcome, printed = rehearse(three(), tmp_path)
+    assert outcome.exit_code == 0
+    assert ran(tmp_path) == "abc"
+    assert set(phases(outcome).values()) == {Phase.SUCCEEDED}
+    assert json.loads((tmp_path / "outputs.json").read_text()) == {"hidden": "[secret]", "order": "two"}
+    written = [path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
+    assert not any("a secret" in text for text in [printed, *written])
+
+
+def test_a_second_run_does_nothing_twice(tmp_path: Path) -> None:
+    rehearse(three(), tmp_path)
+    outcome, printed = rehearse(three(), tmp_path)
+    assert ran(tmp_path) == "abc"
+    assert set(phases(outcome).values()) == {Phase.UNCHANGED}
+    assert "0 Jobs run, 3 unchanged" in printed
+
+
+def test_only_a_changed_job_runs_again_as_depends_on_only_orders(tmp_path: Path) -> None:
+    rehearse(three(), tmp_path)
+    outcome, _ = rehearse(three(second="B"), tmp_path)
+    assert ran(tmp_path) == "abcB"
+    assert phases(outcome) == {"one": Phase.UNCHANGED, "two": Phase.SUCCEEDED, "three": Phase.UNCHANGED}
+
+
+def test_replace_with_runs_a_job_again_together_with_another(tmp_path: Path) -> None:
+    def program(second: str) -> Callable[[], None]:
+        def declare() -> None:
+            toys = Toys()
+            two = toys.job("two", APPEND, "/store/ran", second)
+            toys.job("three", APPEND, "/store/ran", "c", after=[two], replace_with=[two])
+
+        return declare
+
+    rehearse(program("b"), tmp_path)
+    rehearse(program("B"), tmp_path)
+    assert ran(tmp_path) == "bcBc"
+
+
+def test_fresh_starts_over_and_deletes_nothing_of_others(tmp_path: Path) -> None:
+    rehearse(three(), tmp_path)
+    (tmp_path / "mine.txt").write_text("kept")
+    rehearse(three(), tmp_path, fresh=True)
+    assert ran(tmp_path) == "abc"
+    assert (tmp_path / "mine.txt").read_text() == "kept"
+
+
+def test_a_store_that_is_gone_makes_everything_run_again(tmp_path: Path) -> None:
+    rehearse(three(), tmp_path)
+    (tmp_path / "store" / "ran").unlink()
+    (tmp_path / "store").rmdir()
+    rehearse(three(), tmp_path)
+    assert ran(tmp_path) == "abc"
+
+
+def test_a_failure_stops_what_needs_it_and_nothing_else(tmp_path: Path) -> None:
+    def program() -> None:
+        toys = Toys()
+        broken = toys.job("broken", "print('no such digit'); raise SystemExit(3)")
+        dependent = toys.job("dependent", APPEND, "/store/ran", "x", after=[broken])
+        toys.job("dependent-of-dependent", APPEND, "/store/ran", "x", after=[dependent])
+        other = toys.job("other", "import time; time.sleep(0.5)")
+        toys.job("after-other", APPEND, "/store/ran", "y", after=[other])
+        pulumi.export("after", broken.metadata.name)
+        pulumi.export("applied", broken.metadata.apply(lambda _: pytest.fail("apply of a resource that failed")))
+
+    outcome, printed = rehearse(program, tmp_path)
+    assert outcome.exit_code == 1
+    assert ran(tmp_path) == "y"
+    assert phases(outcome) == {
+        "broken": Phase.FAILED,
+        "dependent": Phase.NOT_RUN,
+        "dependent-of-dependent": Phase.NOT_RUN,
+        "other": Phase.SUCCEEDED,
+        "after-other": Phase.SUCCEEDED,
+    }
+    assert record(outcome, "broken").exit_code == 3
+    assert "BackoffLimitExceeded: container 'main' exited with 3" in printed
+    assert "│ no such digit" in printed
+    assert "Not run, for they need what failed: dependent, dependent-of-dependent" in printed
+    assert outcome.evaluation.outputs["after"].known is False
+
+
+def failing(code: int, replace_unready: bool) -> Callable[[], None]:
+    def program() -> None:
+        Toys().job(
+            "job", APPEND + f"; raise SystemExit({code})", "/store/ran", "x", replace_unready=replace_unready
+        )
+
+    return program
+
+
+def test_a_failed_job_runs_again_where_it_is_annotated_so(tmp_path: Path) -> None:
+    rehearse(failing(1, True), tmp_path)
+    rehearse(failing(1, True), tmp_path)
+    assert ran(tmp_path) == "xx"
+
+
+def test_without_the_annotation_the_old_failure_is_repeated(tmp_path: Path) -> None:
+    rehearse(failing(1, False), tmp_path)
+    outcome, printed = rehearse(failing(1, False), tmp_path)
+    assert outcome.exit_code == 1
+    assert ran(tmp_path) == "x"
+    assert "pulumi.com/replaceUnready" in printed
+
+
+def test_independent_jobs_run_side_by_side(tmp_path: Path) -> None:
+    """Each waits for all the others, so they only end together; and there are more than asyncio has threads."""
+    meet = (
+        "import os, pathlib, sys, time\n"
+        "pathlib.Path(sys.argv[1], sys.argv[2]).touch()\n"
+        "while len(os.listdir(sys.argv[1])) < 8: time.sleep(0.02)\n"
+    )
+
+    def program() -> None:
+        toys = Toys()
+        for index in range(8):
+            toys.job(f"job-{index}", meet, "/store", str(index), deadline=30)
+
+    outcome, _ = rehearse(program, tmp_path)
+    assert set(phases(outcome).values()) == {Phase.SUCCEEDED}
+
+
+def test_a_pod_that_no_pool_takes_fails_at_once_with_the_reasons(tmp_path: Path) -> None:
+    def program() -> None:
+        toys = Toys()
+        toys.job("greedy", "print('never')", cpu="4000", deadline=3600)
+        toys.job("gpu", "print('never')", gpus=1, deadline=3600)
+
+    outcome, printed = rehearse(program, tmp_path)
+    assert phases(outcome) == {"greedy": Phase.FAILED, "gpu": Phase.FAILED}
+    assert "cpu: 1 Insufficient cpu (requested 4000000m" in printed
+    assert "cpu: 1 Insufficient nvidia.com/gpu (requested 1, allocatable 0)" in printed
+
+
+def test_two_pods_that_do_not_fit_together_run_one_after_the_other(tmp_path: Path) -> None:
+    from infra.clouds.existing.emulator import ExistingEmulator
+    from tests.offline.rehearsal.toy import ROOT, configure
+
+    nodes = ExistingEmulator(configure("local", ROOT).settings).standing_nodes()
+    most = f"{max(node.allocatable.cpu for node in nodes)}m"
+
+    def program() -> None:
+        toys = Toys()
+        for name in ("first", "second"):
+            toys.job(name, "import time; time.sleep(0.4)", cpu=most)
+
+    outcome, _ = rehearse(program, tmp_path)
+    first, second = sorted(outcome.records, key=lambda each: each.finished)
+    assert {first.phase, second.phase} == {Phase.SUCCEEDED}
+    assert second.pending >= 0.3
+    assert any("Insufficient cpu" in note for note in second.notes)
+
+
+def test_a_disrupted_training_is_retried_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    def program() -> None:
+        Toys().job("toy-train", TRAINING, "/store", "0.02", rules=[ignore_disruption()])
+
+    outcome, printed = rehearse(program, tmp_path, disrupt="train")
+    train = record(outcome, "toy-train")
+    assert (train.phase, train.attempts, train.epochs) == (Phase.SUCCEEDED, 2, (12, 12))
+    log = (tmp_path / "logs" / "toy-train.log").read_text()
+    resumed = int(log.rsplit("starting after ", 1)[1].split()[0])
+    assert 4 <= resumed < 12
+    assert "evicted after epoch 4 (DisruptionTarget)" in printed
+
+
+def test_a_disruption_without_a_rule_for_it_is_a_failure(tmp_path: Path) -> None:
+    outcome, _ = rehearse(
+        lambda: Toys().job("toy-train", TRAINING, "/store", "0.02"), tmp_path, disrupt="toy-train"
+    )
+    assert record(outcome, "toy-train").reason.startswith("BackoffLimitExceeded: container 'main' exited with 143")
+
+
+def test_a_disruption_that_finds_no_pod_says_so(tmp_path: Path) -> None:
+    _, printed = rehearse(lambda: Toys().job("toy-train", TRAINING, "/store", "0.01"), tmp_path, disrupt="trian")
+    assert "--disrupt trian: nothing was evicted" in printed
+    assert "of which there was toy-train" in printed
+
+
+def test_a_deadline_ends_a_job(tmp_path: Path) -> None:
+    outcome, _ = rehearse(lambda: Toys().job("slow", "import time; time.sleep(60)", deadline=1, grace=0), tmp_path)
+    assert record(outcome, "slow").reason == "DeadlineExceeded: it was active longer than its 1 s"
+
+
+def test_exit_codes_decide_by_the_policy(tmp_path: Path) -> None:
+    script = (
+        "import os, sys; there = os.path.exists(sys.argv[1]); open(sys.argv[1], 'w'); sys.exit(0 if there else 9)"
+    )
+    outcome, _ = rehearse(
+        lambda: Toys().job("job", script, "/store/mark", rules=[on_exit_code("Ignore", 9)]), tmp_path
+    )
+    assert (record(outcome, "job").phase, record(outcome, "job").attempts) == (Phase.SUCCEEDED, 2)
+
+
+def test_what_the_api_server_would_refuse_is_refused(tmp_path: Path) -> None:
+    def program() -> None:
+        toys = Toys()
+        toys.job("no-account", "print('never')", service_account="nobody")
+        metadata = k8s.meta.v1.ObjectMetaArgs(name="big", namespace=NAMESPACE)
+        big = k8s.core.v1.ConfigMap(
+            "big", metadata=metadata, data={"x": "y" * (1024 * 1024 + 1)}, opts=toys.options([toys.namespace])
+        )
+        toys.job("needs-big", "print('never')", after=[big])
+        elsewhere = k8s.meta.v1.ObjectMetaArgs(name="lost", namespace="elsewhere")
+        k8s.core.v1.ConfigMap("lost", metadata=elsewhere, opts=toys.options())
+        toys.job("Upper", "print('never')")
+
+    outcome, printed = rehearse(program, tmp_path)
+    assert outcome.exit_code == 1
+    assert phases(outcome)["needs-big"] is Phase.NOT_RUN
+    for reason in (
+        'serviceaccount "nobody" not found',
+        "must have at most 1048576",
+        'namespaces "elsewhere" not found',
+        "must be a DNS label",
+    ):
+        assert reason in printed, reason
+
+
+def test_two_rehearsals_of_a_stack_do_not_run_together(tmp_path: Path) -> None:
+    lock = Lock(tmp_path)
+    with pytest.raises(BusyError, match=r"another rehearsal \(process \d+\) is at work"):
+        rehearse(three(), tmp_path)
+    lock.release()
+    assert rehearse(three(), tmp_path)[0].exit_code == 0
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FolderError, match=r"file/below cannot be written to: Not a directory"):
+        rehearse(three(), tmp_path / "file" / "below")
+
+
+def test_a_folder_with_files_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "mine").write_text("mine")
+    with pytest.raises(FolderError, match="is not empty, and no rehearsal made it"):
+        rehearse(three(), tmp_path, fresh=True)
+    assert [each.name for each in tmp_path.rglob("*")] == ["logs", "mine"]
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"format": 99, "jobs": {}}', '{"format": 1, "jobs": {"urn": 3}}'])
+def test_a_state_that_cannot_be_read_makes_everything_run_again(tmp_path: Path, content: str) -> None:
+    rehearse(three(), tmp_path)
+    (tmp_path / "state.json").write_text(content)
+    rehearse(three(), tmp_path)
+    assert ran(tmp_path) == "abcabc"

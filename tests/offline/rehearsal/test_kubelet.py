@@ -1,0 +1,293 @@
+"""A pod's processes get what the pod declares, are held to it, and leave nothing behind."""
+
+import json
+import os
+import stat
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from infra.platform import Node, Resources
+from offline.engine.resources import Resource
+from offline.rehearsal.cluster_objects import Namespace, Objects, RefusedError
+from offline.rehearsal.kubelet import Kubelet, Pod, PodResult
+from offline.rehearsal.pods import pod_spec
+from offline.rehearsal.processes import Reaper, Stop
+from offline.rehearsal.scheduler import Placement
+
+NODE = Node("dev", "train", {}, (), Resources(4000, 8192), 1, "nvidia-tesla-t4")
+PROVIDER = "urn:pulumi:s::p::pulumi:providers:kubernetes::dev"
+
+
+def config_map(name: str, **inputs: Any) -> Resource:
+    inputs = {"metadata": {"name": name, "namespace": "ns"}, **inputs}
+    urn = f"urn:pulumi:s::p::kubernetes:core/v1:ConfigMap::{name}"
+    return Resource(urn, "kubernetes:core/v1:ConfigMap", name, True, inputs, inputs, provider=PROVIDER)
+
+
+@pytest.fixture
+def reaper() -> Iterator[Reaper]:
+    made = Reaper()
+    yield made
+    made.close()
+
+
+class Machine:
+    """Runs pods in a folder and keeps what they print."""
+
+    def __init__(self, folder: Path, reaper: Reaper) -> None:
+        self.store = folder / "store"
+        self.store.mkdir()
+        self.pods = folder / "pods"
+        self.reaper = reaper
+        self.objects = Objects()
+        self.lines: list[str] = []
+        self.stop = Stop()
+
+    def run(self, script: str, *args: str, pod: Mapping[str, Any] | None = None, **container: Any) -> PodResult:
+        main = {"name": "main", "command": ["python", "-c", script], "args": list(args), **container}
+        template = {
+            "metadata": {"labels": {"app": "toy"}},
+            "spec": {
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 1,
+                "containers": [main],
+                **(pod or {}),
+            },
+        }
+        placed = Pod(
+            "toy-x7k2p",
+            Namespace(self.objects, "dev", "ns"),
+            pod_spec(template),
+            Placement(NODE, 0, Resources(0, 0)),
+            self.stop,
+            lambda line: self.lines.append(line.decode().rstrip()),
+        )
+        return Kubelet(self.reaper, self.pods, self.store, DRIVERS).run(placed)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, reaper: Reaper) -> Machine:
+    return Machine(tmp_path, reaper)
+
+
+def volume(name: str, **source: Any) -> dict[str, Any]:
+    return {"name": name, **source}
+
+
+def mount(name: str, path: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "mountPath": path, **more}
+
+
+DRIVERS = {"buckets.example.com"}
+STORE = volume("store", csi={"driver": "buckets.example.com"})
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 137])
+def test_exit_codes(machine: Machine, code: int) -> None:
+    result = machine.run(f"print('last words'); raise SystemExit({code})")
+    assert (result.exit_code, result.succeeded) == (code, code == 0)
+    assert result.message == "last words\n"
+
+
+def test_a_signal_is_an_exit_code_as_a_shell_has_it(machine: Machine) -> None:
+    assert machine.run("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)").exit_code == 139
+
+
+def test_a_command_that_is_not_there_cannot_start(machine: Machine) -> None:
+    result = machine.run("", command=["/bin/nothing-like-this"])
+    assert result.exit_code == 128
+    assert "No such file" in result.message
+
+
+def test_the_environment_is_the_pods_and_not_the_users(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_SECRET_OF_THE_USER", "leaked")
+    monkeypatch.setenv("PYTHONPATH", "/of/the/user")
+    entries = [
+        {"name": "FIRST", "value": "1"},
+        {"name": "SECOND", "value": "$(FIRST)+$(LATER)+$$(FIRST)"},
+        {"name": "LATER", "value": "3"},
+        {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {"name": "LABEL", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['app']"}}},
+    ]
+    script = "import json, os, sys; print(json.dumps([dict(os.environ), sys.argv[1:]]))"
+    machine.run(script, "$(SECOND)", "$(MISSING)", env=entries)
+    environment, arguments = json.loads(machine.lines[0])
+    assert arguments == ["1+$(LATER)+$(FIRST)", "$(MISSING)"]
+    assert (environment["POD"], environment["NODE"], environment["LABEL"]) == ("toy-x7k2p", "dev-train-0", "toy")
+    assert not environment.keys() & {"A_SECRET_OF_THE_USER", "PYTHONPATH", "PYTEST_CURRENT_TEST"}
+    assert environment["HOME"] != os.environ.get("HOME")
+
+
+def test_python_is_the_interpreter_of_the_rehearsal(machine: Machine) -> None:
+    machine.run("import sys; print(sys.executable)")
+    machine.run("", command=["sh", "-c", "python -c 'import sys; print(sys.prefix)'"])
+    assert machine.lines == [sys.executable, sys.prefix]
+
+
+def test_files_of_a_config_map_have_their_paths(machine: Machine) -> None:
+    machine.objects.add(config_map("code", data={"pkg.mod.py": "VALUE = 41"}, binaryData={"raw": "AAE="}))
+    source = {
+        "name": "code",
+        "items": [{"key": "pkg.mod.py", "path": "pkg/mod.py"}, {"key": "raw", "path": "raw"}],
+    }
+    result = machine.run(
+        "import pkg.mod, os, sys\n"
+        "print(pkg.mod.VALUE, open(sys.argv[1], 'rb').read(), os.getcwd().endswith('code'))",
+        "/bundle/raw",
+        pod={"volumes": [volume("code", configMap=source)]},
+        volumeMounts=[mount("code", "/bundle", readOnly=True)],
+        workingDir="/bundle",
+    )
+    assert result.succeeded, machine.lines
+    assert machine.lines == [r"41 b'\x00\x01' True"]
+
+
+def test_what_is_mounted_read_only_has_no_write_permission(machine: Machine) -> None:
+    machine.objects.add(config_map("code", data={"file": "x"}))
+    machine.run(
+        "import os, sys; print(*(oct(os.stat(path).st_mode & 0o222) for path in sys.argv[1:]))",
+        *("/bundle", "/bundle/file", "/tmp", "/store"),
+        pod={"volumes": [volume("code", configMap={"name": "code"}), volume("tmp", emptyDir={}), STORE]},
+        volumeMounts=[
+            mount("code", "/bundle", readOnly=True),
+            mount("tmp", "/tmp"),
+            mount("store", "/store", readOnly=True),
+        ],
+    )
+    *protected, temporary, store = (int(mode, 8) for mode in machine.lines[0].split())
+    assert protected == [0, 0]
+    assert temporary & stat.S_IWUSR
+    assert store & stat.S_IWUSR, "the shared store must stay writable for the other pods"
+
+
+def test_init_containers_come_first_and_share_volumes(machine: Machine) -> None:
+    init = {
+        "name": "install",
+        "command": ["python", "-c", "import sys; open(sys.argv[1], 'w').write('VALUE = 7')", "/packages/found.py"],
+        "volumeMounts": [mount("packages", "/packages")],
+    }
+    result = machine.run(
+        "import found; print(found.VALUE)",
+        pod={"initContainers": [init], "volumes": [volume("packages", emptyDir={})]},
+        volumeMounts=[mount("packages", "/packages", readOnly=True)],
+        env=[{"name": "PYTHONPATH", "value": "/packages"}],
+    )
+    assert result.succeeded, machine.lines
+    assert machine.lines == ["7"]
+
+
+def test_a_failed_init_container_is_the_end(machine: Machine) -> None:
+    init = {"name": "install", "command": ["python", "-c", "raise SystemExit(7)"]}
+    result = machine.run("print('never')", pod={"initContainers": [init]})
+    assert (result.container, result.exit_code, machine.lines) == ("install", 7, [])
+
+
+def test_scratch_space_is_fresh_and_the_store_is_not(machine: Machine) -> None:
+    script = (
+        "import os, sys; [print(os.listdir(path), open(path + '/left', 'w').close()) for path in sys.argv[1:]]"
+    )
+    given: dict[str, Any] = {
+        "pod": {"volumes": [volume("tmp", emptyDir={}), STORE]},
+        "volumeMounts": [mount("tmp", "/tmp"), mount("store", "/store")],
+    }
+    machine.run(script, "/tmp", "/store", **given)
+    machine.run(script, "/tmp", "/store", **given)
+    assert machine.lines == ["[] None", "[] None", "[] None", "['left'] None"]
+    assert not list(machine.pods.iterdir())
+
+
+def test_memory_beyond_the_limit_is_killed(machine: Machine) -> None:
+    result = machine.run(
+        "import time; data = b'x' * (300 << 20); time.sleep(30)",
+        resources={"requests": {"memory": "128Mi"}, "limits": {"memory": "128Mi"}},
+    )
+    assert (result.exit_code, result.reason) == (137, "OOMKilled")
+    assert result.peak_memory > 128
+
+
+def test_memory_of_children_counts(machine: Machine) -> None:
+    child = "import time; d = b'x' * (300 << 20); time.sleep(30)"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    assert machine.run(parent, resources={"limits": {"memory": "128Mi"}}).reason == "OOMKilled"
+
+
+def test_accelerators_are_named_only_to_containers_that_ask(machine: Machine) -> None:
+    script = "import os; print(os.environ.get('SLIPWAY_VIRTUAL_ACCELERATORS'))"
+    machine.run(script)
+    machine.run(script, resources={"limits": {"nvidia.com/gpu": "2"}})
+    assert machine.lines == ["None", "nvidia-tesla-t4:2"]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system cannot bind processes to cores")
+def test_a_cpu_limit_binds_to_that_many_cores(machine: Machine) -> None:
+    machine.run("import os; print(len(os.sched_getaffinity(0)))", resources={"limits": {"cpu": "500m"}})
+    assert machine.lines == ["1"]
+
+
+def stop_when_printing(machine: Machine, kind: str, grace: float) -> None:
+    def wait() -> None:
+        while not machine.lines:
+            time.sleep(0.01)
+        machine.stop.request(kind, grace)
+
+    threading.Thread(target=wait).start()
+
+
+def test_a_stopped_process_can_end_by_itself(machine: Machine) -> None:
+    stop_when_printing(machine, "evicted", 20)
+    result = machine.run(
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(60)"
+    )
+    assert (result.exit_code, result.disrupted) == (143, True)
+
+
+def test_a_process_that_does_not_handle_sigterm_uses_up_its_grace(machine: Machine) -> None:
+    """As process 1 of a container, for which Linux has no default action."""
+    stop_when_printing(machine, "deadline", 0.5)
+    began = time.monotonic()
+    result = machine.run("import time; print('ready', flush=True); time.sleep(60)")
+    assert (result.exit_code, result.disrupted) == (137, False)
+    assert time.monotonic() - began >= 0.5
+
+
+def test_what_a_container_leaves_running_ends_with_it(machine: Machine) -> None:
+    child = "import time; time.sleep(60)"
+    script = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {child!r}]).pid)"
+    machine.run(script)
+    child = int(machine.lines[0])
+    deadline = time.monotonic() + 5
+    while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("volumes", "says"),
+    [
+        ([volume("v", configMap={"name": "gone"})], 'volume "v": configmap "gone" not found'),
+        (
+            [volume("v", configMap={"name": "code", "items": [{"key": "k", "path": "p"}]})],
+            "non-existent config key: k",
+        ),
+        ([volume("v", persistentVolumeClaim={"claimName": "gone"})], 'persistentvolumeclaim "gone" not found'),
+        ([], 'Not found: "v"'),
+    ],
+)
+def test_a_volume_whose_source_is_missing_keeps_the_pod_from_starting(
+    machine: Machine, volumes: list[dict[str, Any]], says: str
+) -> None:
+    machine.objects.add(config_map("code", data={"other": "x"}))
+    with pytest.raises(RefusedError, match=says):
+        machine.run("print('never')", pod={"volumes": volumes}, volumeMounts=[mount("v", "/v")])
+    assert machine.lines == []

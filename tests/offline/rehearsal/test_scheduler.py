@@ -1,0 +1,182 @@
+"""Pods go where kube-scheduler would put them, wait where they would wait, and are refused with its reasons."""
+
+import threading
+import time
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.platform import Node, Resources, Taint, TaintEffect
+from offline.engine.scheduling import PodRequest, Toleration, obstacle, obstacles, tolerates
+from offline.rehearsal.scheduler import CancelledError, Scheduler, UnschedulableError
+
+GPU_TAINT = Taint("nvidia.com/gpu", "present", "NoSchedule")
+TOLERATION = Toleration("nvidia.com/gpu", "Equal", "present", "NoSchedule")
+
+
+def node(
+    pool: str,
+    cpu: int = 4000,
+    memory: int = 8192,
+    storage: int = 10_000,
+    gpus: int = 0,
+    taints: Sequence[Taint] = (),
+    count: int = 1,
+    cluster: str = "dev",
+) -> Node:
+    resources = Resources(cpu=cpu, memory=memory, ephemeral_storage=storage, gpus=gpus)
+    return Node(cluster, pool, {"pool": pool}, taints, resources, count, "nvidia-tesla-t4" if gpus else None)
+
+
+def request(
+    cpu: int = 1000,
+    memory: int = 1024,
+    storage: int = 100,
+    gpus: int = 0,
+    selector: dict[str, str] | None = None,
+    tolerations: Sequence[Toleration] = (),
+    cluster: str = "dev",
+) -> PodRequest:
+    resources = Resources(cpu=cpu, memory=memory, ephemeral_storage=storage, gpus=gpus)
+    return PodRequest(cluster, selector or {}, tolerations, resources)
+
+
+NODES = [node("cpu", count=2), node("train", gpus=1, taints=[GPU_TAINT])]
+
+
+@pytest.mark.parametrize(
+    ("pod", "reasons"),
+    [
+        (
+            request(gpus=1),
+            {
+                "cpu": "2 Insufficient nvidia.com/gpu (requested 1, allocatable 0)",
+                "train": "1 node(s) had untolerated taint {nvidia.com/gpu: present}",
+            },
+        ),
+        (
+            request(selector={"pool": "predict"}, tolerations=[TOLERATION]),
+            {
+                "cpu": "2 node(s) didn't match Pod's node affinity/selector",
+                "train": "1 node(s) didn't match Pod's node affinity/selector",
+            },
+        ),
+        (
+            request(cpu=4001, memory=8193, storage=10_001, gpus=2, tolerations=[TOLERATION]),
+            {
+                "cpu": "2 Insufficient cpu (requested 4001m, allocatable 4000m), "
+                "2 Insufficient memory (requested 8193Mi, allocatable 8192Mi), "
+                "2 Insufficient ephemeral-storage (requested 10001Mi, allocatable 10000Mi), "
+                "2 Insufficient nvidia.com/gpu (requested 2, allocatable 0)",
+                "train": "1 Insufficient cpu (requested 4001m, allocatable 4000m), "
+                "1 Insufficient memory (requested 8193Mi, allocatable 8192Mi), "
+                "1 Insufficient ephemeral-storage (requested 10001Mi, allocatable 10000Mi), "
+                "1 Insufficient nvidia.com/gpu (requested 2, allocatable 1)",
+            },
+        ),
+        (request(cluster="other"), {"dev/cpu": "in another cluster", "dev/train": "in another cluster"}),
+    ],
+)
+def test_reasons(pod: PodRequest, reasons: dict[str, str]) -> None:
+    assert obstacles(pod, NODES) == reasons
+    with pytest.raises(UnschedulableError) as raised:
+        scheduler(NODES).place(pod, lambda: False)
+    assert all(f"{pool}: {reason}" in str(raised.value) for pool, reason in reasons.items())
+
+
+@pytest.mark.parametrize(
+    ("toleration", "taint", "matches"),
+    [
+        (TOLERATION, GPU_TAINT, True),
+        (Toleration("nvidia.com/gpu", "Exists", "", ""), GPU_TAINT, True),
+        (Toleration("", "Exists", "", ""), GPU_TAINT, True),
+        (Toleration("nvidia.com/gpu", "Equal", "present", ""), GPU_TAINT, True),
+        (Toleration("nvidia.com/gpu", "Equal", "absent", ""), GPU_TAINT, False),
+        (Toleration("nvidia.com/gpu", "Equal", "present", "NoExecute"), GPU_TAINT, False),
+        (Toleration("other", "Exists", "", ""), GPU_TAINT, False),
+    ],
+)
+def test_tolerations(toleration: Toleration, taint: Taint, matches: bool) -> None:
+    assert tolerates(toleration, taint) is matches
+
+
+@pytest.mark.parametrize(
+    ("effect", "keeps_off"), [("NoSchedule", True), ("NoExecute", True), ("PreferNoSchedule", False)]
+)
+def test_only_hard_taints_keep_pods_off(effect: TaintEffect, keeps_off: bool) -> None:
+    assert (obstacle(request(), node("cpu", taints=[Taint("k", "v", effect)])) is not None) is keeps_off
+
+
+def scheduler(nodes: Sequence[Node]) -> Scheduler:
+    made = Scheduler(settle=0.05)
+    made.add(nodes)
+    return made
+
+
+def test_a_pod_waits_while_another_holds_the_node_and_then_gets_it() -> None:
+    nodes = scheduler([node("train", gpus=1)])
+    first = nodes.place(request(gpus=1), lambda: False)
+    waited: list[str] = []
+    threading.Timer(0.3, nodes.release, [first]).start()
+    began = time.monotonic()
+    second = nodes.place(request(gpus=1), lambda: False, waited.append)
+    assert time.monotonic() - began >= 0.25
+    assert second.node_name == "dev-train-0"
+    assert waited == ["train: 1 Insufficient nvidia.com/gpu"]
+
+
+def test_a_pool_grows_to_its_last_node_before_a_pod_waits() -> None:
+    nodes = scheduler([node("cpu", cpu=1000, count=2)])
+    assert {nodes.place(request(), lambda: False).node_name for _ in range(2)} == {"dev-cpu-0", "dev-cpu-1"}
+    with pytest.raises(CancelledError):
+        nodes.place(request(), until(0.2))
+
+
+def test_a_node_pool_that_is_declared_a_moment_later_is_waited_for() -> None:
+    nodes = Scheduler(settle=0.5)
+    threading.Timer(0.2, nodes.add, [[node("cpu")]]).start()
+    assert nodes.place(request(), lambda: False).node.pool == "cpu"
+
+
+def until(seconds: float):
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() > end
+
+
+amounts = st.builds(
+    Resources,
+    cpu=st.integers(0, 8),
+    memory=st.integers(0, 8),
+    ephemeral_storage=st.integers(0, 8),
+    gpus=st.integers(0, 3),
+)
+
+
+@given(st.lists(st.tuples(amounts, st.integers(0, 3)), max_size=4), st.lists(amounts, max_size=8))
+def test_no_node_ever_holds_more_than_it_has(pools: list[tuple[Resources, int]], pods: list[Resources]) -> None:
+    nodes = Scheduler(settle=0, poll=0)
+    nodes.add([Node("dev", str(index), {}, (), there, count) for index, (there, count) in enumerate(pools)])
+    held: dict[tuple[str, int], list[Resources]] = {}
+    for wanted in pods:
+        calls = iter([False, True])
+        try:
+            placed = nodes.place(PodRequest("dev", {}, (), wanted), lambda calls=calls: next(calls, True))
+        except (UnschedulableError, CancelledError):
+            continue
+        held.setdefault((placed.node.pool, placed.number), []).append(wanted)
+    for (pool, number), on_node in held.items():
+        there, count = pools[int(pool)]
+        assert number < count
+        for key in ("cpu", "memory", "ephemeral_storage", "gpus"):
+            assert sum(getattr(each, key) for each in on_node) <= getattr(there, key)
+
+
+@given(amounts, amounts)
+def test_a_pod_is_refused_exactly_where_an_empty_node_is_too_small(wanted: Resources, there: Resources) -> None:
+    fits = all(
+        getattr(wanted, key) <= getattr(there, key) for key in ("cpu", "memory", "ephemeral_storage", "gpus")
+    )
+    made = Node("dev", "pool", {}, (), there, 1)
+    assert (obstacle(PodRequest("dev", {}, (), wanted), made) is None) is fits

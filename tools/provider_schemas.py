@@ -1,0 +1,216 @@
+"""Reads from the providers' schemas which changes replace a resource, and writes it to each cloud's ``data``.
+
+    python -m tools.provider_schemas [--check] [--schema PACKAGE=FILE]
+
+Asks the Pulumi CLI for the schema of each cloud's pinned provider, or reads the file that is given for it. With
+``--check`` it only compares.
+"""
+
+import argparse
+import ast
+import hashlib
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from infra.clouds.registry import CLOUDS
+from infra.program import ROOT
+from offline.engine.documents import Document, document
+
+FILE = Path("data", "replacing.json")
+BLOCK = "{}"
+"""At the end of a path: only whether the block is there, or how many of it, not what is in it."""
+
+_REFERENCE = "#/types/"
+
+
+class SchemaError(Exception):
+    """A schema that cannot be had or used. The text says why."""
+
+
+def table(schema: Document, names: set[str], source: str, date: str) -> dict[str, Any]:
+    """What the file of a package holds. ``names`` are the resources wanted, as the SDK calls them: ``ec2.Vpc``."""
+    resources = document(schema.get("resources"))
+    found = {sdk_name(token): token for token in resources}
+    if missing := sorted(names - set(found)):
+        raise SchemaError(f"{schema.get('name')} {schema.get('version')} has no resource {', '.join(missing)}")
+    types = document(schema.get("types"))
+    return {
+        "package": schema.get("name"),
+        "version": str(schema.get("version")),
+        "source": source,
+        "date": date,
+        "types": {
+            token: sorted(_paths(document(document(resources[token]).get("inputProperties")), types))
+            for token in sorted(found[name] for name in names)
+        },
+    }
+
+
+def sdk_name(token: str) -> str:
+    """What the Python SDK calls a resource type: ``aws:ec2/vpc:Vpc`` is ``ec2.Vpc``."""
+    _, module, name = token.split(":")
+    return f"{module.partition('/')[0]}.{name}"
+
+
+def declarable(package: str, root: Path = ROOT) -> set[str]:
+    """The resources of ``package`` that its code names, whether or not any stack declares them now."""
+    found: set[str] = set()
+    for path in sorted((root / "infra" / "clouds" / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Attribute(value=ast.Name(id=sdk), attr=module), attr=name)
+                ) if sdk == package and name[0].isupper() and not name.endswith("Args"):
+                    found.add(f"{module}.{name}")
+                case _:
+                    pass
+    return found
+
+
+def pins(root: Path = ROOT) -> dict[str, str]:
+    """The pinned version of each of the project's dependencies."""
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    pinned = (each.partition("==") for each in project["dependencies"])
+    return {name: version for name, sign, version in pinned if sign}
+
+
+def _paths(
+    properties: Document, types: Document, prefix: str = "", seen: frozenset[str] = frozenset()
+) -> Iterator[str]:
+    for name, declared in properties.items():
+        property_ = document(declared)
+        inner = _referenced(property_)
+        fields = document(document(types.get(inner)).get("properties"))
+        if property_.get("willReplaceOnChanges"):
+            yield f"{prefix}{name}{BLOCK if fields else ''}"
+        if inner and inner not in seen:
+            yield from _paths(fields, types, f"{prefix}{name}.", seen | {inner})
+
+
+def _referenced(property_: Document) -> str:
+    """The object type of a property, or of the elements of a list or a map of them; else empty."""
+    reference = str(property_.get("$ref", ""))
+    if reference.startswith(_REFERENCE):
+        return reference.removeprefix(_REFERENCE)
+    inner = document(property_.get("items") or property_.get("additionalProperties"))
+    return _referenced(inner) if inner else ""
+
+
+def _published(package: str, version: str) -> tuple[Document, str]:
+    """A provider's schema as the Pulumi CLI has it, and where it is from."""
+    command = ["pulumi", "package", "get-schema", f"{package}@{version}"]
+    try:
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+    except FileNotFoundError as error:
+        raise SchemaError("the Pulumi CLI is not there; install it, or name a file with --schema") from error
+    if done.returncode:
+        raise SchemaError(f"{' '.join(command)}: {done.stderr.strip()}")
+    return document(json.loads(done.stdout)), " ".join(command)
+
+
+def _from_file(path: Path) -> tuple[Document, str]:
+    """A provider's schema from a file, and where it is from: what the file says itself, else which file it was."""
+    try:
+        content = path.read_bytes()
+        schema = document(json.loads(content))
+    except (OSError, ValueError) as error:
+        raise SchemaError(f"{path} cannot be read as JSON: {error}") from error
+    digest = hashlib.sha256(content).hexdigest()
+    return schema, str(schema.get("source") or f"the file {path.name} with the SHA-256 {digest}")
+
+
+def _given(arguments: Sequence[str]) -> Mapping[str, Path]:
+    """The files that were named, by package. Raises SchemaError for what names none."""
+    parts = [each.partition("=") for each in arguments]
+    packages = [package for package, cloud in CLOUDS.items() if cloud.sdk]
+    for package, _, path in parts:
+        if package not in packages or not path:
+            raise SchemaError(
+                f"--schema takes PACKAGE=FILE with one of {', '.join(packages)}, not {package}={path}"
+            )
+    return {package: Path(path) for package, _, path in parts}
+
+
+def _table(package: str, version: str, given: Path | None) -> dict[str, Any]:
+    schema, source = _from_file(given) if given else _published(package, version)
+    if str(schema.get("version")) != version:
+        raise SchemaError(f"that is {schema.get('version')}, and pyproject.toml pins {version}")
+    return table(schema, declarable(package), source, datetime.now(UTC).date().isoformat())
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes or checks the files of all clouds that have a provider; the exit status.
+
+    Writes all of them or, where one of the schemas cannot be had, none.
+    """
+    parser = argparse.ArgumentParser(prog="python -m tools.provider_schemas", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare, and write nothing")
+    parser.add_argument("--schema", action="append", default=[], metavar="PACKAGE=FILE")
+    chosen = parser.parse_args(arguments)
+    versions = pins()
+    made: dict[Path, dict[str, Any]] = {}
+    errors: list[str] = []
+    try:
+        given = _given(chosen.schema)
+    except SchemaError as error:
+        parser.error(str(error))
+    for package, cloud in CLOUDS.items():
+        if cloud.sdk is None or (given and package not in given):
+            continue
+        try:
+            made[ROOT / "infra" / "clouds" / package / FILE] = _table(
+                package, versions[cloud.sdk], given.get(package)
+            )
+        except SchemaError as error:
+            errors.append(f"{package}: {error}")
+    if chosen.check:
+        errors += filter(None, (_outdated(path, content) for path, content in made.items()))
+    elif errors:
+        errors.append("nothing was written")
+    else:
+        _write(made)
+    for error in errors:
+        print(error, file=sys.stderr)
+    return int(bool(errors))
+
+
+def _write(made: Mapping[Path, dict[str, Any]]) -> None:
+    """Writes all files beside their places before it puts the first into its own."""
+    for path, content in made.items():
+        _beside(path).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    for path in made:
+        _beside(path).replace(path)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.partial")
+
+
+def _outdated(path: Path, made: Document) -> str:
+    """What is wrong with the file; empty where it is up to date."""
+    differences = _differences(document(json.loads(path.read_text("utf-8"))), made)
+    return f"{path} is out of date; run: python -m tools.provider_schemas\n{differences}" if differences else ""
+
+
+def _differences(there: Document, now: Document) -> str:
+    """One line for each version or type that is not the same; sources and dates may differ."""
+    lines: list[str] = []
+    if there.get("version") != now.get("version"):
+        lines.append(f"version {there.get('version')} is {now.get('version')}")
+    old, new = document(there.get("types")), document(now.get("types"))
+    for token in sorted({*old, *new}):
+        gone = sorted({*old.get(token, ())} - {*new.get(token, ())})
+        come = sorted({*new.get(token, ())} - {*old.get(token, ())})
+        if gone or come:
+            lines.append(" ".join([token, *(f"-{path}" for path in gone), *(f"+{path}" for path in come)]))
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,297 @@
+"""What differs between the stacks above the platform contract, and docs/clouds.md, which shows it.
+
+Every stack is evaluated with the same MNIST pipeline, on pools of its own, and the Kubernetes objects that the
+pipeline declares are compared field by field.
+
+python -m tools.reference.clouds            # write the page
+python -m tools.reference.clouds --check    # exit 1 where it is out of date
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from infra.platform import GPU_RESOURCE
+from infra.program import PREFIX, ROOT, declare
+from infra.settings.loading import load
+from offline.engine.emulators import emulators
+from offline.engine.evaluate import evaluate
+from offline.engine.stack_config import stack_config
+from offline.pages import write_or_check
+
+PAGE = ROOT / "docs" / "clouds.md"
+
+REFERENCE = "gcp-dev"
+"""The stack whose pipeline all are compared with; a stack's own steps say only which pool, how many GPUs,
+and how much of the pool's nodes."""
+
+OWN = ("pool", "gpus", "cpu", "memory")
+
+PLACES = ("slipway:kubernetes:StepJob", "slipway:kubernetes:Workspace")
+"""The components whose objects are compared: those above the platform contract."""
+
+WHOLE = frozenset({"nodeSelector", "tolerations", "annotations", "egress"})
+LIBRARIES = "--libraries="
+"""The argument that a step gets where its pool has GPUs."""
+
+BY_NAME = frozenset({"volumes", "env", "volumeMounts"})
+
+RESULTS = {
+    "predictions.json": '{"images": [{"path": "3.png", "digit": 3, "confidence": 1.0}]}',
+    "metrics.json": '{"test": {"accuracy": 1.0}}',
+}
+
+ABSENT = "not there"
+PRESENT = "there"
+
+CATEGORIES: Mapping[str, re.Pattern[str]] = {
+    "Device plugin": re.compile(r"\S+ <cluster>-device-plugin.*"),
+    "Selectors and tolerations": re.compile(r".* spec\.template\.spec\.(nodeSelector|tolerations)"),
+    "Volumes": re.compile(r".* spec\.template\.spec\.volumes\.store|PersistentVolumeClaim .*"),
+    "Annotations": re.compile(r".* (spec\.template\.)?metadata\.annotations"),
+    "Network": re.compile(r"NetworkPolicy \S+ spec\.egress"),
+    "Identity": re.compile(r".* spec\.template\.spec\.(serviceAccountName|securityContext\..*)"),
+    "GPUs": re.compile(
+        r"(Job|ConfigMap) (accelerator-gate|cuda-libraries|devices-gate).*"
+        r"|ClusterRole.*|ServiceAccount .*-nodes-account.*"
+        rf"|.*({re.escape(GPU_RESOURCE)}|\.image|args\.libraries|volumes\.shared-memory)"
+    ),
+    "Capacity": re.compile(r"ResourceQuota .*|.*\.resources\.(requests|limits)\.(cpu|memory)"),
+}
+"""What may differ: by kind and name of the object and the field. The first that matches takes it."""
+
+HEAD = """# The same run on every cloud
+
+Every stack runs the same pipelines: the same steps, code, arguments and images, in the same order. What a cloud
+changes is below the platform contract (`infra/platform.py`), and only what is listed here of it shows in a
+pipeline's Kubernetes objects. A stack that differed anywhere else would fail a test.
+
+The tables compare all stacks under the same MNIST pipeline, each on pools of its own. Digests are left out, and so
+is what all stacks have alike: {alike} of {fields} fields. `python -m tools.reference.clouds` writes this page.
+"""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A field that is not the same everywhere: on which objects, and which stacks have which value."""
+
+    category: str | None
+    objects: tuple[str, ...]
+    field: str
+    values: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``fields`` is how many were compared over all objects, ``differences`` those that differ."""
+
+    stacks: Sequence[str]
+    fields: int
+    differences: Sequence[Difference]
+
+
+class _Results:
+    """A store in which every run has its results."""
+
+    def read_text(self, path: str) -> str:
+        """The results that a file of that name holds, of any run."""
+        try:
+            return RESULTS[path.rpartition("/")[2]]
+        except KeyError:
+            raise FileNotFoundError(path) from None
+
+    def names(self, prefix: str) -> Sequence[str]:
+        """The file that ``prefix`` names, where it is one of the results."""
+        return [prefix] if prefix.rpartition("/")[2] in RESULTS else []
+
+
+def stacks_of(root: Path = ROOT) -> list[str]:
+    """The stacks of the repository, by name."""
+    return sorted(path.name.split(".")[1] for path in (root / "stacks").glob("Pulumi.*.yaml"))
+
+
+def compare(stacks: Sequence[str], root: Path = ROOT) -> Comparison:
+    """The fields of the pipeline's Kubernetes objects in which ``stacks`` differ."""
+    pipeline = stack_config(REFERENCE, root)[f"{PREFIX}pipelines"]["mnist"]
+    objects = {stack: _objects(stack, pipeline, root) for stack in stacks}
+    every = {thing: None for found in objects.values() for thing in found}
+    fields = 0
+    rows: dict[tuple[str | None, str, tuple[tuple[str, tuple[str, ...]], ...]], list[str]] = {}
+    for thing in every:
+        having = {stack: found[thing] for stack, found in objects.items() if thing in found}
+        known = sorted({field for found in having.values() for field in found})
+        values = {field: {stack: found.get(field) for stack, found in having.items()} for field in known}
+        values[""] = {stack: PRESENT if stack in having else None for stack in stacks}
+        for field, by_stack in values.items():
+            fields += bool(field)
+            if differing := _differing(by_stack):
+                key = (_category(thing, field), field, tuple(differing.items()))
+                rows.setdefault(key, []).append(thing)
+    differences = [
+        Difference(category, tuple(things), field, dict(values))
+        for (category, field, values), things in rows.items()
+    ]
+    return Comparison(stacks, fields, differences)
+
+
+def _differing(by_stack: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Each value with the stacks that have it, of mappings what they do not share; empty where all are alike."""
+    mappings = [cast("Mapping[str, Any]", value) for value in by_stack.values() if isinstance(value, Mapping)]
+    shared = (
+        [item for item in mappings[0].items() if all(each.get(item[0]) == item[1] for each in mappings)]
+        if (len(mappings) == len(by_stack))
+        else []
+    )
+    found: dict[str, list[str]] = {}
+    for stack, value in by_stack.items():
+        rest = {key: each for key, each in value.items() if (key, each) not in shared} if shared else value
+        text = ABSENT if rest is None or rest == {} else json.dumps(rest, sort_keys=True).strip('"')
+        found.setdefault(text, []).append(stack)
+    return {value: tuple(stacks) for value, stacks in found.items()} if len(found) > 1 else {}
+
+
+def page(comparison: Comparison) -> str:
+    """The whole page."""
+    differing = sum(len(each.objects) for each in comparison.differences)
+    text = HEAD.format(alike=comparison.fields - differing, fields=comparison.fields)
+    for category in CATEGORIES:
+        rows = [each for each in comparison.differences if each.category == category]
+        if rows:
+            text += f"\n## {category}\n\n| objects | field | value | stacks |\n| --- | --- | --- | --- |\n"
+            text += "".join(_rows(each, comparison.stacks) for each in rows)
+    return text
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes the page, or with ``--check`` says whether it is up to date."""
+    return write_or_check(PAGE, page(compare(stacks_of())), "tools.reference.clouds", arguments)
+
+
+def _objects(stack: str, pipeline: Mapping[str, Any], root: Path) -> dict[str, dict[str, Any]]:
+    """The fields of each object of the stack, by kind and name, with what only this stack calls so left out."""
+    values = dict(stack_config(stack, root))
+    own = values[f"{PREFIX}pipelines"]["mnist"]["steps"]
+    steps = {
+        name: {**step, "gpus": 0, **{key: own[name][key] for key in OWN if key in own[name]}}
+        for name, step in pipeline["steps"].items()
+    }
+    values[f"{PREFIX}pipelines"] = {"mnist": {**pipeline, "steps": steps}}
+    values.pop(f"{PREFIX}rehearsal", None)
+    settings = load({key.removeprefix(PREFIX): value for key, value in values.items() if key.startswith(PREFIX)})
+    stand_ins = emulators(settings)
+    for each in stand_ins:
+        values = {**each.configuration, **values}
+    found = evaluate(
+        lambda: declare(root), project="slipway", stack=stack, config=values, emulators=stand_ins, store=_Results()
+    )
+    pools = {str(step["pool"]): f"<pool of {name}>" for name, step in reversed(steps.items())}
+    names = {"accelerator": pools} | dict.fromkeys(
+        ("store", "devices"), dict.fromkeys(settings.clusters, "<cluster>")
+    )
+    objects: dict[str, dict[str, Any]] = {}
+    for _, resource in sorted(found.resources.items()):
+        if resource.custom and any(place in resource.urn for place in PLACES):
+            renamed = _renaming(stack, resource.name, names, settings.clusters)
+            kind = resource.token.rpartition(":")[2]
+            fields = dict(_flat(resource.inputs, (), renamed))
+            # A stack with two clusters has one of each; where they differ, both values count.
+            for field, value in objects.get(f"{kind} {renamed(resource.name)}", {}).items():
+                if fields.get(field) != value:
+                    fields[field] = [value, fields.get(field)]
+            objects[f"{kind} {renamed(resource.name)}"] = fields
+    return objects
+
+
+def _renaming(
+    stack: str, name: str, names: Mapping[str, Mapping[str, str]], clusters: Iterable[str]
+) -> Callable[[str], str]:
+    """What takes the names of clusters and pools, and digests, out of the texts of the object of that name."""
+    patterns = [(rf"^{re.escape(cluster)}(?=-)", "<cluster>") for cluster in clusters]
+    for pool, stands_for in names["accelerator"].items():
+        patterns.append((rf"(?<=device-plugin-){re.escape(pool)}(?=$|-)", stands_for))
+    kind, gate, guarded = name.partition("-gate-")
+    for word, stands_for in names.get(kind, {}).items() if gate else ():
+        if guarded == word or guarded.startswith(f"{word}-"):
+            patterns += [
+                (rf"(?<=gate-){re.escape(word)}(?=$|-)", stands_for),
+                (rf"^{re.escape(word)}$", stands_for),
+            ]
+    patterns.append((rf"(?<=-slipway-){re.escape(stack)}|(?<=^slipway\.){re.escape(stack)}$", "<stack>"))
+    patterns.append((r"(?<![0-9a-f])[0-9a-f]{10}(?![0-9a-f])", "<digest>"))
+
+    def renamed(text: str) -> str:
+        for pattern, stands_for in patterns:
+            text = re.sub(pattern, stands_for, text)
+        return text
+
+    return renamed
+
+
+def _flat(value: Any, path: tuple[str, ...], renamed: Callable[[str], str]) -> Iterator[tuple[str, Any]]:
+    """Every field below ``value`` with its path; volumes and variables by name, selectors and such whole."""
+    whole = path[-1:] and (path[-1] in WHOLE or path[-2:-1] == ("volumes",))
+    if isinstance(value, Mapping) and value and not whole:
+        for key, each in cast("Mapping[str, Any]", value).items():
+            yield from _flat(each, (*path, renamed(key)), renamed)
+    elif path[-1:] == ("args",):
+        arguments = [renamed(str(each)) for each in cast("list[object]", value)]
+        yield ".".join(path), [each for each in arguments if not each.startswith(LIBRARIES)]
+        yield ".".join((*path, "libraries")), [each for each in arguments if each.startswith(LIBRARIES)]
+    elif isinstance(value, list) and not whole and isinstance(next(iter(cast("list[Any]", value)), None), Mapping):
+        for index, each in enumerate(cast("list[Mapping[str, Any]]", value)):
+            by_name = path[-1] in BY_NAME
+            rest = {key: inner for key, inner in each.items() if key != "name" or not by_name}
+            yield from _flat(rest, (*path, str(each["name"] if by_name else index)), renamed)
+    else:
+        yield ".".join(path), _text(value, renamed)
+
+
+def _text(value: Any, renamed: Callable[[str], str]) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _text(each, renamed) for key, each in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_text(each, renamed) for each in cast("list[Any]", value)]
+    return renamed(value) if isinstance(value, str) else value
+
+
+def _category(thing: str, field: str) -> str | None:
+    return next((name for name, pattern in CATEGORIES.items() if pattern.fullmatch(f"{thing} {field}")), None)
+
+
+def _rows(difference: Difference, stacks: Sequence[str]) -> str:
+    lines: list[str] = []
+    first = (_listed(difference.objects), f"`{difference.field}`" if difference.field else "the object")
+    for value, having in difference.values.items():
+        shown = value if value in {ABSENT, PRESENT} else f"`{_short(value)}`"
+        lines.append(
+            f"| {first[0]} | {first[1]} | {shown.replace('|', chr(92) + '|')} | {_having(having, stacks)} |\n"
+        )
+        first = ("", "")
+    return "".join(lines)
+
+
+def _listed(objects: Iterable[str]) -> str:
+    by_kind: dict[str, list[str]] = {}
+    for each in objects:
+        kind, _, name = each.partition(" ")
+        by_kind.setdefault(kind, []).append(name)
+    return "; ".join(f"{kind} {', '.join(f'`{name}`' for name in names)}" for kind, names in by_kind.items())
+
+
+def _having(having: Sequence[str], stacks: Sequence[str]) -> str:
+    rest = [stack for stack in stacks if stack not in having]
+    if len(rest) < len(having) and len(having) > 2:
+        return f"all but {', '.join(rest)}"
+    return ", ".join(having)
+
+
+def _short(value: str, limit: int = 200) -> str:
+    return value if len(value) <= limit else f"{value[: limit - 1]}…"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

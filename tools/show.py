@@ -1,0 +1,277 @@
+"""``make show STACK=local predictions``: a result of a stack that `pulumi up` has run, read from its store.
+
+Where the store is a volume, only a pod can see into it. So a pod is made for the time of reading, from the
+template of a Job of the stack that mounts the store and needs no GPU: it has everything that the namespace demands
+of pods.
+"""
+
+import contextlib
+import json
+import re
+import secrets
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from infra.kubernetes.results import SHOW, selected
+from offline.engine.documents import document, documents
+
+ROOT = Path(__file__).resolve().parents[1]
+
+STORE = "store"
+"""Name of the volume, in every pod that uses the store."""
+
+READ_SECONDS = 1800
+"""After which the cluster itself ends a pod that was left behind."""
+
+START_SECONDS = 900
+"""For the pod to start, a node that the autoscaler adds included."""
+
+
+class ShowError(Exception):
+    """What keeps a result from being shown. The text says why, and what to do about it."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """Where a result is, as the stack's output `SHOW` says it.
+
+    ``kubectl`` is the command that reaches the namespace, ``reader`` the Job whose template pods are made from,
+    ``path`` the file or folder below the store's root, ``select`` a JSON pointer, ``then`` a command for what was
+    copied here, ``job`` the URN of the Job that wrote it.
+    """
+
+    kubectl: Sequence[str]
+    reader: str
+    path: str
+    select: str
+    then: str
+    job: str
+
+
+def main(
+    names: Annotated[list[str] | None, typer.Argument(help="What to show; without it, what there is.")] = None,
+    stack: Annotated[str, typer.Option("--stack", "-s", help="The stack.")] = "",
+    output: Annotated[Path | None, typer.Option(help="Folder for copies; default: build/show/<stack>.")] = None,
+) -> None:
+    """Show results of a stack that `pulumi up` has run: tables and numbers here, files and folders as copies."""
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    try:
+        if not stack:
+            raise ShowError("name the stack: make show STACK=local predictions")
+        outputs = outputs_of(stack)
+        if not names:
+            listing(console, stack, outputs)
+        for name in names or ():
+            show(name, stack, outputs, output or ROOT / "build" / "show" / stack, console)
+    except ShowError as error:
+        Console(stderr=True, highlight=False).print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
+        raise typer.Exit(1) from None
+
+
+def outputs_of(stack: str) -> Mapping[str, Any]:
+    """The outputs of the stack's last `pulumi up`; raises ShowError."""
+    if shutil.which("pulumi") is None:
+        raise ShowError(
+            "the Pulumi CLI is not on PATH, and the stack's outputs are in its state: "
+            "https://www.pulumi.com/docs/install"
+        )
+    command = ["pulumi", "stack", "output", "--json", "--stack", stack, "--non-interactive"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
+    if done.returncode:
+        raise ShowError(f"{shlex.join(command)}: {done.stderr.strip().removeprefix('error: ')}")
+    found = document(json.loads(done.stdout))
+    if not found:
+        raise ShowError(f"the stack {stack} has no outputs: `pulumi up -s {stack}` has not ended well yet")
+    return found
+
+
+def listing(console: Console, stack: str, outputs: Mapping[str, Any]) -> None:
+    """What there is to show."""
+    names = sorted({*outputs, *document(outputs.get(SHOW))} - {SHOW})
+    console.print(f"The stack {escape(stack)} shows: {escape(', '.join(names))}", soft_wrap=True)
+
+
+def show(name: str, stack: str, outputs: Mapping[str, Any], folder: Path, console: Console) -> None:
+    """Shows one result: from the outputs where it is there, else from the store. Raises ShowError."""
+    if entry := document(document(outputs.get(SHOW)).get(name)):
+        texts = {key: str(each) for key, each in entry.items()}
+        described = Described(kubectl=words(texts.pop("kubectl")), **texts)
+        copied = fetch(described, stack, folder)
+        if copied.is_file() and copied.suffix == ".json":
+            written(console, name, _selected(copied, described, stack))
+            return
+        then = f"\n{described.then.format(copy=shlex.quote(str(copied)))}" if described.then else ""
+        console.print(Text(f"{copied}{then}"), soft_wrap=True)
+    elif name in outputs and name != SHOW:
+        written(console, name, outputs[name])
+    else:
+        there = sorted({*outputs, *document(outputs.get(SHOW))} - {SHOW})
+        raise ShowError(f"the stack {stack} has no result {name!r}; it has {', '.join(there)}")
+
+
+def words(command: str) -> list[str]:
+    """The words of a shell command, a home directory that a word begins with expanded as the shell does."""
+    return [str(Path(word).expanduser()) if word.startswith("~") else word for word in shlex.split(command)]
+
+
+def written(console: Console, name: str, value: Any) -> None:
+    """A table for a list of alike entries, a line each for a mapping, the value itself for the rest."""
+    entries = documents(value)
+    if entries and len(entries) == len(value):
+        columns = [key for key, each in entries[0].items() if not isinstance(each, (list, dict))]
+        table = Table(title=name, title_justify="left", box=None, padding=(0, 2, 0, 0))
+        for key in columns:
+            table.add_column(Text(key), justify="left" if isinstance(entries[0][key], str) else "right")
+        for each in entries:
+            table.add_row(*(Text(_cell(each.get(key))) for key in columns))
+        console.print(table)
+    elif found := document(value):
+        for key, each in found.items():
+            console.print(Text.assemble((f"{key}: ", "bold"), _cell(each)), soft_wrap=True)
+    else:
+        console.print(Text(_cell(value)), soft_wrap=True)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def fetch(described: Described, stack: str, folder: Path) -> Path:
+    """Copies a file or folder of the store into ``folder`` and returns it there; raises ShowError."""
+    target = folder / described.path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _reader(described) as (pod, mount), tempfile.TemporaryDirectory(dir=folder) as temporary:
+        command = [*described.kubectl, "exec", pod, "--", "tar", "-C", mount, "-cf", "-", described.path]
+        with tempfile.TemporaryFile() as complaints:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints)
+            assert process.stdout is not None
+            failure = _unpacked(process.stdout, Path(temporary))
+            process.stdout.close()
+            code = process.wait()
+            complaints.seek(0)
+            said = complaints.read().decode("utf-8", "replace").strip()
+        if "No such file" in said:
+            _gone(described, stack)
+        if code or failure:
+            raise ShowError(f"{described.path} could not be copied: {said or failure or f'exit code {code}'}")
+        copied = Path(temporary) / described.path
+        if target.is_dir():
+            # An earlier copy of the same run's folder: nobody else's, for the path has the run's digest.
+            shutil.rmtree(target)
+        copied.replace(target)
+    return target
+
+
+def _unpacked(stream: IO[bytes], folder: Path) -> str:
+    """Why the archive could not be unpacked; empty where it was."""
+    try:
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            archive.extractall(folder, filter="data")
+    except (tarfile.TarError, OSError, EOFError) as error:
+        return str(error)
+    return ""
+
+
+def _selected(file: Path, described: Described, stack: str) -> Any:
+    try:
+        return selected(json.loads(file.read_text(encoding="utf-8")), described.select)
+    except (ValueError, LookupError, TypeError) as error:
+        raise ShowError(
+            f"{described.path} is damaged: it is not what its Job wrote ({error}). {_again(described, stack)}"
+        ) from error
+
+
+def _gone(described: Described, stack: str) -> NoReturn:
+    raise ShowError(f"{described.path} is not in the store. {_again(described, stack)}")
+
+
+def _again(described: Described, stack: str) -> str:
+    return f"Make it again: pulumi up --stack {stack} --replace {shlex.quote(described.job)}"
+
+
+@contextlib.contextmanager
+def _reader(described: Described) -> Generator[tuple[str, str]]:
+    """A running pod that mounts the store, by its name, and where; deleted in the end."""
+    pod, mount = pod_of(_job(described))
+    name = str(pod["metadata"]["name"])
+    _kubectl(described, ["create", "-f", "-"], json.dumps(pod))
+    try:
+        try:
+            _kubectl(described, ["wait", f"pod/{name}", "--for=condition=Ready", f"--timeout={START_SECONDS}s"])
+        except ShowError as error:
+            reason = "{.status.conditions[?(@.status=='False')].message}"
+            why = _kubectl(described, ["get", "pod", name, "--output", f"jsonpath={reason}"]).strip()
+            raise ShowError(f"the pod that reads the store did not start: {why or error}") from error
+        yield name, mount
+    finally:
+        with contextlib.suppress(ShowError):
+            _kubectl(described, ["delete", "pod", name, "--wait=false", "--grace-period=1"])
+
+
+def _job(described: Described) -> Mapping[str, Any]:
+    return document(json.loads(_kubectl(described, ["get", "job", described.reader, "--output", "json"])))
+
+
+def pod_of(job: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """A pod like those of ``job`` that sleeps, and where it mounts the store."""
+    template = document(document(job.get("spec")).get("template"))
+    metadata, spec = document(template.get("metadata")), dict(document(template.get("spec")))
+    container = dict(documents(spec.get("containers"))[0])
+    mounts = {str(each["name"]): str(each["mountPath"]) for each in documents(container.get("volumeMounts"))}
+    container |= {"command": ["sleep", str(READ_SECONDS)], "args": []}
+    labels = {
+        key: value
+        for key, value in document(metadata.get("labels")).items()
+        # The Job controller would count the pod as its own.
+        if not re.search(r"(^|/)(controller-uid|job-name)$", key)
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"show-{secrets.token_hex(4)}",
+            "labels": labels,
+            "annotations": dict(document(metadata.get("annotations"))),
+        },
+        "spec": {
+            **spec,
+            "containers": [container],
+            "initContainers": [],
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": READ_SECONDS,
+        },
+    }
+    return pod, mounts[STORE]
+
+
+def _kubectl(described: Described, arguments: Sequence[str], given: str | None = None) -> str:
+    command = [*described.kubectl, *arguments]
+    try:
+        done = subprocess.run(command, check=False, capture_output=True, text=True, input=given)
+    except FileNotFoundError as error:
+        raise ShowError(f"{command[0]} is not on PATH; it reads the store through a pod of the cluster") from error
+    if done.returncode:
+        raise ShowError(f"{shlex.join(command)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(main)
+    app(prog_name="python -m tools.show")

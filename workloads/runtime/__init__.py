@@ -1,0 +1,1 @@
+"""What the modules that run in pods share. Imports nothing but TensorFlow and the standard library."""
