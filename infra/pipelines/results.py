@@ -1,0 +1,87 @@
+"""What a step leaves in its directory of the store that is worth showing, as its pipeline declares it.
+
+Stack outputs, ``make show``, the summary and the report of a rehearsal show these, and know nothing else of a
+pipeline's results. A Job carries those of its step as JSON in the annotation `RESULTS_ANNOTATION`.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+RESULTS_ANNOTATION = "slipway/results"
+"""The annotation of a Job with its results as JSON, a list."""
+
+Format = Literal["text", "integer", "number", "percent", "file"]
+"""How a value is written: ``percent`` takes a share from 0 to 1, ``file`` shows the name of a path."""
+
+
+class _Declared(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Result(_Declared):
+    """``name`` is what stack outputs and ``make show`` call it; ``title`` is shown to people.
+
+    ``path`` is a file or a folder in the step's directory. ``select`` is the JSON pointer (RFC 6901) of what is
+    shown of a JSON file; empty for the whole of it.
+    """
+
+    name: str
+    title: str
+    path: str
+    select: str = ""
+
+
+class Number(_Result):
+    """One number of a JSON file."""
+
+    kind: Literal["number"] = "number"
+    format: Format = "number"
+
+
+class Column(_Declared):
+    """A column of a table: the rows' ``key``, its heading, and how its values are written."""
+
+    key: str
+    title: str
+    format: Format = "text"
+
+
+class Table(_Result):
+    """A list of objects in a JSON file, a row each.
+
+    Rows are sorted by the first column. ``compare`` names two keys, the value and the truth: where both are there,
+    rows that differ are marked, and the title counts those that agree. ``bars`` names the key of the length of a
+    bar that is drawn for each row, and ``spread`` that of its uncertainty, in the same unit. ``caveat`` is a
+    sentence shown below a table in which the key ``caveat_when`` of a row is true.
+    """
+
+    kind: Literal["table"] = "table"
+    columns: tuple[Column, ...] = Field(min_length=1)
+    compare: tuple[str, str] | None = None
+    bars: str = ""
+    spread: str = ""
+    caveat: str = ""
+    caveat_when: str = ""
+
+
+class Curves(_Result):
+    """A list of objects in a JSON file, one for each epoch or step, with a number by each curve's name.
+
+    ``logs`` is the folder in the step's directory that TensorBoard reads, where there is one.
+    """
+
+    kind: Literal["curves"] = "curves"
+    logs: str = ""
+
+
+class Picture(_Result):
+    """A PNG file."""
+
+    kind: Literal["picture"] = "picture"
+
+
+Result = Annotated[Number | Table | Curves | Picture, Field(discriminator="kind")]
+
+RESULTS: TypeAdapter[tuple[Result, ...]] = TypeAdapter(tuple[Result, ...])
+"""Reads and writes the annotation."""
