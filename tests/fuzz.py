@@ -184,24 +184,25 @@ def _tree(folder: Path) -> Path:
 
 @cache
 def _secrets() -> Any:
-    from offline.preview import worker
+    from offline.evaluation.encoding import Secrets
 
-    return worker._Secrets(b"key")
+    return Secrets(b"key")
 
 
 def wrong(stack: str, text: str, tree: Path) -> tuple[str, str]:
     """What became of the file, ``accepted`` or the error's kind, and what is wrong with that."""
     from infra.review.policy import Severity
-    from offline.preview import worker
+    from offline.evaluation.__main__ import evaluate_stack
+    from offline.evaluation.worker import evaluated as printed
     from offline.preview.build import NOT_EVALUATED, Options, build, exit_code
     from offline.preview.evaluated_stack import evaluated
-    from offline.preview.evaluation import Evaluations
     from offline.preview.json_output import document
     from offline.preview.markdown import comment
+    from offline.preview.revisions import Evaluations
 
     file = tree / "stacks" / f"Pulumi.{stack}.yaml"
     file.write_bytes(text.encode("utf-8", "surrogatepass"))
-    found = json.loads(json.dumps(worker._stack(stack, tree, _secrets())))
+    found = json.loads(json.dumps(printed(stack, tree, _secrets(), evaluate_stack)))
     failure = found.get("failure")
     kind = failure["kind"] if failure else "accepted"
     if failure and (complaint := unclear(failure, stack)):

@@ -50,7 +50,7 @@ def picture(stack: Stack) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Writes the pictures of all stacks, or with ``--check`` says whether they are up to date."""
-    from offline.preview.evaluation import evaluate_trees  # noqa: PLC0415  # Needs what drawing does not.
+    from offline.preview.revisions import evaluate_trees  # noqa: PLC0415  # Needs what drawing does not.
 
     FOLDER.mkdir(parents=True, exist_ok=True)
     status = 0

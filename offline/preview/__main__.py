@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from offline.preview import worker
+from offline.evaluation.failures import message, where
 
 NOT_EVALUATED, INTERRUPTED = 2, 130
 
@@ -21,8 +21,8 @@ def main() -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
-        place = worker.where(error, Path(__file__).resolve().parents[2])
-        print(f"error: the preview failed: {worker.told(error)}" + f" ({place})" * bool(place), file=sys.stderr)
+        place = where(error, Path(__file__).resolve().parents[2])
+        print(f"error: the preview failed: {message(error)}" + f" ({place})" * bool(place), file=sys.stderr)
         return NOT_EVALUATED
     return 0
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 from infra.review.policy import Severity
 from infra.review.stack import JOB, Stack
 from infra.review.unknown import Secret
+from offline.evaluation.failures import where
 from offline.policies.changes import Change
 from offline.policies.check import (
     check,
@@ -22,7 +23,6 @@ from offline.policies.check import (
 )
 from offline.preview.cost import cost, difference
 from offline.preview.evaluated_stack import Evaluated, Failed
-from offline.preview.evaluation import Evaluations
 from offline.preview.job_durations import Measured
 from offline.preview.model import (
     Changes,
@@ -36,11 +36,11 @@ from offline.preview.model import (
 )
 from offline.preview.operations import Compared, compared
 from offline.preview.phrasing import many
+from offline.preview.revisions import Evaluations
 from offline.preview.run_cost import common_basis
 from offline.preview.stack_diff import compare, output_remarks
 from offline.preview.timeline import timeline
 from offline.preview.verdict import impact
-from offline.preview.worker import where
 
 CLEAN, FINDINGS, NOT_EVALUATED = 0, 1, 2
 """What a preview exits with."""

@@ -16,9 +16,9 @@ from rich.markup import escape
 
 from infra.review.policy import Severity
 from offline.engine.stack_config import ConfigError, load_stack
-from offline.preview.evaluation import Evaluations, evaluate_trees
 from offline.preview.job_durations import Measured, TimesError, exported, rehearsed
 from offline.preview.model import Preview
+from offline.preview.revisions import Evaluations, FormatError, evaluate_trees
 from offline.preview.worktree import TreeError, checked_out
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,7 +67,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
             evaluations, title = evaluate_trees(ROOT, None, stack or ()), ""
         if times and last_runs.keys().isdisjoint(evaluations.head):
             raise TimesError(f"{times} has the times of no Job of {', '.join(sorted(evaluations.head))}")
-    except (TreeError, TimesError) as error:
+    except (TreeError, FormatError, TimesError) as error:
         raise _refused(error) from None
     # Imported while the workers are at it, in `evaluate_trees`, but for this.
     from offline.preview.build import Options, build, exit_code  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""What a worker found out, as the `infra.review.Stack` that reviews, policies and comparisons read."""
+"""Decodes what a revision printed of a stack into the `Stack` that reviews, policies and comparisons read."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,10 +11,8 @@ from infra.review.contract import Review
 from infra.review.stack import Declared, NodePool, Stack
 from infra.review.unknown import UNKNOWN, Secret, Unknown
 from offline.engine.unknown_outputs import told
+from offline.evaluation.encoding import MARK
 from offline.policies.workloads import standing
-
-MARK = "$slipway"
-"""The key of the mappings that stand for what JSON has no word for: a secret, an unknown value."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from infra.schema.printable import printable_lines
 from infra.schema.problems import SettingsError
 from offline.engine.monitor import EvaluationError
 from offline.engine.stack_config import ConfigError
-from offline.preview.worker import where
+from offline.evaluation.failures import where
 from offline.rehearsal import session
 from offline.rehearsal.session import FAILED, INTERRUPTED, WRONG_SETTINGS, Options, Session
 from offline.rehearsal.state import BusyError, FolderError

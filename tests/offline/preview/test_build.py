@@ -7,8 +7,8 @@ from infra.review.policy import Severity
 from infra.review.stack import Stack
 from offline.preview.build import NOT_EVALUATED, Options, build, exit_code
 from offline.preview.evaluated_stack import Evaluated
-from offline.preview.evaluation import Evaluations
 from offline.preview.job_durations import Measured
+from offline.preview.revisions import Evaluations
 
 
 def test_a_preview_that_fails_is_told_without_values_and_leaves_the_others() -> None:

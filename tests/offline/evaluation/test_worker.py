@@ -1,4 +1,4 @@
-"""A worker evaluates whatever tree it is given, and tells no secret."""
+"""``python -m offline.evaluation`` prints what each stack of the tree declares, and no secret."""
 
 import json
 import subprocess
@@ -8,23 +8,24 @@ from typing import Any
 
 import pytest
 
-from offline.preview import worker
-from tests.offline.preview.tree import ROOT, SETTINGS, make_tree
+from offline.evaluation.worker import KEY
+from offline.preview.revisions import stacks_of
+from tests.offline.preview.tree import ROOT, make_tree
 
 
 def run(tree: Path, *stacks: str, key: str = "k") -> str:
-    command = [sys.executable, worker.__file__, "--tree", str(tree)]
-    for name in stacks:
+    command = [sys.executable, "-m", "offline.evaluation"]
+    for name in stacks or stacks_of(tree):
         command += ["--stack", name]
-    done = subprocess.run(
-        command, cwd="/", check=False, capture_output=True, text=True, env={worker.KEY: key, "HOME": "/nowhere"}
-    )
+    environment = {KEY: key, "HOME": "/nowhere"}
+    done = subprocess.run(command, cwd=tree, check=False, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def evaluated(tree: Path, *stacks: str, key: str = "k") -> dict[str, Any]:
     lines = [json.loads(line) for line in run(tree, *stacks, key=key).splitlines()]
+    assert {line["format"] for line in lines} == {1}
     assert [line["begun"] for line in lines[::2]] == [line["stack"] for line in lines[1::2]]
     return {line["stack"]: line["document"] for line in lines[1::2]}
 
@@ -202,30 +203,10 @@ def test_the_rehearsals_overlay_is_not_laid_over(tmp_path: Path) -> None:
     assert list(properties(evaluated_dev(make_tree(tmp_path / "tree", body, {"dev": config})))) == ["real"]
 
 
-@pytest.fixture(scope="module")
-def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The newest revision from before there were previews; skips where this clone does not have it."""
-    commit = "d25a2dd4c5c14074612b71f07e9ca99a864e4d6a"
-    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, check=False, capture_output=True)
-    if archive.returncode:
-        pytest.skip(f"{commit[:7]} is not in this clone")
-    tree = tmp_path_factory.mktemp("older")
-    subprocess.run(["tar", "-x", "-C", str(tree)], input=archive.stdout, check=True)
-    return tree
-
-
-@pytest.mark.slow
-def test_an_older_revision_is_evaluated_as_a_preview_would(older: Path) -> None:
-    found = evaluated(older, "gcp-dev")["gcp-dev"]
-    by_name = {(each["type"], each["name"]): each["properties"] for each in found["resources"]}
-    assert by_name["gcp:storage/bucket:Bucket", "store"]["location"] == "US-CENTRAL1"
-    assert by_name["pulumi:providers:kubernetes", "dev"]["kubeconfig"] == {"$slipway": "unknown"}
-
-
 @pytest.mark.slow
 def test_every_stack_of_this_revision_is_evaluated() -> None:
     found = evaluated(ROOT)
-    assert set(found) == set(worker.stacks_of(ROOT))
+    assert set(found) == set(stacks_of(ROOT))
     for stack in found.values():
         assert "failure" not in stack
         named = [each["properties"] for each in stack["resources"] if each["type"] == "kubernetes:batch/v1:Job"]
@@ -239,7 +220,3 @@ def test_every_stack_of_this_revision_is_evaluated() -> None:
     ]
     assert len(buckets) == 5
     assert all(isinstance(each, str) for each in buckets)
-
-
-def test_stacks_are_those_with_a_file(tmp_path: Path) -> None:
-    assert worker.stacks_of(make_tree(tmp_path / "tree", "pass", {"b": SETTINGS, "a": SETTINGS})) == ["a", "b"]

@@ -1,5 +1,6 @@
 """Two trees are evaluated beside one another, and whatever becomes of a worker, its caller goes on."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -8,10 +9,15 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 
 from infra.review.unknown import UNKNOWN, Secret
-from offline.preview.evaluation import Limits, evaluate_trees
+from offline.preview import cli
+from offline.preview.build import NOT_EVALUATED
+from offline.preview.revisions import Limits, evaluate_trees
+from offline.preview.worktree import Checkout
 from tests.offline.preview.tree import ROOT, make_tree
+from tests.support.tree import write_tree
 
 THINGS = """
 thing("a", metadata={{"name": "a"}}, stringData=pulumi.Output.secret({{"x": "{secret}"}}))
@@ -86,7 +92,7 @@ def test_a_worker_that_dies_is_a_failure_of_its_stacks_alone(end: str, how: str,
 CALLING = """
 import sys
 from pathlib import Path
-from offline.preview.evaluation import evaluate_trees
+from offline.preview.revisions import evaluate_trees
 evaluate_trees(Path(sys.argv[1]), None)
 """
 
@@ -128,7 +134,7 @@ match pulumi.get_stack():
 @pytest.mark.slow
 def test_one_bad_stack_among_others_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # All in one process, which each of the bad ones ends.
-    monkeypatch.setattr("offline.preview.evaluation._cores", lambda: 1)
+    monkeypatch.setattr("offline.preview.revisions._cores", lambda: 1)
     names = ["a", "b-busy", "c", "d-dead", "e", "f-fat", "g"]
     tree = make_tree(tmp_path / "tree", GUILTY, {name: {} for name in names})
     found = evaluate_trees(tree, None, limits=Limits(cpu=6, memory=1 << 30)).head
@@ -149,3 +155,27 @@ def test_a_stack_that_waits_for_ever_is_ended(tmp_path: Path) -> None:
     failure = evaluate_trees(tree, None, limits=Limits(time=2)).head["dev"].failure
     assert failure is not None
     assert failure.message == "its evaluation was ended, for it takes more than 2 s"
+
+
+def test_a_base_of_a_later_format_is_refused_with_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = write_tree(
+        tmp_path / "base",
+        {
+            "stacks/Pulumi.dev.yaml": "config: {}",
+            "offline/evaluation/__main__.py": """print('{"format": 2, "declared": "in another way"}')""",
+        },
+    )
+    checkout = Checkout(base, "main", "a" * 40, "a" * 40)
+    monkeypatch.setattr(cli, "ROOT", make_tree(tmp_path / "head", 'thing("a")'))
+    monkeypatch.setattr(cli, "checked_out", lambda *_: contextlib.nullcontext(checkout))
+    with pytest.raises(typer.Exit) as left:
+        cli.main(base="main")
+    assert left.value.exit_code == NOT_EVALUATED
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == (
+        "error: the base prints what its stacks declare in format 2, and this revision reads format 1: "
+        "merge the base into this branch, or rebase onto it\n"
+    )

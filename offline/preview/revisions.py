@@ -1,4 +1,4 @@
-"""Evaluates the stacks of two trees, each tree with its own code, in processes of their own."""
+"""Evaluates the stacks of two revisions in separate processes, each by its own `offline.evaluation`."""
 
 import contextlib
 import json
@@ -13,14 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from offline.preview import worker
+from offline.evaluation.encoding import FORMAT
+from offline.evaluation.worker import KEY, OUT_OF_MEMORY
 from offline.preview.worktree import terminating
 
 if TYPE_CHECKING:
     from offline.preview.evaluated_stack import Evaluated
 
+BEFORE_FORMATS = Path(__file__).resolve().parents[1] / "evaluation" / "revisions_before_formats.py"
+"""The program that evaluates a tree from before there was `offline.evaluation`."""
+
 LAST_LINES = 5
-"""Of what a worker that died said last."""
+"""How many lines are shown of what a worker that died wrote last."""
+
+
+class FormatError(Exception):
+    """A revision prints its evaluation in a format that this one cannot read."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,7 @@ def evaluate_trees(
 
     As many processes as there are cores run at once, one for each tree at least. They end with this function,
     however it ends. A stack that exceeds ``limits``, or ends its process, fails; another process takes up those
-    that were to come after it.
+    that were to come after it. Raises FormatError.
     """
     trees = [head] if base is None else [head, base]
     key = secrets.token_hex()
@@ -92,9 +100,16 @@ def evaluate_trees(
     return Evaluations(ordered[0], ordered[1] if base is not None else {})
 
 
+def stacks_of(tree: Path) -> list[str]:
+    """The names of the stacks that have a file in ``tree``."""
+    return sorted(
+        path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in (tree / "stacks").glob("Pulumi.*.yaml")
+    )
+
+
 def _named(trees: Sequence[Path], stacks: Sequence[str]) -> list[list[str]]:
     """For each tree its stacks, of those asked for. What no tree has is left to the first, which says so."""
-    there = [worker.stacks_of(tree) for tree in trees]
+    there = [stacks_of(tree) for tree in trees]
     if not stacks:
         return there
     asked = list(dict.fromkeys(stacks))
@@ -114,7 +129,9 @@ def _cores() -> int:
 
 @contextlib.contextmanager
 def _started(tree: Path, stacks: Sequence[str], key: str, limits: Limits) -> Generator[_Worker]:
-    command = [sys.executable, "-P", worker.__file__, "--tree", str(tree)]
+    before_formats = (tree / "stacks" / "program.py").is_file()
+    program = ["-P", str(BEFORE_FORMATS)] if before_formats else ["-m", "offline.evaluation"]
+    command = [sys.executable, *program]
     command += ["--cpu", str(limits.cpu), "--time", str(limits.time), "--memory", str(limits.memory)]
     for name in stacks:
         command += ["--stack", name]
@@ -125,7 +142,7 @@ def _started(tree: Path, stacks: Sequence[str], key: str, limits: Limits) -> Gen
             stdin=subprocess.DEVNULL,
             stdout=answer,
             stderr=complaints,
-            env={**os.environ, worker.KEY: key, "PYTHONHASHSEED": "0"},
+            env={**os.environ, KEY: key, "PYTHONHASHSEED": "0"},
             # Ctrl-C is for whoever waits here, and ends the workers below.
             start_new_session=True,
         )
@@ -142,6 +159,11 @@ def _documents(each: _Worker, limits: Limits) -> dict[str, Any]:
     each.answer.seek(0)
     # What is cut off is the line of a stack that is not there.
     lines: list[dict[str, Any]] = [json.loads(line) for line in each.answer if line.endswith(b"\n")]
+    if other := {line["format"] for line in lines} - {FORMAT}:
+        raise FormatError(
+            f"the base prints what its stacks declare in format {max(other)}, and this revision reads format "
+            f"{FORMAT}: merge the base into this branch, or rebase onto it"
+        )
     found = {line["stack"]: line["document"] for line in lines if "stack" in line}
     if found.keys() >= set(each.stacks):
         return found
@@ -155,7 +177,7 @@ def _ending(code: int, each: _Worker, limits: Limits) -> str:
     exceeded = {
         -signal.SIGPROF: f"{limits.cpu} s of CPU time",
         -signal.SIGALRM: f"{limits.time} s",
-        worker.OUT_OF_MEMORY: f"{limits.memory / 2**30:.2g} GiB of memory",
+        OUT_OF_MEMORY: f"{limits.memory / 2**30:.2g} GiB of memory",
     }
     if code in exceeded:
         return f"its evaluation was ended, for it takes more than {exceeded[code]}"
