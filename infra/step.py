@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from infra.pipelines.results import Result
 from infra.platform import Platform, Pool, Resources
 
 LIBRARIES = "libraries"
@@ -31,7 +32,7 @@ class Step:
     seconds and includes retries and scheduling. ``fingerprint`` is whatever else decides the result (the driver
     that a gate tests): when it changes, the step runs again. ``files`` are files of the repository, beside the
     module's own, that the step reads below its working directory. ``reads_nodes`` gives its pod a token that may
-    read the cluster's nodes. ``results`` are the files in its directory that the stack's outputs are read from.
+    read the cluster's nodes. ``results`` are those worth showing of what it leaves in its directory.
     """
 
     pipeline: str
@@ -52,7 +53,7 @@ class Step:
     uses_store: bool = True
     reads_nodes: bool = False
     fingerprint: str = ""
-    results: Sequence[str] = ()
+    results: Sequence[Result] = ()
 
     @property
     def publishes(self) -> bool:

@@ -1,5 +1,6 @@
 """From a step to a ``batch/v1`` Job, in the one shape that Pulumi's engine handles as a pipeline needs it."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.kubernetes.labels import step_labels
+from infra.kubernetes.labels import INPUTS_ANNOTATION, RESULTS_ANNOTATION, RUN_ANNOTATION, step_labels
 from infra.kubernetes.node_reader import NAME as NODE_READER
 from infra.kubernetes.pod import bundle_map, folder_map, template
 from infra.kubernetes.run import Known, Run, plan
@@ -53,7 +54,7 @@ class StepJob(pulumi.ComponentResource):
                 namespace=workspace.namespace,
                 labels=labels,
                 # Without it the next `up` would repeat the old failure instead of running the Job again.
-                annotations={"pulumi.com/replaceUnready": "true"},
+                annotations={"pulumi.com/replaceUnready": "true", **_annotations(run)},
             ),
             spec=k8s.batch.v1.JobSpecArgs(
                 completions=1,
@@ -96,6 +97,21 @@ class StepJob(pulumi.ComponentResource):
             ),
         )
         self.register_outputs({"job": run.job_name, "path": run.path})
+
+
+def _annotations(run: Run) -> dict[str, str]:
+    """What people and tools learn of the run from its Job. They decide nothing: where they change, no Job runs."""
+    found: dict[str, str] = {}
+    if run.step.publishes:
+        found[RUN_ANNOTATION] = run.path
+    if run.inputs:
+        found[INPUTS_ANNOTATION] = json.dumps({name: each.path for name, each in run.inputs.items()})
+    if run.step.results:
+        results = [
+            {"kind": each.kind, **each.model_dump(mode="json", exclude_defaults=True)} for each in run.step.results
+        ]
+        found[RESULTS_ANNOTATION] = json.dumps(results)
+    return found
 
 
 def _devices(step: Step, workspace: Workspace) -> list[pulumi.Resource]:

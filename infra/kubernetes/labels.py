@@ -1,5 +1,5 @@
 """The labels that every resource of the program carries, in the names that Kubernetes recommends for them
-(kubernetes.io/docs/concepts/overview/working-with-objects/common-labels)."""
+(kubernetes.io/docs/concepts/overview/working-with-objects/common-labels), and the annotations of Jobs."""
 
 import hashlib
 import re
@@ -10,6 +10,15 @@ PART_OF = {"app.kubernetes.io/part-of": "slipway", "app.kubernetes.io/managed-by
 
 INSTANCE = "app.kubernetes.io/instance"
 """The label that names the stack that owns an object, as `instance` spells it."""
+
+RUN_ANNOTATION = "slipway/run"
+"""The annotation of a Job with its directory below the store's root; a Job that leaves no result has none."""
+
+INPUTS_ANNOTATION = "slipway/inputs"
+"""The annotation of a Job with the results that it reads: JSON, from an input's name to its directory."""
+
+RESULTS_ANNOTATION = "slipway/results"
+"""The annotation of a Job with its results that are worth showing: JSON, a list (`infra.pipelines.results`)."""
 
 VALUE_LIMIT = 63
 """Longest value of a label (kubernetes.io/docs/concepts/overview/working-with-objects/labels, November 2026)."""

@@ -34,7 +34,8 @@ def record(run: Run) -> pulumi.Input[str]:
         last = max((_number(each) for each in records), default=0)
         if not last:
             return f"{folder}/1"
-        gone = [name for name in (MANIFEST, *run.step.results) if f"{run.path}/{name}" not in results]
+        files = dict.fromkeys([MANIFEST, *(each.path for each in run.step.results)])
+        gone = [name for name in files if not _there(f"{run.path}/{name}", results)]
         if gone:
             pulumi.log.warn(
                 f"{run.name} has finished, but the store no longer has {', '.join(gone)} in {run.path}: "
@@ -43,6 +44,11 @@ def record(run: Run) -> pulumi.Input[str]:
         return f"{folder}/{last + 1 if gone else last}"
 
     return pulumi.Output.all(files(folder), files(run.path)).apply(due)
+
+
+def _there(path: str, files: Sequence[str]) -> bool:
+    """Whether ``path`` is one of ``files``, or a folder of one."""
+    return any(each == path or each.startswith(f"{path}/") for each in files)
 
 
 def _number(path: str) -> int:

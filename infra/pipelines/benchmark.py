@@ -11,6 +11,7 @@ from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.results import SHOW, Result, Shown
 from infra.kubernetes.workspace import Workspace
+from infra.pipelines import results
 from infra.pipelines.cuda import with_libraries
 from infra.pipelines.shipping import bundle_problems
 from infra.pipelines.steps import place, stored
@@ -31,6 +32,35 @@ REQUIREMENTS = Requirements("workloads/benchmark/requirements.txt")
 IMAGES = "images"
 RESULT = "result.json"
 CHART = "throughput.png"
+
+MEASURED = (
+    results.Number(name="images_per_second", title="Images per second", path=RESULT, select="/images_per_second"),
+)
+"""What is worth showing of each run."""
+
+DRAWN = (
+    results.Table(
+        name="throughput",
+        title="ResNet-50 training throughput",
+        path="results.json",
+        select="/results",
+        columns=(
+            results.Column(key="device", title="GPU"),
+            results.Column(key="gpus", title="GPUs", format="integer"),
+            results.Column(key="precision", title="Precision"),
+            results.Column(key="xla", title="XLA"),
+            results.Column(key="data", title="Data"),
+            results.Column(key="images_per_second", title="Images/s", format="number"),
+            results.Column(key="run", title="Run"),
+        ),
+        bars="images_per_second",
+        spread="uncertainty",
+        caveat="A CPU took small steps in place of the GPUs: these figures say nothing about the GPUs.",
+        caveat_when="reduced",
+    ),
+    results.Picture(name="chart", title="ResNet-50 training throughput", path=CHART),
+)
+"""What is worth showing of the chart."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +113,7 @@ def steps(
             before = [each for each in (*others, *runs) if each.pool.name == run.pool]
             step = with_libraries(replace(step, after=before), chart, gates)
             runs.append(gates.guard(step))
-    return BenchmarkSteps(runs, replace(chart, inputs={step.name: step for step in runs}))
+    return BenchmarkSteps(runs, replace(chart, results=DRAWN, inputs={step.name: step for step in runs}))
 
 
 def outputs(
@@ -92,18 +122,18 @@ def outputs(
     """What ``pulumi stack output`` shows: images per second, or the commands that show them, and the chart."""
     store = pipeline.chart.platform.store
     chart = jobs[f"{NAME}-{pipeline.chart.name}"]
-    results = Shown(jobs, workspaces)
+    found = Shown(jobs, workspaces)
     shown: dict[str, pulumi.Input[Any]] = {
         "store": store.url,
         "images_per_second": {
-            step.name: results.value(step.name, jobs[f"{NAME}-{step.name}"], Result(RESULT), _speed)
+            step.name: found.value(step.name, jobs[f"{NAME}-{step.name}"], Result(RESULT), _speed)
             for step in pipeline.runs
         },
         "chart": pulumi.Output.concat(store.url, "/", chart.run.path, "/", CHART),
     }
     if store.claim is not None:
-        shown["chart"] = results.command("chart", chart, Result(CHART))
-    return {**shown, SHOW: results.described}
+        shown["chart"] = found.command("chart", chart, Result(CHART))
+    return {**shown, SHOW: found.described}
 
 
 def _speed(found: dict[str, Any]) -> float | str:
@@ -122,7 +152,7 @@ def _measures(
         *("--gpus", str(run.gpus), "--data", data, "--seed", str(seed)),
     ]
     step = place(NAME, name, MEASURES, arguments=arguments, settings=run, platforms=platforms)
-    return replace(step, results=(RESULT,))
+    return replace(step, results=MEASURED)
 
 
 def _images(settings: Benchmark, platforms: Mapping[str, Platform], gates: Gates) -> Step | None:

@@ -12,6 +12,7 @@ from infra.kubernetes.job import StepJob
 from infra.kubernetes.results import SHOW, Result, Shown, tensorboard
 from infra.kubernetes.shipped_files import ShippingError, image_folder, left_out
 from infra.kubernetes.workspace import Workspace
+from infra.pipelines import results
 from infra.pipelines.cuda import with_libraries
 from infra.pipelines.shipping import bundle_problems
 from infra.pipelines.steps import place, stored
@@ -31,8 +32,51 @@ MODULES = {name: f"workloads.mnist.{name}" for name in ("prepare", "train", "pre
 PREDICTIONS, METRICS, CURVES = "predictions.json", "metrics.json", "logs"
 """What is shown of the steps' results: files of predict and of train, and train's folder for TensorBoard."""
 
-RESULTS = {"train": (METRICS,), "predict": (PREDICTIONS,)}
-"""The files that the stack's outputs are read from, by step."""
+RESULTS: Mapping[str, tuple[results.Result, ...]] = {
+    "train": (
+        results.Number(
+            name="accuracy", title="Test accuracy", path=METRICS, select="/test/accuracy", format="percent"
+        ),
+        results.Curves(
+            name="training",
+            title="Training",
+            path=METRICS,
+            select="/history",
+            curves=("accuracy", "loss"),
+            marks="learning_rate",
+            logs=CURVES,
+        ),
+    ),
+    "predict": (
+        results.Table(
+            name="predictions",
+            title="Predictions",
+            path=PREDICTIONS,
+            select="/images",
+            columns=(
+                results.Column(key="path", title="Image", format="file"),
+                results.Column(key="digit", title="Digit", format="integer"),
+                results.Column(key="confidence", title="Confidence", format="percent"),
+                results.Column(key="label", title="Label", format="integer"),
+            ),
+            compare=("digit", "label"),
+        ),
+        results.Table(
+            name="unreadable",
+            title="Images that could not be read",
+            path=PREDICTIONS,
+            select="/errors",
+            columns=(
+                results.Column(key="path", title="Image", format="file"),
+                results.Column(key="reason", title="Reason"),
+            ),
+        ),
+        results.Picture(
+            name="contact_sheet", title="Each image with its digit and confidence", path="contact_sheet.png"
+        ),
+    ),
+}
+"""The results worth showing, by step."""
 
 REQUIREMENTS = {"prepare": Requirements("workloads/mnist/requirements.txt")}
 """What a step needs that TensorFlow's image lacks. It is installed on the step's node: only CPU steps have any."""
@@ -130,22 +174,22 @@ def outputs(
     by_step = {name: jobs[f"{NAME}-{name}"] for name in MODULES}
     train, predict = by_step["train"], by_step["predict"]
     store = pipeline.predict.platform.store
-    results = Shown(jobs, workspaces)
+    found = Shown(jobs, workspaces)
     shown: dict[str, pulumi.Input[Any]] = {
         "store": store.url,
         "runs": {name: pulumi.Output.concat(store.url, "/", each.run.path) for name, each in by_step.items()},
-        "predictions": results.value("predictions", predict, Result(PREDICTIONS, "/images"), _summary),
-        "accuracy": results.value("accuracy", train, Result(METRICS, "/test/accuracy")),
+        "predictions": found.value("predictions", predict, Result(PREDICTIONS, "/images"), _summary),
+        "accuracy": found.value("accuracy", train, Result(METRICS, "/test/accuracy")),
     }
     if store.claim is None:
         shown["tensorboard"] = tensorboard(f"{train.run.path}/{CURVES}", store.url)
     else:
         curves = Result(CURVES, then="tensorboard --logdir {copy}")
-        shown["tensorboard"] = results.command("tensorboard", train, curves)
+        shown["tensorboard"] = found.command("tensorboard", train, curves)
     if store.browse is not None:
         browse = store.browse
         shown["browse"] = {name: browse(each.run.path) for name, each in by_step.items()}
-    return {**shown, SHOW: results.described}
+    return {**shown, SHOW: found.described}
 
 
 def _summary(images: list[dict[str, Any]]) -> list[dict[str, Any]]:

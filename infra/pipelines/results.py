@@ -1,15 +1,13 @@
 """What a step leaves in its directory of the store that is worth showing, as its pipeline declares it.
 
 Stack outputs, ``make show``, the summary and the report of a rehearsal show these, and know nothing else of a
-pipeline's results. A Job carries those of its step as JSON in the annotation `RESULTS_ANNOTATION`.
+pipeline's results. A Job carries those of its step as JSON in the annotation
+`infra.kubernetes.labels.RESULTS_ANNOTATION`.
 """
 
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
-
-RESULTS_ANNOTATION = "slipway/results"
-"""The annotation of a Job with its results as JSON, a list."""
 
 Format = Literal["text", "integer", "number", "percent", "file"]
 """How a value is written: ``percent`` takes a share from 0 to 1, ``file`` shows the name of a path."""
@@ -68,10 +66,16 @@ class Table(_Result):
 class Curves(_Result):
     """A list of objects in a JSON file, one for each epoch or step, with a number by each curve's name.
 
-    ``logs`` is the folder in the step's directory that TensorBoard reads, where there is one.
+    ``curves`` are the names of those that are drawn; all of them where it is empty. ``val_<name>`` is drawn in the
+    chart of ``<name>``: so Keras calls what it measures on validation data. ``marks`` is the key of a number, such
+    as the learning rate, whose changes are marked on the axis. ``unit`` is what an object stands for. ``logs`` is
+    the folder in the step's directory that TensorBoard reads, where there is one.
     """
 
     kind: Literal["curves"] = "curves"
+    curves: tuple[str, ...] = ()
+    marks: str = ""
+    unit: str = "epoch"
     logs: str = ""
 
 
@@ -84,4 +88,4 @@ class Picture(_Result):
 Result = Annotated[Number | Table | Curves | Picture, Field(discriminator="kind")]
 
 RESULTS: TypeAdapter[tuple[Result, ...]] = TypeAdapter(tuple[Result, ...])
-"""Reads and writes the annotation."""
+"""Reads the annotation, a JSON list."""

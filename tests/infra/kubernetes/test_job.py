@@ -1,5 +1,6 @@
 """Jobs: what runs again and what does not, where pods may run, and what Pulumi's engine needs of them."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from infra.kubernetes.job import declare
 from infra.kubernetes.run import plan
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from infra.pipelines.results import RESULTS as ANNOTATION
+from infra.pipelines.results import Number, Picture
 from infra.platform import Resources, Taint
 from infra.step import Requirements, Step
 from tests.support.recording import Recorded, Recording, record
@@ -228,6 +231,34 @@ def test_a_job_is_what_the_engine_needs(root: Path) -> None:
     assert spec["activeDeadlineSeconds"] == 3600
     assert int(job.timeouts["create"].removesuffix("s")) > spec["activeDeadlineSeconds"]
     assert "ttlSecondsAfterFinished" not in spec
+
+
+RESULTS = (
+    Number(name="accuracy", title="Accuracy", path="metrics.json", select="/accuracy", format="percent"),
+    Picture(name="sheet", title="All images", path="sheet.png"),
+)
+
+
+def test_a_job_says_where_its_result_is_what_it_reads_and_what_is_worth_showing(root: Path) -> None:
+    def program_steps() -> list[Step]:
+        here = platform()
+        prepare = step(here, name="prepare")
+        report = step(here, name="report", arguments=[])
+        return [step(here, inputs={"data": prepare}, results=RESULTS, after=[report])]
+
+    recording = run(program_steps, root)
+    annotations = {name: job.inputs["metadata"]["annotations"] for name, job in jobs(recording).items()}
+    train, prepare = annotations["digits-train"], annotations["digits-prepare"]
+    assert f"/store/{train['slipway/run']}" in pod(jobs(recording)["digits-train"])["containers"][0]["args"]
+    assert json.loads(train["slipway/inputs"]) == {"data": prepare["slipway/run"]}
+    assert ANNOTATION.validate_json(train["slipway/results"]) == RESULTS
+    # A Job that leaves nothing in the store has no directory there.
+    assert not [key for key in annotations["digits-report"] if key.startswith("slipway/")]
+
+
+def test_what_is_worth_showing_decides_no_result(root: Path) -> None:
+    before = names(run(lambda: [step(platform())], root))
+    assert names(run(lambda: [step(platform(), results=RESULTS)], root)) == before
 
 
 def test_a_pod_tolerates_the_taints_of_its_pool_and_no_others(root: Path) -> None:

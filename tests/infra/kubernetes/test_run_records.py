@@ -11,6 +11,7 @@ import pytest
 from infra.kubernetes.job import declare
 from infra.kubernetes.run import plan
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from infra.pipelines.results import Curves, Number, Picture
 from infra.platform import Platform
 from tests.support.recording import record
 from tests.support.stand_in import cpu_pool, platform, step
@@ -50,6 +51,8 @@ def recorded(repository: Path, files: Sequence[str] | None, **changes: Any) -> s
     return value and value.replace(recording.result, RUN.rstrip("/"))
 
 
+RESULT = [f"{RUN}manifest.json", f"{RUN}metrics.json", f"{RUN}sheets/1.png"]
+
 FIRST = f"/store/.runs/{RUN}1"
 
 
@@ -57,12 +60,13 @@ FIRST = f"/store/.runs/{RUN}1"
     ("files", "expected"),
     [
         ([], "1"),
-        ([f"{RUN}manifest.json", f"{RUN}metrics.json"], "1"),
-        ([f".runs/{RUN}1", f"{RUN}manifest.json", f"{RUN}metrics.json"], "1"),
+        (RESULT, "1"),
+        ([f".runs/{RUN}1", *RESULT], "1"),
         ([f".runs/{RUN}1"], "2"),
-        ([f".runs/{RUN}1", f"{RUN}metrics.json"], "2"),
-        ([f".runs/{RUN}1", f"{RUN}manifest.json"], "2"),
-        ([f".runs/{RUN}1", f".runs/{RUN}2", f"{RUN}manifest.json", f"{RUN}metrics.json"], "2"),
+        ([f".runs/{RUN}1", *RESULT[1:]], "2"),
+        ([f".runs/{RUN}1", RESULT[0], RESULT[2]], "2"),
+        ([f".runs/{RUN}1", *RESULT[:2]], "2"),
+        ([f".runs/{RUN}1", f".runs/{RUN}2", *RESULT], "2"),
         ([f".runs/{RUN}9", f".runs/{RUN}10"], "11"),
         ([f".runs/{RUN}notes.txt"], "1"),
     ],
@@ -72,14 +76,20 @@ FIRST = f"/store/.runs/{RUN}1"
         "finished",
         "all lost",
         "manifest lost",
-        "a file that the outputs show lost",
+        "a declared file lost",
+        "a declared folder lost",
         "made again",
         "lost for the tenth time",
         "no record",
     ],
 )
 def test_a_run_is_due_again_where_its_result_is_gone(repository: Path, files: list[str], expected: str) -> None:
-    assert recorded(repository, files, results=("metrics.json",)) == f"/store/.runs/{RUN}{expected}"
+    results = [
+        Number(name="accuracy", title="Accuracy", path="metrics.json"),
+        Curves(name="training", title="Training", path="metrics.json", logs="logs"),
+        Picture(name="sheets", title="Sheets", path="sheets"),
+    ]
+    assert recorded(repository, files, results=results) == f"/store/.runs/{RUN}{expected}"
 
 
 def test_a_store_that_only_pods_can_read_is_not_asked(repository: Path) -> None:
