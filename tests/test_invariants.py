@@ -14,9 +14,10 @@ from infra.program import ROOT, declare
 from infra.schema.quantities import cpu_millicores, mebibytes
 from infra.settings.loading import load
 from offline.engine.emulators import emulators
+from offline.engine.resources import Resource
 from offline.engine.stack_config import stack_config
 from offline.rehearsal.admission import RESTRICTED_VOLUMES
-from tests.support.recording import Recorded, Recording, record
+from tests.support.recording import Recording, record
 
 STACKS = sorted(path.name.split(".")[1] for path in (ROOT / "stacks").glob("Pulumi.*.yaml"))
 STACKS_WITH_FEW_QUICK = [
@@ -81,20 +82,20 @@ def stack(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def pod(job: Recorded) -> dict[str, Any]:
+def pod(job: Resource) -> dict[str, Any]:
     return job.inputs["spec"]["template"]["spec"]
 
 
-def containers(job: Recorded) -> list[dict[str, Any]]:
+def containers(job: Resource) -> list[dict[str, Any]]:
     return [*pod(job).get("initContainers", []), *pod(job)["containers"]]
 
 
-def provider_of(resource: Recorded) -> str:
+def provider_of(resource: Resource) -> str:
     """Logical name of the resource's provider, which is that of the cluster."""
-    return resource.provider.rpartition("::")[0].rpartition("::")[2]
+    return resource.provider.rpartition("::")[2]
 
 
-def asked(job: Recorded) -> Resources:
+def asked(job: Resource) -> Resources:
     """What the pod asks for, a cloud's injected container left out: init containers run one after another."""
 
     def total(group: list[dict[str, Any]], name: str, combine: Any) -> int:
@@ -118,7 +119,7 @@ def nodes(recording: Recording) -> list[Node]:
     return found
 
 
-def tolerated(job: Recorded, node: Node) -> bool:
+def tolerated(job: Resource, node: Node) -> bool:
     tolerations = pod(job).get("tolerations", [])
     return all(
         any(
@@ -225,7 +226,7 @@ def test_no_pod_uses_a_gpu_before_those_of_its_cluster_are_allocatable(recording
 
 
 def test_a_pool_is_measured_one_job_at_a_time_and_after_its_other_work(recording: Recording) -> None:
-    def place(job: Recorded) -> tuple[str, dict[str, str]]:
+    def place(job: Resource) -> tuple[str, dict[str, str]]:
         return provider_of(job), pod(job)["nodeSelector"]
 
     jobs = recording.of(JOB)
@@ -250,7 +251,7 @@ def test_every_kubernetes_resource_names_the_provider_of_its_cluster_and_a_paren
         assert "slipway:" in each.parent, each.name
 
 
-def in_namespace(resource: Recorded) -> str:
+def in_namespace(resource: Resource) -> str:
     """The namespace of a Kubernetes object; of a Namespace, itself."""
     metadata = resource.inputs["metadata"]
     return str(metadata.get("namespace") or metadata["name"])

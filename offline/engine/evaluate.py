@@ -16,7 +16,7 @@ from pulumi.runtime.config import set_all_config
 from pulumi.runtime.stack import Stack
 
 from infra.platform import Emulator, StoreFiles
-from offline.engine.monitor import Cloud, Evaluation, EvaluationError, Monitor, NoStore, Observer
+from offline.engine.monitor import Cloud, Evaluation, EvaluationError, Hooks, Monitor, NoStore, Observer
 from offline.engine.stack_config import for_engine
 
 _P = ParamSpec("_P")
@@ -36,6 +36,7 @@ def evaluate(
     emulators: Sequence[Emulator] = (),
     store: StoreFiles | None = None,
     observer: Observer | None = None,
+    hooks: Hooks | None = None,
     preview: bool = False,
 ) -> Evaluation:
     """Runs ``program`` as the Pulumi CLI would, and returns what it declared.
@@ -48,7 +49,10 @@ def evaluate(
     evaluation = Evaluation()
     disabled = config.get("pulumi:disable-default-providers")
     cloud = Cloud(emulators, store or NoStore())
-    monitor = Monitor(evaluation, cloud, observer or Observer(), preview, disabled)
+    called = hooks or Hooks()
+    monitor = Monitor(evaluation, cloud, observer or Observer(), called, preview=preview, disabled=disabled)
+    # A preview waits for nothing but for hooks, which run in the program's event loop.
+    inline = preview and hooks is None
 
     def run() -> None:
         set_all_config(for_engine(config), [])
@@ -66,27 +70,17 @@ def evaluate(
                 organization="organization",
                 root_directory=None,
                 package_refs={},
-                callbacks=cast("Any", NoCallbacks()),
+                callbacks=cast("Any", called),
                 # Else the tasks that a failed evaluation left would be waited for by the next.
                 outputs=set(),
                 lock=threading.Lock(),
             )
         )
-        asyncio.run(_run(program, evaluation, preview))
+        asyncio.run(_run(program, evaluation, preview, inline))
 
     # Everything Pulumi keeps about a running program is in context variables, so a second evaluation starts anew.
     contextvars.copy_context().run(run)
     return evaluation
-
-
-class NoCallbacks:
-    """Takes the hooks of resources and calls none of them: what they look up in a cluster is not there.
-
-    Pulumi's own is a server that the CLI calls, which takes longer to start than most stacks to be evaluated.
-    """
-
-    def register_resource_hook(self, hook: pulumi.ResourceHook) -> None:
-        """Nothing."""
 
 
 class Inline(ThreadPoolExecutor):
@@ -104,9 +98,9 @@ class Inline(ThreadPoolExecutor):
         return future
 
 
-async def _run(program: Callable[[], object], evaluation: Evaluation, preview: bool) -> None:
+async def _run(program: Callable[[], object], evaluation: Evaluation, preview: bool, inline: bool) -> None:
     loop = asyncio.get_running_loop()
-    loop.set_default_executor(Inline() if preview else ThreadPoolExecutor(THREADS, "resource"))
+    loop.set_default_executor(Inline() if inline else ThreadPoolExecutor(THREADS, "resource"))
     # One failure fails the futures of all that would have come after it, and nobody retrieves those.
     loop.set_exception_handler(lambda _, context: logging.getLogger(__name__).debug("%s", context))
     raised: list[BaseException] = []

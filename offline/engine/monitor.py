@@ -47,6 +47,19 @@ class Observer:
         """``resource`` was left out, since it needs ``because``, which failed or was itself left out."""
 
 
+class Hooks:
+    """Takes the hooks that a program gives its resources, and calls none: the cluster that they ask is not there.
+
+    Pulumi's own is a server that the CLI calls, which takes longer to start than most stacks to be evaluated.
+    """
+
+    def register_resource_hook(self, hook: pulumi.ResourceHook) -> None:
+        """The program's resources may name ``hook`` from now on."""
+
+    def before_create(self, names: Sequence[str], resource: Resource) -> None:
+        """Calls the hooks of these names before ``resource`` is created. Raises what they raise."""
+
+
 @dataclass
 class Evaluation:
     """What a program declared: ``resources`` by URN, in the order of their registration, and the outputs."""
@@ -81,10 +94,18 @@ class Monitor(mocks.MockMonitor):
     """
 
     def __init__(
-        self, evaluation: Evaluation, cloud: "Cloud", observer: Observer, preview: bool, disabled: object = None
+        self,
+        evaluation: Evaluation,
+        cloud: "Cloud",
+        observer: Observer,
+        hooks: Hooks,
+        *,
+        preview: bool,
+        disabled: object = None,
     ) -> None:
         """``disabled`` are the packages whose default provider may not be used."""
         super().__init__(cloud)
+        self._hooks = hooks
         self._cloud = cloud
         self._lock = threading.Lock()
         self._evaluation = evaluation
@@ -107,6 +128,7 @@ class Monitor(mocks.MockMonitor):
                 self._evaluation.skipped[resource.urn] = lost.urn
             self._observer.skipped(resource, lost)
             return self._answer(request, resource, lost=True)
+        self._hooks.before_create(request.hooks.before_create, resource)
         try:
             self._observer.registering(resource)
             if resource.token == JOB:

@@ -16,7 +16,8 @@ from infra.kubernetes.job import declare
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.platform import DevicePlugin, Platform, Pool, Resources, Taint
 from infra.step import Step
-from tests.support.recording import Recorded, Recording, record
+from offline.engine.resources import Resource
+from tests.support.recording import Recording, record
 from tests.support.stand_in import cpu_pool, gpu_pool, platform, step
 
 ROOT = Path(__file__).parents[3]
@@ -186,7 +187,7 @@ def test_pulumi_waits_for_it_where_no_gate_does(reads_nodes: bool) -> None:
     assert release.inputs["skipAwait"] is reads_nodes
 
 
-def job(recording: Recording, name: str) -> Recorded:
+def job(recording: Recording, name: str) -> Resource:
     return recording.one(JOB, name)
 
 

@@ -16,7 +16,8 @@ from infra.pipelines.results import RESULTS as ANNOTATION
 from infra.pipelines.results import Number, Picture
 from infra.platform import Resources, Taint
 from infra.step import Requirements, Step
-from tests.support.recording import Recorded, Recording, record
+from offline.engine.resources import Resource
+from tests.support.recording import Recording, record
 from tests.support.stand_in import GPU_TAINT, cpu_pool, gpu_pool, platform, step
 from tests.support.tree import write_tree
 
@@ -56,7 +57,7 @@ def run(steps: Steps, root: Path, preview: bool = False) -> Recording:
     return record(program, {}, preview=preview)
 
 
-def jobs(recording: Recording) -> dict[str, Recorded]:
+def jobs(recording: Recording) -> dict[str, Resource]:
     return {each.name: each for each in recording.of(JOB)}
 
 
@@ -64,7 +65,7 @@ def names(recording: Recording) -> dict[str, str]:
     return {name: each.inputs["metadata"]["name"] for name, each in jobs(recording).items()}
 
 
-def pod(job: Recorded) -> dict[str, Any]:
+def pod(job: Resource) -> dict[str, Any]:
     return job.inputs["spec"]["template"]["spec"]
 
 
@@ -229,7 +230,7 @@ def test_a_job_is_what_the_engine_needs(root: Path) -> None:
     assert spec["template"]["spec"]["restartPolicy"] == "Never"
     assert (spec["completions"], spec["parallelism"]) == (1, 1)
     assert spec["activeDeadlineSeconds"] == 3600
-    assert int(job.timeouts["create"].removesuffix("s")) > spec["activeDeadlineSeconds"]
+    assert int(job.create_timeout.removesuffix("s")) > spec["activeDeadlineSeconds"]
     assert "ttlSecondsAfterFinished" not in spec
 
 

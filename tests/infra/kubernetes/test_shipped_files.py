@@ -19,12 +19,13 @@ from infra.kubernetes.shipped_files import (
     left_out,
     volume,
 )
-from tests.support.recording import Recorded, record
+from offline.engine.resources import Resource
+from tests.support.recording import record
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\xff"
 
 
-def recorded(files: Files) -> Recorded:
+def recorded(files: Files) -> Resource:
     recording = record(
         lambda: config_map("digits", files, "slipway", {"a": "b"}, pulumi.ResourceOptions()), {}, preview=True
     )

@@ -11,7 +11,8 @@ from infra.kubernetes.gates import DEVICES_GATE
 from infra.kubernetes.labels import PART_OF, step_labels
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.platform import Egress, Platform
-from tests.support.recording import Recorded, Recording, record
+from offline.engine.resources import Resource
+from tests.support.recording import Recording, record
 from tests.support.stand_in import cpu_pool, gpu_pool, platform
 
 CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
@@ -33,7 +34,7 @@ def workspace(
     return record(program, {}, preview=preview)
 
 
-def inside(recording: Recording) -> list[Recorded]:
+def inside(recording: Recording) -> list[Resource]:
     """What is in the namespace."""
     return [each for each in recording.resources if each.inputs.get("metadata", {}).get("namespace")]
 

@@ -9,6 +9,7 @@ from infra.clouds.aws.catalogue import addon_version
 from infra.clouds.aws.settings import ControlPlane
 from infra.settings.loading import load
 from infra.settings.model import Settings
+from offline.engine.resources import Resource
 from tests.support.aws import (
     ADDON,
     ASSOCIATION,
@@ -30,7 +31,7 @@ from tests.support.aws import (
     raw,
     with_pool,
 )
-from tests.support.recording import Recorded, Recording, is_unknown
+from tests.support.recording import Recording, is_unknown, secret_inputs
 
 LOG_GROUP = "aws:cloudwatch/logGroup:LogGroup"
 ENTRY = "aws:eks/accessEntry:AccessEntry"
@@ -51,7 +52,7 @@ def protected(protect: bool, **store: Any) -> Settings:
     return load(raw(change))
 
 
-def addon(recording: Recording, name: str) -> Recorded:
+def addon(recording: Recording, name: str) -> Resource:
     return recording.one(ADDON, f"dev-{name}")
 
 
@@ -281,7 +282,7 @@ def test_every_kubernetes_resource_names_its_provider() -> None:
 def test_the_kubeconfig_is_secret_and_asks_the_cli_for_tokens() -> None:
     recording = declare(changed())
     assert "dev-kubeconfig" in recording.secret_exports
-    assert "kubeconfig" in recording.one("pulumi:providers:kubernetes").secret_inputs
+    assert "kubeconfig" in secret_inputs(recording.one("pulumi:providers:kubernetes"))
     kubeconfig = json.loads(recording.exports["dev-kubeconfig"])
     (user,) = kubeconfig["users"]
     assert set(user["user"]) == {"exec"}

@@ -284,7 +284,7 @@ def test_a_changed_template_rolls_through_its_group() -> None:
 def test_a_replaced_pool_frees_its_name_and_its_gpus_first() -> None:
     for pool in declare(with_pool(T4)).of(NODE_GROUP):
         assert pool.delete_before_replace
-        assert pool.timeouts["create"] == "45m"
+        assert pool.create_timeout == "45m"
 
 
 def fingerprint(pool: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ import pytest
 from infra.platform import POD_USER, Platform
 from infra.settings.loading import load
 from infra.settings.model import Settings
+from offline.engine.resources import Resource
 from tests.support.aws import (
     ACCOUNT,
     ADDON,
@@ -25,7 +26,7 @@ from tests.support.aws import (
     raw,
     with_store,
 )
-from tests.support.recording import Recorded, Recording
+from tests.support.recording import Recording
 
 SYNC = "aws:s3/filesSynchronizationConfiguration:FilesSynchronizationConfiguration"
 POLICY = "aws:s3/bucketPolicy:BucketPolicy"
@@ -61,7 +62,7 @@ def efs(**store: Any) -> Settings:
     return with_store(kind="efs", **store)
 
 
-def statements(resource: Recorded, key: str = "policy") -> list[dict[str, Any]]:
+def statements(resource: Resource, key: str = "policy") -> list[dict[str, Any]]:
     document = json.loads(resource.inputs[key])
     assert document["Version"] == "2012-10-17"
     return document["Statement"]

@@ -8,7 +8,7 @@ import pytest
 from infra.settings.loading import load
 from infra.settings.model import Settings
 from tests.support.gcp import BUCKET, CLUSTER, NODE_POOL, declare, raw
-from tests.support.recording import Recording, is_unknown
+from tests.support.recording import Recording, is_unknown, secret_inputs
 
 
 def changed(**cluster: Any) -> Settings:
@@ -197,7 +197,7 @@ def test_every_platforms_provider_is_named_after_its_cluster(preview: bool) -> N
 def kubeconfig_of(settings: Settings) -> dict[str, Any]:
     recording = declare(settings)
     assert "dev-kubeconfig" in recording.secret_exports
-    assert "kubeconfig" in recording.one("pulumi:providers:kubernetes", "dev").secret_inputs
+    assert "kubeconfig" in secret_inputs(recording.one("pulumi:providers:kubernetes", "dev"))
     return json.loads(recording.exports["dev-kubeconfig"])
 
 

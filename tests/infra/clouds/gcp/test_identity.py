@@ -142,7 +142,7 @@ def test_the_sidecar_asks_for_what_the_platform_says_it_does() -> None:
         )
 
 
-def read_back(preview: bool, files: dict[str, str]) -> Recording:
+def read_back(preview: bool, files: dict[str, str] | None = None) -> Recording:
     def then(platforms: dict[str, Platform]) -> None:
         platform = platforms["dev"]
         assert platform.store.read
@@ -168,7 +168,7 @@ def test_a_file_is_read_once_what_writes_it_is_done() -> None:
 
 
 def test_a_preview_does_not_ask_for_a_file_that_is_not_written_yet() -> None:
-    recording = read_back(preview=True, files={})
+    recording = read_back(preview=True)
     assert is_unknown(recording.exports["text"])
     assert recording.exports["url"] == "gs://a-project-slipway-test", "where it will be is known before"
     assert "gcp:storage/getBucketObjectContent:getBucketObjectContent" not in {

@@ -301,7 +301,7 @@ def test_nodes_are_private_hardened_and_know_only_their_own_account() -> None:
 def test_a_replaced_pool_frees_its_name_and_its_gpus_first() -> None:
     for pool in declare(with_pool(T4)).of(NODE_POOL):
         assert pool.delete_before_replace
-        assert pool.timeouts["create"] == "45m"
+        assert pool.create_timeout == "45m"
 
 
 def test_a_zonal_cluster_keeps_its_pools_in_its_zone() -> None:

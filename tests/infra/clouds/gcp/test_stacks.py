@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from infra.settings.model import Settings
+from offline.engine.resources import Resource
 from tests.support.gcp import BUCKET, CLUSTER, NODE_POOL, declare
-from tests.support.recording import Recorded
 from tests.support.stack_values import stack_settings
 
 STACKS = ["gcp-dev", "gcp-prod"]
@@ -51,7 +51,7 @@ def settings(request: pytest.FixtureRequest) -> Settings:
     return stack_settings(request.param)
 
 
-def gpu_pool(machine_type: str) -> Recorded:
+def gpu_pool(machine_type: str) -> Resource:
     found = [
         pool
         for pool in declare(stack_settings("gcp-prod")).of(NODE_POOL)
