@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from infra.kubernetes.labels import INPUTS_ANNOTATION, RESULTS_ANNOTATION, RUN_ANNOTATION
 from offline.preview import phrasing
 from offline.preview.model import Changes, JobRun, Operation, Outcome, PropertyChange, ResourceChange
 
@@ -57,12 +58,14 @@ def without_places(found: Sequence[Row]) -> list[Row]:
 def telling(change: ResourceChange) -> list[PropertyChange]:
     """The properties that tell a reader something.
 
-    Not those that differ in a digest alone, if others do not, nor those that nobody knows on either side where
-    something else says why the resource changes.
+    Not those that follow from files that moved. Where something else says why the resource changes, not those that
+    differ in a digest alone or that nobody knows on either side; elsewhere not digests beside other properties.
     """
-    known = [each for each in change.properties if not unknown(each)]
-    told = known if known or change.because or change.note else change.properties
-    return [each for each in told if not phrasing.digests(each)] or told
+    own = [each for each in change.properties if not each.moved]
+    known = [each for each in own if not unknown(each)]
+    told = known if known or change.because or change.note else own
+    clear = [each for each in told if not phrasing.digests(each)]
+    return clear if clear or change.because else told
 
 
 def unknown(change: PropertyChange) -> bool:
@@ -86,9 +89,14 @@ def _singles(changes: Changes) -> Iterator[Row]:
 def _job(run: JobRun, change: ResourceChange) -> Row:
     again = change.operation is Operation.REPLACE and run.outcome is Outcome.RUNS
     done = phrasing.OUTCOMES[run.outcome] + (" again" if again else "")
-    shown = [each for each in telling(change) if not phrasing.digests(each)][:OF_A_JOB]
+    shown = [each for each in telling(change) if not (phrasing.digests(each) or _describes_run(each))][:OF_A_JOB]
     why = "; ".join(filter(None, [run.because, phrasing.why(change, because=False)]))
     return Row(done, change.operation, [(run.name, phrasing.kind(change.type))], why, shown, phrasing.place(run))
+
+
+def _describes_run(change: PropertyChange) -> bool:
+    """Whether it is an annotation with the Job's run, inputs or results, which has no effect of its own."""
+    return any(key in change.path for key in (RUN_ANNOTATION, INPUTS_ANNOTATION, RESULTS_ANNOTATION))
 
 
 def _one(alike: Sequence[Row]) -> Row:

@@ -25,9 +25,15 @@ class ShippedFiles:
     def __init__(self, stack: Stack) -> None:
         self._maps = {_identity(each): each for each in stack.of_type(CONFIG_MAP)}
         self._paths: dict[tuple[str, str], dict[str, str]] = {}
-        for job in stack.of_type(JOB):
+        self._jobs = stack.of_type(JOB)
+        for job in self._jobs:
             for identity, items in _mounted(job):
                 self._paths.setdefault(identity, {}).update(items)
+
+    @property
+    def files(self) -> dict[str, Any]:
+        """The contents of all files that any Job mounts, by path."""
+        return {path: content for job in self._jobs for path, content in self.of(job).items()}
 
     def path(self, config_map: Declared, key: str) -> str:
         """The path in the pod of what stands at a key, as the Jobs that mount it say; empty where none does."""

@@ -1,5 +1,6 @@
 """Which Jobs an update runs, on which pool, and what changed for each."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from infra.kubernetes.review.volumes import CLAIM, VOLUME, volume_of
@@ -7,8 +8,9 @@ from infra.platform import GPU_RESOURCE
 from infra.review.properties import at, mapping, mappings, strings, text, texts, whole
 from infra.review.stack import JOB, Declared, NodePool, Stack
 from offline.engine.scheduling import tolerations, untolerated
-from offline.preview.config_map_files import ShippedFiles, pod_spec
+from offline.preview.config_map_files import pod_spec
 from offline.preview.model import JobRun, Operation, Outcome
+from offline.preview.moved_files import MOVED, MovedFiles
 from offline.preview.operations import Compared
 from offline.preview.property_diff import Difference, Path
 
@@ -30,12 +32,15 @@ PARTS: Mapping[str, str] = {
 }
 """Keys of a pod, for people."""
 
+RUN = re.compile(r"/[0-9a-f]{10}(?=/)")
+"""A directory of a run, above something in it."""
+
 AMOUNTS: Mapping[str, str] = {"cpu": "CPU", "memory": "memory", "ephemeral-storage": "disk", GPU_RESOURCE: "GPUs"}
 
 
-def runs(before: Stack, after: Stack, compared: Sequence[Compared]) -> list[JobRun]:
+def runs(before: Stack, after: Stack, compared: Sequence[Compared], moved: MovedFiles) -> list[JobRun]:
     """Every Job that the update creates or replaces, in the order of their declaration."""
-    return _Runs(before, after, compared).found()
+    return _Runs(before, after, compared, moved).found()
 
 
 def pool_of(job: Declared, stack: Stack) -> NodePool | None:
@@ -65,10 +70,10 @@ def gpus(job: Declared) -> int:
 class _Runs:
     """Decides Job by Job: those whose results a Job reads are decided before it."""
 
-    def __init__(self, before: Stack, after: Stack, compared: Sequence[Compared]) -> None:
+    def __init__(self, before: Stack, after: Stack, compared: Sequence[Compared], moved: MovedFiles) -> None:
         self._before = before
         self._after = after
-        self._shipped_before, self._shipped = ShippedFiles(before), ShippedFiles(after)
+        self._moved = moved
         self._compared = compared
         self._operations = {each.resource.urn: each.operation for each in compared}
         self._claims = after.of_type(CLAIM)
@@ -108,10 +113,12 @@ class _Runs:
         if compared.before is None:
             again = "it is declared anew" if _run(job) in self._earlier else "it is new"
             return [again, *self._lost_store(job)]
+        files, inputs = self._changed_files(compared.before, job), list(self._inputs(job))
         causes = [
-            *self._changed_files(compared.before, job),
-            *self._inputs(job),
-            *_parts(compared, job),
+            *files,
+            # They moved, too, and more is not to be said of either.
+            *([] if files == [MOVED] else inputs),
+            *_parts(compared, job, self._moved),
             *self._other_accelerator(compared.before, pool),
             *self._lost_store(job),
         ]
@@ -154,12 +161,14 @@ class _Runs:
         return [*(f"{urn.rpartition('::')[2]} {fate}" for urn, fate in changed[:SHOWN]), *more]
 
     def _changed_files(self, old: Declared, new: Declared) -> list[str]:
-        earlier, now = self._shipped_before.of(old), self._shipped.of(new)
+        earlier, now = self._moved.before.of(old), self._moved.after.of(new)
         changed = [path for path in now if path in earlier and earlier[path] != now[path]]
+        came, went = [path for path in now if path not in earlier], [path for path in earlier if path not in now]
         return [
-            *_listed(changed, "changed"),
-            *_listed([path for path in now if path not in earlier], "came"),
-            *_listed([path for path in earlier if path not in now], "went"),
+            *_listed([path for path in changed if not self._moved.same(earlier[path], now[path])], "changed"),
+            *_listed([path for path in came if not self._moved.explain(path)], "came"),
+            *_listed([path for path in went if not self._moved.explain(path)], "went"),
+            *([MOVED] if any(map(self._moved.explain, went)) else []),
         ]
 
     def _inputs(self, job: Declared) -> Iterator[str]:
@@ -190,11 +199,11 @@ class _Runs:
         return any(self._operations.get(urn) in COMES for urn in origins)
 
 
-def _parts(compared: Compared, job: Declared) -> list[str]:
+def _parts(compared: Compared, job: Declared, moved: MovedFiles) -> list[str]:
     """What of the pod changed for itself, in words."""
     told: dict[str, None] = {}
     for each in compared.differences:
-        if _names_the_run(each, compared.before, job):
+        if _names_the_run(each, compared.before, job) or moved.renamed(each.before, each.after):
             continue
         for path in each.leaves if each.before is None or each.after is None else [each.path]:
             if words := _part(path):
@@ -239,7 +248,7 @@ def _same_but_directories(old: Declared | None, new: Declared) -> bool:
 
 
 def _stem(argument: str) -> str:
-    directory = _directory(argument)
+    directory = RUN.sub("", _directory(argument))
     return directory.rpartition("/")[0] if directory.count("/") > 1 else argument
 
 

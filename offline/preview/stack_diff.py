@@ -4,16 +4,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from infra.review.stack import KUBERNETES_PROVIDER, Declared, Stack
+from infra.review.properties import at, text
+from infra.review.stack import JOB, KUBERNETES_PROVIDER, Declared, Stack
 from offline.preview.config_map_files import ShippedFiles, is_config_map
 from offline.preview.model import Changes, PropertyChange, ResourceChange
+from offline.preview.moved_files import MOVED, MovedFiles
 from offline.preview.operations import Compared, compared
 from offline.preview.property_diff import Difference, Path, differences, written
 from offline.preview.property_values import both
 from offline.preview.reruns import runs
-
-Shipped = tuple[ShippedFiles, ShippedFiles]
-"""The files of now and those of before."""
 
 
 def compare(before: Stack, after: Stack, found: Sequence[Compared] | None = None) -> Changes:
@@ -22,11 +21,12 @@ def compare(before: Stack, after: Stack, found: Sequence[Compared] | None = None
     ``found`` is what `compared` says of the two, where somebody has asked already.
     """
     found = compared(before, after) if found is None else found
-    shipped = (ShippedFiles(after), ShippedFiles(before))
+    files = MovedFiles(ShippedFiles(before), ShippedFiles(after))
     return Changes(
-        resources=[_change(each, shipped) for each in found if each.operation],
+        resources=[_change(each, files) for each in found if each.operation],
         unchanged=sum(not each.operation for each in found),
-        runs=runs(before, after, found),
+        runs=runs(before, after, found, files),
+        moved=dict(files.paths),
         remarks=list(_remarks(found)),
     )
 
@@ -39,16 +39,18 @@ def output_remarks(before: Mapping[str, bool], after: Mapping[str, bool]) -> lis
     return told
 
 
-def _change(change: Compared, shipped: Shipped) -> ResourceChange:
+def _change(change: Compared, files: MovedFiles) -> ResourceChange:
     assert change.operation is not None
     resource = change.resource
+    properties = list(_properties(change, files))
+    moved = resource.type != JOB and any(each.moved for each in properties)
     return ResourceChange(
         urn=resource.urn,
         type=resource.type,
         name=resource.name,
         operation=change.operation,
-        properties=list(_properties(change, shipped)),
-        because=_because(change),
+        properties=properties,
+        because=MOVED if moved else _because(change),
         known=change.known,
         note=change.note,
         protected=change.protected,
@@ -62,13 +64,22 @@ def _because(change: Compared) -> str:
     return change.because
 
 
-def _properties(change: Compared, shipped: Shipped) -> Iterator[PropertyChange]:
+def _properties(change: Compared, files: MovedFiles) -> Iterator[PropertyChange]:
     for difference in change.differences:
         forces = difference in change.forcing
         for each in _inside(change.resource, difference):
             old, new = both(each.before, each.after)
-            path = written(_file_path(change, each.path, shipped))
-            yield PropertyChange(path=path, before=old, after=new, forces=forces)
+            path = _file_path(change, each.path, files)
+            moved = _moved(path, each, files)
+            yield PropertyChange(path=written(path), before=old, after=new, forces=forces, moved=moved)
+
+
+def _moved(path: Path, difference: Difference, moved: MovedFiles) -> bool:
+    """Whether a file, its mount or the name of a module differs only because files moved."""
+    if difference.before is not None and difference.after is not None:
+        return moved.renamed(difference.before, difference.after)
+    mounted = text(at(difference.after or difference.before, "path"))
+    return moved.explain(mounted or str(path[-1]))
 
 
 def _inside(resource: Declared, difference: Difference) -> list[Difference]:
@@ -88,12 +99,12 @@ def _document(value: object) -> Any:
         return None
 
 
-def _file_path(change: Compared, path: Path, shipped: Shipped) -> Path:
+def _file_path(change: Compared, path: Path, files: MovedFiles) -> Path:
     """In a ConfigMap of files, the file's path in place of the key that stands for it."""
     if not is_config_map(change.resource) or len(path) != 2:
         return path
-    for side, files in zip((change.after, change.before), shipped, strict=True):
-        if side is not None and (name := files.path(side, str(path[1]))):
+    for side, shipped in ((change.after, files.after), (change.before, files.before)):
+        if side is not None and (name := shipped.path(side, str(path[1]))):
             return (path[0], name)
     return path
 

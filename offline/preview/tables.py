@@ -81,6 +81,12 @@ def notes(preview: Preview) -> list[str]:
     told: list[str] = []
     if unchanged := [each for each in preview.stacks if same(each)]:
         told.append(f"No changes in {listed(map(_same_words, unchanged))}.")
+    moved = {old: new for each in preview.stacks if each.changes for old, new in each.changes.moved.items()}
+    if moved:
+        moves = listed(f"{old} to {new}" for old, new in sorted(moved.items()))
+        told.append(
+            f"Files of Jobs moved and are otherwise the same: {moves}. Jobs with such files run again once."
+        )
     runs = [each.cost.run for each in preview.stacks if each.cost is not None and each.cost.run is not None]
     if runs:
         kept = f"{SCALE_DOWN.amount / 60:.0f} minutes"

@@ -1,5 +1,6 @@
 """Which Jobs an update runs, on Jobs made by hand: one cause each."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from infra.kubernetes.review.hooks import REVIEW as KUBERNETES
 from infra.platform import GPU_RESOURCE, Resources, Taint
 from infra.review.stack import KUBERNETES_PROVIDER, Declared, NodePool, Stack
 from infra.review.unknown import Secret
+from offline.preview.change_rows import rows
 from offline.preview.model import JobRun, Outcome
 from offline.preview.stack_diff import compare
 from tests.support.reviewing import declared
@@ -116,6 +118,61 @@ def test_many_changed_files_are_counted() -> None:
         for digest in ("1", "2")
     )
     assert runs(before, after)["train"].because == "f0, f1, f2 and 2 more changed"
+
+
+USES = "import sys\n\nfrom {module} import run\nfrom work.data import load\n\nrun(load(sys.argv))\n"
+
+
+def shipping(digest: str, contents: Mapping[str, str], command: str) -> list[Declared]:
+    """Three Jobs with the same files."""
+    found: list[Declared] = []
+    for step in ("prepare", "train", "predict"):
+        keys = {path.replace("/", "."): text for path, text in contents.items()}
+        mounted = mounting(f"{step}-bundle-{digest}", *contents)
+        found += [
+            replace(files(step, digest), properties={**files(step, digest).properties, "data": keys}),
+            job(
+                step, digest, **mounted, initContainers=[{"name": "install", "command": ["python", "-m", command]}]
+            ),
+        ]
+    return found
+
+
+def test_jobs_whose_files_only_moved_share_a_row_that_says_so() -> None:
+    before = shipping(
+        "1" * 10,
+        {"work/exits.py": "def run(it): ...", "work/use.py": USES.format(module="work.exits")},
+        "work.exits",
+    )
+    moved = {
+        "work/shared/__init__.py": "",
+        "work/shared/exits.py": "def run(it): ...",
+        "work/use.py": "import sys\n\nfrom work.data import load\n"
+        "from work.shared.exits import run\n\nrun(load(sys.argv))\n",
+    }
+    after = shipping("2" * 10, moved, "work.shared.exits")
+    changes = compare(stack(*before), stack(*after))
+    assert changes.moved == {"work/exits.py": "work/shared/exits.py"}
+    assert [(each.done, each.why, len(each.resources), list(each.properties)) for each in rows(changes)] == [
+        ("replaced", "its code moved", 3, []),
+        ("runs again", "its code moved", 3, []),
+    ]
+
+
+def test_what_else_changed_beside_a_move_is_told() -> None:
+    before = shipping("1" * 10, {"work/exits.py": "A = 1", "work/use.py": "B = 1", "work/old.py": "C = 1"}, "x")
+    after = shipping("2" * 10, {"new/exits.py": "A = 1", "work/use.py": "B = 2", "new/old.py": "C = 2"}, "x")
+    changes = compare(stack(*before), stack(*after))
+    assert changes.moved == {"work/exits.py": "new/exits.py"}
+    assert {each.because for each in changes.runs} == {
+        "work/use.py changed; new/old.py came; work/old.py went; its code moved"
+    }
+    (bundles, _) = rows(changes)
+    assert [each.path for each in bundles.properties] == [
+        'data["work/use.py"]',
+        'data["work/old.py"]',
+        'data["new/old.py"]',
+    ]
 
 
 @pytest.mark.parametrize(
