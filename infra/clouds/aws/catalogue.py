@@ -10,14 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from infra.clouds.reservations import tiered
 from infra.platform import Resources
-
-if TYPE_CHECKING:
-    # The settings measure their nodes by this catalogue: importing them here would be a cycle.
-    from infra.clouds.aws.settings import AwsPool
 
 DATA = Path(__file__).parent / "data"
 COMMON_WAYS = ("on_demand", "spot", "reservation")
@@ -50,6 +46,18 @@ class InstanceType:
     zones: frozenset[str] = frozenset()
     spot_zones: frozenset[str] = frozenset()
     open_regions: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class NodeShape:
+    """A node of a group, as far as it decides what the node leaves to pods.
+
+    ``disk_size_gb`` is its root disk in GiB, and ``gpu_clients`` is how many pods share each of its GPUs.
+    """
+
+    instance_type: str
+    disk_size_gb: int
+    gpu_clients: int = 1
 
 
 def _toml(name: str) -> dict[str, Any]:
@@ -159,15 +167,15 @@ def hosts_control_plane(zone: str) -> bool:
     return zone not in _eks()["no_control_plane"]
 
 
-def allocatable(pool: "AwsPool") -> Resources:
-    """What one node of the pool leaves to pods, after nodeadm's reservations and the DaemonSets of every node.
+def allocatable(node: NodeShape) -> Resources:
+    """What a node leaves to pods, after nodeadm's reservations and the DaemonSets of every node.
 
-    GPUs count as pods see them: shares where the pool slices them. Raises ValueError where the catalogue does not
-    have the instance type.
+    GPUs count as pods see them: shares where pods share them. Raises ValueError where the catalogue does not have
+    the instance type.
     """
-    machine = instance_type(pool.instance_type)
+    machine = instance_type(node.instance_type)
     if machine is None:
-        raise ValueError(f"instance type {pool.instance_type} is not in the catalogue")
+        raise ValueError(f"instance type {node.instance_type} is not in the catalogue")
     rules = _eks()
     system = rules["system_pods"]
     gpu = machine.gpus > 0
@@ -175,8 +183,8 @@ def allocatable(pool: "AwsPool") -> Resources:
     return Resources(
         cpu=max(0, cpu - system["millicores"] - gpu * system["gpu_millicores"]),
         memory=max(0, _allocatable_memory(machine) - system["mib"] - gpu * system["gpu_mib"]),
-        ephemeral_storage=max(0, _allocatable_disk(pool.disk_size_gb)),
-        gpus=machine.gpus * (pool.gpu_sharing.clients if pool.gpu_sharing else 1),
+        ephemeral_storage=max(0, _allocatable_disk(node.disk_size_gb)),
+        gpus=machine.gpus * node.gpu_clients,
     )
 
 

@@ -8,11 +8,9 @@ device plugin does it.
 from collections.abc import Mapping
 from typing import Any
 
-from infra.clouds.aws.catalogue import allocatable, instance_type, is_arm
-from infra.clouds.aws.settings import AwsPool
+from infra.clouds.aws.catalogue import NodeShape, allocatable, instance_type, is_arm
 from infra.platform import Resources, Taint
 from infra.review.properties import at, mappings, strings, text, texts, whole
-from infra.schema.base import TimeSlicing
 from infra.schema.taints import EFFECTS
 
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
@@ -67,13 +65,7 @@ def node_resources(group: Inputs, template: Inputs, clients: int = 1) -> Resourc
 
     Raises ValueError where the catalogue does not have its instance type.
     """
-    return allocatable(
-        AwsPool(
-            instance_type=machine(group, template),
-            disk_size_gb=disk_size(group, template),
-            gpu_sharing=TimeSlicing(clients=clients) if clients > 1 else None,
-        )
-    )
+    return allocatable(NodeShape(machine(group, template), disk_size(group, template), clients))
 
 
 def disk_size(group: Inputs, template: Inputs) -> int:

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from infra.clouds.aws.catalogue import InstanceType, allocatable, instance_type, instance_types
+from infra.clouds.aws.catalogue import InstanceType, NodeShape, allocatable, instance_type, instance_types
 from infra.platform import Resources
 from infra.schema.base import (
     ChartSettings,
@@ -100,7 +100,13 @@ class AwsPool(PoolSettings):
 
     def node(self) -> Resources | None:
         """What one node leaves to pods; None where the catalogue does not have its instance type."""
-        return allocatable(self) if self.machine else None
+        return allocatable(self.node_shape) if self.machine else None
+
+    @property
+    def node_shape(self) -> NodeShape:
+        """What decides how much one of its nodes leaves to pods."""
+        clients = self.gpu_sharing.clients if self.gpu_sharing else 1
+        return NodeShape(self.instance_type, self.disk_size_gb, clients)
 
     @property
     def machine(self) -> InstanceType | None:

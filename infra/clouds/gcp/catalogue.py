@@ -10,16 +10,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from infra.accelerators import accelerator
 from infra.clouds.gcp.locations import region_of
 from infra.clouds.reservations import tiered
 from infra.platform import Resources
-
-if TYPE_CHECKING:
-    # The settings measure their nodes by this catalogue: importing them here would be a cycle.
-    from infra.clouds.gcp.settings import GcpPool
 
 DATA = Path(__file__).parent / "data"
 EVERY_WAY = frozenset({"on_demand", "spot", "preemptible", "flex_start", "reservation"})
@@ -69,6 +65,27 @@ class MachineType:
     bundled_local_ssds: int = 0
     sold: frozenset[str] = EVERY_WAY
     shared_core: bool = False
+
+
+@dataclass(frozen=True)
+class NodeShape:
+    """A node of a pool, as far as it decides what the node leaves to pods.
+
+    ``max_pods`` is how many pods the node may have. ``local_ssd_count`` local SSDs hold its ephemeral storage,
+    ``local_ssd_block_count`` are raw block devices. ``gpus`` is None where the machine type says how many there
+    are. ``gpu_partition`` is the MIG partition that each GPU is divided into, and ``gpu_clients`` is how many
+    pods share each GPU or partition.
+    """
+
+    machine_type: str
+    disk_size_gb: int
+    max_pods: int
+    local_ssd_count: int = 0
+    local_ssd_block_count: int = 0
+    accelerator: str | None = None
+    gpus: int | None = None
+    gpu_partition: str | None = None
+    gpu_clients: int = 1
 
 
 def _toml(name: str) -> dict[str, Any]:
@@ -182,39 +199,39 @@ def _of_family(name: str, family: str, vcpus: int, mib: int) -> MachineType:
     )
 
 
-def allocatable(pool: "GcpPool") -> Resources:
-    """What one node of the pool leaves to pods, after GKE's reservations and its own DaemonSets.
+def allocatable(node: NodeShape) -> Resources:
+    """What a node leaves to pods, after GKE's reservations and its own DaemonSets.
 
     GPUs count as pods see them: shares where the pool slices them, partitions where it partitions them. Raises
     ValueError where the machine type or the GPU partition is not in the catalogue.
     """
-    machine = machine_type(pool.machine_type)
+    machine = machine_type(node.machine_type)
     if machine is None:
-        raise ValueError(f"machine type {pool.machine_type} is not in the catalogue")
-    gpus = _visible_gpus(pool, machine)
+        raise ValueError(f"machine type {node.machine_type} is not in the catalogue")
+    gpus = _visible_gpus(node, machine)
     rules = _gke()
     system = rules["system_pods"]
     return Resources(
         cpu=max(
             0,
-            _allocatable_cpu(machine, pool.max_pods_per_node)
+            _allocatable_cpu(machine, node.max_pods)
             - system["millicores"]
             - (system["gpu_millicores"] if gpus else 0),
         ),
         memory=max(0, _allocatable_memory(machine) - system["mib"] - (system["gpu_mib"] if gpus else 0)),
-        ephemeral_storage=max(0, _allocatable_disk(pool.disk_size_gb, ephemeral_ssds(pool))),
+        ephemeral_storage=max(0, _allocatable_disk(node.disk_size_gb, ephemeral_ssds(node))),
         gpus=gpus,
     )
 
 
-def ephemeral_ssds(pool: "GcpPool") -> int:
+def ephemeral_ssds(node: NodeShape) -> int:
     """Local SSDs that hold a node's ephemeral storage: those asked for, or those that come with the machine type.
 
     GKE uses bundled ones so without being asked, unless they are wanted as raw block devices.
     """
-    machine = machine_type(pool.machine_type)
-    if pool.local_ssd_count or pool.local_ssd_block_count or machine is None:
-        return pool.local_ssd_count
+    machine = machine_type(node.machine_type)
+    if node.local_ssd_count or node.local_ssd_block_count or machine is None:
+        return node.local_ssd_count
     return machine.bundled_local_ssds
 
 
@@ -223,14 +240,14 @@ def _gke() -> dict[str, Any]:
     return _toml("gke.toml")
 
 
-def _visible_gpus(pool: "GcpPool", machine: MachineType) -> int:
-    gpus = pool.gpus or machine.gpus
-    if pool.gpu_partition is not None:
-        known = accelerator(pool.accelerator or "")
-        if known is None or pool.gpu_partition not in known.partitions:
-            raise ValueError(f"{pool.accelerator} has no partition {pool.gpu_partition} in the catalogue")
-        gpus *= known.partitions[pool.gpu_partition]
-    return gpus * (pool.gpu_sharing.clients if pool.gpu_sharing else 1)
+def _visible_gpus(node: NodeShape, machine: MachineType) -> int:
+    gpus = node.gpus or machine.gpus
+    if node.gpu_partition is not None:
+        known = accelerator(node.accelerator or "")
+        if known is None or node.gpu_partition not in known.partitions:
+            raise ValueError(f"{node.accelerator} has no partition {node.gpu_partition} in the catalogue")
+        gpus *= known.partitions[node.gpu_partition]
+    return gpus * node.gpu_clients
 
 
 def _allocatable_cpu(machine: MachineType, max_pods: int) -> int:

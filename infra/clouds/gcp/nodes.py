@@ -6,9 +6,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from infra.clouds.gcp.catalogue import allocatable, is_arm, machine_type
+from infra.clouds.gcp.catalogue import NodeShape, allocatable, is_arm, machine_type
 from infra.clouds.gcp.locations import REGION_ZONES, is_zone, region_of
-from infra.clouds.gcp.settings import GcpPool, GpuSharing
 from infra.platform import Resources, Taint
 from infra.review.properties import at, is_true, mapping, mappings, strings, text, texts, whole
 from infra.schema.taints import EFFECTS
@@ -85,7 +84,20 @@ def taints(inputs: Inputs) -> list[Taint]:
 
 def node_resources(inputs: Inputs) -> Resources:
     """What one node leaves to pods. Raises ValueError where the catalogue does not have its machine type."""
-    return allocatable(_as_settings(inputs))
+    guest = _guest(inputs)
+    return allocatable(
+        NodeShape(
+            machine_type=machine(inputs),
+            disk_size_gb=disk_size(inputs),
+            max_pods=whole(inputs.get("maxPodsPerNode"), MAX_PODS),
+            local_ssd_count=whole(at(inputs, "nodeConfig", "ephemeralStorageLocalSsdConfig", "localSsdCount")),
+            local_ssd_block_count=whole(at(inputs, "nodeConfig", "localNvmeSsdBlockConfig", "localSsdCount")),
+            accelerator=accelerator(inputs),
+            gpus=whole(guest.get("count")) or None,
+            gpu_partition=text(guest.get("gpuPartitionSize")) or None,
+            gpu_clients=whole(at(guest, "gpuSharingConfig", "maxSharedClientsPerGpu")) or 1,
+        )
+    )
 
 
 def disk_type(inputs: Inputs) -> str:
@@ -173,28 +185,6 @@ def _gpu_labels(inputs: Inputs) -> dict[str, str]:
             whole(sharing.get("maxSharedClientsPerGpu"))
         )
     return found
-
-
-def _as_settings(inputs: Inputs) -> GcpPool:
-    """What decides the allocatable resources of a node, read back from its declaration."""
-    guest = _guest(inputs)
-    sharing = mapping(guest.get("gpuSharingConfig"))
-    return GcpPool(
-        machine_type=machine(inputs),
-        accelerator=accelerator(inputs),
-        gpus=whole(guest.get("count")) or None,
-        gpu_partition=text(guest.get("gpuPartitionSize")) or None,
-        gpu_sharing=(
-            GpuSharing(strategy=sharing["gpuSharingStrategy"], clients=int(sharing["maxSharedClientsPerGpu"]))
-            if {"gpuSharingStrategy", "maxSharedClientsPerGpu"} <= sharing.keys()
-            else None
-        ),
-        disk_size_gb=disk_size(inputs),
-        local_ssd_count=whole(at(inputs, "nodeConfig", "ephemeralStorageLocalSsdConfig", "localSsdCount")),
-        local_ssd_block_count=whole(at(inputs, "nodeConfig", "localNvmeSsdBlockConfig", "localSsdCount")),
-        image_type=_config(inputs, "imageType"),
-        max_pods_per_node=whole(inputs.get("maxPodsPerNode"), MAX_PODS),
-    )
 
 
 def _fixed_count(inputs: Inputs) -> int:

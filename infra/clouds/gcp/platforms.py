@@ -105,7 +105,7 @@ def _platform(
                 cluster=name,
                 selector={POOL_LABEL: pool_name(pool)},
                 taints=taints(declared),
-                allocatable=allocatable(declared),
+                allocatable=allocatable(declared.node_shape),
                 max_nodes=max_nodes(settings, declared),
                 accelerator=declared.accelerator,
                 fingerprint=fingerprint(declared),

@@ -220,7 +220,7 @@ def _reservation_affinity(pool: GcpPool) -> gcp.container.NodePoolNodeConfigRese
 
 def _ephemeral_ssds(pool: GcpPool) -> gcp.container.NodePoolNodeConfigEphemeralStorageLocalSsdConfigArgs | None:
     # Bundled ones too: undeclared, the next refresh would see a change that replaces the pool.
-    count = ephemeral_ssds(pool)
+    count = ephemeral_ssds(pool.node_shape)
     if not count:
         return None
     return gcp.container.NodePoolNodeConfigEphemeralStorageLocalSsdConfigArgs(local_ssd_count=count)

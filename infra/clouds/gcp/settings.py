@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from infra.clouds.gcp.catalogue import allocatable, machine_type
+from infra.clouds.gcp.catalogue import NodeShape, allocatable, machine_type
 from infra.platform import Resources
 from infra.schema.base import (
     Cidr,
@@ -150,10 +150,25 @@ class GcpPool(PoolSettings):
         if machine_type(self.machine_type) is None:
             return None
         try:
-            return allocatable(self)
+            return allocatable(self.node_shape)
         except ValueError:
             # A partition that the catalogue does not have: reported on the pool, and the rest is still right.
-            return replace(allocatable(self.model_copy(update={"gpu_partition": None})), gpus=0)
+            return replace(allocatable(replace(self.node_shape, gpu_partition=None)), gpus=0)
+
+    @property
+    def node_shape(self) -> NodeShape:
+        """What decides how much one of its nodes leaves to pods."""
+        return NodeShape(
+            machine_type=self.machine_type,
+            disk_size_gb=self.disk_size_gb,
+            max_pods=self.max_pods_per_node,
+            local_ssd_count=self.local_ssd_count,
+            local_ssd_block_count=self.local_ssd_block_count,
+            accelerator=self.accelerator,
+            gpus=self.gpus,
+            gpu_partition=self.gpu_partition,
+            gpu_clients=self.gpu_sharing.clients if self.gpu_sharing else 1,
+        )
 
     @property
     def gpu_type(self) -> str | None:

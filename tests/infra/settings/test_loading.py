@@ -258,7 +258,7 @@ def test_steps_may_use_all_that_a_node_leaves_beside_the_stores_mount() -> None:
     settings = load(GCP)
     cluster = settings.clusters["dev"]
     assert isinstance(cluster, GcpCluster)
-    node = allocatable(cluster.pools["train"])
+    node = allocatable(cluster.pools["train"].node_shape)
     most = {f"{STEPS}.train.memory": f"{node.memory - 512}Mi", f"{STEPS}.train.cpu": f"{node.cpu - 250}m"}
     load(changed(GCP, most))
     problem = the_problem(changed(GCP, {f"{STEPS}.train.memory": f"{node.memory - 511}Mi"}))

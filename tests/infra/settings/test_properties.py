@@ -146,7 +146,7 @@ def pools(draw: st.DrawFn) -> GcpPool:
 def test_a_node_leaves_something_to_pods_and_less_than_it_has(pool: GcpPool) -> None:
     machine = machine_type(pool.machine_type)
     assert machine is not None
-    node = allocatable(pool)
+    node = allocatable(pool.node_shape)
     assert 0 <= node.cpu < machine.vcpus * 1000
     assert 0 < node.memory < machine.memory
     assert 0 < node.ephemeral_storage < max(pool.disk_size_gb, 375 * 32) * 1024

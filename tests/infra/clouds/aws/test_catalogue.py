@@ -32,7 +32,7 @@ def pool(name: str, **more: object) -> AwsPool:
 def test_a_node_leaves_a_little_less_than_was_measured(name: str) -> None:
     """Less by the DaemonSets of every node, and never so much less that a step would be refused for nothing."""
     cpu, memory = MEASURED[name]
-    node = allocatable(pool(name))
+    node = allocatable(pool(name).node_shape)
     assert cpu - 250 <= node.cpu < cpu
     assert memory * 0.97 - 256 <= node.memory < memory
 
@@ -43,21 +43,21 @@ def test_a_node_leaves_a_little_less_than_was_measured(name: str) -> None:
 def test_cpu_is_reserved_as_nodeadm_does(vcpus: int, reserved: int) -> None:
     """`getCPUMillicoresToReserve` of awslabs/amazon-eks-ami, for the same numbers of cores."""
     name = next(name for name, other in instance_types().items() if other.vcpus == vcpus and not other.gpus)
-    assert vcpus * 1000 - allocatable(pool(name)).cpu - 200 == reserved
+    assert vcpus * 1000 - allocatable(pool(name).node_shape).cpu - 200 == reserved
 
 
 def test_ephemeral_storage_is_what_a_node_with_a_disk_of_20_gib_reports() -> None:
     """18242267924 bytes, as AL2023 nodes report it."""
-    assert allocatable(pool("m7i.xlarge", disk_size_gb=20)).ephemeral_storage == 18242267924 // 2**20
+    assert allocatable(pool("m7i.xlarge", disk_size_gb=20).node_shape).ephemeral_storage == 18242267924 // 2**20
 
 
 def test_shares_of_gpus_are_what_pods_see() -> None:
-    assert allocatable(pool("g4dn.12xlarge", gpu_sharing={"clients": 4})).gpus == 16
+    assert allocatable(pool("g4dn.12xlarge", gpu_sharing={"clients": 4}).node_shape).gpus == 16
 
 
 def test_a_node_of_an_unknown_type_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"zz\.large"):
-        allocatable(pool("zz.large"))
+        allocatable(pool("zz.large").node_shape)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ SYSTEM_CPU, SYSTEM_MEMORY = 600, 1024
 
 def shown(machine: str, disk: int = 100, ssds: int = 0) -> Resources:
     """Allocatable as `kubectl describe node` shows it."""
-    node = allocatable(GcpPool(machine_type=machine, disk_size_gb=disk, local_ssd_count=ssds))
+    node = allocatable(GcpPool(machine_type=machine, disk_size_gb=disk, local_ssd_count=ssds).node_shape)
     return Resources(node.cpu + SYSTEM_CPU, node.memory + SYSTEM_MEMORY, node.ephemeral_storage)
 
 
@@ -47,7 +47,9 @@ def test_local_ssds_are_the_ephemeral_storage_where_they_are_used_for_it() -> No
 
 
 def test_more_than_110_pods_cost_a_node_cpu() -> None:
-    few, many = (allocatable(GcpPool(machine_type="e2-standard-4", max_pods_per_node=n)) for n in (110, 111))
+    few, many = (
+        allocatable(GcpPool(machine_type="e2-standard-4", max_pods_per_node=n).node_shape) for n in (110, 111)
+    )
     assert few.cpu - many.cpu == 400
 
 
@@ -59,11 +61,11 @@ def test_pods_see_shares_and_partitions_of_gpus() -> None:
     t4 = {"machine_type": "n1-standard-4", "accelerator": "nvidia-tesla-t4", "gpus": 2}
     h100 = {"machine_type": "a3-highgpu-2g", "accelerator": "nvidia-h100-80gb"}
     sharing = GpuSharing(clients=3)
-    assert allocatable(GcpPool(**t4)).gpus == 2
-    assert allocatable(GcpPool(**t4, gpu_sharing=sharing)).gpus == 6
-    assert allocatable(GcpPool(**h100)).gpus == 2
-    assert allocatable(GcpPool(**h100, gpu_partition="1g.10gb")).gpus == 14
-    assert allocatable(GcpPool(**h100, gpu_partition="3g.40gb", gpu_sharing=sharing)).gpus == 12
+    assert allocatable(GcpPool(**t4).node_shape).gpus == 2
+    assert allocatable(GcpPool(**t4, gpu_sharing=sharing).node_shape).gpus == 6
+    assert allocatable(GcpPool(**h100).node_shape).gpus == 2
+    assert allocatable(GcpPool(**h100, gpu_partition="1g.10gb").node_shape).gpus == 14
+    assert allocatable(GcpPool(**h100, gpu_partition="3g.40gb", gpu_sharing=sharing).node_shape).gpus == 12
 
 
 def test_what_the_catalogue_does_not_know_is_said() -> None:
@@ -71,9 +73,13 @@ def test_what_the_catalogue_does_not_know_is_said() -> None:
     assert machine_type("n1-standard-5") is None
     assert machine_type("g5.xlarge") is None
     with pytest.raises(ValueError, match="n1-standard-5"):
-        allocatable(GcpPool(machine_type="n1-standard-5"))
+        allocatable(GcpPool(machine_type="n1-standard-5").node_shape)
     with pytest.raises(ValueError, match=r"7g\.5gb"):
-        allocatable(GcpPool(machine_type="a3-highgpu-1g", accelerator="nvidia-h100-80gb", gpu_partition="7g.5gb"))
+        allocatable(
+            GcpPool(
+                machine_type="a3-highgpu-1g", accelerator="nvidia-h100-80gb", gpu_partition="7g.5gb"
+            ).node_shape
+        )
 
 
 @pytest.mark.parametrize(
