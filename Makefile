@@ -56,7 +56,7 @@ define COMPILE
 @PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import tensorflow, keras, tensorflow_datasets, sklearn.datasets, PIL.Image' \
 	>/dev/null 2>&1 & \
 PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import offline.rehearsal.__main__, offline.rehearsal.report; \
-from infra.clouds.registry import CLOUDS; [each.declarations() for each in CLOUDS.values()]'; wait
+from infra.clouds.registry import CLOUDS; [__import__(f"infra.clouds.{each}.{part}") for each in CLOUDS for part in ("platforms", "emulator")]'; wait
 endef
 
 $(VENV)/.runtime: requirements.txt | $(BIN)/uv

@@ -4,6 +4,7 @@ Each package that fulfils it (`infra.clouds.registry` lists them) returns one `P
 that only one cloud has crosses it, so a pipeline never asks where it runs.
 """
 
+import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -185,11 +186,18 @@ class Node:
     accelerator: str | None = None
 
 
+_NOT_A_CERTIFICATE = base64.b64encode(b"Emulated: no certificate authority signed this.").decode()
+EMULATED_CA_CERTIFICATE = base64.b64encode(
+    f"-----BEGIN CERTIFICATE-----\n{_NOT_A_CERTIFICATE}\n-----END CERTIFICATE-----\n".encode()
+).decode()
+"""Stands in for a cluster's: base64 of PEM, as GKE and EKS give it. What the PEM holds is no certificate."""
+
+
 class Emulator:
     """What stands in for a cloud when the program is evaluated without one.
 
-    Each package that fulfils `Platform` has one, made from the settings; the engines in ``stacks`` ask every
-    emulator in turn and take the first answer that is not None.
+    Each package that fulfils `Platform` has one, made from an `infra.schema.request.Request`; the engines in
+    ``offline`` ask every emulator in turn and take the first answer that is not None.
     """
 
     configuration: Mapping[str, str] = MappingProxyType({})

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pulumi
 from pulumi.runtime.config import CONFIG
 
-from infra.clouds.registry import CLOUDS, Declarations
+from infra.clouds.registry import CLOUDS, Cloud
 from infra.kubernetes import job, ownership
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import StepJob
@@ -117,7 +117,7 @@ def declare(root: Path = ROOT) -> Declared:
     ownership.enforce(settings.namespace, preview=pulumi.runtime.is_dry_run())
     found: dict[str, Platform] = {}
     for cloud in clouds:
-        found.update(cloud.platforms(settings))
+        found.update(cloud.platforms(settings.request))
     platforms = {name: found[name] for name in settings.clusters}
     workspaces = {
         name: Workspace(
@@ -185,7 +185,7 @@ def _whole(digits: str) -> int | str:
     return int(digits) if len(digits) <= 4300 else digits
 
 
-def _checked(raw: Mapping[str, Any], values: Mapping[str, Any], root: Path) -> tuple[Settings, list[Declarations]]:
+def _checked(raw: Mapping[str, Any], values: Mapping[str, Any], root: Path) -> tuple[Settings, list[Cloud]]:
     """The settings and the clouds they use; raises SettingsError with the problems of all checks together."""
     problems: list[Problem] = []
     settings = None
@@ -193,9 +193,9 @@ def _checked(raw: Mapping[str, Any], values: Mapping[str, Any], root: Path) -> t
         settings = load(raw)
     except SettingsError as error:
         problems.extend(error.problems)
-    clouds = [CLOUDS[name].declarations() for name in clouds_of(raw)]
+    clouds = [CLOUDS[name] for name in clouds_of(raw)]
     for cloud in clouds:
-        problems.extend(cloud.problems(settings))
+        problems.extend(cloud.preflight_problems(settings and settings.request))
     problems.extend(problems_beside(raw, values, root))
     if settings is None or problems:
         raise SettingsError(problems)
@@ -208,7 +208,7 @@ def problems_beside(raw: Mapping[str, Any], values: Mapping[str, Any], root: Pat
     That is the keys of their clouds' providers among ``values``, the whole configuration, and what the pipelines
     cannot ship from the repository at ``root``.
     """
-    configuration = [problem for name in clouds_of(raw) for problem in CLOUDS[name].problems(values)]
+    configuration = [problem for name in clouds_of(raw) for problem in CLOUDS[name].provider_problems(values)]
     return [*configuration, *shipping_problems(raw, root)]
 
 

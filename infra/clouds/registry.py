@@ -1,13 +1,23 @@
-"""The places to run: the one list that names them.
+"""The clouds: the one list that names them.
 
-A cloud is a package with ``settings`` (what a stack file says of it), ``rules`` (what it may not say),
-``platforms`` (what is declared) and ``emulator`` (what stands in for it). Its rules and its SDK are imported only
-by stacks that use it: a cloud's SDK alone takes longer than all the rest.
+A cloud is a package of this room. Its settings are imported here. Everything else is loaded by its dotted name,
+so that a cloud's rules and its SDK are imported only by stacks that use it: an SDK alone takes longer than all the
+rest. The package has these names:
+
+- ``rules:CHECKS``: what a stack file may not say of it, a sequence of `Check`;
+- ``rules:provider_problems``: what is wrong with the configuration of its Pulumi provider;
+- ``preflight:problems``: what else has to be right before anything is declared;
+- ``platforms:platforms``: declares its resources;
+- ``emulator:Emulator``: stands in for it, a subclass of `infra.platform.Emulator`;
+- ``review.hooks:REVIEW``: what a preview says of its resources, an `infra.review.contract.Review`.
+
+All but ``preflight``, ``platforms`` and ``emulator`` are imported without an SDK.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Field
 
@@ -16,121 +26,77 @@ from infra.clouds.existing.settings import ExistingCluster, NfsStore, PvcStore, 
 from infra.clouds.gcp.settings import GcpCluster, GcsStore
 from infra.platform import Emulator, Platform
 from infra.review.contract import Review
+from infra.schema.base import ClusterSettings, StoreSettings
+from infra.schema.findings import Finding
+from infra.schema.problems import Problem
+from infra.schema.request import Request
 
-if TYPE_CHECKING:
-    # All of these rest on the unions below: importing them here would be a cycle.
-    from infra.schema.findings import Finding
-    from infra.schema.problems import Problem
-    from infra.settings.model import Settings
-    from infra.settings.parsing import Reading
-
-Cluster = Annotated[GcpCluster | AwsCluster | ExistingCluster, Field(discriminator="cloud")]
-Store = Annotated[
-    GcsStore | S3Store | EfsStore | PvcStore | NfsStore | S3CompatibleStore, Field(discriminator="kind")
-]
-
-Check = Callable[["Reading"], Iterable["Finding"]]
-
-
-@dataclass(frozen=True)
-class Declarations:
-    """What a cloud declares: its platforms, its stand-in, and what a stack lacks for it beside its settings.
-
-    ``problems`` are given the settings, None where they are wrong. They may ask clusters that are there.
-    """
-
-    problems: "Callable[[Settings | None], Sequence[Problem]]"
-    platforms: "Callable[[Settings], Mapping[str, Platform]]"
-    emulator: "Callable[[Settings], Emulator]"
+Check = Callable[[Request], Iterable[Finding]]
+"""A rule: reports what a cloud does not accept in a stack file, as far as the file can be read."""
 
 
 @dataclass(frozen=True)
 class Cloud:
     """A place to run.
 
-    ``title`` is its name for people and ``sdk`` the distribution that declares its resources, where there is one.
-    ``problems`` are given the whole configuration, and find what is wrong with the keys of its provider.
-    ``problems``, ``checks``, ``declarations`` and ``review`` import its package, all but ``declarations`` without
-    its SDK.
+    ``name`` is that of its package in this room. ``title`` is its name for people, and ``sdk`` the distribution
+    that declares its resources, None where there is none. ``cluster`` and ``stores`` are the settings that a stack
+    file may have of it.
     """
 
+    name: str
     title: str
     sdk: str | None
-    problems: "Callable[[Mapping[str, Any]], Sequence[Problem]]"
-    checks: "Callable[[], Sequence[Check]]"
-    declarations: Callable[[], Declarations]
-    review: Callable[[], Review]
+    cluster: type[ClusterSettings]
+    stores: Sequence[type[StoreSettings]]
 
+    def checks(self) -> Sequence[Check]:
+        """Its rules."""
+        return self._load("rules:CHECKS")
 
-def _gcp_problems(values: Mapping[str, Any]) -> "Sequence[Problem]":
-    from infra.clouds.gcp.rules.project import problems  # noqa: PLC0415
+    def provider_problems(self, configuration: Mapping[str, Any]) -> Sequence[Problem]:
+        """What is wrong with its provider's keys in the stack's whole ``configuration``."""
+        return self._load("rules:provider_problems")(configuration)
 
-    return problems(values)
+    def preflight_problems(self, request: Request | None) -> Sequence[Problem]:
+        """What the stack lacks beside its settings; ``request`` is None where these are wrong.
 
+        It may ask clusters that are there.
+        """
+        return self._load("preflight:problems")(request)
 
-def _gcp_checks() -> "Sequence[Check]":
-    from infra.clouds.gcp.rules import CHECKS  # noqa: PLC0415
+    def platforms(self, request: Request) -> Mapping[str, Platform]:
+        """Declares everything that the stack has on this cloud, and returns its clusters by name."""
+        return self._load("platforms:platforms")(request)
 
-    return CHECKS
+    def emulator(self, request: Request) -> Emulator:
+        """What stands in for this cloud when the stack is evaluated without it."""
+        return self._load("emulator:Emulator")(request)
 
+    def review(self) -> Review:
+        """What a preview says of its resources."""
+        return self._load("review.hooks:REVIEW")
 
-def _gcp_review() -> Review:
-    from infra.clouds.gcp.review.hooks import REVIEW  # noqa: PLC0415
-
-    return REVIEW
-
-
-def _gcp() -> Declarations:
-    from infra.clouds.gcp import emulator, platforms, project  # noqa: PLC0415
-
-    return Declarations(lambda _: project.problems(), platforms.platforms, emulator.GcpEmulator)
-
-
-def _aws_problems(values: Mapping[str, Any]) -> "Sequence[Problem]":
-    from infra.clouds.aws.rules.clusters import provider_problems  # noqa: PLC0415
-
-    return provider_problems(values)
-
-
-def _aws_checks() -> "Sequence[Check]":
-    from infra.clouds.aws.rules import CHECKS  # noqa: PLC0415
-
-    return CHECKS
-
-
-def _aws_review() -> Review:
-    from infra.clouds.aws.review.hooks import REVIEW  # noqa: PLC0415
-
-    return REVIEW
-
-
-def _aws() -> Declarations:
-    from infra.clouds.aws import account, emulator, platforms  # noqa: PLC0415
-
-    return Declarations(lambda _: account.problems(), platforms.platforms, emulator.AwsEmulator)
-
-
-def _existing_checks() -> "Sequence[Check]":
-    from infra.clouds.existing.rules import CHECKS  # noqa: PLC0415
-
-    return CHECKS
-
-
-def _existing_review() -> Review:
-    from infra.clouds.existing.review.hooks import REVIEW  # noqa: PLC0415
-
-    return REVIEW
-
-
-def _existing() -> Declarations:
-    from infra.clouds.existing import emulator, platforms, preflight  # noqa: PLC0415
-
-    return Declarations(preflight.problems, platforms.platforms, emulator.ExistingEmulator)
+    def _load(self, name: str) -> Any:
+        return resolve_name(f"infra.clouds.{self.name}.{name}")
 
 
 CLOUDS: Mapping[str, Cloud] = {
-    "gcp": Cloud("Google Cloud", "pulumi-gcp", _gcp_problems, _gcp_checks, _gcp, _gcp_review),
-    "aws": Cloud("AWS", "pulumi-aws", _aws_problems, _aws_checks, _aws, _aws_review),
-    "existing": Cloud("Existing cluster", None, lambda _: (), _existing_checks, _existing, _existing_review),
+    cloud.name: cloud
+    for cloud in (
+        Cloud("gcp", "Google Cloud", "pulumi-gcp", GcpCluster, (GcsStore,)),
+        Cloud("aws", "AWS", "pulumi-aws", AwsCluster, (S3Store, EfsStore)),
+        Cloud("existing", "Existing cluster", None, ExistingCluster, (PvcStore, NfsStore, S3CompatibleStore)),
+    )
 }
 """By the ``cloud`` of a cluster, which is also the Pulumi package of a cloud's resources."""
+
+CLUSTERS: Sequence[type[ClusterSettings]] = [cloud.cluster for cloud in CLOUDS.values()]
+STORES: Sequence[type[StoreSettings]] = [store for cloud in CLOUDS.values() for store in cloud.stores]
+
+if TYPE_CHECKING:
+    Cluster = ClusterSettings
+    Store = StoreSettings
+else:
+    Cluster = Annotated[Union[tuple(CLUSTERS)], Field(discriminator="cloud")]  # noqa: UP007
+    Store = Annotated[Union[tuple(STORES)], Field(discriminator="kind")]  # noqa: UP007

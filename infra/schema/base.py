@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
@@ -228,7 +228,12 @@ class PoolSettings(Model, ABC):
 
 
 class ClusterSettings(Model):
-    """A cluster of any cloud."""
+    """A cluster of any cloud. Each cloud's own model has ``cloud``, which tells it apart, and its ``pools``."""
+
+    if TYPE_CHECKING:
+        # A type checker lets a subclass narrow the type of a field only where it is Any.
+        cloud: Any
+        pools: dict[str, Any]
 
     creates_namespace: bool = Field(
         default=True,
@@ -243,7 +248,10 @@ class ClusterSettings(Model):
 
 
 class StoreSettings(Model):
-    """A store of any kind."""
+    """A store of any kind. Each kind's own model has ``kind``, which tells it apart."""
+
+    if TYPE_CHECKING:
+        kind: Any
 
     sidecar: ClassVar[Resources] = Resources(cpu=0, memory=0)
     """What its mount adds to a pod's requests."""

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Iterable
 from fractions import Fraction
 
 CPU = re.compile(r"(?P<number>[0-9]{1,15}(\.[0-9]{1,3})?)(?P<milli>m?)")
@@ -68,3 +69,15 @@ def seconds(duration: str) -> int:
     if match is None:
         raise ValueError(f"{duration!r} is not a duration such as 30m, 12h or 7d")
     return int(match["number"]) * SECONDS[match["unit"]]
+
+
+def tiered(amount: float, tiers: Iterable[tuple[float, float]]) -> float:
+    """The sum of each tier's share of the part of ``amount`` that lies in it; a tier is (upper end, share).
+
+    By such tiers, nodes reserve a smaller share of their CPU and memory the larger they are.
+    """
+    total = lower = 0.0
+    for upper, share in tiers:
+        total += max(0.0, min(amount, upper) - lower) * share
+        lower = upper
+    return total

@@ -1,9 +1,9 @@
 """From the plain values of a stack file to `Settings`, or one error that lists everything wrong with them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-from infra.clouds.registry import CLOUDS, Check
+from infra.clouds.registry import CLOUDS
 from infra.schema.findings import Finding, key_of
 from infra.schema.problems import Problem, SettingsError
 from infra.settings import limits
@@ -12,7 +12,7 @@ from infra.settings.corrections import as_written
 from infra.settings.model import Rehearsal, Settings
 from infra.settings.parsing import OVERLAY, Reading, read
 
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
     names.check,
     names.same_pool_names,
     names.same_resource_names,
@@ -81,13 +81,10 @@ def _clouds_of(reading: Reading) -> list[str]:
 
 def _examine(raw: Mapping[str, Any]) -> tuple[Settings | None, list[Finding]]:
     reading = read(raw)
-    checks = [*CHECKS, *(check for name in _clouds_of(reading) for check in CLOUDS[name].checks())]
-    judged = [
-        as_written(finding, reading.written)
-        for check in checks
-        for finding in check(reading)
-        if reading.judges(finding)
-    ]
+    found = [finding for check in CHECKS for finding in check(reading)]
+    for name in _clouds_of(reading):
+        found += [finding for check in CLOUDS[name].checks() for finding in check(reading.request)]
+    judged = [as_written(finding, reading.written) for finding in found if reading.judges(finding)]
     return reading.settings, sorted([*reading.findings, *judged], key=lambda finding: _line(raw, finding.path))
 
 

@@ -10,6 +10,7 @@ from infra.clouds.registry import Cluster, Store
 from infra.schema.base import Model
 from infra.schema.egress import EgressSettings
 from infra.schema.paths import LocalPath, StorePath
+from infra.schema.request import Request
 from infra.settings.pipelines import Pipelines
 from infra.settings.suppressions import Policies
 
@@ -51,3 +52,15 @@ class Settings(Model):
         description="Settings that `make rehearse` lays over the ones above, for what needs a network, and files "
         "for its store; `pulumi up` checks and ignores it.",
     )
+
+    @property
+    def request(self) -> Request:
+        """What the clouds are given of it."""
+        return Request(
+            clusters=self.clusters,
+            store=self.store,
+            namespace=self.namespace,
+            service_account=self.service_account,
+            protect=self.protect,
+            pool_names={name: tuple(cluster.pools) for name, cluster in self.clusters.items()},
+        )

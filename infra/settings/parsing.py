@@ -2,20 +2,19 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Union, cast
 
 from pydantic import ConfigDict, Field, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
-from infra.clouds.registry import Cluster, Store
+from infra.clouds.registry import CLUSTERS, Cluster, Store
 from infra.schema.base import ClusterSettings, Model
 from infra.schema.findings import Finding, Path
+from infra.schema.request import Request
 from infra.settings import plain_values, validation
 from infra.settings.corrections import as_written, repair, section_at
 from infra.settings.model import Settings
 from infra.settings.pipelines import BenchmarkImages, BenchmarkRun, Dataset, LearningRates, Predict, StepSettings
-
-C = TypeVar("C", bound=ClusterSettings)
 
 
 def _draft(model: type[ClusterSettings]) -> type[ClusterSettings]:
@@ -28,11 +27,9 @@ if TYPE_CHECKING:
     ClusterDraft = Cluster
 else:
     ClusterDraft = Annotated[
-        Union[tuple(_draft(model) for model in get_args(get_args(Cluster)[0]))],  # noqa: UP007
+        Union[tuple(map(_draft, CLUSTERS))],  # noqa: UP007
         Field(discriminator="cloud"),
     ]
-
-STORE_KIND: Path = ("store", "kind")
 
 OVERLAY = "rehearsal"
 """The section that is read by itself, laid over the rest."""
@@ -86,10 +83,6 @@ class Draft(Model):
     store: Store | None = None
     pipelines: _PipelinesDraft = Field(default_factory=_PipelinesDraft)
 
-    def of(self, kind: type[C]) -> Mapping[str, C]:
-        """The clusters of one cloud."""
-        return {name: cluster for name, cluster in self.clusters.items() if isinstance(cluster, kind)}
-
 
 @dataclass(frozen=True)
 class Reading:
@@ -110,9 +103,17 @@ class Reading:
     written: Mapping[Path, str]
 
     @property
-    def clouds(self) -> tuple[Path, ...]:
-        """Where the clouds of the clusters stand."""
-        return tuple(("clusters", name, "cloud") for name in self.draft.clusters)
+    def request(self) -> Request:
+        """What the rules of the clouds are given of it."""
+        draft = self.draft
+        return Request(
+            clusters=draft.clusters,
+            store=draft.store,
+            namespace=draft.namespace,
+            service_account=draft.service_account,
+            protect=draft.protect,
+            pool_names={name: tuple(pool for of, pool in self.names if of == name) for name in draft.clusters},
+        )
 
     def judges(self, finding: Finding) -> bool:
         """Whether everything the finding rests on could be read."""

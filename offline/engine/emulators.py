@@ -8,4 +8,4 @@ from infra.settings.model import Settings
 def emulators(settings: Settings) -> list[Emulator]:
     """One emulator for each cloud of the stack's clusters."""
     used = {cluster.cloud for cluster in settings.clusters.values()}
-    return [cloud.declarations().emulator(settings) for name, cloud in CLOUDS.items() if name in used]
+    return [cloud.emulator(settings.request) for name, cloud in CLOUDS.items() if name in used]

@@ -13,7 +13,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from infra.clouds.existing.emulator import ExistingEmulator
+from infra.clouds.existing.emulator import Emulator as ExistingEmulator
 from infra.program import ROOT, configured, declare
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load
@@ -47,7 +47,7 @@ def changed(**values: Any) -> dict[str, Any]:
 
 def run(config: Mapping[str, Any] = CONFIG, *, preview: bool = False, root: Path = ROOT) -> Recording:
     settings = load({key.removeprefix("slipway:"): value for key, value in CONFIG.items()})
-    return record(lambda: declare(root), config, preview=preview, emulators=[ExistingEmulator(settings)])
+    return record(lambda: declare(root), config, preview=preview, emulators=[ExistingEmulator(settings.request)])
 
 
 @pytest.mark.parametrize("preview", [True, False])

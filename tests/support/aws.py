@@ -6,7 +6,7 @@ from typing import Any
 
 import pulumi
 
-from infra.clouds.aws.emulator import AwsEmulator
+from infra.clouds.aws.emulator import Emulator as AwsEmulator
 from infra.clouds.aws.platforms import platforms
 from infra.platform import Platform
 from infra.settings.loading import load
@@ -122,7 +122,7 @@ def _declared(
     preview, stack = how
 
     def program() -> Mapping[str, Platform]:
-        found = platforms(settings)
+        found = platforms(settings.request)
         for name, platform in found.items():
             pulumi.export(f"{name}-kubeconfig", platform.kubeconfig)
             pulumi.export(f"{name}-connect", platform.connect)
@@ -135,6 +135,6 @@ def _declared(
         program,
         {"aws:region": REGION, **config},
         preview=preview,
-        emulators=[AwsEmulator(settings)],
+        emulators=[AwsEmulator(settings.request)],
         stack_name=stack,
     )

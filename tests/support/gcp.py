@@ -6,7 +6,7 @@ from typing import Any
 
 import pulumi
 
-from infra.clouds.gcp.emulator import GcpEmulator
+from infra.clouds.gcp.emulator import Emulator as GcpEmulator
 from infra.clouds.gcp.platforms import platforms
 from infra.platform import Platform
 from infra.settings.loading import load
@@ -85,7 +85,7 @@ def _declared(
     preview, stack, project = how
 
     def program() -> Mapping[str, Platform]:
-        found = platforms(settings)
+        found = platforms(settings.request)
         for name, platform in found.items():
             pulumi.export(f"{name}-kubeconfig", platform.kubeconfig)
             pulumi.export(f"{name}-connect", platform.connect)
@@ -98,7 +98,7 @@ def _declared(
         program,
         {"gcp:project": project},
         preview=preview,
-        emulators=[GcpEmulator(settings)],
+        emulators=[GcpEmulator(settings.request)],
         store=store,
         stack_name=stack,
     )

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from infra.clouds.reservations import tiered
 from infra.platform import Resources
+from infra.schema.quantities import tiered
 
 DATA = Path(__file__).parent / "data"
 COMMON_WAYS = ("on_demand", "spot", "reservation")

@@ -9,14 +9,14 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from infra import platform
 from infra.clouds.aws import nodes
-from infra.clouds.aws.account import clusters
 from infra.clouds.aws.addons import SYSTEM
 from infra.clouds.aws.catalogue import is_zone_id
 from infra.clouds.aws.nodes import LAUNCH_TEMPLATE, NODE_GROUP
-from infra.clouds.emulation import CA_CERTIFICATE
-from infra.platform import Emulator, Node, StoreFiles
-from infra.settings.model import Settings
+from infra.clouds.aws.settings import AwsCluster
+from infra.platform import EMULATED_CA_CERTIFICATE, Node, StoreFiles
+from infra.schema.request import Request
 
 ACCOUNT = "000000000000"
 
@@ -24,11 +24,11 @@ Inputs = Mapping[str, Any]
 Outputs = Callable[[str, Inputs], Mapping[str, Any]]
 
 
-class AwsEmulator(Emulator):
+class Emulator(platform.Emulator):
     """Stands in for AWS, for the resources that this package declares."""
 
-    def __init__(self, settings: Settings) -> None:
-        ours = clusters(settings)
+    def __init__(self, request: Request) -> None:
+        ours = request.clusters_of(AwsCluster)
         # A stack has one cluster on AWS.
         (region,) = {cluster.region for cluster in ours.values()}
         self.configuration = {"aws:region": region}
@@ -38,7 +38,7 @@ class AwsEmulator(Emulator):
             for name, cluster in ours.items()
             for pool, declared in cluster.pools.items()
         }
-        self._namespaces = [(name, settings.namespace) for name in ours if not ours[name].owns_namespace]
+        self._namespaces = [(name, request.namespace) for name in ours if not ours[name].owns_namespace]
         self._templates: dict[str, Inputs] = {}
 
     def outputs(self, token: str, name: str, inputs: Inputs) -> Mapping[str, Any] | None:
@@ -147,8 +147,8 @@ def _cluster(_: str, inputs: Inputs) -> Mapping[str, Any]:
         "id": name,
         "arn": _arn("eks", inputs, f"cluster/{name}"),
         "endpoint": f"https://{digest}.emulated.{region}.eks.amazonaws.com.invalid",
-        "certificateAuthority": {"data": CA_CERTIFICATE},
-        "certificateAuthorities": [{"data": CA_CERTIFICATE}],
+        "certificateAuthority": {"data": EMULATED_CA_CERTIFICATE},
+        "certificateAuthorities": [{"data": EMULATED_CA_CERTIFICATE}],
         "vpcConfig": {
             **inputs["vpcConfig"],
             "clusterSecurityGroupId": _id("sg", f"eks-{name}"),

@@ -7,7 +7,6 @@ the accounts that are allowed.
 
 from collections.abc import Mapping
 
-from infra.clouds.aws.account import account_id, clusters, warn_of_example_networks
 from infra.clouds.aws.autoscaler import AutoscalerArgs, autoscaler
 from infra.clouds.aws.cluster import EksCluster, EksClusterArgs
 from infra.clouds.aws.kubeconfig import profile_option
@@ -17,12 +16,13 @@ from infra.clouds.aws.names import CLUSTER_LIMIT, node_group_name, resource_name
 from infra.clouds.aws.network import Network, NetworkArgs
 from infra.clouds.aws.nodes import POOL_LABEL
 from infra.clouds.aws.pools import fingerprint, taints
+from infra.clouds.aws.preflight import account_id, warn_of_example_networks
 from infra.clouds.aws.registry import image_repository
 from infra.clouds.aws.roles import PodIdentityArgs, pod_identity
 from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
 from infra.clouds.aws.store import efs_store, s3_store
 from infra.platform import DevicePlugin, Egress, Platform, Pool, Resources, dns_of
-from infra.settings.model import Settings
+from infra.schema.request import Request
 
 EGRESS = (
     # EKS Pod Identity's agent on the node, which gives pods their credentials
@@ -33,13 +33,13 @@ EGRESS = (
 """What pods need beside HTTPS to public addresses. Volumes are mounted by the node."""
 
 
-def platforms(settings: Settings) -> Mapping[str, Platform]:
+def platforms(request: Request) -> Mapping[str, Platform]:
     """Declares all that the stack has on AWS, and returns its cluster there by name.
 
     One cluster at most: its VPC is where the store's mount targets are.
     """
-    ours = clusters(settings)
-    if not ours or not isinstance(settings.store, S3Store | EfsStore):
+    ours = request.clusters_of(AwsCluster)
+    if not ours or not isinstance(request.store, S3Store | EfsStore):
         return {}
     ((name, declared),) = ours.items()
     warn_of_example_networks(name, declared)
@@ -48,12 +48,12 @@ def platforms(settings: Settings) -> Mapping[str, Platform]:
     network = Network(name, NetworkArgs(declared, eks_name))
     if declared.flow_logs:
         flow_logs(name, declared, network.vpc, account, network)
-    cluster = EksCluster(name, EksClusterArgs(eks_name, declared, network, settings.protect))
-    mount = MountArgs(declared, cluster, network, account, settings.protect)
-    if isinstance(settings.store, S3Store):
-        store = s3_store("store", settings.store, settings.namespace, mount)
+    cluster = EksCluster(name, EksClusterArgs(eks_name, declared, network, request.protect))
+    mount = MountArgs(declared, cluster, network, account, request.protect)
+    if isinstance(request.store, S3Store):
+        store = s3_store("store", request.store, request.namespace, mount)
     else:
-        store = efs_store("store", settings.store, settings.namespace, mount)
+        store = efs_store("store", request.store, request.namespace, mount)
     ready = [*store.ready, *autoscaler(name, AutoscalerArgs(declared, cluster, account))]
     if store.statements:
         identity = pod_identity(
@@ -62,15 +62,15 @@ def platforms(settings: Settings) -> Mapping[str, Platform]:
                 cluster=cluster.cluster,
                 cluster_name=eks_name,
                 region=declared.region,
-                namespace=settings.namespace,
-                service_account=settings.service_account,
+                namespace=request.namespace,
+                service_account=request.service_account,
                 tags=declared.tags,
                 statements=store.statements,
             ),
         )
         ready.extend(identity.ready)
     if declared.registry:
-        image_repository("images", declared, settings.protect)
+        image_repository("images", declared, request.protect)
     profile = "".join(f" {each}" for each in profile_option())
     return {
         name: Platform(

@@ -2,18 +2,20 @@
 
 from collections.abc import Sequence
 
+from infra import platform
 from infra.clouds.existing.kubeconfig import UNREAD
 from infra.clouds.existing.platforms import pool_of
 from infra.clouds.existing.settings import ExistingCluster
-from infra.platform import Emulator, Node, Pool, Resources
-from infra.settings.model import Settings
+from infra.platform import Node, Pool, Resources
+from infra.schema.request import Request
 
 
-class ExistingEmulator(Emulator):
+class Emulator(platform.Emulator):
     """The nodes that the settings describe: an existing cluster declares nothing that a cloud would compute."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, request: Request) -> None:
+        self._clusters = request.clusters_of(ExistingCluster)
+        self._namespace = request.namespace
 
     def prepare(self) -> None:
         """No kubeconfig of this machine is read."""
@@ -22,22 +24,17 @@ class ExistingEmulator(Emulator):
     def standing_nodes(self) -> Sequence[Node]:
         """The nodes of every existing cluster: those that two pools select are there once."""
         nodes: list[Node] = []
-        for name, cluster in self._settings.clusters.items():
-            if isinstance(cluster, ExistingCluster):
-                pools = [pool_of(name, key, pool) for key, pool in cluster.pools.items()]
-                same: dict[frozenset[tuple[str, str]], list[Pool]] = {}
-                for pool in pools:
-                    same.setdefault(frozenset(pool.selector.items()), []).append(pool)
-                nodes += [_nodes(each) for each in same.values()]
+        for name, cluster in self._clusters.items():
+            same: dict[frozenset[tuple[str, str]], list[Pool]] = {}
+            for key, each in cluster.pools.items():
+                pool = pool_of(name, key, each)
+                same.setdefault(frozenset(pool.selector.items()), []).append(pool)
+            nodes += [_nodes(each) for each in same.values()]
         return nodes
 
     def standing_namespaces(self) -> Sequence[tuple[str, str]]:
         """The namespace, in clusters where the stack does not create it."""
-        return [
-            (name, self._settings.namespace)
-            for name, cluster in self._settings.clusters.items()
-            if isinstance(cluster, ExistingCluster) and not cluster.owns_namespace
-        ]
+        return [(name, self._namespace) for name, cluster in self._clusters.items() if not cluster.owns_namespace]
 
 
 def _nodes(pools: Sequence[Pool]) -> Node:

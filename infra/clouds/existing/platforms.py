@@ -12,8 +12,8 @@ from infra.clouds.existing.nodes import mark_nodes
 from infra.clouds.existing.settings import ExistingCluster, ExistingPool
 from infra.clouds.existing.store import MountedStore, declare_store
 from infra.platform import POD_USER, DevicePlugin, Egress, Platform, Pool, dns_of
+from infra.schema.request import Request
 from infra.schema.taints import as_taints
-from infra.settings.model import Settings
 
 EGRESS = (
     # NodeLocal DNSCache, where the cluster has it (kubernetes.io/docs/tasks/administer-cluster/nodelocaldns, seen
@@ -28,18 +28,16 @@ OPENSHIFT_EGRESS = (dns_of("openshift-dns", 53, 5353),)
 (docs.openshift.com, "DNS Operator in OpenShift", seen November 2026)."""
 
 
-def platforms(settings: Settings) -> Mapping[str, Platform]:
+def platforms(request: Request) -> Mapping[str, Platform]:
     """One platform per existing cluster of the stack.
 
     Raises ValueError for a store that is no volume; the settings' own checks come first.
     """
-    found: dict[str, Platform] = {}
-    for name, cluster in settings.clusters.items():
-        if isinstance(cluster, ExistingCluster):
-            if not isinstance(settings.store, MountedStore):
-                raise ValueError(f"cluster {name} cannot mount a store of kind {settings.store.kind}")
-            args = ClusterArgs(cluster, settings.store, settings.namespace, settings.protect)
-            found[name] = Cluster(name, args).platform
+    store, found = request.store, dict[str, Platform]()
+    for name, cluster in request.clusters_of(ExistingCluster).items():
+        if not isinstance(store, MountedStore):
+            raise ValueError(f"cluster {name} cannot mount a store of kind {store and store.kind}")
+        found[name] = Cluster(name, ClusterArgs(cluster, store, request.namespace, request.protect)).platform
     return found
 
 

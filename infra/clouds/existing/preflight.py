@@ -9,36 +9,35 @@ from infra.clouds.existing.kubeconfig import UNREAD, KubeconfigError, context_of
 from infra.clouds.existing.settings import ExistingCluster, PvcStore
 from infra.schema.findings import Finding
 from infra.schema.problems import Problem
-from infra.settings.model import Settings
+from infra.schema.request import Request
 
 TIMEOUTS = (3, 10)
 """Seconds to wait for a connection and for an answer: what cannot be asked is passed over."""
 
 
-def problems(settings: Settings | None) -> list[Problem]:
-    """What the stack's existing clusters contradict in ``settings``; nothing where these are None.
+def problems(request: Request | None) -> list[Problem]:
+    """What the stack's existing clusters contradict in ``request``; nothing where these are None.
 
     A cluster that cannot be reached is passed over, and so is what its user may not read: a preview needs no
     cluster, and what is wrong then shows in `pulumi up`.
     """
-    if settings is None or UNREAD.get():
+    if request is None or UNREAD.get():
         return []
     return [
         finding.problem()
-        for name, cluster in settings.clusters.items()
-        if isinstance(cluster, ExistingCluster)
-        for finding in _findings(name, cluster, settings)
+        for name, cluster in request.clusters_of(ExistingCluster).items()
+        for finding in _findings(name, cluster, request)
     ]
 
 
-def _findings(name: str, cluster: ExistingCluster, settings: Settings) -> Iterator[Finding]:
+def _findings(name: str, cluster: ExistingCluster, request: Request) -> Iterator[Finding]:
     try:
         server = ApiServer(cluster.kubeconfig, context_of(cluster.kubeconfig, cluster.context), TIMEOUTS)
         with _unread():
             yield from live_nodes.check(name, cluster, server.all_of("v1", "Node"))
-        if isinstance(settings.store, PvcStore) and settings.store.host_path is None:
+        if isinstance(request.store, PvcStore) and request.store.host_path is None:
             with _unread():
-                yield from live_claim.check(server, settings.store, settings.namespace)
+                yield from live_claim.check(server, request.store, request.namespace)
     except (KubeconfigError, UnreachableError):
         return
 

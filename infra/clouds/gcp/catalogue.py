@@ -14,8 +14,8 @@ from typing import Any
 
 from infra.accelerators import accelerator
 from infra.clouds.gcp.locations import region_of
-from infra.clouds.reservations import tiered
 from infra.platform import Resources
+from infra.schema.quantities import tiered
 
 DATA = Path(__file__).parent / "data"
 EVERY_WAY = frozenset({"on_demand", "spot", "preemptible", "flex_start", "reservation"})

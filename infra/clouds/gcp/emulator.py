@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from infra.clouds.emulation import CA_CERTIFICATE
+from infra import platform
 from infra.clouds.gcp import nodes
 from infra.clouds.gcp.locations import region_of
 from infra.clouds.gcp.nodes import NODE_POOL
-from infra.clouds.gcp.project import clusters
+from infra.clouds.gcp.settings import GcpCluster
 from infra.clouds.gcp.store import DRIVER
-from infra.platform import Emulator, Node, Resources, StoreFiles
+from infra.platform import EMULATED_CA_CERTIFICATE, Node, Resources, StoreFiles
 from infra.schema.quantities import cpu_millicores, mebibytes
-from infra.settings.model import Settings
+from infra.schema.request import Request
 
 PROJECT_NUMBER = 999_999_999_999
 FALLBACK_PROJECT = "emulated-project"
@@ -30,16 +30,16 @@ SIDECAR_DEFAULTS = {"cpu-request": "250m", "memory-request": "256Mi", "ephemeral
 Inputs = Mapping[str, Any]
 
 
-class GcpEmulator(Emulator):
+class Emulator(platform.Emulator):
     """Stands in for Google Cloud, for the resources that this package declares."""
 
     configuration: Mapping[str, str] = MappingProxyType({"gcp:project": FALLBACK_PROJECT})
     store_drivers: ClassVar[frozenset[str]] = frozenset({DRIVER})
 
-    def __init__(self, settings: Settings) -> None:
-        ours = clusters(settings)
+    def __init__(self, request: Request) -> None:
+        ours = request.clusters_of(GcpCluster)
         self._pools = {f"{name}-{pool}": (name, pool) for name in ours for pool in ours[name].pools}
-        self._namespaces = [(name, settings.namespace) for name in ours if not ours[name].owns_namespace]
+        self._namespaces = [(name, request.namespace) for name in ours if not ours[name].owns_namespace]
 
     def outputs(self, token: str, name: str, inputs: Inputs) -> Mapping[str, Any] | None:
         """The computed outputs of a resource; None for a type that this package does not declare."""
@@ -150,7 +150,7 @@ def _cluster(_: str, inputs: Inputs) -> Mapping[str, Any]:
             "clientCertificate": "",
             "clientCertificateConfig": {"issueClientCertificate": False},
             "clientKey": "",
-            "clusterCaCertificate": CA_CERTIFICATE,
+            "clusterCaCertificate": EMULATED_CA_CERTIFICATE,
         },
         "masterVersion": "1.0.0-emulated",
     }

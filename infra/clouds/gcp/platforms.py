@@ -11,12 +11,12 @@ from infra.clouds.gcp.names import pool_name
 from infra.clouds.gcp.network import Network, NetworkArgs
 from infra.clouds.gcp.nodes import POOL_LABEL
 from infra.clouds.gcp.pools import fingerprint, max_nodes, taints
-from infra.clouds.gcp.project import clusters, project
+from infra.clouds.gcp.preflight import project
 from infra.clouds.gcp.services import enable_services
 from infra.clouds.gcp.settings import GcpCluster, GcsStore
 from infra.clouds.gcp.store import gcs_store
 from infra.platform import Egress, Platform, Pool, Store, dns_of
-from infra.settings.model import Settings
+from infra.schema.request import Request
 
 EGRESS = (
     # The metadata server: the pods' identity, which Cloud Storage FUSE uses in its sidecar, and Cloud DNS. Where
@@ -30,25 +30,25 @@ EGRESS = (
 """What pods need beside HTTPS to public addresses."""
 
 
-def platforms(settings: Settings) -> Mapping[str, Platform]:
+def platforms(request: Request) -> Mapping[str, Platform]:
     """Declares all that the stack has on Google Cloud, and returns its clusters there by name.
 
     Raises SettingsError where the settings cannot be declared; nothing is declared then.
     """
-    ours = clusters(settings)
-    if not ours or not isinstance(settings.store, GcsStore):
+    ours = request.clusters_of(GcpCluster)
+    if not ours or not isinstance(request.store, GcsStore):
         return {}
     project_id = project()
     services = enable_services(
         project_id,
         image_streaming=any(pool.image_streaming for cluster in ours.values() for pool in cluster.pools.values()),
-        keys=bool(declared_keys(ours, settings.store)),
+        keys=bool(declared_keys(ours, request.store)),
     )
-    keys = encryption_keys(project_id, ours, settings.store, protect=settings.protect, after=services)
+    keys = encryption_keys(project_id, ours, request.store, protect=request.protect, after=services)
     bucket = store_bucket(
-        "store", StoreBucketArgs(project_id, settings.store, keys.get(STORE_KEY), settings.protect, services)
+        "store", StoreBucketArgs(project_id, request.store, keys.get(STORE_KEY), request.protect, services)
     )
-    if settings.store.access_logs:
+    if request.store.access_logs:
         access_logs(project_id, services)
     network = Network("network", NetworkArgs(project_id, ours, services))
     nodes = node_identity(project_id, services)
@@ -62,7 +62,7 @@ def platforms(settings: Settings) -> Mapping[str, Platform]:
                 subnet=network.subnets[name],
                 service_account=nodes.email,
                 secrets_key=keys.get(secrets_key(name)),
-                protect=settings.protect,
+                protect=request.protect,
                 after=[*services, *nodes.grants, *network.nats.values()],
             ),
         )
@@ -71,9 +71,9 @@ def platforms(settings: Settings) -> Mapping[str, Platform]:
     identity = workload_identity(
         WorkloadIdentityArgs(
             project=project_id,
-            namespace=settings.namespace,
-            service_account=settings.service_account,
-            impersonation=settings.store.impersonation,
+            namespace=request.namespace,
+            service_account=request.service_account,
+            impersonation=request.store.impersonation,
             bucket=bucket,
             after=[each.cluster for each in made.values()],
         )

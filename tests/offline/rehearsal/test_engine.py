@@ -178,10 +178,10 @@ def test_a_pod_that_no_pool_takes_fails_at_once_with_the_reasons(tmp_path: Path)
 
 
 def test_two_pods_that_do_not_fit_together_run_one_after_the_other(tmp_path: Path) -> None:
-    from infra.clouds.existing.emulator import ExistingEmulator
+    from infra.clouds.existing.emulator import Emulator as ExistingEmulator
     from tests.offline.rehearsal.toy import ROOT, configure
 
-    nodes = ExistingEmulator(configure("local", ROOT).settings).standing_nodes()
+    nodes = ExistingEmulator(configure("local", ROOT).settings.request).standing_nodes()
     most = f"{max(node.allocatable.cpu for node in nodes)}m"
 
     def program() -> None:

@@ -1,6 +1,9 @@
 """What a stack file may not say of Amazon Web Services."""
 
 from infra.clouds.aws.rules import capacity, clusters, names, network, nodes, pools, store
+from infra.clouds.aws.rules.clusters import provider_problems
+
+__all__ = ["CHECKS", "provider_problems"]
 
 CHECKS = (
     names.check,

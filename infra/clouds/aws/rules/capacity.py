@@ -14,7 +14,7 @@ from infra.clouds.aws.catalogue import (
 )
 from infra.clouds.aws.rules.subject import CATALOGUE, Subject, subjects
 from infra.schema.findings import Finding, listed
-from infra.settings.parsing import Reading
+from infra.schema.request import Request
 
 # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/resource-ids.html, as documented in 2025.
 RESERVATION = re.compile(r"cr-([0-9a-f]{8}|[0-9a-f]{17})")
@@ -28,9 +28,9 @@ WAYS = {
 """How a node can be bought: in words, and as a setting."""
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+def check(request: Request) -> Iterator[Finding]:
     """Findings about how each pool on AWS is bought, and about its zones."""
-    for subject in subjects(reading):
+    for subject in subjects(request):
         yield from _reserved(subject)
         yield from _efa(subject)
         if subject.machine is None:

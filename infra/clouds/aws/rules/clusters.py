@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from infra.charts import copy_problem
@@ -11,7 +11,7 @@ from infra.clouds.aws.rules.subject import CATALOGUE
 from infra.clouds.aws.settings import AwsCluster
 from infra.schema.findings import Finding, Path, did_you_mean, listed
 from infra.schema.problems import Problem
-from infra.settings.parsing import Reading
+from infra.schema.request import Request
 
 EVERYWHERE = ipaddress.IPv4Network("0.0.0.0/0")
 NETWORKS_LIMIT = 40
@@ -33,9 +33,9 @@ PRINCIPAL = re.compile(r"arn:aws:iam::[0-9]{12}:(role|user)/[\w+=,.@/-]+")
 KEY = re.compile(r"arn:aws:kms:(?P<region>[a-z0-9-]+):[0-9]{12}:key/(mrk-)?[0-9a-f-]{32,36}")
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+def check(request: Request) -> Iterator[Finding]:
     """Findings about each cluster on AWS, and about several of them."""
-    clusters = reading.draft.of(AwsCluster)
+    clusters = request.clusters_of(AwsCluster)
     for name, cluster in clusters.items():
         at: Path = ("clusters", name)
         yield from _region(at, cluster)
@@ -43,7 +43,7 @@ def check(reading: Reading) -> Iterator[Finding]:
         yield from _reachable(at, cluster)
         yield from _admins(at, cluster)
         yield from _charts((*at, "charts"), cluster)
-        yield from _cpu_pool(at, cluster, [pool for owner, pool in reading.names if owner == name])
+        yield from _cpu_pool(at, cluster, request.pool_names[name])
         yield from key_findings(
             (*at, "control_plane", "secrets_key"),
             cluster.control_plane.secrets_key,
@@ -57,7 +57,7 @@ def check(reading: Reading) -> Iterator[Finding]:
             f"cluster `{next(iter(clusters))}` is on AWS too, and the store's mount targets are in the VPC of one "
             "cluster",
             "put its pools into the one cluster, or give it a stack of its own",
-            read=reading.clouds,
+            read=request.cloud_places,
         )
 
 
@@ -201,7 +201,7 @@ def _admins(at: Path, cluster: AwsCluster) -> Iterator[Finding]:
             )
 
 
-def _cpu_pool(at: Path, cluster: AwsCluster, names: list[str]) -> Iterator[Finding]:
+def _cpu_pool(at: Path, cluster: AwsCluster, names: Sequence[str]) -> Iterator[Finding]:
     """CoreDNS, the autoscaler and the storage driver's controller need a node to run on at all times."""
     read = tuple(
         (*at, "pools", name, *key)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from infra.clouds.aws.settings import AwsCluster
 from infra.schema.findings import Finding, Path
 from infra.schema.kubernetes_names import gpu_taint_findings, node_label_findings, taint_findings
-from infra.settings.parsing import Reading
+from infra.schema.request import Request
 
 # https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html, "Tag naming limits and
 # requirements", as documented in 2025; a resource has 50 tags at most, those of Slipway and EKS included.
@@ -21,9 +21,9 @@ RESERVED_TAGS = ("aws:", "eks:", "kubernetes.io/", "k8s.io/")
 RESERVED_LABELS = ("kubernetes.io", "k8s.io", "eks.amazonaws.com", "k8s.amazonaws.com", "nvidia.com")
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+def check(request: Request) -> Iterator[Finding]:
     """Findings about the labels, taints and tags of clusters on AWS."""
-    for name, cluster in reading.draft.of(AwsCluster).items():
+    for name, cluster in request.clusters_of(AwsCluster).items():
         place = ("clusters", name)
         yield from _tags((*place, "tags"), cluster.tags)
         for key, pool in cluster.pools.items():

@@ -7,7 +7,7 @@ from infra.clouds.aws.catalogue import hosts_control_plane, is_zone_id, region_o
 from infra.clouds.aws.settings import AwsCluster
 from infra.schema.addresses import misuse
 from infra.schema.findings import Finding, Path, did_you_mean, listed
-from infra.settings.parsing import Reading
+from infra.schema.request import Request
 
 MOST_ZONES = 3
 """The VPC is cut into quarters: three for the zones' private subnets, one for all public ones."""
@@ -22,9 +22,9 @@ SERVICES = (12, 24)
 """https://docs.aws.amazon.com/eks/latest/APIReference/API_KubernetesNetworkConfigRequest.html, 2025."""
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+def check(request: Request) -> Iterator[Finding]:
     """Findings about the zones and addresses of each cluster on AWS."""
-    for name, cluster in reading.draft.of(AwsCluster).items():
+    for name, cluster in request.clusters_of(AwsCluster).items():
         at: Path = ("clusters", name)
         if cluster.region in regions():
             yield from _zones(at, cluster)

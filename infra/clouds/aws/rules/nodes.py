@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from infra.clouds.aws.rules.subject import subjects
 from infra.clouds.aws.settings import Nodes
 from infra.schema.findings import Finding, Path, listed
-from infra.settings.parsing import Reading
+from infra.schema.request import Request
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+def check(request: Request) -> Iterator[Finding]:
     """Findings about the node counts of each pool on AWS."""
-    for subject in subjects(reading):
+    for subject in subjects(request):
         yield from _counts((*subject.at, "nodes"), subject.pool.nodes)
 
 

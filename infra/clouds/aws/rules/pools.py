@@ -6,12 +6,12 @@ from infra.accelerators import accelerator, accelerators
 from infra.clouds.aws.catalogue import InstanceType, instance_types, is_arm
 from infra.clouds.aws.rules.subject import CATALOGUE, Subject, subjects
 from infra.schema.findings import Finding, did_you_mean, listed
-from infra.settings.parsing import Reading
+from infra.schema.request import Request
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+def check(request: Request) -> Iterator[Finding]:
     """Findings about each pool on AWS, by itself."""
-    for subject in subjects(reading):
+    for subject in subjects(request):
         yield from _machine(subject)
         yield from _accelerator(subject)
         yield from _sharing(subject)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from infra.clouds.aws.rules.clusters import key_findings
 from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
 from infra.schema.findings import Finding, Path, listed
-from infra.settings.parsing import STORE_KIND, Reading
+from infra.schema.request import STORE_KIND, Request
 
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html, as documented in 2025. Dots, which
 # it allows, keep TLS from working by the bucket's own host name.
@@ -15,22 +15,21 @@ RESERVED_PREFIXES = ("xn--", "sthree-", "amzn-s3-demo-")
 RESERVED_SUFFIXES = ("-s3alias", "--ol-s3", "--x-s3", "--table-s3")
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+def check(request: Request) -> Iterator[Finding]:
     """Findings about the store, and about another store for clusters on AWS."""
-    draft = reading.draft
-    clusters = draft.of(AwsCluster)
-    store = draft.store
+    clusters = request.clusters_of(AwsCluster)
+    store = request.store
     if isinstance(store, S3Store):
         yield from _bucket(store)
     elif isinstance(store, EfsStore):
-        yield from _kept(store, draft.protect)
+        yield from _kept(store, request.protect)
     elif store is not None and clusters:
         yield Finding(
             STORE_KIND,
             store.kind,
             f"{listed(clusters, 'and')} on AWS: there the store is in the cluster's own VPC",
             "write `kind: s3`, or `kind: efs` for a file system without a bucket",
-            read=reading.clouds,
+            read=request.cloud_places,
         )
     if isinstance(store, S3Store | EfsStore):
         for name, cluster in clusters.items():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from infra.clouds.aws.catalogue import InstanceType, instance_type
 from infra.clouds.aws.settings import AwsCluster, AwsPool
 from infra.schema.findings import Path
-from infra.settings.parsing import Reading
+from infra.schema.request import Request
 
 CATALOGUE = "infra/clouds/aws/data"
 
@@ -36,9 +36,9 @@ class Subject:
         return tuple((*self.at, key) for key in keys)
 
 
-def subjects(reading: Reading) -> Iterator[Subject]:
+def subjects(request: Request) -> Iterator[Subject]:
     """Every pool on AWS."""
-    for name, cluster in reading.draft.of(AwsCluster).items():
+    for name, cluster in request.clusters_of(AwsCluster).items():
         for key, pool in cluster.pools.items():
             yield Subject(
                 at=("clusters", name, "pools", key),

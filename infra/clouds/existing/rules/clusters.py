@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from infra.charts import copy_problem
 from infra.clouds.existing.settings import ExistingCluster
 from infra.schema.findings import Finding, Path
-from infra.settings.parsing import Reading
+from infra.schema.request import Request
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+def check(request: Request) -> Iterator[Finding]:
     """Findings about each cluster by itself."""
-    for name, cluster in reading.draft.of(ExistingCluster).items():
+    for name, cluster in request.clusters_of(ExistingCluster).items():
         at: Path = ("clusters", name)
         yield from _device_plugin((*at, "device_plugin"), cluster, at)
         if cluster.access == "namespace":

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from infra.clouds.existing.settings import ExistingCluster, ExistingPool
 from infra.schema.findings import Finding, Path
 from infra.schema.kubernetes_names import is_subdomain, node_label_findings
-from infra.settings.parsing import Reading
+from infra.schema.request import Request
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+def check(request: Request) -> Iterator[Finding]:
     """Findings about what is to be done to nodes."""
-    for name, cluster in reading.draft.of(ExistingCluster).items():
+    for name, cluster in request.clusters_of(ExistingCluster).items():
         for key, pool in cluster.pools.items():
             at: Path = ("clusters", name, "pools", key)
             if pool.label_nodes:

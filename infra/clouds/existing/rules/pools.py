@@ -6,12 +6,12 @@ from infra.accelerators import accelerator, accelerators
 from infra.clouds.existing.settings import ExistingCluster, ExistingPool
 from infra.schema.findings import Finding, Path, did_you_mean, listed
 from infra.schema.kubernetes_names import label_findings, taint_findings
-from infra.settings.parsing import Reading
+from infra.schema.request import Request
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+def check(request: Request) -> Iterator[Finding]:
     """Findings about what the file says of existing nodes."""
-    for name, cluster in reading.draft.of(ExistingCluster).items():
+    for name, cluster in request.clusters_of(ExistingCluster).items():
         for key, pool in cluster.pools.items():
             at = ("clusters", name, "pools", key)
             yield from label_findings((*at, "selector"), pool.selector)

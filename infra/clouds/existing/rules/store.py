@@ -10,7 +10,7 @@ from infra.schema.findings import Finding, Path, did_you_mean, listed
 from infra.schema.image import LAST_PORT
 from infra.schema.kubernetes_names import is_subdomain
 from infra.schema.paths import absolute_problem, below_problem
-from infra.settings.parsing import STORE_KIND, Reading
+from infra.schema.request import STORE_KIND, Request
 
 ENDPOINT = re.compile(r"https?://(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*)(?::(?P<port>[0-9]{1,9}))?/?")
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html, as documented in 2025.
@@ -20,11 +20,11 @@ PREFIX = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
 Clusters = Mapping[str, ExistingCluster]
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+def check(request: Request) -> Iterator[Finding]:
     """Findings about the store by itself, and with the clusters that are to mount it."""
-    store, clusters = reading.draft.store, reading.draft.of(ExistingCluster)
+    store, clusters = request.store, request.clusters_of(ExistingCluster)
     if isinstance(store, PvcStore):
-        yield from _pvc(store, clusters, reading)
+        yield from _pvc(store, clusters, request)
     elif isinstance(store, NfsStore):
         yield from _nfs(store)
     elif isinstance(store, S3CompatibleStore):
@@ -37,20 +37,20 @@ def check(reading: Reading) -> Iterator[Finding]:
             f"{listed(clusters, 'and')} was there before Slipway, which cannot know whether its pods can mount a "
             "cloud's own store, and as whom",
             "write `kind: pvc`, `nfs` or `s3_compatible`, or give that cluster a stack of its own",
-            read=reading.clouds,
+            read=request.cloud_places,
         )
     if isinstance(store, NfsStore | S3CompatibleStore) or (isinstance(store, PvcStore) and store.host_path):
         yield from _volume_of_the_cluster(store.kind, clusters)
 
 
-def _pvc(store: PvcStore, clusters: Clusters, reading: Reading) -> Iterator[Finding]:
+def _pvc(store: PvcStore, clusters: Clusters, request: Request) -> Iterator[Finding]:
     if len(clusters) > 1:
         yield Finding(
             STORE_KIND,
             store.kind,
             f"a volume belongs to one cluster, and there are {listed(clusters, 'and')}",
             "keep one cluster in this stack, or write `kind: nfs` or `s3_compatible`",
-            read=reading.clouds,
+            read=request.cloud_places,
         )
     if store.host_path is not None:
         yield from _host_path(store, store.host_path, clusters)

@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import combinations
 
@@ -10,7 +10,7 @@ from infra.clouds.gcp.locations import REGION_ZONES, is_zone
 from infra.clouds.gcp.settings import GcpCluster, Network
 from infra.schema.addresses import misuse
 from infra.schema.findings import Finding, Path, listed
-from infra.settings.parsing import Reading
+from infra.schema.request import Request
 
 RANGES = tuple(Network.model_fields)
 PRIVATE = [ipaddress.IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]
@@ -39,15 +39,15 @@ https://docs.cloud.google.com/kubernetes-engine/docs/concepts/alias-ips, likewis
 EVERYWHERE = ipaddress.IPv4Network("0.0.0.0/0")
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+def check(request: Request) -> Iterator[Finding]:
     """Findings about each cluster on Google Cloud, and about their networks together."""
-    clusters = reading.draft.of(GcpCluster)
+    clusters = request.clusters_of(GcpCluster)
     for name, cluster in clusters.items():
         at: Path = ("clusters", name)
         yield from _reachable(at, cluster)
         yield from _ranges(at, cluster)
         yield from _maintenance(at, cluster)
-        yield from _cpu_pool(at, cluster, [pool for owner, pool in reading.names if owner == name])
+        yield from _cpu_pool(at, cluster, request.pool_names[name])
         yield from _upgrades(at, cluster)
         yield from _node_accounts(at, cluster)
     yield from _overlapping_clusters(clusters)
@@ -168,7 +168,7 @@ def _maintenance(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
         )
 
 
-def _cpu_pool(at: Path, cluster: GcpCluster, names: list[str]) -> Iterator[Finding]:
+def _cpu_pool(at: Path, cluster: GcpCluster, names: Sequence[str]) -> Iterator[Finding]:
     read = tuple(
         (*at, "pools", name, key)
         for name in names

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from infra.clouds.gcp.locations import region_of
 from infra.clouds.gcp.settings import OWN, GcpCluster, GcsStore
 from infra.schema.findings import Finding, Path
-from infra.settings.parsing import Reading
+from infra.schema.request import Request
 
 KEY = re.compile(
     r"projects/[a-z0-9:.-]+/locations/([a-z0-9-]+)/keyRings/[\w-]{1,63}/cryptoKeys/[\w-]{1,63}", re.ASCII
@@ -14,9 +14,9 @@ KEY = re.compile(
 """https://docs.cloud.google.com/kms/docs/resource-hierarchy#retrieve_resource_id, read on 2026-11-22."""
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+def check(request: Request) -> Iterator[Finding]:
     """Findings about the keys of clusters' Secrets and of the bucket."""
-    for name, cluster in reading.draft.of(GcpCluster).items():
+    for name, cluster in request.clusters_of(GcpCluster).items():
         at = ("clusters", name)
         yield from _key(
             (*at, "control_plane", "secrets_key"),
@@ -24,7 +24,7 @@ def check(reading: Reading) -> Iterator[Finding]:
             region_of(cluster.location),
             (*at, "location"),
         )
-    store = reading.draft.store
+    store = request.store
     if isinstance(store, GcsStore):
         yield from _key(("store", "kms_key"), store.kms_key, store.location.lower(), ("store", "location"))
 

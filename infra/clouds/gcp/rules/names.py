@@ -1,13 +1,15 @@
-"""Names, labels and taints that Google Cloud would refuse."""
+"""Names, labels, taints and project ids that Google Cloud would refuse."""
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from infra.clouds.gcp.settings import GcpCluster
 from infra.schema.findings import Finding, Path
 from infra.schema.kubernetes_names import DNS_LABEL, gpu_taint_findings, node_label_findings, taint_findings
 from infra.schema.names import KUBERNETES_NAME_LIMIT
-from infra.settings.parsing import Reading
+from infra.schema.problems import Problem
+from infra.schema.request import Request
 
 # https://cloud.google.com/resource-manager/docs/creating-managing-labels, as documented in 2025.
 CLOUD_LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
@@ -16,10 +18,29 @@ CLOUD_LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 # Label prefixes that are Kubernetes' and GKE's own; a kubelet or GKE refuses them in a pool's settings.
 RESERVED_PREFIXES = ("kubernetes.io", "k8s.io", "cloud.google.com", "gke.io")
 
+# https://cloud.google.com/resource-manager/docs/creating-managing-projects, as documented in 2025. What stands
+# before a colon is the domain of a project that is older than organizations.
+PROJECT = re.compile(r"([a-z0-9][a-z0-9.-]*:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
+PROJECT_FIX = "write the id (6 to 30 lower-case letters, digits and hyphens), not the name or number"
 
-def check(reading: Reading) -> Iterator[Finding]:
+
+def provider_problems(configuration: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with the provider's keys in the stack's whole ``configuration``."""
+    project = configuration.get("gcp:project")
+    if not project or is_project(str(project)):
+        return []
+    fix = f"{PROJECT_FIX}: `gcloud projects list` shows it as PROJECT_ID"
+    return [Problem("gcp:project", project, "not a project id", fix)]
+
+
+def is_project(text: str) -> bool:
+    """Whether ``text`` can be the id of a project."""
+    return PROJECT.fullmatch(text) is not None
+
+
+def check(request: Request) -> Iterator[Finding]:
     """Findings about the names, labels and taints of clusters on Google Cloud."""
-    for name, cluster in reading.draft.of(GcpCluster).items():
+    for name, cluster in request.clusters_of(GcpCluster).items():
         place = ("clusters", name)
         yield from _starts_with_letter(place, name)
         yield from _cloud_labels((*place, "labels"), cluster.labels)

@@ -7,12 +7,12 @@ from infra.clouds.gcp.locations import is_zone, region_of
 from infra.clouds.gcp.rules.pools import CATALOGUE
 from infra.clouds.gcp.settings import GcpCluster, GcpPool, Nodes
 from infra.schema.findings import Finding, Path, did_you_mean, listed
-from infra.settings.parsing import Reading
+from infra.schema.request import Request
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+def check(request: Request) -> Iterator[Finding]:
     """Findings about locations, zones and node counts."""
-    for name, cluster in reading.draft.of(GcpCluster).items():
+    for name, cluster in request.clusters_of(GcpCluster).items():
         at: Path = ("clusters", name)
         located = cluster.location in regions() or cluster.location in zones_of(cluster.location)
         if located:

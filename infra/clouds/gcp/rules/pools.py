@@ -8,7 +8,7 @@ from infra.clouds.gcp.catalogue import AttachLimit, MachineType, Offer, is_arm, 
 from infra.clouds.gcp.settings import GcpCluster, GcpPool
 from infra.schema.findings import Finding, Path, did_you_mean, listed
 from infra.schema.quantities import seconds
-from infra.settings.parsing import Reading
+from infra.schema.request import Request
 
 CATALOGUE = "infra/clouds/gcp/data"
 DAY = 86_400
@@ -37,9 +37,9 @@ class Subject:
         return tuple((*self.at, key) for key in keys)
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+def check(request: Request) -> Iterator[Finding]:
     """Findings about each pool on Google Cloud, by itself."""
-    for cluster, content in reading.draft.of(GcpCluster).items():
+    for cluster, content in request.clusters_of(GcpCluster).items():
         for name, pool in content.pools.items():
             subject = Subject(
                 at=("clusters", cluster, "pools", name),

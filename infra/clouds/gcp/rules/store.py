@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 
 from infra.clouds.gcp.catalogue import regions
-from infra.clouds.gcp.rules.project import FIX, is_project
+from infra.clouds.gcp.rules.names import PROJECT_FIX, is_project
 from infra.clouds.gcp.settings import GcpCluster, GcsStore
 from infra.schema.findings import Finding, did_you_mean, listed
-from infra.settings.parsing import STORE_KIND, Reading
+from infra.schema.request import STORE_KIND, Request
 
 # https://cloud.google.com/storage/docs/buckets#naming, as documented in 2025.
 BUCKET = re.compile(r"[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]")
@@ -15,21 +15,20 @@ SOFT_DELETE_MINIMUM_DAYS = 7
 """https://cloud.google.com/storage/docs/soft-delete, as documented in 2025: seven to ninety days, or none."""
 
 
-def check(reading: Reading) -> Iterator[Finding]:
+def check(request: Request) -> Iterator[Finding]:
     """Findings about the bucket, and about another store for clusters on Google Cloud."""
-    draft = reading.draft
-    clusters = draft.of(GcpCluster)
-    if isinstance(draft.store, GcsStore):
-        yield from _bucket(draft.store)
-        yield from _kept(draft.store, draft.protect)
-    elif draft.store is not None and clusters:
+    clusters = request.clusters_of(GcpCluster)
+    if isinstance(request.store, GcsStore):
+        yield from _bucket(request.store)
+        yield from _kept(request.store, request.protect)
+    elif request.store is not None and clusters:
         yield Finding(
             STORE_KIND,
-            draft.store.kind,
+            request.store.kind,
             f"{listed(clusters, 'and')} on Google Cloud: there the store outlives clusters and is shared between "
             "regions, which a bucket does",
             "write `kind: gcs` and a `location`",
-            read=reading.clouds,
+            read=request.cloud_places,
         )
 
 
@@ -61,7 +60,7 @@ def _bucket(store: GcsStore) -> Iterator[Finding]:
                 ("store", "impersonation", "projects", index),
                 project,
                 "not a project ID",
-                FIX,
+                PROJECT_FIX,
             )
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.aws.emulator import CA_CERTIFICATE, AwsEmulator
-from infra.platform import Node
+from infra.clouds.aws.emulator import Emulator as AwsEmulator
+from infra.platform import EMULATED_CA_CERTIFICATE, Node
 from tests.support.aws import LAUNCH_TEMPLATE, NODE_GROUP, changed, declare, with_pool, with_store
 from tests.support.emulation import assert_nodes_are_as_promised, nodes_of
 
@@ -50,7 +50,7 @@ def test_a_mistake_in_a_declaration_shows_in_its_nodes() -> None:
     template = recording.one(LAUNCH_TEMPLATE, "dev-train").inputs
 
     def node(**wrong: Any) -> Node:
-        emulator = AwsEmulator(settings)
+        emulator = AwsEmulator(settings.request)
         emulator.outputs(LAUNCH_TEMPLATE, "dev-train", {**template, **wrong})
         (found,) = emulator.nodes(NODE_GROUP, "dev-train", {**group, "taints": []} if wrong else group)
         return found
@@ -68,7 +68,7 @@ def test_every_resource_on_aws_has_an_answer(kind: str) -> None:
         declare(settings),
         declare(with_pool(VARIANTS["block"], admins=[f"arn:aws:iam::{'1' * 12}:role/a"])),
     ]
-    emulator = AwsEmulator(settings)
+    emulator = AwsEmulator(settings.request)
     for resource in (each for recording in recordings for each in recording.resources):
         outputs = emulator.outputs(resource.token, resource.name, resource.inputs)
         if resource.token.startswith("aws:"):
@@ -80,7 +80,7 @@ def test_every_resource_on_aws_has_an_answer(kind: str) -> None:
 
 def test_ids_and_arns_are_told_apart() -> None:
     recording = declare(changed())
-    emulator = AwsEmulator(changed())
+    emulator = AwsEmulator(changed().request)
     ids = [
         (each.token, outputs["id"])
         for each in recording.resources
@@ -91,7 +91,7 @@ def test_ids_and_arns_are_told_apart() -> None:
 
 def test_what_it_makes_up_is_well_formed_and_clearly_fake() -> None:
     recording = declare(changed())
-    pem = base64.b64decode(CA_CERTIFICATE, validate=True).decode()
+    pem = base64.b64decode(EMULATED_CA_CERTIFICATE, validate=True).decode()
     assert pem.startswith("-----BEGIN CERTIFICATE-----\n")
     assert pem.endswith("-----END CERTIFICATE-----\n")
     assert ".eks.amazonaws.com.invalid" in recording.exports["dev-kubeconfig"]
@@ -106,7 +106,7 @@ class NoFiles:
 
 
 def test_nobody_else_is_asked_for() -> None:
-    emulator = AwsEmulator(changed())
+    emulator = AwsEmulator(changed().request)
     found = emulator.call("aws:index/getCallerIdentity:getCallerIdentity", {}, NoFiles())
     assert found
     assert found["accountId"] == "000000000000"

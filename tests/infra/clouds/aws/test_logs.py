@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from infra.clouds.aws.emulator import AwsEmulator
+from infra.clouds.aws.emulator import Emulator as AwsEmulator
 from infra.settings.loading import load
 from tests.support.aws import ACCOUNT, BUCKET, REGION, ROLE, ROLE_POLICY, declare, logged, raw
 
@@ -72,7 +72,7 @@ def test_logs_are_as_protected_as_the_stack(protect: bool) -> None:
 
 def test_the_emulated_cloud_has_an_answer_for_all_of_it() -> None:
     settings = load(raw(logged))
-    emulator = AwsEmulator(settings)
+    emulator = AwsEmulator(settings.request)
     for resource in declare(settings).resources:
         if resource.token.startswith("aws:"):
             assert (emulator.outputs(resource.token, resource.name, resource.inputs) or {}).get("id")

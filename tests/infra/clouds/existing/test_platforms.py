@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.clouds.existing.emulator import ExistingEmulator
+from infra.clouds.existing.emulator import Emulator as ExistingEmulator
 from infra.clouds.existing.kubeconfig import as_argument
 from infra.clouds.existing.platforms import platforms
 from infra.platform import DevicePlugin, Platform, Resources, Taint
@@ -48,12 +48,12 @@ def settings(tmp_path: Path, store: dict[str, Any] | None = None, **cluster: Any
 
 def platform(given: Settings) -> Platform:
     seen: list[Platform] = []
-    record(lambda: seen.append(platforms(given)["here"]), {}, preview=False)
+    record(lambda: seen.append(platforms(given.request)["here"]), {}, preview=False)
     return seen[0]
 
 
 def declared(given: Settings, preview: bool = False) -> Recording:
-    return record(lambda: platforms(given), {}, preview=preview)
+    return record(lambda: platforms(given.request), {}, preview=preview)
 
 
 def provider(recording: Recording) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def test_a_host_path_becomes_a_volume_for_the_one_claim(tmp_path: Path) -> None:
     one = {"cpu": {"selector": {"role": "cpu"}, "cpu": "4", "memory": "8Gi"}}
     given = settings(tmp_path, {"kind": "pvc", "host_path": "/data", "size": "5Gi"}, pools=one)
     seen: list[Any] = []
-    recording = record(lambda: seen.append(platforms(given)["here"].store.claim), {}, preview=False)
+    recording = record(lambda: seen.append(platforms(given.request)["here"].store.claim), {}, preview=False)
     volume = recording.one(VOLUME)
     assert volume.inputs["spec"]["hostPath"]["path"] == "/data"
     assert volume.inputs["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
@@ -150,14 +150,14 @@ def test_a_host_path_becomes_a_volume_for_the_one_claim(tmp_path: Path) -> None:
 def test_a_storage_class_is_passed_on(tmp_path: Path, wanted: str | None, asked: str | None) -> None:
     given = settings(tmp_path, {**SHARED, "storage_class": wanted})
     seen: list[Any] = []
-    record(lambda: seen.append(platforms(given)["here"].store.claim), {}, preview=False)
+    record(lambda: seen.append(platforms(given.request)["here"].store.claim), {}, preview=False)
     assert seen[0].storage_class == asked
 
 
 def test_pools_are_as_the_settings_describe_them(tmp_path: Path) -> None:
     given = settings(tmp_path)
     seen: list[Any] = []
-    record(lambda: seen.append(platforms(given)["here"].pools), {}, preview=False)
+    record(lambda: seen.append(platforms(given.request)["here"].pools), {}, preview=False)
     pools = seen[0]
     assert pools["cpu"].allocatable == Resources(cpu=3920, memory=12 * 1024, ephemeral_storage=20 * 1024)
     assert pools["cpu"].max_nodes == 2
@@ -167,7 +167,7 @@ def test_pools_are_as_the_settings_describe_them(tmp_path: Path) -> None:
 
 
 def test_the_emulator_has_the_nodes_that_the_settings_describe(tmp_path: Path) -> None:
-    nodes = {node.pool: node for node in ExistingEmulator(settings(tmp_path)).standing_nodes()}
+    nodes = {node.pool: node for node in ExistingEmulator(settings(tmp_path).request).standing_nodes()}
     assert nodes["cpu"].count == 2
     assert nodes["cpu"].labels == {"role": "cpu"}
     assert nodes["gpu"].allocatable == Resources(cpu=4000, memory=8192, ephemeral_storage=30 * 1024, gpus=1)
@@ -178,7 +178,7 @@ def test_the_emulator_has_the_nodes_that_the_settings_describe(tmp_path: Path) -
 def test_nodes_that_two_pools_select_are_there_once_with_their_gpus(tmp_path: Path) -> None:
     same: dict[str, Any] = {key: gpu()["gpu"][key] for key in ("selector", "taints")}
     pools = {"cpu": {**same, "cpu": "6", "memory": "4Gi"}, **gpu()}
-    (node,) = ExistingEmulator(settings(tmp_path, pools=pools)).standing_nodes()
+    (node,) = ExistingEmulator(settings(tmp_path, pools=pools).request).standing_nodes()
     assert node.allocatable == Resources(cpu=6000, memory=8192, ephemeral_storage=20 * 1024, gpus=2)
     assert (node.pool, node.count, node.accelerator) == ("gpu", 1, "nvidia-tesla-t4")
 
@@ -314,7 +314,7 @@ def test_shares_of_gpus_are_what_a_node_allocates(tmp_path: Path) -> None:
     given = settings(tmp_path, pools=gpu(gpu_sharing={"clients": 4}), device_plugin={"declare": True})
     pool = platform(given).pools["gpu"]
     assert (pool.allocatable.gpus, pool.gpu_clients, pool.shared_gpus) == (8, 4, True)
-    assert ExistingEmulator(given).standing_nodes()[0].allocatable.gpus == 8
+    assert ExistingEmulator(given.request).standing_nodes()[0].allocatable.gpus == 8
 
 
 def test_a_plain_cluster_has_its_own_device_plugin_and_our_user(tmp_path: Path) -> None:
@@ -348,5 +348,5 @@ def test_a_rehearsal_finds_the_namespace_that_the_stack_does_not_create(
     tmp_path: Path, cluster: dict[str, Any], there: list[tuple[str, str]]
 ) -> None:
     given = settings(tmp_path, **cluster)
-    assert ExistingEmulator(given).standing_namespaces() == there
+    assert ExistingEmulator(given.request).standing_namespaces() == there
     assert platform(given).creates_namespace == (not there)

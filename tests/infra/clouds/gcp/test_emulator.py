@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.gcp.emulator import CA_CERTIFICATE, GcpEmulator
+from infra.clouds.gcp.emulator import Emulator as GcpEmulator
+from infra.platform import EMULATED_CA_CERTIFICATE
 from infra.settings.loading import load
 from tests.support.emulation import assert_nodes_are_as_promised, nodes_of
 from tests.support.gcp import NODE_POOL, declare, raw, with_pool
@@ -69,8 +70,8 @@ def test_a_mistake_in_a_declaration_shows_in_its_nodes() -> None:
     settings = load(raw())
     inputs = dict(declare(settings).one(NODE_POOL, "dev-train").inputs)
     config = {**inputs["nodeConfig"], "taints": [], "machineType": "n1-standard-8"}
-    (node,) = GcpEmulator(settings).nodes(NODE_POOL, "dev-train", {**inputs, "nodeConfig": config})
-    (right,) = GcpEmulator(settings).nodes(NODE_POOL, "dev-train", inputs)
+    (node,) = GcpEmulator(settings.request).nodes(NODE_POOL, "dev-train", {**inputs, "nodeConfig": config})
+    (right,) = GcpEmulator(settings.request).nodes(NODE_POOL, "dev-train", inputs)
     assert node.taints == []
     assert node.allocatable.cpu > right.allocatable.cpu
 
@@ -82,7 +83,7 @@ def test_a_mistake_in_a_declaration_shows_in_its_nodes() -> None:
 )
 def test_every_resource_on_google_cloud_has_an_answer(store: dict[str, Any]) -> None:
     settings = load(raw(lambda values: values["store"].update(store)))
-    emulator = GcpEmulator(settings)
+    emulator = GcpEmulator(settings.request)
     for resource in declare(settings).resources:
         outputs = emulator.outputs(resource.token, resource.name, resource.inputs)
         if resource.token.startswith("gcp:"):
@@ -94,7 +95,7 @@ def test_every_resource_on_google_cloud_has_an_answer(store: dict[str, Any]) -> 
 
 def test_what_it_makes_up_is_well_formed_and_clearly_fake() -> None:
     recording = declare(load(raw()))
-    pem = base64.b64decode(CA_CERTIFICATE, validate=True).decode()
+    pem = base64.b64decode(EMULATED_CA_CERTIFICATE, validate=True).decode()
     assert pem.startswith("-----BEGIN CERTIFICATE-----\n")
     assert pem.endswith("-----END CERTIFICATE-----\n")
     assert ".gke.goog.invalid" in recording.exports["dev-kubeconfig"]
@@ -109,7 +110,7 @@ class NoFiles:
 
 
 def test_a_missing_object_is_missing() -> None:
-    emulator = GcpEmulator(load(raw()))
+    emulator = GcpEmulator(load(raw()).request)
     with pytest.raises(FileNotFoundError):
         emulator.call(
             "gcp:storage/getBucketObjectContent:getBucketObjectContent", {"bucket": "b", "name": "x"}, NoFiles()

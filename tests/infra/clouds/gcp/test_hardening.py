@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.gcp.emulator import GcpEmulator
+from infra.clouds.gcp.emulator import Emulator as GcpEmulator
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load
 from infra.settings.model import Settings
@@ -31,7 +31,7 @@ def hardened(secrets_key: str | None = "own", kms_key: str | None = "own", **top
 
 
 def key_of(recording: Recording, name: str) -> str:
-    made = GcpEmulator(hardened()).outputs(KEY, name, recording.one(KEY, name).inputs) or {}
+    made = GcpEmulator(hardened().request).outputs(KEY, name, recording.one(KEY, name).inputs) or {}
     return str(made["id"])
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from infra import program
-from infra.clouds.gcp import project as checked
-from infra.clouds.gcp.rules.project import problems as project_problems
+from infra.clouds.gcp import preflight
+from infra.clouds.gcp.rules import provider_problems
 from infra.schema.problems import Problem, SettingsError
 from infra.settings.loading import load
 from offline.engine.stack_config import for_engine
@@ -14,7 +14,7 @@ from tests.support.recording import record
 
 def problems(project: str | None = "a-project") -> list[Problem]:
     config = {"gcp:project": project} if project else {}
-    return record(checked.problems, config, preview=True).result
+    return record(preflight.problems, config, preview=True).result
 
 
 @pytest.fixture(autouse=True)
@@ -51,4 +51,4 @@ def test_what_is_no_project_id_is_refused_with_all_other_problems(project: str) 
 
 @pytest.mark.parametrize("project", ["a-project", "example.com:a-project", "demo12"])
 def test_project_ids_are_right(project: str) -> None:
-    assert project_problems({"gcp:project": project}) == []
+    assert provider_problems({"gcp:project": project}) == []

@@ -1,22 +1,16 @@
 """What has to be right before anything is declared on AWS, beyond the shape of the settings."""
 
 import ipaddress
-from collections.abc import Mapping
 
 import pulumi
 import pulumi_aws as aws
 
 from infra.clouds.aws.settings import AwsCluster
 from infra.schema.problems import Problem
-from infra.settings.model import Settings
+from infra.schema.request import Request
 
 EXAMPLES = [ipaddress.IPv4Network(block) for block in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")]
 """Networks that documentation may name and nobody comes from: RFC 5737, January 2010."""
-
-
-def clusters(settings: Settings) -> Mapping[str, AwsCluster]:
-    """The stack's clusters on AWS by name."""
-    return {name: cluster for name, cluster in settings.clusters.items() if isinstance(cluster, AwsCluster)}
 
 
 def account_id() -> pulumi.Output[str]:
@@ -24,7 +18,7 @@ def account_id() -> pulumi.Output[str]:
     return aws.get_caller_identity_output().account_id
 
 
-def problems() -> list[Problem]:
+def problems(_: Request | None = None) -> list[Problem]:
     """What a stack with clusters on AWS lacks beside its settings.
 
     Every regional resource says its region itself. The provider still wants one of its own, for IAM and STS.

@@ -1,18 +1,10 @@
 """What has to be right before anything is declared on Google Cloud, beyond the shape of the settings."""
 
-from collections.abc import Mapping
-
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.clouds.gcp.settings import GcpCluster
 from infra.schema.problems import Problem, SettingsError
-from infra.settings.model import Settings
-
-
-def clusters(settings: Settings) -> Mapping[str, GcpCluster]:
-    """The stack's clusters on Google Cloud by name."""
-    return {name: cluster for name, cluster in settings.clusters.items() if isinstance(cluster, GcpCluster)}
+from infra.schema.request import Request
 
 
 def project() -> str:
@@ -23,7 +15,7 @@ def project() -> str:
     return found
 
 
-def problems() -> list[Problem]:
+def problems(_: Request | None = None) -> list[Problem]:
     """What a stack with clusters on Google Cloud lacks beside its settings."""
     return [] if gcp.config.project else [_no_project()]
 

@@ -1,0 +1,39 @@
+"""What a stack asks of a cloud: the part of its settings that a cloud's declarations and rules are given."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from infra.schema.base import ClusterSettings, StoreSettings
+from infra.schema.findings import Path
+
+C = TypeVar("C", bound=ClusterSettings)
+
+STORE_KIND: Path = ("store", "kind")
+"""Where the store's kind stands in a stack file."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """The clusters of a stack, its store, and what both have in common.
+
+    Rules are given what can be read of a stack file with mistakes: ``store`` is None and ``clusters`` lacks those
+    whose section cannot be read. ``pool_names`` are the names of all pools in the file by cluster, those included
+    that cannot be read.
+    """
+
+    clusters: Mapping[str, ClusterSettings]
+    store: StoreSettings | None
+    namespace: str
+    service_account: str
+    protect: bool
+    pool_names: Mapping[str, Sequence[str]]
+
+    def clusters_of(self, kind: type[C]) -> Mapping[str, C]:
+        """The clusters of one cloud, by name."""
+        return {name: cluster for name, cluster in self.clusters.items() if isinstance(cluster, kind)}
+
+    @property
+    def cloud_places(self) -> tuple[Path, ...]:
+        """Where in the stack file the clouds of the clusters stand."""
+        return tuple(("clusters", name, "cloud") for name in self.clusters)
