@@ -20,7 +20,7 @@ from typing import Any
 
 from infra.clouds.registry import CLOUDS
 from infra.program import ROOT
-from offline.engine.documents import Document, document
+from infra.review.properties import Properties, mapping
 
 FILE = Path("data", "replacing.json")
 BLOCK = "{}"
@@ -33,20 +33,20 @@ class SchemaError(Exception):
     """A schema that cannot be had or used. The text says why."""
 
 
-def table(schema: Document, names: set[str], source: str, date: str) -> dict[str, Any]:
+def table(schema: Properties, names: set[str], source: str, date: str) -> dict[str, Any]:
     """What the file of a package holds. ``names`` are the resources wanted, as the SDK calls them: ``ec2.Vpc``."""
-    resources = document(schema.get("resources"))
+    resources = mapping(schema.get("resources"))
     found = {sdk_name(token): token for token in resources}
     if missing := sorted(names - set(found)):
         raise SchemaError(f"{schema.get('name')} {schema.get('version')} has no resource {', '.join(missing)}")
-    types = document(schema.get("types"))
+    types = mapping(schema.get("types"))
     return {
         "package": schema.get("name"),
         "version": str(schema.get("version")),
         "source": source,
         "date": date,
         "types": {
-            token: sorted(_paths(document(document(resources[token]).get("inputProperties")), types))
+            token: sorted(_paths(mapping(mapping(resources[token]).get("inputProperties")), types))
             for token in sorted(found[name] for name in names)
         },
     }
@@ -81,28 +81,28 @@ def pins(root: Path = ROOT) -> dict[str, str]:
 
 
 def _paths(
-    properties: Document, types: Document, prefix: str = "", seen: frozenset[str] = frozenset()
+    properties: Properties, types: Properties, prefix: str = "", seen: frozenset[str] = frozenset()
 ) -> Iterator[str]:
     for name, declared in properties.items():
-        property_ = document(declared)
+        property_ = mapping(declared)
         inner = _referenced(property_)
-        fields = document(document(types.get(inner)).get("properties"))
+        fields = mapping(mapping(types.get(inner)).get("properties"))
         if property_.get("willReplaceOnChanges"):
             yield f"{prefix}{name}{BLOCK if fields else ''}"
         if inner and inner not in seen:
             yield from _paths(fields, types, f"{prefix}{name}.", seen | {inner})
 
 
-def _referenced(property_: Document) -> str:
+def _referenced(property_: Properties) -> str:
     """The object type of a property, or of the elements of a list or a map of them; else empty."""
     reference = str(property_.get("$ref", ""))
     if reference.startswith(_REFERENCE):
         return reference.removeprefix(_REFERENCE)
-    inner = document(property_.get("items") or property_.get("additionalProperties"))
+    inner = mapping(property_.get("items") or property_.get("additionalProperties"))
     return _referenced(inner) if inner else ""
 
 
-def _published(package: str, version: str) -> tuple[Document, str]:
+def _published(package: str, version: str) -> tuple[Properties, str]:
     """A provider's schema as the Pulumi CLI has it, and where it is from."""
     command = ["pulumi", "package", "get-schema", f"{package}@{version}"]
     try:
@@ -111,14 +111,14 @@ def _published(package: str, version: str) -> tuple[Document, str]:
         raise SchemaError("the Pulumi CLI is not there; install it, or name a file with --schema") from error
     if done.returncode:
         raise SchemaError(f"{' '.join(command)}: {done.stderr.strip()}")
-    return document(json.loads(done.stdout)), " ".join(command)
+    return mapping(json.loads(done.stdout)), " ".join(command)
 
 
-def _from_file(path: Path) -> tuple[Document, str]:
+def _from_file(path: Path) -> tuple[Properties, str]:
     """A provider's schema from a file, and where it is from: what the file says itself, else which file it was."""
     try:
         content = path.read_bytes()
-        schema = document(json.loads(content))
+        schema = mapping(json.loads(content))
     except (OSError, ValueError) as error:
         raise SchemaError(f"{path} cannot be read as JSON: {error}") from error
     digest = hashlib.sha256(content).hexdigest()
@@ -192,18 +192,18 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.partial")
 
 
-def _outdated(path: Path, made: Document) -> str:
+def _outdated(path: Path, made: Properties) -> str:
     """What is wrong with the file; empty where it is up to date."""
-    differences = _differences(document(json.loads(path.read_text("utf-8"))), made)
+    differences = _differences(mapping(json.loads(path.read_text("utf-8"))), made)
     return f"{path} is out of date; run: python -m tools.provider_schemas\n{differences}" if differences else ""
 
 
-def _differences(there: Document, now: Document) -> str:
+def _differences(there: Properties, now: Properties) -> str:
     """One line for each version or type that is not the same; sources and dates may differ."""
     lines: list[str] = []
     if there.get("version") != now.get("version"):
         lines.append(f"version {there.get('version')} is {now.get('version')}")
-    old, new = document(there.get("types")), document(now.get("types"))
+    old, new = mapping(there.get("types")), mapping(now.get("types"))
     for token in sorted({*old, *new}):
         gone = sorted({*old.get(token, ())} - {*new.get(token, ())})
         come = sorted({*new.get(token, ())} - {*old.get(token, ())})

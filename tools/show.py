@@ -27,7 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.kubernetes.results import SHOW, selected
-from offline.engine.documents import document, documents
+from infra.review.properties import mapping, mappings
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -93,7 +93,7 @@ def outputs_of(stack: str) -> Mapping[str, Any]:
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
     if done.returncode:
         raise ShowError(f"{shlex.join(command)}: {done.stderr.strip().removeprefix('error: ')}")
-    found = document(json.loads(done.stdout))
+    found = mapping(json.loads(done.stdout))
     if not found:
         raise ShowError(f"the stack {stack} has no outputs: `pulumi up -s {stack}` has not ended well yet")
     return found
@@ -101,13 +101,13 @@ def outputs_of(stack: str) -> Mapping[str, Any]:
 
 def listing(console: Console, stack: str, outputs: Mapping[str, Any]) -> None:
     """What there is to show."""
-    names = sorted({*outputs, *document(outputs.get(SHOW))} - {SHOW})
+    names = sorted({*outputs, *mapping(outputs.get(SHOW))} - {SHOW})
     console.print(f"The stack {escape(stack)} shows: {escape(', '.join(names))}", soft_wrap=True)
 
 
 def show(name: str, stack: str, outputs: Mapping[str, Any], folder: Path, console: Console) -> None:
     """Shows one result: from the outputs where it is there, else from the store. Raises ShowError."""
-    if entry := document(document(outputs.get(SHOW)).get(name)):
+    if entry := mapping(mapping(outputs.get(SHOW)).get(name)):
         texts = {key: str(each) for key, each in entry.items()}
         described = Described(kubectl=words(texts.pop("kubectl")), **texts)
         copied = fetch(described, stack, folder)
@@ -119,7 +119,7 @@ def show(name: str, stack: str, outputs: Mapping[str, Any], folder: Path, consol
     elif name in outputs and name != SHOW:
         written(console, name, outputs[name])
     else:
-        there = sorted({*outputs, *document(outputs.get(SHOW))} - {SHOW})
+        there = sorted({*outputs, *mapping(outputs.get(SHOW))} - {SHOW})
         raise ShowError(f"the stack {stack} has no result {name!r}; it has {', '.join(there)}")
 
 
@@ -130,7 +130,7 @@ def words(command: str) -> list[str]:
 
 def written(console: Console, name: str, value: Any) -> None:
     """A table for a list of alike entries, a line each for a mapping, the value itself for the rest."""
-    entries = documents(value)
+    entries = mappings(value)
     if entries and len(entries) == len(value):
         columns = [key for key, each in entries[0].items() if not isinstance(each, (list, dict))]
         table = Table(title=name, title_justify="left", box=None, padding=(0, 2, 0, 0))
@@ -139,7 +139,7 @@ def written(console: Console, name: str, value: Any) -> None:
         for each in entries:
             table.add_row(*(Text(_cell(each.get(key))) for key in columns))
         console.print(table)
-    elif found := document(value):
+    elif found := mapping(value):
         for key, each in found.items():
             console.print(Text.assemble((f"{key}: ", "bold"), _cell(each)), soft_wrap=True)
     else:
@@ -225,19 +225,19 @@ def _reader(described: Described) -> Generator[tuple[str, str]]:
 
 
 def _job(described: Described) -> Mapping[str, Any]:
-    return document(json.loads(_kubectl(described, ["get", "job", described.reader, "--output", "json"])))
+    return mapping(json.loads(_kubectl(described, ["get", "job", described.reader, "--output", "json"])))
 
 
 def pod_of(job: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """A pod like those of ``job`` that sleeps, and where it mounts the store."""
-    template = document(document(job.get("spec")).get("template"))
-    metadata, spec = document(template.get("metadata")), dict(document(template.get("spec")))
-    container = dict(documents(spec.get("containers"))[0])
-    mounts = {str(each["name"]): str(each["mountPath"]) for each in documents(container.get("volumeMounts"))}
+    template = mapping(mapping(job.get("spec")).get("template"))
+    metadata, spec = mapping(template.get("metadata")), dict(mapping(template.get("spec")))
+    container = dict(mappings(spec.get("containers"))[0])
+    mounts = {str(each["name"]): str(each["mountPath"]) for each in mappings(container.get("volumeMounts"))}
     container |= {"command": ["sleep", str(READ_SECONDS)], "args": []}
     labels = {
         key: value
-        for key, value in document(metadata.get("labels")).items()
+        for key, value in mapping(metadata.get("labels")).items()
         # The Job controller would count the pod as its own.
         if not re.search(r"(^|/)(controller-uid|job-name)$", key)
     }
@@ -247,7 +247,7 @@ def pod_of(job: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         "metadata": {
             "name": f"show-{secrets.token_hex(4)}",
             "labels": labels,
-            "annotations": dict(document(metadata.get("annotations"))),
+            "annotations": dict(mapping(metadata.get("annotations"))),
         },
         "spec": {
             **spec,

@@ -1,6 +1,9 @@
-"""Looks into the properties of declared resources: keys may be missing, values unknown or of any shape."""
+"""Typed looks into plain values: properties of resources, Kubernetes objects, settings, JSON files.
 
-from collections.abc import Mapping, Sequence
+Keys may be missing, and values may be unknown before an update or have any type.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from infra.review.unknown import UNKNOWN, Unknown
@@ -60,3 +63,25 @@ def whole(value: object, otherwise: int = 0) -> int:
 def is_true(value: object) -> bool:
     """Whether a flag is set, be it as a boolean or as the text that some APIs want."""
     return value is True or (isinstance(value, str) and value.lower() == "true")
+
+
+def number(value: object) -> int | None:
+    """``value`` if it is a whole number, else None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def leaves(value: object, place: str = "") -> Iterator[tuple[str, object]]:
+    """Every value in ``value`` that is neither a mapping nor a list, with its place: ``users[0].token``."""
+    if isinstance(value, Mapping):
+        for key, each in cast("Mapping[Any, Any]", value).items():
+            yield from leaves(each, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, list | tuple):
+        for index, each in enumerate(cast("list[Any]", value)):
+            yield from leaves(each, f"{place}[{index}]")
+    else:
+        yield place, value
+
+
+def known(value: object) -> bool:
+    """Whether ``value`` has no part that only an update can tell."""
+    return not any(isinstance(leaf, Unknown) for _, leaf in leaves(value))

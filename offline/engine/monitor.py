@@ -13,8 +13,8 @@ from pulumi.runtime import mocks, rpc
 from pulumi.runtime.proto import resource_pb2
 
 from infra.platform import Emulator, StoreFiles
+from infra.review.properties import mapping, texts
 from infra.review.stack import JOB
-from offline.engine.documents import document, texts
 from offline.engine.provider_outputs import computed_outputs, physical_id
 from offline.engine.resources import Resource, StackOutput, masked, plain, stood_in
 from offline.engine.unknown_outputs import is_marked, mark, number_mark
@@ -272,7 +272,7 @@ def _add_unknowns(
         elif isinstance(value, Mapping) and isinstance(below, Mapping):
             inner = known.fields[key].struct_value
             if not rpc.is_rpc_secret(dict(inner)):
-                _add_unknowns(inner, document(below), document(value), f"{name}.{key}")
+                _add_unknowns(inner, mapping(below), mapping(value), f"{name}.{key}")
         elif value != below:
             known[key] = _unknown(value, f"{name}.{key}")
 
@@ -282,7 +282,7 @@ def _unknown(value: Any, name: str) -> Any:
     if isinstance(value, str):
         return mark(name)
     if isinstance(value, Mapping):
-        return {key: _unknown(each, f"{name}.{key}") for key, each in document(value).items()}
+        return {key: _unknown(each, f"{name}.{key}") for key, each in mapping(value).items()}
     if isinstance(value, list):
         return [_unknown(each, f"{name}[{index}]") for index, each in enumerate(cast("list[Any]", value))]
     if isinstance(value, int | float) and not isinstance(value, bool):

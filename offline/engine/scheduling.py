@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.platform import GPU_RESOURCE, Node, Resources, Taint
+from infra.review.properties import mappings, texts
 from infra.schema.quantities import cpu_millicores, mebibytes
-from offline.engine.documents import documents, texts
 
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
@@ -153,7 +153,7 @@ def tolerations(value: object) -> list[Toleration]:
             value=str(each.get("value", "")),
             effect=str(each.get("effect", "")),
         )
-        for each in documents(value)
+        for each in mappings(value)
     ]
 
 
@@ -162,9 +162,9 @@ def affinity(terms: object) -> list[list[Expression]]:
     return [
         [
             Expression(str(each.get("key", "")), str(each.get("operator", "")), texts(each.get("values")))
-            for each in documents(term.get("matchExpressions"))
+            for each in mappings(term.get("matchExpressions"))
         ]
-        for term in documents(terms)
+        for term in mappings(terms)
     ]
 
 

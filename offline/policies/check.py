@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import mapping
 from infra.review.stack import Stack
 from infra.schema.findings import did_you_mean, key_of
 from infra.settings.suppressions import Suppression
-from offline.engine.documents import document
 from offline.policies.changes import POLICIES as CHANGE_POLICIES
 from offline.policies.changes import Change, ChangePolicy
 from offline.policies.registry import policies
@@ -60,7 +60,7 @@ _RANK = {Severity.ERROR: 0, Severity.WARNING: 1}
 def suppressions_of(configuration: Mapping[str, Any]) -> dict[str, Suppression]:
     """A configuration's suppressions, by policy. A wrong one is left out: it is a problem of the settings."""
     found: dict[str, Suppression] = {}
-    for name, each in document(document(configuration.get(SECTION)).get("suppress")).items():
+    for name, each in mapping(mapping(configuration.get(SECTION)).get("suppress")).items():
         try:
             found[str(name)] = Suppression.model_validate(each)
         except ValidationError:

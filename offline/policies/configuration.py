@@ -8,12 +8,11 @@ import re
 from collections.abc import Iterator
 
 from infra.review.policy import Policy, Severity, Violation
-from infra.review.properties import items
+from infra.review.properties import Properties, items, leaves, mapping, mappings
 from infra.review.stack import Stack
 from infra.schema.secret_values import looks_like, secret, words
-from offline.engine.documents import Document, document, documents
+from offline.engine.stack_config import SECRET_PLACEHOLDER
 from offline.policies.images import CHARTS
-from offline.policies.values import hidden, leaves
 from offline.policies.workloads import workloads
 
 SECRET_TYPE = "kubernetes:core/v1:Secret"
@@ -53,8 +52,8 @@ def _objects(stack: Stack) -> Iterator[Violation]:
         plain = [
             key
             for part in ("data", "stringData")
-            for key, value in document(each.properties.get(part)).items()
-            if isinstance(value, str) and value and not hidden(value)
+            for key, value in mapping(each.properties.get(part)).items()
+            if isinstance(value, str) and value not in {"", SECRET_PLACEHOLDER}
         ]
         if plain:
             yield Violation(
@@ -88,7 +87,7 @@ def _objects(stack: Stack) -> Iterator[Violation]:
                 )
 
 
-def _told(container: Document) -> Iterator[tuple[str, str]]:
+def _told(container: Properties) -> Iterator[tuple[str, str]]:
     """Each place of a container's command, arguments and environment with the secret that stands there."""
     for key in ("command", "args"):
         before = ""
@@ -101,7 +100,7 @@ def _told(container: Document) -> Iterator[tuple[str, str]]:
             if what := looks_like(each) or _in_object(name, value):
                 yield f"{key}[{index}]", what
             before = each.lstrip("-") if each.startswith("-") and not option else ""
-    for each in documents(container.get("env")):
+    for each in mappings(container.get("env")):
         if what := secret(str(each.get("name")), each.get("value")):
             yield f"the variable {each.get('name')}", what
 

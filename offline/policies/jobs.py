@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import Properties, known, leaves, mapping, mappings, number
 from infra.review.stack import JOB, NodePool, Stack
-from offline.engine.documents import Document, document, documents
-from offline.policies.values import known, leaves, number
 from offline.policies.workloads import Workload, gpus_of, hindrance, pools_of, workloads
 
 SHORT = 1800
@@ -84,7 +83,7 @@ def _without_retries(stack: Stack) -> Iterator[Violation]:
 def _without_checkpoints(stack: Stack) -> Iterator[Violation]:
     for workload, pools in _on_spot(stack):
         limit = number(workload.job.get("activeDeadlineSeconds"))
-        labels = document(document(workload.template.get("metadata")).get("labels"))
+        labels = mapping(mapping(workload.template.get("metadata")).get("labels"))
         short = limit is not None and limit <= SHORT
         if short or labels.get(NAME_LABEL) in GATES or _saves(workload):
             continue
@@ -111,12 +110,12 @@ def _eligible(stack: Stack, workload: Workload) -> list[NodePool]:
     return [pool for pool in pools if hindrance(pool, request, pools) is None]
 
 
-def _on_disruption(job: Document) -> str | None:
+def _on_disruption(job: Properties) -> str | None:
     """What the Job does where its pod is disrupted; None where no rule says it, "" where only an update can."""
     if not known(job.get("podFailurePolicy")):
         return ""
-    for rule in documents(document(job.get("podFailurePolicy")).get("rules")):
-        if any(each.get("type") == "DisruptionTarget" for each in documents(rule.get("onPodConditions"))):
+    for rule in mappings(mapping(job.get("podFailurePolicy")).get("rules")):
+        if any(each.get("type") == "DisruptionTarget" for each in mappings(rule.get("onPodConditions"))):
             return str(rule.get("action"))
     return None
 
@@ -131,7 +130,7 @@ def _saves(workload: Workload) -> bool:
         told = {key: container.get(key) for key in ("command", "args", "env")}
         if not known(told) or any(isinstance(each, str) and REMOTE.search(each) for _, each in leaves(told)):
             return True
-        for mount in documents(container.get("volumeMounts")):
+        for mount in mappings(container.get("volumeMounts")):
             if mount.get("name") in lasting and not mount.get("readOnly"):
                 return True
     return False

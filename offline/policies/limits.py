@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from infra.review.policy import Policy, Severity, Violation
-from infra.review.properties import at, whole
+from infra.review.properties import at, known, mapping, strings, whole
 from infra.review.stack import Declared, Stack
-from offline.engine.documents import document, strings
-from offline.policies.values import known
 
 LIMIT = 1024 * 1024
 """Most bytes that the values of one ConfigMap may have together ("cannot exceed 1 MiB",
@@ -78,7 +76,7 @@ def _large(stack: Stack) -> Iterator[Violation]:
 def _counts(stack: Stack) -> Iterator[tuple[Declared, str, int, int]]:
     """For each number of objects that a quota limits: the quota, its key, how many are declared, and the limit."""
     for quota in stack.of_type(QUOTA):
-        for key, hard in document(at(quota.properties, "spec", "hard")).items():
+        for key, hard in mapping(at(quota.properties, "spec", "hard")).items():
             limit = whole(hard, -1)
             if (key.startswith("count/") or key in PLAIN_COUNTS) and limit >= 0 and known(_namespace(quota)):
                 yield quota, key, _declared(stack, quota, key.removeprefix("count/")), limit

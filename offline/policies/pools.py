@@ -4,10 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.prices import node_price
-from infra.review.properties import at, whole
+from infra.review.properties import Properties, at, mapping, whole
 from infra.review.stack import JOB, NodePool, Stack
 from infra.schema.findings import key_of
-from offline.engine.documents import Document, document
 from offline.engine.scheduling import HARD_EFFECTS
 from offline.policies.workloads import Workload, has_gpus, hindrance, pools_of, workloads
 
@@ -111,11 +110,11 @@ def _needed(stack: Stack, urn: str) -> set[str]:
     return found
 
 
-def _in_file(stack: Stack) -> Iterator[tuple[str, str, str, Document]]:
+def _in_file(stack: Stack) -> Iterator[tuple[str, str, str, Properties]]:
     """Each pool of the stack file: its cluster, its name, the key of its nodes, and what is said of it."""
-    for cluster, said in document(stack.configuration.get("slipway:clusters")).items():
-        for name, pool in document(document(said).get("pools")).items():
-            yield cluster, name, key_of(("clusters", cluster, "pools", name, "nodes")), document(pool)
+    for cluster, said in mapping(stack.configuration.get("slipway:clusters")).items():
+        for name, pool in mapping(mapping(said).get("pools")).items():
+            yield cluster, name, key_of(("clusters", cluster, "pools", name, "nodes")), mapping(pool)
 
 
 def _place(pool: NodePool, key: str) -> str:

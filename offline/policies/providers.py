@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import texts
 from infra.review.stack import Stack
-from offline.engine.documents import texts
 
 DISABLED = "pulumi:disable-default-providers"
 

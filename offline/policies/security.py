@@ -5,10 +5,8 @@ from typing import Any
 
 from infra.review.networks import whole_internet
 from infra.review.policy import Policy, Severity, Violation
-from infra.review.properties import at, is_true, whole
+from infra.review.properties import Properties, at, is_true, known, mapping, mappings, strings, texts, whole
 from infra.review.stack import Declared, Stack
-from offline.engine.documents import Document, document, documents, strings, texts
-from offline.policies.values import known
 from offline.policies.workloads import Workload, workloads
 
 RBAC = "kubernetes:rbac.authorization.k8s.io/v1"
@@ -42,12 +40,12 @@ def _reaches_host(workload: Workload) -> Iterator[str]:
             yield key
     for volume in workload.volumes:
         if "hostPath" in volume:
-            yield f"the volume {volume.get('name')} is the host's {document(volume['hostPath']).get('path')}"
+            yield f"the volume {volume.get('name')} is the host's {mapping(volume['hostPath']).get('path')}"
     for container in workload.containers:
-        security = document(container.get("securityContext"))
+        security = mapping(container.get("securityContext"))
         if security.get("privileged") is True:
             yield f"the container {container.get('name')} is privileged"
-        added = texts(document(security.get("capabilities")).get("add"))
+        added = texts(mapping(security.get("capabilities")).get("add"))
         for capability in sorted(ALMOST_PRIVILEGED & {each.upper().removeprefix("CAP_") for each in added}):
             yield f"the container {container.get('name')} has the capability {capability}"
 
@@ -65,12 +63,12 @@ def _root(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _as_root(pod: Document, container: Document) -> bool:
+def _as_root(pod: Properties, container: Properties) -> bool:
     user, other = (_secured(pod, container, key) for key in ("runAsUser", "runAsNonRoot"))
     return known((user, other)) and not is_true(other) and whole(user) == 0
 
 
-def _secured(pod: Document, container: Document, key: str) -> object:
+def _secured(pod: Properties, container: Properties, key: str) -> object:
     """What a container says goes before what its pod says."""
     own = at(container, "securityContext", key)
     return at(pod, "securityContext", key) if own is None else own
@@ -97,7 +95,7 @@ def _containers(names: list[str]) -> str:
 
 def _public(stack: Stack) -> Iterator[Violation]:
     for service in stack.of_type(SERVICE):
-        spec = document(service.properties.get("spec"))
+        spec = mapping(service.properties.get("spec"))
         kind = spec.get("type")
         if kind == "LoadBalancer" and not _internal(service) and not _from_few(spec):
             reason = "a Service of type LoadBalancer has a public address, and anyone may connect to it"
@@ -133,7 +131,7 @@ def _from_few(spec: Mapping[str, Any]) -> bool:
 
 def _wildcard(stack: Stack) -> Iterator[Violation]:
     for role in stack.of_type(*ROLES):
-        for rule in documents(role.properties.get("rules")):
+        for rule in mappings(role.properties.get("rules")):
             wild = [key for key in ("verbs", "resources", "nonResourceURLs") if "*" in texts(rule.get(key))]
             if wild:
                 yield Violation(
@@ -143,8 +141,8 @@ def _wildcard(stack: Stack) -> Iterator[Violation]:
                 )
                 break
     for binding in stack.of_type(*BINDINGS):
-        role = document(binding.properties.get("roleRef"))
-        named = {str(each.get("name")) for each in documents(binding.properties.get("subjects"))}
+        role = mapping(binding.properties.get("roleRef"))
+        named = {str(each.get("name")) for each in mappings(binding.properties.get("subjects"))}
         if role.get("name") == "cluster-admin":
             reason = "it grants cluster-admin, which may do everything"
         elif everybody := sorted(EVERYBODY & named):

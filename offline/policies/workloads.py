@@ -9,11 +9,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from infra.platform import Node, Resources
-from infra.review.properties import at
+from infra.review.properties import Properties, at, known, mapping, mappings, strings
 from infra.review.stack import JOB, Declared, NodePool, Stack
-from offline.engine.documents import Document, document, documents, strings
 from offline.engine.scheduling import PodRequest, add, affinity, amounts, largest, obstacle, tolerations
-from offline.policies.values import known
 
 POD = "kubernetes:core/v1:Pod"
 DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
@@ -50,29 +48,29 @@ class Workload:
 
     resource: Declared
     cluster: str
-    template: Document
+    template: Properties
 
     @property
-    def spec(self) -> Document:
+    def spec(self) -> Properties:
         """The pod's spec."""
-        return document(self.template.get("spec"))
+        return mapping(self.template.get("spec"))
 
     @property
-    def job(self) -> Document:
+    def job(self) -> Properties:
         """The spec of the Job, also of the Jobs that a CronJob makes; empty for other kinds."""
         if self.resource.type == CRON_JOB:
-            return document(document(at(self.resource.properties, "spec", "jobTemplate")).get("spec"))
-        return document(self.resource.properties.get("spec")) if self.resource.type == JOB else {}
+            return mapping(mapping(at(self.resource.properties, "spec", "jobTemplate")).get("spec"))
+        return mapping(self.resource.properties.get("spec")) if self.resource.type == JOB else {}
 
     @property
-    def containers(self) -> list[Document]:
+    def containers(self) -> list[Properties]:
         """All containers, those that run before the others first."""
-        return [*documents(self.spec.get("initContainers")), *documents(self.spec.get("containers"))]
+        return [*mappings(self.spec.get("initContainers")), *mappings(self.spec.get("containers"))]
 
     @property
-    def volumes(self) -> list[Document]:
+    def volumes(self) -> list[Properties]:
         """The pod's volumes."""
-        return documents(self.spec.get("volumes"))
+        return mappings(self.spec.get("volumes"))
 
     @cached_property
     def requests(self) -> Resources | None:
@@ -84,13 +82,13 @@ class Workload:
         try:
             staying = add()
             peak = add()
-            for each in documents(self.spec.get("initContainers")):
+            for each in mappings(self.spec.get("initContainers")):
                 asked = _requests(each)
                 if each.get("restartPolicy") == "Always":
                     staying = add(staying, asked)
                     asked = add()
                 peak = largest(peak, add(staying, asked))
-            return largest(peak, add(staying, *map(_requests, documents(self.spec.get("containers")))))
+            return largest(peak, add(staying, *map(_requests, mappings(self.spec.get("containers")))))
         except ValueError:
             return None
 
@@ -114,21 +112,21 @@ class Workload:
             strings(spec.get("nodeSelector")),
             tolerations(spec.get("tolerations")),
             self.requests,
-            affinity(document(required).get("nodeSelectorTerms")),
+            affinity(mapping(required).get("nodeSelectorTerms")),
         )
 
     @property
     def is_device_plugin(self) -> bool:
         """Whether it is NVIDIA's device plugin, which cannot do its work without the host."""
         named = any(NVIDIA_PLUGIN in str(each.get("image", "")) for each in self.containers)
-        paths = (document(each.get("hostPath")).get("path") for each in self.volumes)
+        paths = (mapping(each.get("hostPath")).get("path") for each in self.volumes)
         return named and any(str(path).rstrip("/") == KUBELET_PLUGINS for path in paths)
 
 
 def workloads(stack: Stack, *types: str) -> Iterator[Workload]:
     """The resources of these types (default: of all) that have a pod template."""
     for resource in stack.of_type(*(types or TEMPLATES)):
-        template = document(at(resource.properties, *TEMPLATES[resource.type]))
+        template = mapping(at(resource.properties, *TEMPLATES[resource.type]))
         yield Workload(resource, stack.cluster_of(resource), template)
 
 
@@ -189,7 +187,7 @@ def gpus_of(workload: Workload) -> int:
     return workload.requests.gpus if workload.requests is not None else 0
 
 
-def _requests(container: Document) -> Resources:
-    resources = document(container.get("resources"))
+def _requests(container: Properties) -> Resources:
+    resources = mapping(container.get("resources"))
     # A limit without a request is the request, too.
     return amounts({**strings(resources.get("limits")), **strings(resources.get("requests"))})

@@ -7,8 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
+from infra.review.properties import Properties, mapping, mappings
 from infra.review.stack import JOB
-from offline.engine.documents import Document, document, documents
 from offline.rehearsal.state import Place, State
 
 
@@ -43,7 +43,7 @@ def exported(file: Path) -> dict[str, dict[str, Measured]]:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise TimesError(f"{file} cannot be read: {error}") from error
-    deployment = document(document(content).get("deployment"))
+    deployment = mapping(mapping(content).get("deployment"))
     if not deployment:
         raise TimesError(f"{file} is not what `pulumi stack export` writes: it has no deployment")
     found: dict[str, dict[str, Measured]] = {}
@@ -54,11 +54,11 @@ def exported(file: Path) -> dict[str, dict[str, Measured]]:
     return found
 
 
-def _completed(deployment: Document) -> Iterator[tuple[str, Measured]]:
-    for resource in documents(deployment.get("resources")):
+def _completed(deployment: Properties) -> Iterator[tuple[str, Measured]]:
+    for resource in mappings(deployment.get("resources")):
         if resource.get("type") != JOB or resource.get("delete"):
             continue
-        status = document(document(resource.get("outputs")).get("status"))
+        status = mapping(mapping(resource.get("outputs")).get("status"))
         seconds = _between(_epoch(status.get("startTime")), _epoch(status.get("completionTime")))
         if seconds:
             yield str(resource.get("urn", "")), Measured(seconds, "measured")

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from infra.platform import GPU_RESOURCE, Resources
+from infra.review.properties import Properties, mapping, mappings, texts
 from infra.schema.quantities import cpu_millicores, mebibytes
-from offline.engine.documents import Document, document, documents, texts
 from offline.rehearsal.cluster_objects import Namespace, RefusedError
 from offline.rehearsal.pods import Container, PodSpec
 
@@ -29,7 +29,7 @@ MANDATORY = {"requests.cpu": "cpu", "requests.memory": "memory"}
 """What every container must ask for once a quota counts it: kubernetes.io/docs/concepts/policy/resource-quotas."""
 
 
-def admit(namespace: Namespace, template: Document, pod: PodSpec, requests: Resources) -> None:
+def admit(namespace: Namespace, template: Properties, pod: PodSpec, requests: Resources) -> None:
     """Raises RefusedError where the pod of ``template`` would not be created in ``namespace``.
 
     ``requests`` is what it asks for with what a cloud injects. Volumes are looked at when they are mounted.
@@ -39,30 +39,30 @@ def admit(namespace: Namespace, template: Document, pod: PodSpec, requests: Reso
         raise RefusedError(
             f'error looking up service account {namespace.name}/{account}: serviceaccount "{account}" not found'
         )
-    if namespace.labels.get(ENFORCE) == "restricted" and (broken := violations(document(template.get("spec")))):
+    if namespace.labels.get(ENFORCE) == "restricted" and (broken := violations(mapping(template.get("spec")))):
         raise RefusedError(f'pod is forbidden: violates PodSecurity "restricted": {", ".join(broken)}')
     for name, hard in namespace.quotas():
         if exceeded := quota_violations(hard, pod, requests):
             raise RefusedError(f"pod is forbidden: quota {name}: {'; '.join(exceeded)}")
 
 
-def violations(spec: Document) -> list[str]:
+def violations(spec: Properties) -> list[str]:
     """What of a pod spec the *restricted* standard forbids; empty where nothing is."""
-    whole = document(spec.get("securityContext"))
+    whole = mapping(spec.get("securityContext"))
     found = [f"host namespaces ({key}=true)" for key in ("hostNetwork", "hostPID", "hostIPC") if spec.get(key)]
-    for volume in documents(spec.get("volumes")):
+    for volume in mappings(spec.get("volumes")):
         kinds = volume.keys() - {"name"} - RESTRICTED_VOLUMES
         found += [f"restricted volume types (volume {volume['name']!r} uses {kind})" for kind in sorted(kinds)]
-    for container in (*documents(spec.get("initContainers")), *documents(spec.get("containers"))):
+    for container in (*mappings(spec.get("initContainers")), *mappings(spec.get("containers"))):
         found += _container_violations(container, whole)
     return found
 
 
-def _container_violations(container: Document, pod: Document) -> list[str]:
-    own = document(container.get("securityContext"))
+def _container_violations(container: Properties, pod: Properties) -> list[str]:
+    own = mapping(container.get("securityContext"))
     effective = {**pod, **own}
-    capabilities = document(own.get("capabilities"))
-    seccomp = document(effective.get("seccompProfile")).get("type")
+    capabilities = mapping(own.get("capabilities"))
+    seccomp = mapping(effective.get("seccompProfile")).get("type")
     name = container.get("name")
     return [
         f'{what} (container "{name}" must set securityContext.{how})'

@@ -5,8 +5,8 @@ import re
 import threading
 from dataclasses import dataclass, field
 
+from infra.review.properties import mapping, strings
 from infra.schema.names import KUBERNETES_NAME_LIMIT
-from offline.engine.documents import document, strings
 from offline.engine.provider_outputs import kind_of, namespace_of, object_name
 from offline.engine.resources import Resource
 
@@ -103,7 +103,7 @@ class Namespace:
     def quotas(self) -> list[tuple[str, dict[str, str]]]:
         """Name and hard limits of each ResourceQuota."""
         return [
-            (name, strings(document(found.inputs.get("spec")).get("hard")))
+            (name, strings(mapping(found.inputs.get("spec")).get("hard")))
             for name, found in self.objects.all_of(self.cluster, "ResourceQuota", self.name)
         ]
 
@@ -112,10 +112,10 @@ def contents(config_map: Resource) -> dict[str, bytes]:
     """The values of a ConfigMap or Secret by key."""
     texts: dict[str, bytes] = {}
     secret = kind_of(config_map.token) == "Secret"
-    for key, value in document(config_map.inputs.get("data")).items():
+    for key, value in mapping(config_map.inputs.get("data")).items():
         texts[key] = base64.b64decode(str(value)) if secret else str(value).encode()
-    for key, value in document(config_map.inputs.get("stringData")).items():
+    for key, value in mapping(config_map.inputs.get("stringData")).items():
         texts[key] = str(value).encode()
-    for key, value in document(config_map.inputs.get("binaryData")).items():
+    for key, value in mapping(config_map.inputs.get("binaryData")).items():
         texts[key] = base64.b64decode(str(value))
     return texts

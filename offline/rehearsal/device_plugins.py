@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from infra.platform import GPU_RESOURCE, Node
-from offline.engine.documents import Document, document, documents, strings, texts
+from infra.review.properties import Properties, mapping, mappings, strings, texts
 from offline.engine.resources import Resource
 from offline.engine.scheduling import Toleration, tolerations, untolerated
 from offline.rehearsal.cluster_objects import cluster_of
@@ -26,20 +26,20 @@ class DaemonSet:
     cluster: str
     name: str
     selector: Mapping[str, str]
-    terms: Sequence[Document]
+    terms: Sequence[Properties]
     tolerations: Sequence[Toleration]
 
     @classmethod
     def of(cls, release: Resource) -> "DaemonSet":
         """The DaemonSet of a release."""
-        values = document(release.inputs.get("values"))
-        affinity = document(document(values.get("affinity")).get("nodeAffinity"))
-        required = document(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
+        values = mapping(release.inputs.get("values"))
+        affinity = mapping(mapping(values.get("affinity")).get("nodeAffinity"))
+        required = mapping(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
         return cls(
             cluster=cluster_of(release),
             name=str(release.inputs.get("name") or release.name),
             selector=strings(values.get("nodeSelector")),
-            terms=documents(required.get("nodeSelectorTerms")),
+            terms=mappings(required.get("nodeSelectorTerms")),
             tolerations=tolerations(values.get("tolerations")),
         )
 
@@ -78,11 +78,11 @@ class DevicePlugins:
         return f"no device plugin makes {GPU_RESOURCE} allocatable on pool {node.pool} ({reasons})"
 
 
-def _matches(term: Document, labels: Mapping[str, str]) -> bool:
-    return all(_holds(each, labels) for each in documents(term.get("matchExpressions")))
+def _matches(term: Properties, labels: Mapping[str, str]) -> bool:
+    return all(_holds(each, labels) for each in mappings(term.get("matchExpressions")))
 
 
-def _holds(expression: Document, labels: Mapping[str, str]) -> bool:
+def _holds(expression: Properties, labels: Mapping[str, str]) -> bool:
     """A requirement of a node selector term (kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node)."""
     key, values = str(expression.get("key")), texts(expression.get("values"))
     match expression.get("operator"):

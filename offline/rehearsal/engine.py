@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import IO, Protocol
 
 from infra.platform import Emulator
+from infra.review.properties import strings
 from infra.review.stack import JOB
-from offline.engine.documents import strings
 from offline.engine.monitor import NotCreatedError, Observer
 from offline.engine.resources import Resource
 from offline.engine.scheduling import PodRequest, add

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from offline.engine.documents import Document, document, documents, texts
+from infra.review.properties import Properties, items, mapping, mappings
 from offline.engine.provider_outputs import namespace_of, object_name
 from offline.engine.resources import Resource
 from offline.rehearsal.cluster_objects import RefusedError, cluster_of
@@ -72,7 +72,7 @@ class JobSpec:
     name: str
     namespace: str
     cluster: str
-    template: Document
+    template: Properties
     pod: PodSpec
     backoff_limit: int
     deadline: int | None
@@ -97,7 +97,7 @@ class JobResult:
 
 def job_spec(job: Resource) -> JobSpec:
     """What ``job`` (a ``kubernetes:batch/v1:Job``) declares. Raises UnsupportedError and RefusedError."""
-    spec = document(job.inputs.get("spec"))
+    spec = mapping(job.inputs.get("spec"))
     if unknown := sorted(spec.keys() - JOB_KEYS):
         raise UnsupportedError(f"a rehearsal does not act on {', '.join(unknown)} of a Job")
     for key, only in (("completions", 1), ("parallelism", 1), ("completionMode", "NonIndexed")):
@@ -107,23 +107,23 @@ def job_spec(job: Resource) -> JobSpec:
     if limit < 0:
         raise RefusedError(f"spec.backoffLimit: Invalid value: {limit}: must be greater than or equal to 0")
     deadline = spec.get("activeDeadlineSeconds")
-    policy = document(spec.get("podFailurePolicy"))
+    policy = mapping(spec.get("podFailurePolicy"))
     return JobSpec(
         name=object_name(job),
         namespace=namespace_of(job),
         cluster=cluster_of(job),
-        template=document(spec.get("template")),
-        pod=pod_spec(document(spec.get("template"))),
+        template=mapping(spec.get("template")),
+        pod=pod_spec(mapping(spec.get("template"))),
         backoff_limit=limit,
         deadline=None if deadline is None else int(deadline),
-        rules=[_rule(each) for each in documents(policy.get("rules"))],
+        rules=[_rule(each) for each in mappings(policy.get("rules"))],
         suspended=bool(spec.get("suspend")),
     )
 
 
 def identity(job: Resource) -> str:
     """A digest that changes exactly when `pulumi up` would replace the Job."""
-    spec = document(job.inputs.get("spec"))
+    spec = mapping(job.inputs.get("spec"))
     decisive = {
         "name": object_name(job),
         "namespace": namespace_of(job),
@@ -221,18 +221,18 @@ def _sleep(stop: Stop, seconds: float) -> None:
         raise CancelledError
 
 
-def _rule(rule: Document) -> Rule:
+def _rule(rule: Properties) -> Rule:
     action = str(rule.get("action"))
     if action not in {"Ignore", "FailJob", "Count"}:
         raise UnsupportedError(f"podFailurePolicy action {action}: a rehearsal knows Ignore, FailJob and Count")
-    codes = document(rule.get("onExitCodes"))
+    codes = mapping(rule.get("onExitCodes"))
     return Rule(
         action=action,
         container=codes.get("containerName"),
         operator=str(codes.get("operator") or ""),
-        exit_codes=frozenset(map(int, texts(codes.get("values")))),
+        exit_codes=frozenset(map(int, items(codes.get("values")))),
         on_disruption=any(
             each.get("type") == "DisruptionTarget" and each.get("status", "True") == "True"
-            for each in documents(rule.get("onPodConditions"))
+            for each in mappings(rule.get("onPodConditions"))
         ),
     )

@@ -7,10 +7,10 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
-from offline.engine.documents import document, first_problem
+from infra.review.properties import mapping
 from offline.engine.resources import Resource
 from offline.rehearsal.pods import Container, PodSpec, UnsupportedError, pod_spec
-from offline.rehearsal.state import CONTACT_SHEET, PREDICTIONS
+from offline.rehearsal.state import CONTACT_SHEET, PREDICTIONS, first_problem
 
 METRICS = "metrics.json"
 THROUGHPUT = "results.json"
@@ -141,7 +141,7 @@ def collect(jobs: Iterable[Resource], store: Path) -> Artifacts:
 def store_directories(job: Resource, store: Path) -> list[Path]:
     """Directories of the store that the arguments of ``job`` name, in their order."""
     try:
-        pod = pod_spec(document(document(job.inputs.get("spec")).get("template")))
+        pod = pod_spec(mapping(mapping(job.inputs.get("spec")).get("template")))
     except (UnsupportedError, ValueError, KeyError, TypeError):
         return []
     return [

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infra.platform import GPU_RESOURCE
-from offline.engine.documents import Document
+from infra.review.properties import Properties
 from offline.rehearsal import processes, service_accounts, volumes
 from offline.rehearsal.api_server import ApiServer
 from offline.rehearsal.cluster_objects import Namespace, RefusedError, contents
@@ -182,7 +182,7 @@ class Kubelet:
                 variables[name] = expand(str(entry.get("value") or ""), variables)
         return variables
 
-    def _value_from(self, pod: Pod, source: Document, name: str) -> str | None:
+    def _value_from(self, pod: Pod, source: Properties, name: str) -> str | None:
         if "fieldRef" in source:
             return field_value(pod, str(source["fieldRef"]["fieldPath"]))
         for key, kind in (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")):

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.platform import Resources
+from infra.review.properties import Properties, items, mapping, mappings, strings
 from infra.schema.quantities import cpu_millicores, mebibytes
-from offline.engine.documents import Document, document, documents, strings, texts
 from offline.engine.scheduling import Toleration, amounts, largest, tolerations
 
 POD_KEYS = frozenset(
@@ -69,7 +69,7 @@ class Container:
     name: str
     command: Sequence[str]
     args: Sequence[str]
-    env: Sequence[Document]
+    env: Sequence[Properties]
     working_dir: str
     mounts: Sequence[Mount]
     requests: Resources
@@ -92,7 +92,7 @@ class PodSpec:
     tolerations: Sequence[Toleration]
     init_containers: Sequence[Container]
     container: Container
-    volumes: Mapping[str, Document]
+    volumes: Mapping[str, Properties]
     grace_period: int
 
     @property
@@ -101,13 +101,13 @@ class PodSpec:
         return largest(self.container.requests, *(container.requests for container in self.init_containers))
 
 
-def pod_spec(template: Document) -> PodSpec:
+def pod_spec(template: Properties) -> PodSpec:
     """The pod that ``template`` (``spec.template`` of a Job) describes. Raises UnsupportedError."""
-    metadata, spec = document(template.get("metadata")), document(template.get("spec"))
+    metadata, spec = mapping(template.get("metadata")), mapping(template.get("spec"))
     _refuse_unknown("pod", spec, POD_KEYS)
     if spec.get("restartPolicy") != "Never":
         raise UnsupportedError(f"restartPolicy {spec.get('restartPolicy')!r}: a rehearsal knows Never alone")
-    containers = [_container(each) for each in documents(spec.get("containers"))]
+    containers = [_container(each) for each in mappings(spec.get("containers"))]
     if len(containers) != 1:
         raise UnsupportedError(f"a pod with {len(containers)} containers: a rehearsal runs one")
     return PodSpec(
@@ -117,26 +117,26 @@ def pod_spec(template: Document) -> PodSpec:
         selector=strings(spec.get("nodeSelector")),
         automounts_token=spec.get("automountServiceAccountToken"),
         tolerations=tolerations(spec.get("tolerations")),
-        init_containers=[_container(each) for each in documents(spec.get("initContainers"))],
+        init_containers=[_container(each) for each in mappings(spec.get("initContainers"))],
         container=containers[0],
-        volumes={str(each["name"]): each for each in documents(spec.get("volumes"))},
+        volumes={str(each["name"]): each for each in mappings(spec.get("volumes"))},
         grace_period=int(spec.get("terminationGracePeriodSeconds", GRACE_PERIOD)),
     )
 
 
-def _container(spec: Document) -> Container:
+def _container(spec: Properties) -> Container:
     _refuse_unknown(f"container {spec.get('name')!r}", spec, CONTAINER_KEYS)
     if not spec.get("command"):
         raise UnsupportedError(
             f"container {spec.get('name')!r} has no command: a rehearsal does not have its image"
         )
-    resources = document(spec.get("resources"))
+    resources = mapping(spec.get("resources"))
     limits = strings(resources.get("limits"))
     return Container(
         name=str(spec["name"]),
-        command=texts(spec.get("command")),
-        args=texts(spec.get("args")),
-        env=documents(spec.get("env")),
+        command=[str(each) for each in items(spec.get("command"))],
+        args=[str(each) for each in items(spec.get("args"))],
+        env=mappings(spec.get("env")),
         working_dir=str(spec.get("workingDir") or ""),
         mounts=[
             Mount(
@@ -145,7 +145,7 @@ def _container(spec: Document) -> Container:
                 sub_path=str(each.get("subPath") or ""),
                 read_only=bool(each.get("readOnly")),
             )
-            for each in documents(spec.get("volumeMounts"))
+            for each in mappings(spec.get("volumeMounts"))
         ],
         # A limit without a request is the request, too.
         requests=amounts({**limits, **strings(resources.get("requests"))}),
@@ -154,6 +154,6 @@ def _container(spec: Document) -> Container:
     )
 
 
-def _refuse_unknown(what: str, spec: Document, known: frozenset[str]) -> None:
+def _refuse_unknown(what: str, spec: Properties, known: frozenset[str]) -> None:
     if unknown := sorted(spec.keys() - known):
         raise UnsupportedError(f"{what}: a rehearsal does not act on {', '.join(unknown)}")

@@ -4,7 +4,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from offline.engine.documents import Document, document, documents, texts
+from infra.review.properties import Properties, mapping, mappings, texts
 from offline.rehearsal.cluster_objects import Namespace
 from offline.rehearsal.pods import PodSpec
 
@@ -56,11 +56,11 @@ def may_list_nodes(token: Token, namespace: Namespace) -> bool:
     """Whether a ClusterRoleBinding of the cluster lets the token's service account list nodes."""
     found = namespace.objects
     for _, binding in found.all_of(namespace.cluster, "ClusterRoleBinding", ""):
-        reference = document(binding.inputs.get("roleRef"))
+        reference = mapping(binding.inputs.get("roleRef"))
         role = found.find(namespace.cluster, "ClusterRole", "", str(reference.get("name")))
-        subjects = documents(binding.inputs.get("subjects"))
+        subjects = mappings(binding.inputs.get("subjects"))
         if role is not None and any(_is(token, each) for each in subjects):
-            rules = documents(role.inputs.get("rules"))
+            rules = mappings(role.inputs.get("rules"))
             if any(
                 "nodes" in texts(rule.get("resources")) and "list" in texts(rule.get("verbs")) for rule in rules
             ):
@@ -68,7 +68,7 @@ def may_list_nodes(token: Token, namespace: Namespace) -> bool:
     return False
 
 
-def _is(token: Token, subject: Document) -> bool:
+def _is(token: Token, subject: Properties) -> bool:
     return (subject.get("kind"), subject.get("namespace"), subject.get("name")) == (
         "ServiceAccount",
         token.namespace,

@@ -16,11 +16,11 @@ from rich.console import Console
 from rich.text import Text
 
 from infra.program import PIPELINES, problems_beside
+from infra.review.properties import mapping, strings
 from infra.review.stack import JOB
 from infra.schema.problems import SettingsError
 from infra.settings.loading import laid_over, lay_over, load
 from infra.settings.model import Settings
-from offline.engine.documents import document, strings
 from offline.engine.emulators import emulators
 from offline.engine.evaluate import Evaluation, evaluate
 from offline.engine.stack_config import StackConfig, load_stack
@@ -97,7 +97,7 @@ def configure(stack: str, root: Path, file: Path | None = None, *, benchmark: bo
     """
     config = load_stack(stack, root, file)
     values = dict(config.values)
-    overlay = document(values.get(OVERLAY))
+    overlay = mapping(values.get(OVERLAY))
     remarks: list[str] = []
     if overlay:
         values = lay_over(values, {f"{PREFIX}{key}": value for key, value in laid_over(overlay).items()})
@@ -114,7 +114,7 @@ def configure(stack: str, root: Path, file: Path | None = None, *, benchmark: bo
     # What was checked and laid over would be laid over what is left out below.
     values.pop(OVERLAY, None)
     if not benchmark and (left_out := _measuring(settings)):
-        pipelines = document(values[f"{PREFIX}pipelines"])
+        pipelines = mapping(values[f"{PREFIX}pipelines"])
         values[f"{PREFIX}pipelines"] = {name: pipelines[name] for name in pipelines if name not in left_out}
         none = dict.fromkeys(left_out)
         settings = settings.model_copy(update={"pipelines": settings.pipelines.model_copy(update=none)})

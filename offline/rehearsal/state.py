@@ -12,7 +12,6 @@ from typing import IO, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from offline.engine.documents import first_problem
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.volumes import remove
 
@@ -198,6 +197,13 @@ class State:
         temporary = self.file.with_suffix(".partial")
         temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         temporary.replace(self.file)
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first thing that a model refused: where it stands in the document, and why."""
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}" if where else first["msg"]
 
 
 def copy(source: Path, target: Path) -> None:

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.kubernetes.results import SHOW
+from infra.review.properties import mapping
 from infra.schema.printable import printable, printable_lines
-from offline.engine.documents import document
 from offline.engine.resources import StackOutput
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.job_results import Artifacts, Prediction, Throughput
@@ -156,7 +156,7 @@ def without_predictions(outputs: Mapping[str, StackOutput]) -> dict[str, StackOu
 def _value(output: StackOutput) -> str:
     if not output.known:
         return "unknown, for what it comes from did not run"
-    if entries := document(output.shown):
+    if entries := mapping(output.shown):
         return "".join(f"\n  {key}: {value}" for key, value in sorted(entries.items()))
     return output.shown if isinstance(output.shown, str) else json.dumps(output.shown)
 

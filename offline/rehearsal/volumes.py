@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from offline.engine.documents import Document, document, documents
+from infra.review.properties import Properties, mapping, mappings
 from offline.rehearsal.cluster_objects import Namespace, RefusedError, contents
 from offline.rehearsal.pods import Container, PodSpec, UnsupportedError
 
@@ -56,7 +56,7 @@ def prepare(pod: PodSpec, namespace: Namespace, folder: Path, store: Path, drive
     shared: set[str] = set()
     for name, volume in pod.volumes.items():
         kind = next((key for key in volume if key != "name"), "emptyDir")
-        source = document(volume.get(kind))
+        source = mapping(volume.get(kind))
         if kind in {"persistentVolumeClaim", "csi"}:
             _check_shared(kind, source, namespace, drivers)
             folders[name] = store
@@ -87,7 +87,7 @@ def change_mode(folder: Path, *, writable: bool) -> None:
                 each.chmod(mode | stat.S_IWUSR if writable else mode & ~WRITE)
 
 
-def _check_shared(kind: str, source: Document, namespace: Namespace, drivers: Collection[str]) -> None:
+def _check_shared(kind: str, source: Properties, namespace: Namespace, drivers: Collection[str]) -> None:
     if kind == "csi" and source.get("driver") not in drivers:
         raise UnsupportedError(
             f"CSI driver {source.get('driver')!r}: a rehearsal knows {', '.join(drivers) or 'none'}"
@@ -97,7 +97,7 @@ def _check_shared(kind: str, source: Document, namespace: Namespace, drivers: Co
         raise RefusedError(f'persistentvolumeclaim "{claim}" not found')
 
 
-def _project(volume: str, source_kind: str, source: Document, namespace: Namespace, folder: Path) -> None:
+def _project(volume: str, source_kind: str, source: Properties, namespace: Namespace, folder: Path) -> None:
     kind, name_key = PROJECTED[source_kind]
     name = str(source[name_key])
     found = namespace.find(kind, name)
@@ -107,7 +107,7 @@ def _project(volume: str, source_kind: str, source: Document, namespace: Namespa
             return
         raise RefusedError(f'{failed}: {kind.lower()} "{name}" not found')
     values = contents(found)
-    for item in documents(source.get("items")) or [{"key": key, "path": key} for key in values]:
+    for item in mappings(source.get("items")) or [{"key": key, "path": key} for key in values]:
         key, path = str(item["key"]), str(item["path"])
         if key not in values:
             raise RefusedError(f"{failed}: {kind.lower()} references non-existent config key: {key}")
