@@ -2,7 +2,10 @@
 (kubernetes.io/docs/concepts/overview/working-with-objects/common-labels), and the annotations of Jobs."""
 
 import hashlib
+import json
 import re
+from collections.abc import Mapping
+from typing import Any, cast
 
 NAME = "app.kubernetes.io/name"
 
@@ -29,6 +32,16 @@ _PLAIN = re.compile(r"[A-Za-z0-9]([-_A-Za-z0-9]*[A-Za-z0-9])?")
 def step_labels(pipeline: str, step: str) -> dict[str, str]:
     """Labels of what belongs to one step."""
     return {**PART_OF, NAME: pipeline, "app.kubernetes.io/component": step}
+
+
+def inputs_of(annotations: Mapping[str, object]) -> dict[str, str]:
+    """The directories of the results that a Job with these annotations reads, by the input's name."""
+    try:
+        found: Any = json.loads(str(annotations.get(INPUTS_ANNOTATION, "")))
+    except ValueError:
+        return {}
+    items = cast("dict[str, object]", found).items() if isinstance(found, dict) else ()
+    return {name: path for name, path in items if isinstance(path, str)}
 
 
 def instance(organization: str, project: str, stack: str) -> str:

@@ -34,7 +34,13 @@ RESULT = "result.json"
 CHART = "throughput.png"
 
 MEASURED = (
-    results.Number(name="images_per_second", title="Images per second", path=RESULT, select="/images_per_second"),
+    results.Number(
+        name="images_per_second",
+        title="Images per second",
+        path=RESULT,
+        select="/images_per_second",
+        remark="/remark",
+    ),
 )
 """What is worth showing of each run."""
 

@@ -31,10 +31,14 @@ class _Result(_Declared):
 
 
 class Number(_Result):
-    """One number of a JSON file."""
+    """One number of a JSON file.
+
+    ``remark`` is the JSON pointer of a sentence that is shown with it, where the file has one.
+    """
 
     kind: Literal["number"] = "number"
     format: Format = "number"
+    remark: str = ""
 
 
 class Column(_Declared):
@@ -51,7 +55,7 @@ class Table(_Result):
     Rows are sorted by the first column. ``compare`` names two keys, the value and the truth: where both are there,
     rows that differ are marked, and the title counts those that agree. ``bars`` names the key of the length of a
     bar that is drawn for each row, and ``spread`` that of its uncertainty, in the same unit. ``caveat`` is a
-    sentence shown below a table in which the key ``caveat_when`` of a row is true.
+    sentence shown with a table in which the key ``caveat_when`` of a row is true.
     """
 
     kind: Literal["table"] = "table"

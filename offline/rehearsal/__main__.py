@@ -15,7 +15,8 @@ from offline.engine.monitor import EvaluationError
 from offline.engine.stack_config import ConfigError
 from offline.evaluation.failures import where
 from offline.rehearsal import session
-from offline.rehearsal.session import FAILED, INTERRUPTED, WRONG_SETTINGS, Options, Session
+from offline.rehearsal.outcome import FAILED, INTERRUPTED, WRONG_SETTINGS, Options
+from offline.rehearsal.session import Session
 from offline.rehearsal.state import BusyError, FolderError
 
 

@@ -1,12 +1,16 @@
 """The geometry of the report's charts, for the template to draw as SVG."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offline.rehearsal.job_records import JobRecord, Phase
+from offline.rehearsal.job_results import ShownCurves
 
 RECENT = 3600.0
 """Seconds: with nothing run this time, the timeline shows the Jobs that began within this long of the last one."""
+
+VALIDATION = "val_"
+"""What Keras puts in front of the name of a number that it measured on validation data."""
 
 STEPS = (1, 2, 2.5, 5, 10)
 
@@ -48,9 +52,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over epochs. ``marks`` are places on the x axis where something changed, with what."""
+    """Lines over epochs or steps, as ``unit`` says.
+
+    ``marks`` are the places on the x axis where the number called ``marked`` changed, with its new value.
+    """
 
     title: str
+    unit: str
+    marked: str
     lines: list[Line]
     x_ticks: list[Tick]
     y_ticks: list[Tick]
@@ -87,19 +96,23 @@ def timeline(records: Sequence[JobRecord], executed: frozenset[str]) -> Timeline
     return Timeline(bars, ticks)
 
 
-def curves(history: Sequence[Mapping[str, float]]) -> list[Chart]:
-    """Accuracy and loss over the epochs of a training, with the changes of its learning rate."""
-    if not history:
-        return []
-    pairs = [
-        ("Accuracy", {"accuracy": "training", "val_accuracy": "test"}),
-        ("Loss", {"loss": "training", "val_loss": "test"}),
-    ]
-    return [chart for title, keys in pairs if (chart := _chart(title, keys, history)).lines]
+def curves(shown: ShownCurves) -> list[Chart]:
+    """A chart for each curve; what Keras measured on validation data is a second line in it."""
+    there = dict.fromkeys(key for point in shown.points for key in point if key != shown.declared.marks)
+    beside = {f"{VALIDATION}{name}" for name in there}
+    names = [name for name in shown.declared.curves or there if name in there and name not in beside]
+    return [_chart(name, shown) for name in names]
 
 
-def _chart(title: str, keys: Mapping[str, str], history: Sequence[Mapping[str, float]]) -> Chart:
-    count = len(history)
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _chart(name: str, shown: ShownCurves) -> Chart:
+    history, count = shown.points, len(shown.points)
+    keys = {name: _words(name)}
+    if any(f"{VALIDATION}{name}" in point for point in history):
+        keys = {name: "training", f"{VALIDATION}{name}": "validation"}
     values = [float(epoch[key]) for key in keys for epoch in history if key in epoch]
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     step = nice_step((high - low) / 4 or 0.1)
@@ -122,9 +135,16 @@ def _chart(title: str, keys: Mapping[str, str], history: Sequence[Mapping[str, f
         for key, name in keys.items()
     ]
     every = max(round(nice_step(count / 8)), 1)
-    rates = [epoch.get("learning_rate") for epoch in history]
+    marked = [epoch.get(shown.declared.marks) for epoch in history]
+    marks = [
+        Tick(x(number), f"{value:.2g}")
+        for number, (value, before) in enumerate(zip(marked, [None, *marked], strict=False), 1)
+        if value is not None and value != before
+    ]
     return Chart(
-        title=title,
+        title=_words(name).capitalize(),
+        unit=shown.declared.unit,
+        marked=_words(shown.declared.marks) if marks else "",
         lines=[line for line in lines if line.points],
         x_ticks=[
             Tick(x(number), str(number)) for number in range(1, count + 1) if number == 1 or number % every == 0
@@ -133,11 +153,7 @@ def _chart(title: str, keys: Mapping[str, str], history: Sequence[Mapping[str, f
             Tick(index * step / height, f"{bottom + index * step:.4g}")
             for index in range(round(height / step) + 1)
         ],
-        marks=[
-            Tick(x(number), f"{rate:.2g}")
-            for number, (rate, before) in enumerate(zip(rates, [None, *rates], strict=False), 1)
-            if rate is not None and rate != before
-        ],
+        marks=marks,
     )
 
 

@@ -12,7 +12,7 @@ from offline.preview.evaluated_stack import reviews
 from offline.preview.job_durations import Measured
 from offline.preview.model import Cost
 from offline.rehearsal.job_records import JobRecord
-from offline.rehearsal.session import Configuration
+from offline.rehearsal.outcome import Configuration
 
 
 def priced(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import IO, Protocol
 
+from infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
 from infra.platform import Emulator
 from infra.review.properties import strings
 from infra.review.stack import JOB
@@ -21,7 +22,6 @@ from offline.rehearsal.cluster_objects import Namespace, Objects, RefusedError, 
 from offline.rehearsal.device_plugins import DevicePlugins
 from offline.rehearsal.job_controller import JobSpec
 from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.job_results import store_directories
 from offline.rehearsal.kubelet import Kubelet, Pod, PodResult
 from offline.rehearsal.pods import UnsupportedError
 from offline.rehearsal.processes import Reaper, Stop
@@ -190,7 +190,7 @@ class Engine(Observer):
         if result.pod is not None:
             record.exit_code, record.message = result.pod.exit_code, result.pod.message
         if result.succeeded:
-            record.results = self.results.published(store_directories(resource, self.place.store))
+            record.results = self.results.published(_directories(resource))
             self._finish(record, Phase.SUCCEEDED, "")
         elif result.reason == job_controller.INTERRUPTED:
             raise self._ended(record, Phase.INTERRUPTED, "the rehearsal was interrupted")
@@ -246,6 +246,13 @@ class Engine(Observer):
     def _ended(self, record: JobRecord, phase: Phase, reason: str) -> NotCreatedError:
         self._finish(record, phase, reason)
         return NotCreatedError(reason)
+
+
+def _directories(job: Resource) -> list[str]:
+    """The directories of the store with the result of ``job`` and with those that it reads."""
+    annotations = strings(job.metadata.get("annotations"))
+    own = [annotations[RUN_ANNOTATION]] if RUN_ANNOTATION in annotations else []
+    return [*own, *inputs_of(annotations).values()]
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,8 @@ class JobRecord:
     """One Job. Times are seconds since the epoch, amounts those of `Resources`, ``peak_memory`` in MiB.
 
     ``requested`` is the whole pod with what a cloud injects. ``epochs`` are (done, all) of a training, as its log
-    says. ``results`` are the results in the store that its arguments name, its own and those it read: by directory
-    the SHA-256 of the manifest.
+    says. ``results`` are its own result in the store and those that it read: by directory the SHA-256 of the
+    manifest.
     """
 
     urn: str

@@ -1,175 +1,331 @@
-"""The results that the Jobs left in the store: predictions, training metrics, throughput, and their pictures."""
+"""The results that Jobs declare as worth showing (`infra.pipelines.results`), read from the rehearsal's store."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, TypeVar
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, FiniteFloat, ValidationError
+from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 
-from infra.review.properties import mapping
+from infra.kubernetes.labels import NAME, RESULTS_ANNOTATION, RUN_ANNOTATION
+from infra.kubernetes.results import selected
+from infra.pipelines.results import RESULTS, Column, Curves, Format, Number, Picture, Result, Table
+from infra.review.properties import strings
 from offline.engine.resources import Resource
-from offline.rehearsal.pods import Container, PodSpec, UnsupportedError, pod_spec
-from offline.rehearsal.state import CONTACT_SHEET, PREDICTIONS, first_problem
+from offline.rehearsal.state import first_problem
 
-METRICS = "metrics.json"
-THROUGHPUT = "results.json"
+VALUES: Mapping[Format, TypeAdapter[Any]] = {
+    "text": TypeAdapter(Any),
+    "integer": TypeAdapter(int),
+    "number": TypeAdapter(FiniteFloat),
+    "percent": TypeAdapter(Annotated[FiniteFloat, Field(ge=0, le=1)]),
+    "file": TypeAdapter(str),
+}
+"""What a value has to be that is written in a format."""
 
-M = TypeVar("M", bound=BaseModel)
+AMOUNT: TypeAdapter[float] = TypeAdapter(Annotated[FiniteFloat, Field(ge=0)])
+ROWS: TypeAdapter[list[dict[str, Any]]] = TypeAdapter(list[dict[str, Any]])
+
+
+class _WrongContentError(ValueError):
+    """A file is not what its declaration says; the text says why."""
 
 
 @dataclass(frozen=True)
-class Prediction:
-    """One image: its file's name, what was read, how surely (0 to 1), and the truth where it is known."""
+class ShownNumber:
+    """A number as people read it, and a sentence that belongs to it or nothing."""
 
-    image: str
-    digit: int
-    confidence: float
-    label: int | None
+    title: str
+    text: str
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table: its cells as people read them.
+
+    ``right`` says whether the value is the true one, None where the truth is not known. ``length`` and ``spread``
+    are those of its bar, 1 is the longest bar of the table with its spread.
+    """
+
+    cells: tuple[str, ...]
+    right: bool | None = None
+    length: float = 0.0
+    spread: float = 0.0
+    spread_text: str = ""
+
+
+@dataclass(frozen=True)
+class ShownTable:
+    """A table. ``compared`` and ``bars`` are the numbers of the columns that are marked and that have bars."""
+
+    name: str
+    title: str
+    headings: tuple[str, ...]
+    numeric: tuple[bool, ...]
+    rows: tuple[Row, ...]
+    path: str
+    compared: int | None = None
+    bars: int | None = None
+    caveat: str = ""
+
+    @cached_property
+    def known(self) -> int:
+        """Rows whose truth is known."""
+        return sum(row.right is not None for row in self.rows)
+
+    @cached_property
+    def right(self) -> int:
+        """Rows whose value is the true one."""
+        return sum(row.right is True for row in self.rows)
 
     @property
-    def right(self) -> bool | None:
-        """None where the truth is not known."""
-        return None if self.label is None else self.label == self.digit
-
-
-class Throughput(BaseModel):
-    """One measurement of the benchmark: how many images per second, give or take ``uncertainty``, by ``run``.
-
-    ``reduced`` says that a CPU measured it with small steps, in place of ``device``.
-    """
-
-    run: str
-    device: str
-    gpus: int
-    precision: str
-    xla: bool = False
-    data: str = ""
-    images_per_second: FiniteFloat
-    uncertainty: FiniteFloat = 0.0
-    reduced: bool = False
-
-
-class Test(BaseModel):
-    """What the model reached on the test images."""
-
-    accuracy: FiniteFloat | None = None
-
-
-class Metrics(BaseModel):
-    """What a training tells of itself: figures by name for each epoch, and the test at its end."""
-
-    history: list[dict[str, FiniteFloat]] = []
-    test: Test = Test()
-
-
-class _Image(BaseModel):
-    path: str
-    digit: int
-    confidence: Annotated[FiniteFloat, Field(ge=0, le=1)]
-    label: int | None = None
-
-
-class _Unread(BaseModel):
-    path: str
-    reason: str
-
-
-class _Predictions(BaseModel):
-    images: list[_Image] = []
-    errors: list[_Unread] = []
-
-
-class _Throughputs(BaseModel):
-    results: list[Throughput]
+    def heading(self) -> str:
+        """The title, with how many rows are right."""
+        return f"{self.title}, {self.right} of {self.known} right" if self.known else self.title
 
 
 @dataclass(frozen=True)
-class Artifacts:
-    """What was found. Each is None or empty where no Job wrote it.
+class ShownCurves:
+    """Numbers by name for each epoch or step."""
 
-    ``unreadable`` are images that could not be read, with the reason; ``problems`` are results that cannot be
-    understood.
+    declared: Curves
+    points: list[dict[str, float]]
+
+
+@dataclass(frozen=True)
+class ShownPicture:
+    """A PNG file. ``path`` is below the Job's directory of the store."""
+
+    title: str
+    file: Path
+    path: str
+
+
+@dataclass
+class JobResults:
+    """What one Job of a pipeline declares and left in ``folder`` of the store, in the order of its declaration.
+
+    ``files`` are the files that could be understood, relative to ``folder``.
     """
 
-    predictions_file: Path | None = None
-    contact_sheet: Path | None = None
-    predictions: tuple[Prediction, ...] = ()
-    unreadable: tuple[tuple[str, str], ...] = ()
-    metrics: Metrics | None = None
-    throughput: tuple[Throughput, ...] = ()
+    job: str
+    pipeline: str
+    folder: Path
+    numbers: list[ShownNumber] = field(default_factory=list[ShownNumber])
+    tables: list[ShownTable] = field(default_factory=list[ShownTable])
+    curves: list[ShownCurves] = field(default_factory=list[ShownCurves])
+    pictures: list[ShownPicture] = field(default_factory=list[ShownPicture])
+    files: tuple[str, ...] = ()
+
+    def add(self, declared: Result) -> None:
+        """Reads one result. Raises OSError, and ValueError where the file is not what ``declared`` says."""
+        file = _below(self.folder, declared.path)
+        match declared:
+            case Number():
+                self.numbers.append(_number(declared, _json(file)))
+            case Table():
+                self.tables.append(_table(declared, _json(file)))
+            case Curves():
+                self.curves.append(_curves(declared, _json(file)))
+            case Picture():
+                with file.open("rb") as picture:
+                    if picture.read(4) != b"\x89PNG":
+                        raise _WrongContentError("it is no PNG")
+                self.pictures.append(ShownPicture(declared.title, file, declared.path))
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The results of all Jobs, in the order of the Jobs; ``problems`` are results that cannot be shown."""
+
+    jobs: tuple[JobResults, ...] = ()
     problems: tuple[str, ...] = ()
 
     @property
-    def history(self) -> Sequence[dict[str, float]]:
-        """One entry per epoch."""
-        return self.metrics.history if self.metrics else []
+    def pipelines(self) -> dict[str, list[JobResults]]:
+        """The Jobs with results, by their pipeline."""
+        found: dict[str, list[JobResults]] = {}
+        for each in self.jobs:
+            found.setdefault(each.pipeline, []).append(each)
+        return found
 
-    @property
-    def accuracy(self) -> float | None:
-        """The model's accuracy on the test split."""
-        return self.metrics.test.accuracy if self.metrics else None
+    def shown(self, pipeline: str, name: str) -> bool:
+        """Whether a table of this name is shown for the pipeline."""
+        return any(table.name == name for each in self.pipelines.get(pipeline, []) for table in each.tables)
 
 
-def collect(jobs: Iterable[Resource], store: Path) -> Artifacts:
-    """The results in the store directories that the arguments of ``jobs`` name; the last Job's count."""
-    found: dict[str, Path] = {}
+def collect(jobs: Iterable[Resource], store: Path) -> Collected:
+    """The declared results of ``jobs``, which succeeded, in the folder ``store``."""
+    found: list[JobResults] = []
+    problems: dict[str, None] = {}
     for job in jobs:
-        for directory in store_directories(job, store):
-            for name in (PREDICTIONS, METRICS, CONTACT_SHEET, THROUGHPUT):
-                if (directory / name).is_file():
-                    found[name] = directory / name
-    problems: list[str] = []
-    predictions = _read(_Predictions, found.get(PREDICTIONS), problems)
-    metrics = _read(Metrics, found.get(METRICS), problems)
-    throughput = _read(_Throughputs, found.get(THROUGHPUT), problems)
-    images, errors = (predictions.images, predictions.errors) if predictions else ([], [])
-    return Artifacts(
-        predictions_file=found.get(PREDICTIONS) if predictions else None,
-        contact_sheet=found.get(CONTACT_SHEET),
-        predictions=tuple(
-            Prediction(Path(each.path).name, each.digit, each.confidence, each.label)
-            for each in sorted(images, key=lambda each: Path(each.path).name)
+        try:
+            declared, results = _declared(job, store)
+        except ValueError as error:
+            problems[f"{job.name}: its results cannot be shown: {_reason(error)}"] = None
+            continue
+        damaged: set[str] = set()
+        for each in declared:
+            try:
+                results.add(each)
+            except (OSError, ValueError) as error:
+                damaged.add(each.path)
+                verb = "read" if isinstance(error, OSError) else "understood"
+                problems[f"{results.folder / each.path} cannot be {verb}: {_reason(error)}"] = None
+        results.files = tuple(dict.fromkeys(each.path for each in declared if each.path not in damaged))
+        if declared:
+            found.append(results)
+    return Collected(tuple(found), tuple(problems))
+
+
+def _declared(job: Resource, store: Path) -> tuple[tuple[Result, ...], JobResults]:
+    """The declarations of ``job``, and where its results are. Raises ValueError."""
+    annotations = strings(job.metadata.get("annotations"))
+    pipeline = strings(job.metadata.get("labels")).get(NAME, job.name)
+    declared = RESULTS.validate_json(annotations.get(RESULTS_ANNOTATION, "[]"))
+    return declared, JobResults(job.name, pipeline, _below(store, annotations.get(RUN_ANNOTATION, "")))
+
+
+def _below(folder: Path, path: str) -> Path:
+    found = folder / path
+    if not found.resolve().is_relative_to(folder.resolve()):
+        raise _WrongContentError(f"{path} leads out of {folder}")
+    return found
+
+
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return first_problem(error) if isinstance(error, ValidationError) else str(error)
+
+
+def _json(file: Path) -> Any:
+    try:
+        return json.loads(file.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise _WrongContentError(f"it is no JSON: {error}") from error
+
+
+def _selected(content: Any, pointer: str) -> Any:
+    try:
+        return selected(content, pointer)
+    except (LookupError, ValueError):
+        raise _WrongContentError(f"there is no {pointer}") from None
+
+
+def _value(kind: TypeAdapter[Any], value: Any, where: str) -> Any:
+    try:
+        return kind.validate_python(value)
+    except ValidationError as error:
+        raise _WrongContentError(f"{where}: {first_problem(error)}") from None
+
+
+def _objects(declared: Result, content: Any) -> list[dict[str, Any]]:
+    """The list of objects that ``declared`` selects of a file."""
+    return _value(ROWS, _selected(content, declared.select), declared.select)
+
+
+def _number(declared: Number, content: Any) -> ShownNumber:
+    value = _value(VALUES[declared.format], _selected(content, declared.select), declared.select)
+    remark = ""
+    if declared.remark:
+        try:
+            remark = str(selected(content, declared.remark))
+        except (LookupError, ValueError):
+            remark = ""
+    return ShownNumber(declared.title, written(value, declared.format, decimals([value])), remark)
+
+
+def _table(declared: Table, content: Any) -> ShownTable:
+    rows = _objects(declared, content)
+    columns = list(declared.columns)
+    if declared.bars and all(each.key != declared.bars for each in columns):
+        columns.append(Column(key=declared.bars, title="", format="number"))
+    keys = [each.key for each in columns]
+    for number, row in enumerate(rows):
+        for each in columns:
+            if row.get(each.key) is not None:
+                where = f"{declared.select}/{number}/{each.key}"
+                row[each.key] = _value(VALUES[each.format], row[each.key], where)
+        for key in filter(None, (declared.bars, declared.spread)):
+            row[key] = _value(AMOUNT, row.get(key) or 0, f"{declared.select}/{number}/{key}")
+    rows.sort(key=lambda row: _sort_key(row.get(keys[0]), columns[0].format))
+    digits = {key: decimals(row.get(key) for row in rows) for key in keys}
+    lengths = [(row.get(declared.bars, 0.0), row.get(declared.spread, 0.0)) for row in rows]
+    longest = max((length + spread for length, spread in lengths), default=0) or 1
+    return ShownTable(
+        name=declared.name,
+        title=declared.title,
+        headings=tuple(each.title for each in columns),
+        numeric=tuple(each.format in {"integer", "number", "percent"} for each in columns),
+        rows=tuple(
+            Row(
+                cells=tuple(written(row.get(each.key), each.format, digits[each.key]) for each in columns),
+                right=_right(row, declared.compare),
+                length=length / longest,
+                spread=spread / longest,
+                spread_text=written(spread, "number", digits[declared.bars]) if declared.spread else "",
+            )
+            for row, (length, spread) in zip(rows, lengths, strict=True)
         ),
-        unreadable=tuple(sorted((Path(each.path).name, each.reason) for each in errors)),
-        metrics=metrics,
-        throughput=tuple(throughput.results) if throughput else (),
-        problems=tuple(problems),
+        path=declared.path,
+        compared=keys.index(declared.compare[0]) if declared.compare and declared.compare[0] in keys else None,
+        bars=keys.index(declared.bars) if declared.bars else None,
+        caveat=declared.caveat if any(row.get(declared.caveat_when) is True for row in rows) else "",
     )
 
 
-def store_directories(job: Resource, store: Path) -> list[Path]:
-    """Directories of the store that the arguments of ``job`` name, in their order."""
-    try:
-        pod = pod_spec(mapping(mapping(job.inputs.get("spec")).get("template")))
-    except (UnsupportedError, ValueError, KeyError, TypeError):
-        return []
-    return [
-        store / argument.removeprefix(mount).strip("/")
-        for mount in _store_mounts(pod, pod.container)
-        for argument in map(_value, pod.container.args)
-        if argument.startswith(f"{mount}/")
-    ]
+def _right(row: Mapping[str, Any], compare: tuple[str, str] | None) -> bool | None:
+    value, truth = (row.get(key) for key in compare) if compare else (None, None)
+    return None if value is None or truth is None else bool(value == truth)
 
 
-def _value(argument: str) -> str:
-    """What stands behind the ``=`` of an option; any other argument as it is."""
-    return argument.partition("=")[2] if argument.startswith("--") else argument
+def _sort_key(value: Any, format_: Format) -> tuple[bool, float, str]:
+    """Numbers by size, texts by the alphabet, nothing last."""
+    if isinstance(value, int | float):
+        return False, value, ""
+    return value is None, 0.0, written(value, format_).casefold()
 
 
-def _store_mounts(pod: PodSpec, container: Container) -> list[str]:
-    shared = {name for name, volume in pod.volumes.items() if volume.keys() & {"csi", "persistentVolumeClaim"}}
-    return [mount.path.rstrip("/") for mount in container.mounts if mount.volume in shared]
+def _curves(declared: Curves, content: Any) -> ShownCurves:
+    points: list[dict[str, float]] = []
+    for number, entry in enumerate(_objects(declared, content)):
+        drawn = [f"{prefix}{key}" for key in declared.curves for prefix in ("", "val_")]
+        keys = [*drawn, declared.marks] if drawn else list(entry)
+        points.append(
+            {
+                key: _value(VALUES["number"], entry[key], f"{declared.select}/{number}/{key}")
+                for key in keys
+                if entry.get(key) is not None and (drawn or isinstance(entry[key], int | float))
+            }
+        )
+    return ShownCurves(declared, points)
 
 
-def _read(model: type[M], file: Path | None, problems: list[str]) -> M | None:
-    """What ``file`` says; None where there is none, or, with a line in ``problems``, where it is no such file."""
-    if file is None:
-        return None
-    try:
-        return model.model_validate_json(file.read_bytes())
-    except OSError as error:
-        problems.append(f"{file} cannot be read: {error.strerror}")
-    except ValidationError as error:
-        problems.append(f"{file} cannot be understood: {first_problem(error)}")
-    return None
+def decimals(values: Iterable[Any]) -> int:
+    """Digits after the point that numbers beside each other have: the largest shows three digits at least."""
+    numbers = [abs(each) for each in values if isinstance(each, int | float)]
+    if all(float(each).is_integer() for each in numbers):
+        return 0
+    return min(max(2 - math.floor(math.log10(max(numbers))), 1), 9)
+
+
+def written(value: Any, format_: Format, digits: int = 0) -> str:
+    """``value`` as people read it; ``digits`` are those after the point of a ``number``."""
+    match value, format_:
+        case None, _:
+            return ""
+        case _, "integer" | "number":
+            return f"{value:,.{digits}f}"
+        case _, "percent":
+            return f"{100 * value:.1f} %"
+        case bool(), _:
+            return "yes" if value else "no"
+        case str(), _:
+            return PurePosixPath(value).name if format_ == "file" else value
+        case _:
+            return json.dumps(value)

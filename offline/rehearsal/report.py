@@ -4,7 +4,8 @@ import base64
 import json
 import platform
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,18 @@ from offline.preview.phrasing import money
 from offline.rehearsal import charts, graph
 from offline.rehearsal.cost import priced
 from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.session import Outcome
-from offline.rehearsal.state import Place
-from offline.rehearsal.summary import LOG_LINES, ON_A_CPU, last_lines, throughput_title, without_predictions
+from offline.rehearsal.job_results import Collected, JobResults, ShownNumber
+from offline.rehearsal.outcome import Outcome
+from offline.rehearsal.state import Place, kept
+from offline.rehearsal.summary import LOG_LINES, last_lines, without_tables
 
 SDKS = tuple(cloud.sdk for cloud in CLOUDS.values() if cloud.sdk)
 PACKAGES = ("pulumi", *SDKS, "pulumi-kubernetes", "tensorflow", "tensorflow-cpu", "keras")
 
 NAMES = {"cpu": "CPU", "memory": "Memory", "ephemeral_storage": "Scratch", "gpus": "GPUs"}
+
+NARROW = 4
+"""Columns of a table that leaves room for a picture beside it."""
 
 IMAGE_LIMIT = 2 * 1024 * 1024
 """Bytes of a picture beyond which the report only says where it lies."""
@@ -52,8 +57,6 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
     """What the template shows."""
     resources = outcome.evaluation.resources
     records = {each.urn: each for each in outcome.records}
-    artifacts = outcome.artifacts
-    known = [each for each in artifacts.predictions if each.label is not None]
     custom = [each for each in resources.values() if each.custom]
     bill = priced(outcome.options.stack, resources, outcome.configuration, outcome.records)
     return {
@@ -67,12 +70,7 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         "tiles": [
             ("Jobs", len(records), _count_phases(outcome.records)),
             ("Resources", len(custom), "declared, none created"),
-            *(
-                [("Right", f"{sum(bool(each.right) for each in known)}/{len(known)}", "digits read")]
-                if known
-                else []
-            ),
-            *([("Accuracy", f"{artifacts.accuracy:.1%}", "on the test images")] if artifacts.accuracy else []),
+            *result_tiles(outcome.results),
         ],
         "records": outcome.records,
         "by_urn": records,
@@ -85,23 +83,63 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         "graph": graph.draw(resources, outcome.pools),
         "box": (graph.WIDTH, graph.HEIGHT),
         "timeline": charts.timeline(outcome.records, outcome.executed),
-        "charts": charts.curves(artifacts.history),
-        "predictions": artifacts.predictions,
-        "unreadable": artifacts.unreadable,
-        "sheet": _data_uri(artifacts.contact_sheet),
-        "throughput": artifacts.throughput,
-        "throughput_title": throughput_title(artifacts.throughput),
-        "on_a_cpu": ON_A_CPU if any(each.reduced for each in artifacts.throughput) else "",
+        "pipelines": {
+            pipeline: ([shown(each) for each in reversed(jobs)], repeated_numbers(jobs))
+            for pipeline, jobs in outcome.results.pipelines.items()
+        },
+        "problems": outcome.results.problems,
         "shares": {each.urn: shares(each) for each in outcome.records},
         "amounts": NAMES,
         "remarks": outcome.configuration.remarks,
         "overlay": json.dumps(outcome.configuration.overlay, indent=2) if outcome.configuration.overlay else "",
         "outputs": {
             name: _text(each.shown)
-            for name, each in sorted(without_predictions(outcome.evaluation.outputs).items())
+            for name, each in sorted(without_tables(outcome.evaluation.outputs, outcome.results).items())
             if each.known
         },
         "versions": versions(),
+    }
+
+
+def result_tiles(results: Collected) -> list[tuple[str, str, str]]:
+    """Title, value and detail of each number that one Job of a pipeline has, and of how many rows are right."""
+    tiles: list[tuple[str, str, str]] = []
+    for pipeline, jobs in results.pipelines.items():
+        repeated = {number.title for _, number in repeated_numbers(jobs)}
+        tiles += [
+            (table.title, f"{table.right}/{table.known}", f"right, {pipeline}")
+            for each in jobs
+            for table in each.tables
+            if table.known
+        ]
+        tiles += [
+            (number.title, number.text, number.remark or pipeline)
+            for each in jobs
+            for number in each.numbers
+            if number.title not in repeated
+        ]
+    return tiles
+
+
+def repeated_numbers(jobs: Sequence[JobResults]) -> list[tuple[str, ShownNumber]]:
+    """The numbers whose title several of a pipeline's ``jobs`` have, each with its Job's name."""
+    count = Counter(number.title for each in jobs for number in each.numbers)
+    return [(each.job, number) for each in jobs for number in each.numbers if count[number.title] > 1]
+
+
+def shown(results: JobResults) -> dict[str, Any]:
+    """What the template shows of one Job's results."""
+    tables = [table for table in results.tables if table.rows]
+    return {
+        "tables": tables,
+        # A narrow table leaves room for a picture beside it.
+        "beside": bool(tables) and all(len(table.headings) <= NARROW for table in tables),
+        "copies": {table.path: kept(results.job, table.path) for table in tables},
+        "pictures": [
+            (picture.title, kept(results.job, picture.path), _data_uri(picture.file))
+            for picture in results.pictures
+        ],
+        "curves": [(each.declared.title, charts.curves(each)) for each in results.curves if each.points],
     }
 
 
@@ -161,8 +199,8 @@ def _count_phases(records: list[JobRecord]) -> str:
     return ", ".join(f"{count} {phase}" for phase, count in counts.items())
 
 
-def _data_uri(file: Path | None) -> str:
-    if file is None or file.stat().st_size > IMAGE_LIMIT:
+def _data_uri(file: Path) -> str:
+    if file.stat().st_size > IMAGE_LIMIT:
         return ""
     return "data:image/png;base64," + base64.b64encode(file.read_bytes()).decode()
 

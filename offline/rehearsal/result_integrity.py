@@ -14,10 +14,6 @@ from offline.rehearsal.state import FolderError
 MANIFEST = "manifest.json"
 """The file that a step publishes last: it names all others of its directory with their sizes and SHA-256."""
 
-BELOW = ("", "*/*/")
-"""Where manifests are looked for, from a directory that a Job names: in it, and where a step's directory lies when
-the Job is given all those of a pipeline."""
-
 CHECKER = "workloads.runtime.store"
 """The module that reads manifests, for the pods too. It runs as a process, as pods run it."""
 
@@ -52,11 +48,10 @@ class Results:
             raise FolderError(f"the results in {folder} cannot be checked: {done.stderr.strip()}")
         return cls(folder, {paths[path]: reason for path, reason in json.loads(done.stdout).items()})
 
-    def published(self, directories: Iterable[Path]) -> dict[str, str]:
+    def published(self, directories: Iterable[str]) -> dict[str, str]:
         """The SHA-256 of each manifest in ``directories``, by its directory. A Job has just found them whole."""
-        found: dict[str, str] = {}
-        for manifest in (path for each in directories for below in BELOW for path in each.glob(below + MANIFEST)):
-            found[manifest.parent.relative_to(self.folder).as_posix()] = _digest(manifest)
+        manifests = {each: self.folder / each / MANIFEST for each in directories}
+        found = {each: _digest(manifest) for each, manifest in manifests.items() if manifest.is_file()}
         with self._lock:
             for directory in found:
                 self.damaged.pop(directory, None)

@@ -6,11 +6,10 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -22,72 +21,22 @@ from infra.schema.problems import SettingsError
 from infra.settings.loading import laid_over, lay_over, load
 from infra.settings.model import Settings
 from offline.engine.emulators import emulators
-from offline.engine.evaluate import Evaluation, evaluate
-from offline.engine.stack_config import StackConfig, load_stack
+from offline.engine.evaluate import evaluate
+from offline.engine.stack_config import load_stack
 from offline.rehearsal import store_files, summary
 from offline.rehearsal.engine import Engine
-from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.job_results import Artifacts, collect
+from offline.rehearsal.job_records import Phase
+from offline.rehearsal.job_results import collect
+from offline.rehearsal.outcome import OK, Configuration, Options, Outcome
 from offline.rehearsal.processes import Reaper
 from offline.rehearsal.result_integrity import Results
-from offline.rehearsal.state import CONTACT_SHEET, OUTPUTS, PREDICTIONS, Lock, Place, State, copy
+from offline.rehearsal.state import OUTPUTS, Lock, Place, State, kept
 from offline.rehearsal.store import StoreFolder
 from offline.rehearsal.terminal import LiveDisplay, PlainDisplay
 
 PROJECT = "slipway"
 PREFIX = "slipway:"
 OVERLAY = f"{PREFIX}rehearsal"
-
-OK, FAILED, WRONG_SETTINGS, INTERRUPTED = 0, 1, 2, 130
-
-
-@dataclass(frozen=True)
-class Options:
-    """What to rehearse and how. ``folder`` gets everything that the rehearsal makes."""
-
-    stack: str
-    root: Path
-    folder: Path
-    config_file: Path | None = None
-    fresh: bool = False
-    disrupt: str | None = None
-    quiet: int = 0
-
-
-@dataclass(frozen=True)
-class Configuration:
-    """The configuration that is rehearsed, and how it came to differ from what `pulumi up` would use."""
-
-    config: StackConfig
-    values: Mapping[str, Any]
-    settings: Settings
-    overlay: Mapping[str, Any]
-    remarks: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """All that a rehearsal found out, for the summary and the report."""
-
-    options: Options
-    configuration: Configuration
-    evaluation: Evaluation
-    records: list[JobRecord]
-    artifacts: Artifacts
-    executed: frozenset[str]
-    """URNs of the Jobs that ran."""
-    pools: frozenset[str]
-    """URNs of the resources that brought nodes."""
-    began: float
-    ended: float
-    interrupted: bool
-
-    @property
-    def exit_code(self) -> int:
-        """0 where everything is there."""
-        if self.interrupted:
-            return INTERRUPTED
-        return FAILED if self.evaluation.failed else OK
 
 
 def configure(stack: str, root: Path, file: Path | None = None, *, benchmark: bool = False) -> Configuration:
@@ -164,8 +113,10 @@ class Session:
                 outcome = self._evaluate(place, state, reaper, remarks)
             finally:
                 reaper.close()
-            older = _keep_results(place, outcome)
+            renamed, older = _keep_results(place, outcome)
             _report(place, outcome, self.console)
+            for line in renamed:
+                self.console.print(Text(line, "yellow"), soft_wrap=True)
             if older and not self.options.quiet:
                 text = f"Kept from an earlier rehearsal, since this one made none: {', '.join(older)}"
                 self.console.print(Text(text, "yellow"), soft_wrap=True)
@@ -210,7 +161,7 @@ class Session:
             configuration=configuration,
             evaluation=evaluation,
             records=[engine.records[each.urn] for each in jobs],
-            artifacts=collect((each for each in jobs if engine.records[each.urn].phase.good), place.store),
+            results=collect((each for each in jobs if engine.records[each.urn].phase.good), place.store),
             executed=frozenset(engine.executed),
             pools=frozenset(engine.pools),
             began=began,
@@ -219,21 +170,21 @@ class Session:
         )
 
 
-def _keep_results(place: Place, outcome: Outcome) -> list[str]:
-    """Leaves outputs and copies of the results beside the report; returns the copies that it did not replace."""
+def _keep_results(place: Place, outcome: Outcome) -> tuple[list[str], list[str]]:
+    """Leaves outputs and copies of the results beside the report.
+
+    Returns a line for each file that it had to rename, and the copies that it did not replace.
+    """
     outputs = {name: each.shown if each.known else None for name, each in outcome.evaluation.outputs.items()}
     text = json.dumps(outputs, indent=2, sort_keys=True, default=str) + "\n"
     (place.folder / OUTPUTS).write_text(text, encoding="utf-8")
-    older: list[str] = []
-    for source, name in (
-        (outcome.artifacts.predictions_file, PREDICTIONS),
-        (outcome.artifacts.contact_sheet, CONTACT_SHEET),
-    ):
-        if source is not None:
-            copy(source, place.folder / name)
-        elif (place.folder / name).exists():
-            older.append(name)
-    return older
+    renamed: list[str] = []
+    fresh: set[str] = set()
+    for job in outcome.results.jobs:
+        for path in job.files:
+            renamed += place.keep(job.folder / path, job.job, path)
+            fresh.add(kept(job.job, path))
+    return renamed, [name for name in place.copies() if name not in fresh]
 
 
 def _report(place: Place, outcome: Outcome, console: Console) -> None:
@@ -249,8 +200,8 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
         refused = {resources[urn].name: reason for urn, reason in failed.items() if urn not in jobs}
         summary.failures(console, records, logs, refused)
     if not quiet:
-        summary.results(console, records, outcome.artifacts)
-        summary.stack_outputs(console, outcome.evaluation.outputs)
+        summary.results(console, records, outcome.results)
+        summary.stack_outputs(console, outcome.evaluation.outputs, outcome.results)
         console.print()
         ran = sum(each.urn in outcome.executed for each in records)
         unchanged = sum(each.phase is Phase.UNCHANGED for each in records)

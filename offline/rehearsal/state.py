@@ -7,7 +7,7 @@ import os
 import shutil
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Literal
 
 from pydantic import TypeAdapter, ValidationError
@@ -23,13 +23,10 @@ LOCK = "lock"
 STATE = "state.json"
 OUTPUTS = "outputs.json"
 REPORT = "report.html"
-PREDICTIONS = "predictions.json"
-CONTACT_SHEET = "contact_sheet.png"
-
-FOLDERS = ("store", "pods", "logs")
-COPIES = (PREDICTIONS, CONTACT_SHEET)
+RESULTS = "results"
 """Copies of results. They stay until others replace them, however a rehearsal ends: they may be the last."""
 
+FOLDERS = ("store", "pods", "logs")
 FRESH = (STATE, OUTPUTS, REPORT, *FOLDERS)
 """What a fresh start deletes."""
 
@@ -81,20 +78,40 @@ class Place:
 
         Returns a line for each file that stood where a folder belongs, or the other way round, and was renamed.
         """
-        renamed = [self._make_way(name) for name in FOLDERS if (self.folder / name).is_file()]
-        renamed += [
-            self._make_way(name) for name in (STATE, OUTPUTS, REPORT, *COPIES) if (self.folder / name).is_dir()
-        ]
+        renamed = [self._make_way(name) for name in (*FOLDERS, RESULTS) if (self.folder / name).is_file()]
+        renamed += [self._make_way(name) for name in (STATE, OUTPUTS, REPORT) if (self.folder / name).is_dir()]
         remove(self.pods)
         for path in (self.store, self.pods, self.logs):
             path.mkdir(parents=True, exist_ok=True)
         return renamed
 
+    def keep(self, source: Path, job: str, path: str) -> list[str]:
+        """Copies the result ``source`` of a Job to where `kept` says, whole or not at all.
+
+        Returns a line for each file or folder that was in the way and was renamed.
+        """
+        name = kept(job, path)
+        above = [each.as_posix() for each in reversed(PurePosixPath(name).parents)]
+        renamed = [self._make_way(each) for each in above if (self.folder / each).is_file()]
+        target = self.folder / name
+        if target.is_dir():
+            renamed.append(self._make_way(name))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.partial")
+        shutil.copyfile(source, temporary)
+        temporary.replace(target)
+        return renamed
+
+    def copies(self) -> list[str]:
+        """The copies of results that are there, relative to the folder."""
+        found = (self.folder / RESULTS).rglob("*")
+        return sorted(each.relative_to(self.folder).as_posix() for each in found if each.is_file())
+
     def _make_way(self, name: str) -> str:
         path = self.folder / name
         kind, wanted = ("folder", "file") if path.is_dir() else ("file", "folder")
         free = next(
-            each for number in itertools.count(1) if not (each := path.with_name(f"{name}.{number}")).exists()
+            each for number in itertools.count(1) if not (each := path.with_name(f"{path.name}.{number}")).exists()
         )
         path.rename(free)
         return f"{path} is a {kind} where a rehearsal keeps a {wanted}; it is now {free.name}"
@@ -206,8 +223,6 @@ def first_problem(error: ValidationError) -> str:
     return f"{where}: {first['msg']}" if where else first["msg"]
 
 
-def copy(source: Path, target: Path) -> None:
-    """Copies a file, whole or not at all."""
-    temporary = target.with_name(f".{target.name}.partial")
-    shutil.copyfile(source, temporary)
-    temporary.replace(target)
+def kept(job: str, path: str) -> str:
+    """Where the copy of a Job's result is, relative to the folder of the stack's rehearsals."""
+    return f"{RESULTS}/{job}/{path}"

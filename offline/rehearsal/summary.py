@@ -1,7 +1,9 @@
 """What a rehearsal says at its end."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -13,7 +15,8 @@ from infra.review.properties import mapping
 from infra.schema.printable import printable, printable_lines
 from offline.engine.resources import StackOutput
 from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.job_results import Artifacts, Prediction, Throughput
+from offline.rehearsal.job_results import Collected, ShownTable
+from offline.rehearsal.state import kept
 
 STYLES = {Phase.SUCCEEDED: "green", Phase.UNCHANGED: "green", Phase.FAILED: "red", Phase.INTERRUPTED: "yellow"}
 
@@ -67,71 +70,62 @@ def jobs_table(records: Sequence[JobRecord]) -> Table:
     return table
 
 
-def predictions_table(predictions: Sequence[Prediction]) -> Table:
-    """Image, digit, confidence, truth."""
-    known = [each for each in predictions if each.label is not None]
-    right = f", {sum(bool(each.right) for each in known)} of {len(known)} right" if known else ""
-    table = Table(title=f"Predictions{right}", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    table.add_column("Image")
-    table.add_column("Digit", justify="right")
-    table.add_column("Confidence", justify="right")
-    table.add_column("Label", justify="right")
-    for each in predictions:
-        label = "" if each.label is None else str(each.label)
-        style = "red" if each.right is False else ""
-        image = Text(printable(each.image))
-        table.add_row(image, str(each.digit), f"{100 * each.confidence:.1f} %", label, style=style)
+def result_table(shown: ShownTable) -> Table:
+    """The first `SHOWN_ROWS` rows of a table; a row that is wrong is red and marked."""
+    table = Table(
+        title=Text(printable(shown.heading), "italic"), title_justify="left", box=None, padding=(0, 2, 0, 0)
+    )
+    for index, (heading, numeric) in enumerate(zip(shown.headings, shown.numeric, strict=True)):
+        table.add_column(Text(printable(heading)), justify="right" if numeric else "left")
+        if index == shown.bars:
+            table.add_column("±" if any(row.spread_text for row in shown.rows) else "")
+            table.add_column("", no_wrap=True, overflow="crop")
+    if shown.known > shown.right:
+        table.add_column("")
+    for row in shown.rows[:SHOWN_ROWS]:
+        cells = [Text(printable(cell)) for cell in row.cells]
+        if shown.bars is not None:
+            bar = "━" * max(round(BAR * row.length), 1)
+            cells[shown.bars + 1 : shown.bars + 1] = [Text(row.spread_text), Text(bar, "blue")]
+        wrong = row.right is False
+        table.add_row(*cells, *(["✗"] if wrong else []), style="red" if wrong else "")
     return table
 
 
-def throughput_table(throughput: Sequence[Throughput]) -> Table:
-    """Device, count, precision, images per second, and the run that measured it."""
-    table = Table(title=throughput_title(throughput), title_justify="left", box=None, padding=(0, 2, 0, 0))
-    device = "In place of" if any(each.reduced for each in throughput) else "GPU"
-    for column in (device, "GPUs", "Precision", "Images/s", "±", "Run"):
-        table.add_column(column, justify="right" if column in {"GPUs", "Images/s", "±"} else "left")
-    for each in throughput:
-        kind = f"{each.precision}{', XLA' if each.xla else ''}{', stored data' if each.data == 'stored' else ''}"
-        speed, sure = f"{each.images_per_second:,.1f}", f"{each.uncertainty:.1f}"
-        device, run = Text(printable(each.device)), Text(printable(each.run))
-        table.add_row(device, str(each.gpus), kind, speed, sure, run)
-    return table
+SHOWN_ROWS = 20
+BAR = 20
+"""Columns of the longest bar."""
 
 
-def throughput_title(throughput: Sequence[Throughput]) -> str:
-    """What the table of ``throughput`` is of."""
-    where = " on this CPU" if any(each.reduced for each in throughput) else ""
-    return f"ResNet-50 training throughput{where}"
-
-
-ON_A_CPU = "This CPU took small steps in place of the GPUs: these figures say nothing about the GPUs."
-
-SHOWN_PREDICTIONS = 20
-
-
-def results(console: Console, records: Sequence[JobRecord], artifacts: Artifacts) -> None:
-    """The tables of Jobs, of predictions and of throughput."""
+def results(console: Console, records: Sequence[JobRecord], collected: Collected) -> None:
+    """The Jobs, and then what each pipeline declares of its results."""
     console.print()
     console.print(jobs_table(records))
-    if artifacts.predictions:
+    for pipeline, jobs in collected.pipelines.items():
+        numbers = [(each, number) for each in jobs for number in each.numbers]
+        titles = Counter(number.title for _, number in numbers)
         console.print()
-        console.print(predictions_table(artifacts.predictions[:SHOWN_PREDICTIONS]))
-        if (more := len(artifacts.predictions) - SHOWN_PREDICTIONS) > 0:
-            console.print(Text(f"… and {more} more in predictions.json", "dim"))
-    for image, reason in artifacts.unreadable:
-        console.print(Text(printable(f"{image} could not be read: {reason}"), "yellow"), soft_wrap=True)
-    for problem in artifacts.problems:
-        console.print(Text(problem, "yellow"), soft_wrap=True)
-    if artifacts.throughput:
-        console.print()
-        console.print(throughput_table(artifacts.throughput))
-        if any(each.reduced for each in artifacts.throughput):
-            console.print(Text(ON_A_CPU, "yellow"), soft_wrap=True)
+        console.print(Text(printable(f"Results of {pipeline}"), "bold"))
+        for each, number in numbers:
+            of = f" of {each.job}" if titles[number.title] > 1 else ""
+            console.print(Text(printable(f"{number.title}{of}: {number.text}")), soft_wrap=True)
+        for remark in dict.fromkeys(number.remark for _, number in numbers if number.remark):
+            console.print(Text(printable(remark), "yellow"), soft_wrap=True)
+        for each in jobs:
+            for table in filter(lambda table: table.rows, each.tables):
+                console.print()
+                console.print(result_table(table))
+                if (more := len(table.rows) - SHOWN_ROWS) > 0:
+                    console.print(Text(f"… and {more} more in {kept(each.job, table.path)}", "dim"))
+                if table.caveat:
+                    console.print(Text(printable(table.caveat), "yellow"), soft_wrap=True)
+    for problem in collected.problems:
+        console.print(Text(printable(problem), "yellow"), soft_wrap=True)
 
 
-def stack_outputs(console: Console, outputs: Mapping[str, StackOutput]) -> None:
+def stack_outputs(console: Console, outputs: Mapping[str, StackOutput], collected: Collected) -> None:
     """What `pulumi stack output` would show."""
-    shown = without_predictions(outputs)
+    shown = without_tables(outputs, collected)
     if not shown:
         return
     console.print()
@@ -141,16 +135,22 @@ def stack_outputs(console: Console, outputs: Mapping[str, StackOutput]) -> None:
         console.print(Text.assemble((f"{name}: ", "bold"), printable_lines(_value(each))), soft_wrap=True)
 
 
-def without_predictions(outputs: Mapping[str, StackOutput]) -> dict[str, StackOutput]:
-    """``outputs`` without predictions, which have a table of their own, and without what only `make show` reads.
+def without_tables(outputs: Mapping[str, StackOutput], collected: Collected) -> dict[str, StackOutput]:
+    """``outputs`` without the results of pipelines that are shown as tables, and what only `make show` reads.
 
-    A text in the predictions' place stays.
+    A text in the place of a result stays: it says why there is none, or how to see it.
     """
-    return {
-        name: each
-        for name, each in outputs.items()
-        if name != SHOW and (name != "predictions" or isinstance(each.value, str))
-    }
+    left: dict[str, StackOutput] = {}
+    everywhere = {table.name for job in collected.jobs for table in job.tables}
+    for name, each in outputs.items():
+        if name in everywhere and not isinstance(each.value, str):
+            continue
+        tables = {table.name for job in collected.pipelines.get(name, []) for table in job.tables}
+        entries = mapping(each.shown)
+        value = {key: one for key, one in entries.items() if key not in tables or isinstance(one, str)}
+        if name != SHOW and (value or not entries):
+            left[name] = replace(each, value=value) if entries else each
+    return left
 
 
 def _value(output: StackOutput) -> str:

@@ -19,7 +19,8 @@ from infra.platform import DevicePlugin, Node, Resources, Taint
 from offline.engine.resources import Resource
 from offline.rehearsal.device_plugins import DevicePlugins
 from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.session import Options, Session, configure
+from offline.rehearsal.outcome import Options
+from offline.rehearsal.session import Session, configure
 from tests.offline.rehearsal.toy import CLUSTER, NAMESPACE, ROOT, Toys, rehearse
 from tests.support.stand_in import cpu_pool, gpu_pool, platform, step
 

@@ -9,7 +9,7 @@ import pulumi_kubernetes as k8s
 import pytest
 
 from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.session import Outcome
+from offline.rehearsal.outcome import Outcome
 from offline.rehearsal.state import BusyError, FolderError, Lock
 from tests.offline.rehearsal.toy import NAMESPACE, TRAINING, Toys, ignore_disruption, on_exit_code, rehearse
 

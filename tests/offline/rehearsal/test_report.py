@@ -11,10 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.kubernetes.labels import RESULTS_ANNOTATION, RUN_ANNOTATION
+from infra.pipelines.results import Column, Curves, Number, Picture, Table
 from offline.engine.resources import Resource
 from offline.rehearsal import charts
 from offline.rehearsal.cost import priced
 from offline.rehearsal.graph import HEIGHT, draw
+from offline.rehearsal.job_results import Collected, ShownCurves, collect, decimals, written
 from offline.rehearsal.session import configure
 from tests.offline.rehearsal.toy import ROOT, Toys, rehearse
 
@@ -26,20 +29,67 @@ PNG = bytes.fromhex(
 WRITER = """
 import base64, json, pathlib, sys
 folder = pathlib.Path(sys.argv[1])
-folder.mkdir()
+folder.mkdir(parents=True)
 image = {"path": str(folder / "<b>3.png"), "digit": 3, "confidence": 0.9, "label": 3}
 wrong = {"path": str(folder / "4.png"), "digit": 5, "confidence": 0.5, "label": 4}
 errors = [{"path": "/x/bad.png", "reason": "it is no PNG"}]
-(folder / "predictions.json").write_text(json.dumps({"images": [wrong, image], "errors": errors}))
+(folder / "predictions.json").write_text(json.dumps({"images": [image, wrong], "errors": errors}))
 epoch = {"accuracy": 0.5, "val_accuracy": 0.6, "loss": 1.2, "val_loss": 1.1, "learning_rate": 0.001}
 history = [epoch, {**epoch, "accuracy": 0.9, "learning_rate": 0.0001}]
 (folder / "metrics.json").write_text(json.dumps({"history": history, "test": {"accuracy": 0.93}}))
-(folder / "contact_sheet.png").write_bytes(base64.b64decode(sys.argv[2]))
-measured = {"run": "eight-<b>", "device": "Tesla T4", "gpus": 8, "precision": "bf16"}
-figures = {"xla": True, "data": "stored", "images_per_second": 12345.67, "uncertainty": 8.9, "reduced": True}
-(folder / "results.json").write_text(json.dumps({"results": [{**measured, **figures}]}))
-(folder / "throughput.png").write_bytes(base64.b64decode(sys.argv[2]))
+(folder / "sheet.png").write_bytes(base64.b64decode(sys.argv[2]))
+fast = {"run": "eight-<b>", "xla": True, "speed": 12345.67, "plus": 98.7, "small": True}
+slow = {"run": "one", "xla": False, "speed": 1000, "plus": 2.5, "small": False}
+(folder / "results.json").write_text(json.dumps([fast, slow]))
 """
+
+RESULTS = (
+    Number(name="accuracy", title="Accuracy", path="metrics.json", select="/test/accuracy", format="percent"),
+    Curves(
+        name="training",
+        title="Training",
+        path="metrics.json",
+        select="/history",
+        curves=("accuracy", "loss"),
+        marks="learning_rate",
+    ),
+    Table(
+        name="digits",
+        title="Digits",
+        path="predictions.json",
+        select="/images",
+        columns=(
+            Column(key="path", title="Image", format="file"),
+            Column(key="digit", title="Digit", format="integer"),
+            Column(key="confidence", title="Confidence", format="percent"),
+            Column(key="label", title="Label", format="integer"),
+        ),
+        compare=("digit", "label"),
+    ),
+    Table(
+        name="unreadable",
+        title="Unreadable",
+        path="predictions.json",
+        select="/errors",
+        columns=(Column(key="path", title="Image", format="file"), Column(key="reason", title="Reason")),
+    ),
+    Table(
+        name="speed",
+        title="Speed",
+        path="results.json",
+        columns=(
+            Column(key="run", title="Run"),
+            Column(key="xla", title="XLA"),
+            Column(key="speed", title="Images/s", format="number"),
+        ),
+        bars="speed",
+        spread="plus",
+        caveat="Measured with small steps.",
+        caveat_when="small",
+    ),
+    Picture(name="sheet", title="All of <them>", path="sheet.png"),
+)
+"""Results of all four kinds."""
 
 
 class Page(HTMLParser):
@@ -67,22 +117,37 @@ class Page(HTMLParser):
             self.open.pop()
 
     def handle_data(self, data: str) -> None:
-        self.text += data
+        self.text += f"{data} "
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder in which a Job left results of all four kinds and another one failed, and what was printed."""
     folder = tmp_path_factory.mktemp("report")
 
     def program() -> None:
         toys = Toys()
-        writer = toys.job("writer", WRITER, "/store/results", base64.b64encode(PNG).decode())
+        writer = toys.job(
+            "writer",
+            WRITER,
+            "/store/digits/1",
+            base64.b64encode(PNG).decode(),
+            pipeline="digits",
+            run="digits/1",
+            results=RESULTS,
+        )
         broken = toys.job(
             "broken", "print('</pre><script>alert(1)</script>'); raise SystemExit(5)", after=[writer]
         )
         toys.job("after", "print('never')", after=[broken])
 
-    rehearse(program, folder)
+    _, printed = rehearse(program, folder)
+    return folder, printed
+
+
+@pytest.fixture(scope="module")
+def report(rehearsal: tuple[Path, str]) -> tuple[Path, str]:
+    folder, _ = rehearsal
     return folder, (folder / "report.html").read_text(encoding="utf-8")
 
 
@@ -98,12 +163,132 @@ def test_it_is_well_formed(report: tuple[Path, str]) -> None:
     assert Page(report[1]).open == []
 
 
-def test_it_shows_results_failures_and_places(report: tuple[Path, str]) -> None:
+def test_it_shows_failures_and_places(report: tuple[Path, str]) -> None:
     text = Page(report[1]).text
-    for shown in ("1/2", "93.0%", "<b>3.png", "bad.png could not be read: it is no PNG", "local-cpu-0"):
+    for shown in ("broken failed", "exited with 5", "</pre><script>alert(1)</script>", "not run", "local-cpu-0"):
         assert shown in text, shown
-    for shown in ("broken failed", "exited with 5", "</pre><script>alert(1)</script>", "not run", "rate 0.0001"):
+
+
+def test_it_shows_the_results_that_jobs_declare(report: tuple[Path, str]) -> None:
+    page = Page(report[1])
+    text = " ".join(page.text.split())
+    for shown in (
+        "Results of digits",
+        "Accuracy 93.0 % digits",
+        "Digits 1/2 right, digits",
+        "Digits, 1 of 2 right Image Digit Confidence Label 4.png 5 ✗ 50.0 % 4 <b>3.png 3 90.0 % 3",
+        "Unreadable Image Reason bad.png it is no PNG",
+        "Speed Measured with small steps. Run XLA Images/s",
+        "eight-<b> yes 12,345.7 ± 98.7 one no 1,000.0 ± 2.5",
+        "Accuracy training validation learning rate",
+        "Loss training validation",
+        "0.0001",
+        "All of <them>",
+    ):
         assert shown in text, shown
+    assert f"data:image/png;base64,{base64.b64encode(PNG).decode()}" in page.fetches
+    lengths = [float(each) for each in re.findall(r'class="meter"><i style="width:([\d.]+)%', report[1])[:2]]
+    assert lengths == pytest.approx([100 * 12345.67 / 12444.37, 100 * 1000 / 12444.37], abs=0.06)
+
+
+def test_the_terminal_shows_them_too(rehearsal: tuple[Path, str]) -> None:
+    _, printed = rehearsal
+    rows = [re.sub(r" +", " ", line).strip() for line in printed.split("Results of digits\n", 1)[1].splitlines()]
+    for shown in (
+        "Accuracy: 93.0 %",
+        "Digits, 1 of 2 right",
+        "4.png 5 50.0 % 4 ✗",
+        "<b>3.png 3 90.0 % 3",
+        "bad.png it is no PNG",
+        f"eight-<b> yes 12,345.7 98.7 {'━' * 20}",
+        "one no 1,000.0 2.5 ━━",
+        "Measured with small steps.",
+    ):
+        assert shown in rows, shown
+
+
+def test_pipelines_do_not_hide_each_other(tmp_path: Path) -> None:
+    script = "import os, sys; os.mkdir(sys.argv[1]); open(sys.argv[1] + '/m.json', 'w').write(sys.argv[2])"
+    accuracy = Number(name="accuracy", title="Accuracy", path="m.json", select="/accuracy")
+    remarked = accuracy.model_copy(update={"remark": "/remark"})
+
+    def program() -> None:
+        toys = Toys()
+        for number, pipeline in enumerate(("cats", "dogs", "dogs"), 1):
+            run, name = f"run-{number}", f"{pipeline}-{number}"
+            content = json.dumps({"accuracy": number / 8, "remark": f"of few {pipeline}"})
+            toys.job(name, script, f"/store/{run}", content, pipeline=pipeline, run=run, results=[remarked])
+
+    _, printed = rehearse(program, tmp_path)
+    assert "Results of cats\nAccuracy: 0.125\nof few cats\n" in printed
+    assert "Results of dogs\nAccuracy of dogs-2: 0.250\nAccuracy of dogs-3: 0.375\nof few dogs\n" in printed
+    text = " ".join(Page((tmp_path / "report.html").read_text(encoding="utf-8")).text.split())
+    assert "Accuracy 0.125 of few cats" in text
+    assert "Accuracy dogs-2 0.250 of few dogs Accuracy dogs-3 0.375 of few dogs" in text
+    copies = {path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("results/*/*")}
+    assert copies == {"results/cats-1/m.json", "results/dogs-2/m.json", "results/dogs-3/m.json"}
+
+
+@pytest.mark.parametrize(
+    ("content", "declared", "reason"),
+    [
+        ("{", {}, "it is no JSON"),
+        ("{}", {}, "there is no /rows"),
+        ('{"rows": 3}', {}, "/rows: Input should be a valid list"),
+        ('{"rows": [{"share": NaN}]}', {}, "/rows/0/share: Input should be a finite number"),
+        ('{"rows": [{"share": 2}]}', {}, "/rows/0/share: Input should be less than or equal to 1"),
+        (
+            '{"rows": [{"share": 0.5}, {"length": -1}]}',
+            {"bars": "length"},
+            "/rows/1/length: Input should be greater",
+        ),
+        ("{}", {"path": "other.json"}, "No such file"),
+        ("{}", {"path": "../../secret"}, "../../secret leads out of"),
+    ],
+)
+def test_a_result_that_cannot_be_understood_is_one_line(
+    tmp_path: Path, content: str, declared: dict[str, str], reason: str
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "rows.json").write_text(content, encoding="utf-8")
+    column = Column(key="share", title="Share", format="percent")
+    table = Table(name="rows", title="Rows", path="rows.json", select="/rows", columns=(column,))
+    table = table.model_copy(update=declared)
+    results = job_results(tmp_path, RESULTS_ANNOTATION, f"[{table.model_dump_json()}]")
+    assert results.jobs[0].tables == []
+    assert results.jobs[0].files == ()
+    (problem,) = results.problems
+    assert reason in problem
+    assert "\n" not in problem
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "reason"),
+    [
+        (RESULTS_ANNOTATION, '[{"kind": "film"}]', "writer: its results cannot be shown: 0: Input tag 'film'"),
+        (RUN_ANNOTATION, "../elsewhere", "writer: its results cannot be shown: ../elsewhere leads out of"),
+    ],
+)
+def test_an_annotation_that_cannot_be_understood_is_one_line(
+    tmp_path: Path, annotation: str, value: str, reason: str
+) -> None:
+    (problem,) = job_results(tmp_path, annotation, value).problems
+    assert reason in problem
+
+
+def job_results(store: Path, annotation: str, value: str) -> Collected:
+    annotations = {RUN_ANNOTATION: "run", annotation: value}
+    inputs = {"metadata": {"annotations": annotations}}
+    return collect([Resource("urn", "kubernetes:batch/v1:Job", "writer", True, inputs, inputs)], store)
+
+
+@given(st.lists(st.floats(0, 1e9) | st.integers(0, 10**6), min_size=1))
+def test_numbers_beside_each_other_have_the_same_digits_and_say_enough(values: list[float]) -> None:
+    digits = decimals(values)
+    shown = [written(each, "number", digits) for each in values]
+    assert len({len(each.partition(".")[2]) for each in shown}) == 1
+    largest = max(values)
+    assert float(shown[values.index(largest)].replace(",", "")) == pytest.approx(largest, rel=0.01, abs=1e-9)
 
 
 def test_every_job_that_ran_leads_to_its_log(report: tuple[Path, str]) -> None:
@@ -148,22 +333,17 @@ def test_the_timeline_is_as_wide_as_the_page(report: tuple[Path, str]) -> None:
     assert all(float(left) + float(width) <= 100.1 for left, width in bars)
 
 
-def test_it_shows_throughput_and_that_a_cpu_measured_it_and_charts_nothing(report: tuple[Path, str]) -> None:
-    text = " ".join(Page(report[1]).text.split())
-    assert "ResNet-50 training throughput on this CPU" in text
-    assert "In place of" in text
-    assert "Tesla T4 8 bf16, XLA, stored data 12,345.7 ± 8.9 eight-<b>" in text
-    assert "say nothing about the GPUs" in text
-    assert len([each for each in Page(report[1]).fetches if each.startswith("data:image/png")]) == 1
-
-
-def test_artifacts_lie_beside_it(report: tuple[Path, str]) -> None:
+def test_copies_of_the_results_lie_beside_it(report: tuple[Path, str]) -> None:
     folder, _ = report
-    assert (folder / "contact_sheet.png").read_bytes() == PNG
-    assert not (folder / "throughput.png").exists(), "a chart of GPUs that a CPU stood in for"
-    stored = (folder / "store" / "results" / "predictions.json").read_bytes()
-    assert (folder / "predictions.json").read_bytes() == stored
-    assert json.loads(stored)["images"][0]["label"] == 4
+    stored, copies = folder / "store" / "digits" / "1", folder / "results" / "writer"
+    assert {each.name for each in copies.iterdir()} == {
+        "predictions.json",
+        "metrics.json",
+        "results.json",
+        "sheet.png",
+    }
+    for copy in copies.iterdir():
+        assert copy.read_bytes() == (stored / copy.name).read_bytes()
 
 
 def resource(name: str, *needs: str) -> Resource:
@@ -205,7 +385,10 @@ def test_axis_steps_are_round_and_big_enough(at_least: float) -> None:
     )
 )
 def test_curves_stay_inside_their_chart(history: list[dict[str, float]]) -> None:
-    for chart in charts.curves(history):
+    declared = Curves(name="training", title="Training", path="metrics.json")
+    drawn = charts.curves(ShownCurves(declared, history))
+    assert {chart.title for chart in drawn} == {"Accuracy", "Loss"}
+    for chart in drawn:
         for line in chart.lines:
             assert all(-1e-6 <= x <= 1 + 1e-6 and -1e-6 <= y <= 1 + 1e-6 for x, y, _ in line.points)
         assert all(-1e-6 <= tick.at <= 1 + 1e-6 for tick in (*chart.x_ticks, *chart.y_ticks))

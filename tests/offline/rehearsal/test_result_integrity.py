@@ -3,18 +3,22 @@
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import pulumi
 import pytest
 
+from infra.pipelines.results import Column, Picture, Table
 from offline.rehearsal import result_integrity
 from offline.rehearsal.job_records import Phase
-from offline.rehearsal.session import Outcome
+from offline.rehearsal.outcome import Outcome
 from offline.rehearsal.state import Place, State
 from tests.offline.rehearsal.toy import ROOT, Toys, rehearse
 from workloads.runtime import store
 from workloads.runtime.exits import BAD_INPUT, OK
+
+PNG = b"\x89PNG ten digits"
 
 STEP = f"""
 import json, pathlib, sys
@@ -32,7 +36,7 @@ def main():
         if step == "predict":
             images = [{{"path": f"{{n}}.png", "digit": n, "confidence": 0.9, "label": n}} for n in range(10)]
             (staged / "predictions.json").write_text(json.dumps({{"images": images}}))
-            (staged / "contact_sheet.png").write_bytes(b"ten digits")
+            (staged / "contact_sheet.png").write_bytes({PNG!r})
         else:
             content = (out.parent / "ran").read_bytes() if step == "train" else b"always the same"
             (staged / "data").mkdir()
@@ -46,11 +50,54 @@ run(main)
 MODEL, PREDICTIONS = "run/train/data/train.bin", "run/predict/predictions.json"
 
 
+RESULTS = (
+    Table(
+        name="predictions",
+        title="Predictions",
+        path="predictions.json",
+        select="/images",
+        columns=(
+            Column(key="digit", title="Digit", format="integer"),
+            Column(key="confidence", title="Confidence", format="percent"),
+        ),
+    ),
+    Picture(name="sheet", title="All digits", path="contact_sheet.png"),
+)
+COPY, SHEET = "results/predict/predictions.json", "results/predict/contact_sheet.png"
+
+
 def pipeline() -> None:
     toys = Toys()
-    prepare = toys.job("prepare", STEP, "prepare", "/store/run/prepare", "/store")
-    train = toys.job("train", STEP, "train", "/store/run/train", "/store/run/prepare", after=[prepare])
-    toys.job("predict", STEP, "predict", "/store/run/predict", "/store/run/train", after=[train])
+    prepare = toys.job("prepare", STEP, "prepare", "/store/run/prepare", "/store", run="run/prepare")
+    train = toys.job(
+        "train",
+        STEP,
+        "train",
+        "/store/run/train",
+        "/store/run/prepare",
+        after=[prepare],
+        run="run/train",
+        inputs={"prepare": "run/prepare"},
+    )
+    predict(
+        toys,
+        STEP,
+        "predict",
+        "/store/run/predict",
+        "/store/run/train",
+        after=[train],
+        inputs={"train": "run/train"},
+    )
+
+
+def predict(
+    toys: Toys,
+    script: str,
+    *arguments: str,
+    after: Sequence[pulumi.Resource] = (),
+    inputs: Mapping[str, str] | None = None,
+) -> None:
+    toys.job("predict", script, *arguments, after=after, run="run/predict", inputs=inputs, results=RESULTS)
 
 
 @pytest.fixture(scope="module")
@@ -77,10 +124,11 @@ def ran(folder: Path) -> str:
 
 def assert_all_there(folder: Path, outcome: Outcome) -> None:
     assert outcome.exit_code == 0
-    assert len(outcome.artifacts.predictions) == 10
-    copied = json.loads((folder / "predictions.json").read_text(encoding="utf-8"))
+    (table,) = outcome.results.jobs[0].tables
+    assert len(table.rows) == 10
+    copied = json.loads((folder / COPY).read_text(encoding="utf-8"))
     assert [each["digit"] for each in copied["images"]] == list(range(10))
-    assert (folder / "contact_sheet.png").read_bytes() == b"ten digits"
+    assert (folder / SHEET).read_bytes() == PNG
     for step in ("prepare", "train", "predict"):
         assert store.whole(folder / "store" / "run" / step) == (True, "")
 
@@ -167,7 +215,7 @@ def test_results_are_read_once_and_only_where_something_is_known_of_them(
 
 @pytest.mark.parametrize("fresh", [False, True])
 def test_the_last_copy_stays_where_nothing_replaces_it(folder: Path, fresh: bool) -> None:
-    before = (folder / "predictions.json").read_bytes()
+    before = (folder / COPY).read_bytes()
     shutil.rmtree(folder / "store" / "run" / "predict")
 
     def failing() -> None:
@@ -175,38 +223,36 @@ def test_the_last_copy_stays_where_nothing_replaces_it(folder: Path, fresh: bool
 
     outcome, printed = rehearse(failing, folder, fresh=fresh)
     assert outcome.exit_code == 1
-    assert (folder / "predictions.json").read_bytes() == before
-    assert (folder / "contact_sheet.png").read_bytes() == b"ten digits"
-    assert (
-        "Kept from an earlier rehearsal, since this one made none: predictions.json, contact_sheet.png" in printed
-    )
+    assert (folder / COPY).read_bytes() == before
+    assert (folder / SHEET).read_bytes() == PNG
+    assert f"Kept from an earlier rehearsal, since this one made none: {SHEET}, {COPY}" in printed
 
 
 def test_what_a_failed_job_left_replaces_no_copy(folder: Path) -> None:
-    before = (folder / "predictions.json").read_bytes()
+    before = (folder / COPY).read_bytes()
 
     def failing() -> None:
         script = "import pathlib, sys; pathlib.Path(sys.argv[1], 'predictions.json').write_text('{'); sys.exit(1)"
-        Toys().job("predict", script, "/store/run/predict")
+        predict(Toys(), script, "/store/run/predict")
 
     outcome, _ = rehearse(failing, folder)
     assert outcome.exit_code == 1
-    assert (folder / "predictions.json").read_bytes() == before
+    assert (folder / COPY).read_bytes() == before
 
 
 @pytest.mark.parametrize(
     "text", ["[]", '{"images": 3}', '{"images": [{"path": "1.png", "digit": "three", "confidence": NaN}]}', "\xff"]
 )
 def test_predictions_that_cannot_be_understood_are_named_and_replace_no_copy(folder: Path, text: str) -> None:
-    before = (folder / "predictions.json").read_bytes()
+    before = (folder / COPY).read_bytes()
 
     def odd() -> None:
         script = "import pathlib, sys; pathlib.Path(sys.argv[1], 'predictions.json').write_text(sys.argv[2])"
-        Toys().job("predict", script, "/store/run/predict", text)
+        predict(Toys(), script, "/store/run/predict", text)
 
     _, printed = rehearse(odd, folder)
     assert "run/predict/predictions.json cannot be understood" in printed
-    assert (folder / "predictions.json").read_bytes() == before
+    assert (folder / COPY).read_bytes() == before
 
 
 def record(urn: str, **values: object) -> str:
@@ -253,7 +299,7 @@ def test_without_a_state_all_is_looked_at_again(folder: Path) -> None:
 
 
 def test_files_of_the_wrong_kind_are_renamed_and_named(folder: Path) -> None:
-    for name in ("state.json", "report.html", "outputs.json", "predictions.json"):
+    for name in ("state.json", "report.html", "outputs.json", COPY):
         (folder / name).unlink()
         (folder / name).mkdir()
     shutil.rmtree(folder / "logs")

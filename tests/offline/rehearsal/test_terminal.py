@@ -7,8 +7,8 @@ from rich.console import Console
 
 from offline.engine.resources import Resource
 from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.job_results import Prediction
-from offline.rehearsal.summary import failures, jobs_table, predictions_table
+from offline.rehearsal.job_results import Row, ShownTable
+from offline.rehearsal.summary import failures, jobs_table, result_table
 from offline.rehearsal.terminal import LiveDisplay, PlainDisplay
 
 
@@ -96,11 +96,11 @@ def test_names_and_logs_are_written_without_what_a_terminal_obeys(tmp_path: Path
     log = tmp_path / "log"
     log.write_text(f"first\n{HOSTILE}\n", encoding="utf-8")
     console.print(jobs_table([failed]))
-    console.print(predictions_table([Prediction(HOSTILE, 3, 0.9, None)]))
+    console.print(result_table(ShownTable("t", HOSTILE, (HOSTILE,), (False,), (Row((HOSTILE,)),), "")))
     failures(console, [failed], {"mnist-train": log}, {"bucket": HOSTILE})
     display = PlainDisplay(console)
     display.say(HOSTILE)
     display.note(failed, HOSTILE)
     shown = out.getvalue()
-    assert shown.count(ESCAPED) == 7
+    assert shown.count(ESCAPED) == 9
     assert not {"\x1b", "\u202e", "\x07"} & set(shown)

@@ -3,15 +3,19 @@
 As a script it rehearses one of them: ``python -m tests.offline.rehearsal.toy FOLDER PROGRAM``.
 """
 
+import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pulumi
 import pulumi_kubernetes as k8s
 from rich.console import Console
 
-from offline.rehearsal.session import Options, Outcome, Session, configure
+from infra.kubernetes.labels import INPUTS_ANNOTATION, NAME, RESULTS_ANNOTATION, RUN_ANNOTATION
+from infra.pipelines.results import RESULTS, Result
+from offline.rehearsal.outcome import Options, Outcome
+from offline.rehearsal.session import Session, configure
 
 ROOT = Path(__file__).resolve().parents[3]
 CLUSTER = "local"
@@ -69,14 +73,29 @@ class Toys:
         volumes: Sequence[k8s.core.v1.VolumeArgs] = (),
         mounts: Sequence[k8s.core.v1.VolumeMountArgs] = (),
         init: Sequence[k8s.core.v1.ContainerArgs] = (),
+        pipeline: str | None = None,
+        run: str | None = None,
+        inputs: Mapping[str, str] | None = None,
+        results: Sequence[Result] = (),
     ) -> k8s.batch.v1.Job:
-        """A Job that runs ``python -c script arguments…`` with the store at /store."""
+        """A Job that runs ``python -c script arguments…`` with the store at /store.
+
+        ``run`` is its directory in the store, ``inputs`` are those that it reads, ``results`` what it declares.
+        """
         requests = {"cpu": cpu, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
         annotations = {"pulumi.com/replaceUnready": "true"} if replace_unready else {}
+        annotations |= {RUN_ANNOTATION: run} if run else {}
+        annotations |= {INPUTS_ANNOTATION: json.dumps(inputs)} if inputs else {}
+        annotations |= {RESULTS_ANNOTATION: RESULTS.dump_json(tuple(results)).decode()} if results else {}
         claim = k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name="store")
         return k8s.batch.v1.Job(
             name,
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=name, namespace=NAMESPACE, annotations=annotations),
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=name,
+                namespace=NAMESPACE,
+                annotations=annotations,
+                labels={NAME: pipeline} if pipeline else None,
+            ),
             spec=k8s.batch.v1.JobSpecArgs(
                 backoff_limit=backoff_limit,
                 active_deadline_seconds=deadline,

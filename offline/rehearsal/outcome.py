@@ -1,0 +1,66 @@
+"""What a rehearsal was asked for and what it found out: for the summary, the report and the exit code."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.settings.model import Settings
+from offline.engine.evaluate import Evaluation
+from offline.engine.stack_config import StackConfig
+from offline.rehearsal.job_records import JobRecord
+from offline.rehearsal.job_results import Collected
+
+OK, FAILED, WRONG_SETTINGS, INTERRUPTED = 0, 1, 2, 130
+"""Exit codes of the command."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to rehearse and how. ``folder`` gets everything that the rehearsal makes."""
+
+    stack: str
+    root: Path
+    folder: Path
+    config_file: Path | None = None
+    fresh: bool = False
+    disrupt: str | None = None
+    quiet: int = 0
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The configuration that is rehearsed, and how it came to differ from what `pulumi up` would use."""
+
+    config: StackConfig
+    values: Mapping[str, Any]
+    settings: Settings
+    overlay: Mapping[str, Any]
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a rehearsal found out.
+
+    ``executed`` are the URNs of the Jobs that ran, ``pools`` those of the resources that brought nodes. ``began``
+    and ``ended`` are seconds since the epoch.
+    """
+
+    options: Options
+    configuration: Configuration
+    evaluation: Evaluation
+    records: list[JobRecord]
+    results: Collected
+    executed: frozenset[str]
+    pools: frozenset[str]
+    began: float
+    ended: float
+    interrupted: bool
+
+    @property
+    def exit_code(self) -> int:
+        """`OK` where every resource was created and every Job succeeded."""
+        if self.interrupted:
+            return INTERRUPTED
+        return FAILED if self.evaluation.failed else OK
