@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import FrameType
 
 from rich.console import Console
@@ -173,7 +173,8 @@ class Session:
 def _keep_results(place: Place, outcome: Outcome) -> tuple[list[str], list[str]]:
     """Leaves outputs and copies of the results beside the report.
 
-    Returns a line for each file that it had to rename, and the copies that it did not replace.
+    Returns a line for each file that it had to rename, and the copies that it did not replace: a Job's folder
+    where none of its copies was replaced.
     """
     outputs = {name: each.shown if each.known else None for name, each in outcome.evaluation.outputs.items()}
     text = json.dumps(outputs, indent=2, sort_keys=True, default=str) + "\n"
@@ -184,7 +185,12 @@ def _keep_results(place: Place, outcome: Outcome) -> tuple[list[str], list[str]]
         for path in job.files:
             renamed += place.keep(job.folder / path, job.job, path)
             fresh.add(kept(job.job, path))
-    return renamed, [name for name in place.copies() if name not in fresh]
+    older = [PurePosixPath(name) for name in place.copies() if name not in fresh]
+    folders = {kept(job.job) for job in outcome.results.jobs}
+    whole = {each: PurePosixPath(*each.parts[:2]) for each in older}
+    return renamed, list(
+        dict.fromkeys(str(each if str(whole[each]) in folders else whole[each]) for each in older)
+    )
 
 
 def _report(place: Place, outcome: Outcome, console: Console) -> None:

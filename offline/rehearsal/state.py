@@ -223,6 +223,6 @@ def first_problem(error: ValidationError) -> str:
     return f"{where}: {first['msg']}" if where else first["msg"]
 
 
-def kept(job: str, path: str) -> str:
-    """Where the copy of a Job's result is, relative to the folder of the stack's rehearsals."""
-    return f"{RESULTS}/{job}/{path}"
+def kept(job: str, path: str = "") -> str:
+    """Where the copy of a Job's result is, or its folder of copies, relative to the stack's folder."""
+    return str(PurePosixPath(RESULTS, job, path))
