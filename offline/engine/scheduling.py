@@ -1,10 +1,11 @@
 """Placement: whether a node can take a pod, and why not, in kube-scheduler's terms."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infra.platform import GPU_RESOURCE, Node, Resources, Taint
 from infra.review.properties import mappings, texts
+from infra.review.stack import NodePool, Stack
 from infra.schema.quantities import cpu_millicores, mebibytes
 
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
@@ -16,6 +17,9 @@ AMOUNTS: Mapping[str, str] = {
     "gpus": GPU_RESOURCE,
 }
 """Kubernetes' names of the fields of `Resources`, and below them their units."""
+
+ZONE = "topology.kubernetes.io/zone"
+"""A label that differs between the nodes of a pool over several zones."""
 
 UNITS = ("m", "Mi", "Mi", "")
 
@@ -79,6 +83,69 @@ def obstacle(pod: PodRequest, node: Node) -> str | None:
     if short := lacking(pod.resources, node.allocatable):
         return ", ".join(f"{node.count} Insufficient {name} ({detail})" for name, detail in short.items())
     return None
+
+
+def pools_of(stack: Stack, cluster: str) -> list[NodePool]:
+    """The pools of a cluster; empty where the stack does not know them."""
+    return [pool for pool in stack.pools if pool.cluster == cluster]
+
+
+def has_gpus(pool: NodePool) -> bool:
+    """Whether its nodes have GPUs."""
+    return pool.gpus > 0 or pool.accelerator is not None
+
+
+def pool_of_nodes(node: Node) -> NodePool:
+    """Nodes that are there before the stack, as a pool that it does not declare."""
+    return NodePool(
+        urn="",
+        cluster=node.cluster,
+        name=node.pool,
+        labels=node.labels,
+        taints=node.taints,
+        allocatable=node.allocatable,
+        min_nodes=node.count,
+        max_nodes=node.count,
+        accelerator=node.accelerator,
+        gpus=node.allocatable.gpus,
+    )
+
+
+def suitable(pod: PodRequest, pools: Sequence[NodePool]) -> list[NodePool]:
+    """Those of a cluster's ``pools`` whose nodes can take ``pod``. It goes to the first.
+
+    Pools without GPUs are first, because a pod that fits there asks for none.
+    """
+    found = [pool for pool in pools if pool_obstacle(pod, pool, pools) is None]
+    return sorted(found, key=has_gpus)
+
+
+def pool_obstacle(pod: PodRequest, pool: NodePool, pools: Sequence[NodePool]) -> str | None:
+    """What keeps ``pod`` off the nodes of ``pool``, one of its cluster's ``pools``; None if nothing known does."""
+    node = Node(
+        pool.cluster, pool.name, pool.labels, pool.taints, pool.allocatable, pool.max_nodes, pool.accelerator
+    )
+    return obstacle(without_unknown_labels(pod, pool, pools), node)
+
+
+def without_unknown_labels(pod: PodRequest, pool: NodePool, pools: Sequence[NodePool]) -> PodRequest:
+    """``pod`` without the labels in its selector and affinity that the nodes of ``pool`` may or may not have.
+
+    A stack file names only some labels of nodes that exist already, and a label with a domain may be set by the
+    kubelet, a driver or an operator.
+    """
+
+    def is_known(key: str) -> bool:
+        if key in pool.labels:
+            return True
+        declared = any(key in each.labels for each in pools)
+        return bool(pool.urn) and key != ZONE and (declared or "/" not in key)
+
+    return replace(
+        pod,
+        selector={key: value for key, value in pod.selector.items() if is_known(key)},
+        affinity=[[each for each in term if is_known(each.key)] for term in pod.affinity],
+    )
 
 
 def selects(pod: PodRequest, labels: Mapping[str, str]) -> bool:

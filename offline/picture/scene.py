@@ -9,8 +9,9 @@ from infra.review.properties import at, items, mapping, strings, text, whole
 from infra.review.stack import JOB, UNLIMITED, NodePool, Stack
 from infra.review.unknown import Secret, Unknown
 from offline.engine.dag import reduced
+from offline.engine.scheduling import has_gpus, pools_of
 from offline.policies.jobs import GATES
-from offline.policies.workloads import Workload, has_gpus, hindrance, pools_of, workloads
+from offline.policies.workloads import Workload, workloads
 from offline.preview.phrasing import duration, many
 
 PREFIX = "slipway:"
@@ -114,28 +115,19 @@ def _about_cluster(settings: object, endpoint: str | None) -> list[str]:
 
 def _columns(stack: Stack, cluster: str, jobs: Sequence[Workload]) -> list[Column]:
     pools = pools_of(stack, cluster)
-    taken: dict[int, list[Work]] = {index: [] for index in range(len(pools))}
+    taken: dict[str, list[Work]] = {pool.name: [] for pool in pools}
     nowhere: list[Work] = []
     anywhere: list[Work] = []
     for job in sorted(jobs, key=lambda each: each.resource.name):
-        place = _place(job, pools)
-        group = nowhere if place is None else anywhere if place < 0 else taken[place]
+        suitable = job.suitable_pools(stack)
+        group = taken[suitable[0].name] if suitable else nowhere if job.request else anywhere
         group.append(_work(job))
-    columns = [_column(pool, taken[index]) for index, pool in enumerate(pools)]
+    columns = [_column(pool, taken[pool.name]) for pool in pools]
     if anywhere:
         columns.append(Column(ANYWHERE, [], "cpu", anywhere))
     if nowhere:
         columns.append(Column(NOWHERE, [], "nowhere", nowhere))
     return columns
-
-
-def _place(job: Workload, pools: Sequence[NodePool]) -> int | None:
-    """The index of the pool that takes the Job: one without GPUs, if it can. -1 where nobody can tell."""
-    request = job.request
-    if request is None:
-        return -1
-    suitable = [index for index, pool in enumerate(pools) if hindrance(pool, request, pools) is None]
-    return min(suitable, key=lambda index: (has_gpus(pools[index]), index), default=None)
 
 
 def _column(pool: NodePool, jobs: Sequence[Work]) -> Column:

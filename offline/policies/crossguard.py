@@ -26,11 +26,11 @@ from infra.review.unknown import UNKNOWN, Secret
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load
 from offline.engine.emulators import emulators
+from offline.engine.scheduling import pool_of_nodes
 from offline.engine.stack_config import ConfigError, stack_config
 from offline.policies.check import ABOUT_FILES, about_suppressions, judge, suppressions_of
 from offline.policies.configuration import SECRET_TYPE
 from offline.policies.registry import policies
-from offline.policies.workloads import standing
 from offline.preview.evaluated_stack import reviews
 from offline.preview.model import Finding
 
@@ -129,7 +129,7 @@ def _standing(configuration: Mapping[str, Any]) -> list[NodePool]:
         settings = load(values)
     except SettingsError:
         return []
-    return [standing(node) for emulator in emulators(settings) for node in emulator.standing_nodes()]
+    return [pool_of_nodes(node) for emulator in emulators(settings) for node in emulator.standing_nodes()]
 
 
 def _declared(resource: PolicyResource) -> Declared:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import Properties, known, leaves, mapping, mappings, number
 from infra.review.stack import JOB, NodePool, Stack
-from offline.policies.workloads import Workload, gpus_of, hindrance, pools_of, workloads
+from offline.policies.workloads import Workload, gpus_of, workloads
 
 SHORT = 1800
 """Seconds that a Job may start over at the loss of its node: no longer than a GPU node takes to come."""
@@ -53,7 +53,7 @@ def _without_limit(stack: Stack) -> Iterator[Violation]:
         limits = (spec.get("activeDeadlineSeconds") for spec in (workload.job, workload.spec))
         if not workload.job or not gpus_of(workload) or any(limit is not None for limit in limits):
             continue
-        unlimited = [pool for pool in _eligible(stack, workload) if pool.run_limit is None]
+        unlimited = [pool for pool in workload.suitable_pools(stack) if pool.run_limit is None]
         if unlimited:
             yield Violation(
                 workload.resource.urn,
@@ -98,16 +98,8 @@ def _without_checkpoints(stack: Stack) -> Iterator[Violation]:
 def _on_spot(stack: Stack) -> Iterator[tuple[Workload, Sequence[NodePool]]]:
     """The Jobs that only Spot pools can take, with those pools."""
     for workload in workloads(stack):
-        if workload.job and (pools := _eligible(stack, workload)) and all(pool.spot for pool in pools):
+        if workload.job and (pools := workload.suitable_pools(stack)) and all(pool.spot for pool in pools):
             yield workload, pools
-
-
-def _eligible(stack: Stack, workload: Workload) -> list[NodePool]:
-    request = workload.request
-    if request is None:
-        return []
-    pools = pools_of(stack, workload.cluster)
-    return [pool for pool in pools if hindrance(pool, request, pools) is None]
 
 
 def _on_disruption(job: Properties) -> str | None:

@@ -4,8 +4,16 @@ from collections.abc import Iterator, Sequence
 
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.stack import NodePool, Stack
-from offline.engine.scheduling import PodRequest, selects, untolerated
-from offline.policies.workloads import Workload, asked_of, gpus_of, has_gpus, hindrance, pools_of, workloads
+from offline.engine.scheduling import (
+    PodRequest,
+    has_gpus,
+    pool_obstacle,
+    pools_of,
+    selects,
+    untolerated,
+    without_unknown_labels,
+)
+from offline.policies.workloads import Workload, gpus_of, workloads
 
 
 def _placed(stack: Stack) -> Iterator[tuple[Workload, PodRequest, list[NodePool]]]:
@@ -63,7 +71,7 @@ def _without_selector(stack: Stack) -> Iterator[Violation]:
 
 def _unschedulable(stack: Stack) -> Iterator[Violation]:
     for workload, request, pools in _placed(stack):
-        reasons = {pool.name: hindrance(pool, request, pools) for pool in pools}
+        reasons = {pool.name: pool_obstacle(request, pool, pools) for pool in pools}
         if not all(reasons.values()) or _said_otherwise(workload, request, pools):
             continue
         yield Violation(
@@ -82,7 +90,7 @@ def _said_otherwise(workload: Workload, request: PodRequest, pools: Sequence[Nod
 
 
 def _chosen(request: PodRequest, pool: NodePool, pools: Sequence[NodePool]) -> bool:
-    return selects(asked_of(pool, request, pools), pool.labels)
+    return selects(without_unknown_labels(request, pool, pools), pool.labels)
 
 
 def _selector(request: PodRequest) -> str:

@@ -7,8 +7,8 @@ from infra.review.prices import node_price
 from infra.review.properties import Properties, at, mapping, whole
 from infra.review.stack import JOB, NodePool, Stack
 from infra.schema.findings import key_of
-from offline.engine.scheduling import HARD_EFFECTS
-from offline.policies.workloads import Workload, has_gpus, hindrance, pools_of, workloads
+from offline.engine.scheduling import HARD_EFFECTS, has_gpus, pools_of
+from offline.policies.workloads import Workload, workloads
 
 
 def _without_taint(stack: Stack) -> Iterator[Violation]:
@@ -54,12 +54,7 @@ def _never_used(stack: Stack) -> Iterator[Violation]:
     for pool in filter(has_gpus, stack.pools):
         if not pool.urn or pool.min_nodes < 2:
             continue
-        others = pools_of(stack, pool.cluster)
-        fitting = [
-            each
-            for each in workloads(stack)
-            if each.cluster == pool.cluster and each.request and hindrance(pool, each.request, others) is None
-        ]
+        fitting = [each for each in workloads(stack) if pool in each.suitable_pools(stack)]
         if not fitting or any(each.resource.type != JOB for each in fitting):
             continue
         pods = _at_once(stack, fitting)

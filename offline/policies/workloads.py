@@ -5,13 +5,13 @@ an update knows it, it leaves out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
-from infra.platform import Node, Resources
+from infra.platform import Resources
 from infra.review.properties import Properties, at, known, mapping, mappings, strings
 from infra.review.stack import JOB, Declared, NodePool, Stack
-from offline.engine.scheduling import PodRequest, add, affinity, amounts, largest, obstacle, tolerations
+from offline.engine.scheduling import PodRequest, add, affinity, amounts, largest, pools_of, suitable, tolerations
 
 POD = "kubernetes:core/v1:Pod"
 DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
@@ -30,9 +30,6 @@ TEMPLATES: Mapping[str, Sequence[str]] = {
     CRON_JOB: ("spec", "jobTemplate", *_TEMPLATE),
 }
 """Where the pod template of each kind stands."""
-
-ZONE = "topology.kubernetes.io/zone"
-"""Which zone's nodes of a pool over several zones have."""
 
 NVIDIA_PLUGIN = "k8s-device-plugin"
 """The name of NVIDIA's device plugin among images (github.com/NVIDIA/k8s-device-plugin, v0.20.0)."""
@@ -115,6 +112,10 @@ class Workload:
             affinity(mapping(required).get("nodeSelectorTerms")),
         )
 
+    def suitable_pools(self, stack: Stack) -> list[NodePool]:
+        """The pools whose nodes can take the pod; none where that cannot be judged."""
+        return suitable(self.request, pools_of(stack, self.cluster)) if self.request else []
+
     @property
     def is_device_plugin(self) -> bool:
         """Whether it is NVIDIA's device plugin, which cannot do its work without the host."""
@@ -126,60 +127,13 @@ class Workload:
 def workloads(stack: Stack, *types: str) -> Iterator[Workload]:
     """The resources of these types (default: of all) that have a pod template."""
     for resource in stack.of_type(*(types or TEMPLATES)):
-        template = mapping(at(resource.properties, *TEMPLATES[resource.type]))
-        yield Workload(resource, stack.cluster_of(resource), template)
+        yield workload_of(resource, stack)
 
 
-def pools_of(stack: Stack, cluster: str) -> list[NodePool]:
-    """The pools of a cluster; empty where the stack does not know them."""
-    return [pool for pool in stack.pools if pool.cluster == cluster]
-
-
-def asked_of(pool: NodePool, request: PodRequest, pools: Sequence[NodePool]) -> PodRequest:
-    """``request`` without the labels of which nobody can tell whether the nodes of ``pool`` have them."""
-
-    def told(key: str) -> bool:
-        if key in pool.labels:
-            return True
-        # The stack file names but some of the labels of nodes that are there; and what has a domain before it may
-        # be the kubelet's, a driver's or an operator's.
-        named = any(key in each.labels for each in pools)
-        return bool(pool.urn) and key != ZONE and (named or "/" not in key)
-
-    return replace(
-        request,
-        selector={key: value for key, value in request.selector.items() if told(key)},
-        affinity=[[each for each in term if told(each.key)] for term in request.affinity],
-    )
-
-
-def hindrance(pool: NodePool, request: PodRequest, pools: Sequence[NodePool]) -> str | None:
-    """What keeps a pod off the nodes of ``pool``, one of its cluster's ``pools``; None if nothing is known to."""
-    node = Node(
-        pool.cluster, pool.name, pool.labels, pool.taints, pool.allocatable, pool.max_nodes, pool.accelerator
-    )
-    return obstacle(asked_of(pool, request, pools), node)
-
-
-def standing(node: Node) -> NodePool:
-    """Nodes that are there before the stack, as a pool that it does not declare."""
-    return NodePool(
-        urn="",
-        cluster=node.cluster,
-        name=node.pool,
-        labels=node.labels,
-        taints=node.taints,
-        allocatable=node.allocatable,
-        min_nodes=node.count,
-        max_nodes=node.count,
-        accelerator=node.accelerator,
-        gpus=node.allocatable.gpus,
-    )
-
-
-def has_gpus(pool: NodePool) -> bool:
-    """Whether its nodes have GPUs."""
-    return pool.gpus > 0 or pool.accelerator is not None
+def workload_of(resource: Declared, stack: Stack) -> Workload:
+    """A resource of one of the types in `TEMPLATES`."""
+    template = mapping(at(resource.properties, *TEMPLATES[resource.type]))
+    return Workload(resource, stack.cluster_of(resource), template)
 
 
 def gpus_of(workload: Workload) -> int:

@@ -10,9 +10,9 @@ from infra.platform import Node, Resources, Taint
 from infra.review.contract import Review
 from infra.review.stack import Declared, NodePool, Stack
 from infra.review.unknown import UNKNOWN, Secret, Unknown
+from offline.engine.scheduling import pool_of_nodes
 from offline.engine.unknown_outputs import told
 from offline.evaluation.encoding import MARK
-from offline.policies.workloads import standing
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _declared(resource: Mapping[str, Any]) -> Declared:
 
 
 def _pool(node: Mapping[str, Any]) -> NodePool:
-    return standing(
+    return pool_of_nodes(
         Node(
             cluster=node["cluster"],
             pool=node["pool"],

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from infra.kubernetes.review.volumes import CLAIM, VOLUME, volume_of
 from infra.platform import GPU_RESOURCE
-from infra.review.properties import at, mapping, mappings, strings, text, texts, whole
+from infra.review.properties import at, mapping, mappings, text, texts
 from infra.review.stack import JOB, Declared, NodePool, Stack
-from offline.engine.scheduling import tolerations, untolerated
+from offline.policies.workloads import gpus_of, workload_of
 from offline.preview.config_map_files import pod_spec
 from offline.preview.model import JobRun, Operation, Outcome
 from offline.preview.moved_files import MOVED, MovedFiles
@@ -44,27 +44,8 @@ def runs(before: Stack, after: Stack, compared: Sequence[Compared], moved: Moved
 
 
 def pool_of(job: Declared, stack: Stack) -> NodePool | None:
-    """The first pool whose nodes take the Job's pod, by labels, taints and GPUs; None where none does."""
-    spec = pod_spec(job)
-    selector = strings(spec.get("nodeSelector"))
-    tolerated = tolerations(spec.get("tolerations"))
-    for pool in stack.pools:
-        labelled = all(pool.labels.get(key) == value for key, value in selector.items())
-        if (
-            pool.cluster == stack.cluster_of(job)
-            and labelled
-            and not untolerated(tolerated, pool.taints)
-            and gpus(job) <= pool.allocatable.gpus
-        ):
-            return pool
-    return None
-
-
-def gpus(job: Declared) -> int:
-    """How many GPUs the Job's pod asks for."""
-    return sum(
-        whole(at(each, "resources", "limits", GPU_RESOURCE)) for each in mappings(pod_spec(job).get("containers"))
-    )
+    """The pool whose nodes take the Job's pod; None where none does, or that cannot be judged."""
+    return next(iter(workload_of(job, stack).suitable_pools(stack)), None)
 
 
 class _Runs:
@@ -94,14 +75,15 @@ class _Runs:
 
     def _job_run(self, compared: Compared, job: Declared, outcome: Outcome) -> JobRun:
         pool = pool_of(job, self._after)
+        gpus = gpus_of(workload_of(job, self._after))
         return JobRun(
             urn=job.urn,
             name=job.name,
             outcome=outcome,
             cluster=self._after.cluster_of(job),
             pool=pool.name if pool else "",
-            accelerator=(pool.accelerator or "") if pool and gpus(job) else "",
-            gpus=gpus(job),
+            accelerator=(pool.accelerator or "") if pool and gpus else "",
+            gpus=gpus,
             because="; ".join(self._causes(compared, job, pool)),
         )
 

@@ -13,7 +13,7 @@ from typing import Literal
 from infra.kubernetes.review.times import pull
 from infra.review.properties import at, whole
 from infra.review.stack import JOB, Declared, NodePool, Stack
-from offline.policies.workloads import Workload, hindrance, pools_of, workloads
+from offline.policies.workloads import Workload, workloads
 from offline.preview.job_durations import Measured
 from offline.preview.model import Outcome
 from offline.preview.node_occupancy import PoolNodes, Seat, Stay
@@ -186,13 +186,8 @@ class _Scheduler:
         return (float(limit), "limit") if limit else (0.0, "unknown")
 
     def _nodes(self, workload: Workload) -> PoolNodes | None:
-        if (request := workload.request) is None:
-            return None
-        pools = pools_of(self._stack, workload.cluster)
-        for pool in pools:
-            if hindrance(pool, request, pools) is None:
-                return self._pools.setdefault((pool.cluster, pool.name), PoolNodes(pool))
-        return None
+        pool = next(iter(workload.suitable_pools(self._stack)), None)
+        return pool and self._pools.setdefault((pool.cluster, pool.name), PoolNodes(pool))
 
 
 def _needs(resource: Declared) -> frozenset[str]:

@@ -6,7 +6,7 @@ from datetime import date
 from infra.review.stack import Declared, Stack
 from offline.engine.emulators import emulators
 from offline.engine.resources import Resource
-from offline.policies.workloads import standing
+from offline.engine.scheduling import pool_of_nodes
 from offline.preview.cost import cost
 from offline.preview.evaluated_stack import reviews
 from offline.preview.job_durations import Measured
@@ -23,7 +23,9 @@ def priced(
         name=stack,
         resources={urn: as_declared(each) for urn, each in resources.items()},
         configuration=configuration.values,
-        standing=[standing(node) for each in emulators(configuration.settings) for node in each.standing_nodes()],
+        standing=[
+            pool_of_nodes(node) for each in emulators(configuration.settings) for node in each.standing_nodes()
+        ],
         reviews=reviews(),
     )
     took = {each.name: Measured(each.seconds, "rehearsed") for each in records if each.phase.good and each.seconds}

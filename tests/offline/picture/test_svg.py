@@ -18,7 +18,7 @@ from offline.picture.layout import layout
 from offline.picture.scene import NOWHERE, Column, Scene, Work, Zone
 from offline.picture.svg import FOLDER, ROOT, main, picture
 from offline.picture.text_width import STYLES, fitted, wrapped
-from offline.preview import evaluation
+from offline.preview import revisions
 from tests.support.costing import CLUSTER, PROVIDER, Pool, job, stack
 from tests.support.svg import Drawing, Point, parse, turns
 
@@ -69,12 +69,12 @@ def check(drawing: Drawing) -> None:
 def test_the_pictures_in_the_pages_show_the_stacks_as_they_are(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    found = evaluation.evaluate_trees(ROOT, None)
+    found = revisions.evaluate_trees(ROOT, None)
 
-    def evaluated(_head: Path, _base: Path | None) -> evaluation.Evaluations:
+    def evaluated(_head: Path, _base: Path | None) -> revisions.Evaluations:
         return found
 
-    monkeypatch.setattr(evaluation, "evaluate_trees", evaluated)
+    monkeypatch.setattr(revisions, "evaluate_trees", evaluated)
     assert main(["--check"]) == 0, "run: python -m offline.picture.svg"
     assert {path.stem for path in FOLDER.glob("*.svg")} == set(found.head)
     for name, each in found.head.items():

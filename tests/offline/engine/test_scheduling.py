@@ -1,0 +1,33 @@
+"""Policies, previews, pictures and rehearsals agree on where a pod can go."""
+
+from datetime import date
+
+from infra.platform import Node, Resources
+from offline.engine.scheduling import PodRequest, obstacles, suitable
+from offline.picture.scene import NOWHERE, scene
+from offline.policies.check import check
+from offline.policies.workloads import workload_of
+from offline.preview.reruns import pool_of
+from offline.preview.schedule import schedule
+from tests.support.costing import Pool, job, stack
+
+
+def test_nobody_finds_a_pool_for_a_job_of_640_cpus() -> None:
+    large = job("large", "cpu", cpu="640")
+    found = stack([Pool("cpu", least=1, most=1, hourly=None)], large)
+    assert pool_of(large, found) is None
+    assert "unschedulable-pod" in {each.policy for each in check(found, {}, date(2026, 11, 22))[0]}
+    assert schedule(found, {}).homeless == ["large"]
+    (zone,) = scene(found).zones
+    assert {column.title: [each.name for each in column.jobs] for column in zone.columns}[NOWHERE] == ["large"]
+    (pool,) = found.pools
+    node = Node(pool.cluster, pool.name, pool.labels, pool.taints, pool.allocatable, count=1)
+    request = workload_of(large, found).request
+    assert request is not None
+    assert "Insufficient cpu (requested 640000m" in obstacles(request, [node])["cpu"]
+
+
+def test_a_pod_that_could_use_either_pool_goes_to_the_one_without_gpus() -> None:
+    pools = [Pool("gpu", least=0, most=1, hourly=None, gpus=1), Pool("cpu", least=0, most=1, hourly=None)]
+    pod = PodRequest("here", {}, [], Resources(cpu=1000, memory=1024))
+    assert [each.name for each in suitable(pod, [each.nodes for each in pools])] == ["cpu", "gpu"]
