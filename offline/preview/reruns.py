@@ -1,11 +1,11 @@
 """Which Jobs an update runs, on which pool, and what changed for each."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
 from infra.kubernetes.review.volumes import CLAIM, VOLUME, volume_of
 from infra.platform import GPU_RESOURCE
-from infra.review.properties import at, mapping, mappings, text, texts
+from infra.review.properties import at, mapping, mappings, strings, text, texts
 from infra.review.stack import JOB, Declared, NodePool, Stack
 from offline.policies.workloads import gpus_of, workload_of
 from offline.preview.config_map_files import pod_spec
@@ -32,9 +32,6 @@ PARTS: Mapping[str, str] = {
 }
 """Keys of a pod, for people."""
 
-RUN = re.compile(r"/[0-9a-f]{10}(?=/)")
-"""A directory of a run, above something in it."""
-
 AMOUNTS: Mapping[str, str] = {"cpu": "CPU", "memory": "memory", "ephemeral-storage": "disk", GPU_RESOURCE: "GPUs"}
 
 
@@ -59,7 +56,7 @@ class _Runs:
         self._operations = {each.resource.urn: each.operation for each in compared}
         self._claims = after.of_type(CLAIM)
         self._earlier_places = [_place(each) for each in before.of_type(VOLUME)]
-        self._earlier = {_run(each) for each in before.of_type(JOB)}
+        self._earlier = {_name(each) for each in before.of_type(JOB)}
         self._computing: dict[str, Declared] = {}
         """Jobs that compute, by the directory of their result."""
 
@@ -88,12 +85,12 @@ class _Runs:
         )
 
     def _outcome(self, job: Declared) -> Outcome:
-        kept = bool(_result(job)) and _run(job) in self._earlier and not self._store_is_new(job)
+        kept = bool(_result(job)) and _name(job) in self._earlier and not self._store_is_new(job)
         return Outcome.RESUMES if kept else Outcome.RUNS
 
     def _causes(self, compared: Compared, job: Declared, pool: NodePool | None) -> list[str]:
         if compared.before is None:
-            again = "it is declared anew" if _run(job) in self._earlier else "it is new"
+            again = "it is declared anew" if _name(job) in self._earlier else "it is new"
             return [again, *self._lost_store(job)]
         files, inputs = self._changed_files(compared.before, job), list(self._inputs(job))
         causes = [
@@ -154,10 +151,8 @@ class _Runs:
         ]
 
     def _inputs(self, job: Declared) -> Iterator[str]:
-        own = _result(job)
-        for argument in _arguments(job):
-            needed = self._computing.get(_directory(argument))
-            if needed is not None and _directory(argument) != own:
+        for directory in inputs_of(_annotations(job)).values():
+            if needed := self._computing.get(directory):
                 fate = "is new" if self._operations[needed.urn] is Operation.CREATE else "runs again"
                 yield f"its input {needed.name} {fate}"
 
@@ -194,16 +189,18 @@ def _parts(compared: Compared, job: Declared, moved: MovedFiles) -> list[str]:
         return []
     if "its arguments" in told and _same_but_directories(compared.before, job):
         told.pop("its arguments")
+    if compared.before and _directories(job) and not _directories(compared.before):
+        # A Job from before its annotations does not say which directories its arguments name (November 2026).
+        told = {words: None for words in told if words not in {PARTS["args"], PARTS["env"]}}
     return [f"{words} changed" for words in told]
 
 
 def _names_the_run(difference: Difference, old: Declared | None, job: Declared) -> bool:
-    """Whether a text differs in the digest of the Job's run only, which follows from other changes."""
+    """Whether a text differs in the directories of results only, which follows from other changes."""
     before, after = difference.before, difference.after
     if old is None or not isinstance(before, str) or not isinstance(after, str):
         return False
-    earlier, now = (_run(each).rpartition("-")[2] for each in (old, job))
-    return bool(earlier and now) and before.replace(earlier, now) == after
+    return _with_names(before, old) == _with_names(after, job)
 
 
 def _part(path: Path) -> str:
@@ -224,19 +221,22 @@ def _part(path: Path) -> str:
 
 
 def _same_but_directories(old: Declared | None, new: Declared) -> bool:
-    """Whether the arguments differ in the directories of runs only, which follow from other changes."""
-    earlier = [_stem(each) for each in _arguments(old)] if old else []
-    return earlier == [_stem(each) for each in _arguments(new)]
+    """Whether the arguments differ in the directories of results only, which follow from other changes."""
+    earlier = [_with_names(each, old) for each in _arguments(old)] if old else []
+    return earlier == [_with_names(each, new) for each in _arguments(new)]
 
 
-def _stem(argument: str) -> str:
-    directory = RUN.sub("", _directory(argument))
-    return directory.rpartition("/")[0] if directory.count("/") > 1 else argument
+def _with_names(content: str, job: Declared) -> str:
+    """``content`` with the name of each of the Job's directories in the place of its path."""
+    for name, path in sorted(_directories(job).items(), key=lambda item: len(item[1]), reverse=True):
+        content = content.replace(path, f"{{{name}}}")
+    return content
 
 
-def _directory(argument: str) -> str:
-    """The path in an argument, with or without its option: ``--data=/store/…``."""
-    return argument[argument.find("/") :] if "/" in argument else argument
+def _directories(job: Declared) -> dict[str, str]:
+    """The directories below the store's root that the Job writes and reads, by what they are to the Job."""
+    own = {"output": _result(job)} if _result(job) else {}
+    return {**own, **inputs_of(_annotations(job))}
 
 
 def _arguments(job: Declared) -> list[str]:
@@ -244,16 +244,18 @@ def _arguments(job: Declared) -> list[str]:
     return [argument for each in containers for argument in texts(each.get("args"))]
 
 
-def _run(job: Declared) -> str:
-    """The Job's name on its cluster, which ends in the digest of its run."""
+def _annotations(job: Declared) -> dict[str, str]:
+    return strings(at(job.properties, "metadata", "annotations"))
+
+
+def _name(job: Declared) -> str:
+    """The Job's name on its cluster, which is another one for each run."""
     return text(at(job.properties, "metadata", "name"))
 
 
 def _result(job: Declared) -> str:
     """The directory that the Job leaves its result in; empty for one that leaves none."""
-    digest = _run(job).rpartition("-")[2]
-    found = (_directory(each) for each in _arguments(job))
-    return next((each for each in found if digest and each.rpartition("/")[2] == digest), "")
+    return _annotations(job).get(RUN_ANNOTATION, "")
 
 
 def _place(volume: Declared) -> list[object]:

@@ -1,5 +1,6 @@
 """Which Jobs an update runs, on Jobs made by hand: one cause each."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -38,7 +39,11 @@ def job(step: str, digest: str, *arguments: str, result: bool = True, **pod: Any
     output = [f"--output=/store/{step}/{digest}"] if result else []
     container = {"name": step, "image": "python:3", "args": [*arguments, *output], **pod.pop("container", {})}
     spec = {"nodeSelector": {"pool": "cpu"}, "containers": [container], **pod}
-    properties = {"metadata": {"name": f"{step}-{digest}"}, "spec": {"template": {"spec": spec}}}
+    inputs = dict(each.split("=/store/") for each in arguments if "=/store/" in each)
+    annotations = {"slipway/run": f"{step}/{digest}"} if result else {}
+    annotations |= {"slipway/inputs": json.dumps(inputs)} if inputs else {}
+    metadata = {"name": f"{step}-{digest}", "annotations": annotations}
+    properties = {"metadata": metadata, "spec": {"template": {"spec": spec}}}
     return declared(JOB, step, properties, provider=provider().urn)
 
 
@@ -185,6 +190,25 @@ def test_what_else_changed_beside_a_move_is_told() -> None:
 )
 def test_what_decides_the_result_runs_the_job(changed: dict[str, Any], because: str) -> None:
     assert one(job("train", "1"), job("train", "2", **changed)) == (Outcome.RUNS, because)
+
+
+def test_the_directories_of_another_run_are_no_change_of_their_own() -> None:
+    def after(digest: str, text: str) -> list[Declared]:
+        environment = {"env": [{"name": "RECORD", "value": f"/store/.runs/train/{digest}/1"}]}
+        mounted = mounting(f"train-bundle-{digest}", "train/py")
+        data = f"--data=/store/prepare/{digest}"
+        return [
+            files("train", digest, train_py=text),
+            job("train", digest, data, container=environment, **mounted),
+        ]
+
+    assert runs(after("4c1a99e007", "a"), after("52dc7b1f3e", "b"))["train"].because == "train/py changed"
+
+
+def test_arguments_of_a_job_that_does_not_say_what_they_name_are_no_cause() -> None:
+    before, after = job("train", "1", "--data=/store/prepare/1"), job("train", "2", "--data=/store/prepare/2")
+    before.properties["metadata"].pop("annotations")
+    assert one(before, after) == (Outcome.RUNS, "what its result depends on changed")
 
 
 @pytest.mark.parametrize(
