@@ -1,41 +1,16 @@
-"""The contract between the preview and a cloud."""
+"""What a cloud says of the resources that it knows, and a stack with what all clouds say of it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from infra.review.facts import Charge, Identity, InPlace, Quota, Seconds
-from infra.review.holdings import Holding
+from infra.review.facts import Charge, Holding, Identity, InPlace, Quota, Seconds
 from infra.review.policy import Policy
 from infra.review.stack import Declared, NodePool, Stack
 
 
-def _no_seconds(_: Declared) -> Seconds | None:
-    return None
-
-
-def _no_identities(_: Stack) -> Sequence[Identity]:
-    return ()
-
-
-def _no_endpoints(_: Stack) -> Mapping[str, str]:
-    return {}
-
-
-def _no_holding(_resource: Declared, _stack: Stack) -> Holding | None:
-    return None
-
-
-def _nothing_computed() -> Mapping[str, Sequence[str]]:
-    return {}
-
-
-def _nothing_in_place() -> Mapping[str, Sequence[InPlace]]:
-    return {}
-
-
 @dataclass(frozen=True)
 class Review:
-    """What a cloud, or Kubernetes, says of the resources that it knows; each part is silent about all others.
+    """What a cloud, or Kubernetes, says of the resources that it knows. What is left out says nothing.
 
     ``replacing`` are, by resource type, the paths of the properties whose change replaces a resource, whatever the
     change below them is, without the indices of lists: ``nodeConfig.diskType``, ``spec.template``. A path that
@@ -52,18 +27,44 @@ class Review:
     every update, be it in place, changes what other resources read from them.
     """
 
-    pools: Callable[[Stack], Sequence[NodePool]]
-    charges: Callable[[Stack], Sequence[Charge]]
-    quotas: Callable[[Stack], Sequence[Quota]]
-    policies: Sequence[Policy]
-    replacing: Callable[[], Mapping[str, Sequence[str]]]
-    computed: Callable[[], Mapping[str, Sequence[str]]] = _nothing_computed
-    holding: Callable[[Declared, Stack], Holding | None] = _no_holding
-    creation: Callable[[Declared], Seconds | None] = _no_seconds
-    in_place: Callable[[], Mapping[str, Sequence[InPlace]]] = _nothing_in_place
+    pools: Callable[[Stack], Sequence[NodePool]] = lambda _: ()
+    charges: Callable[[Stack], Sequence[Charge]] = lambda _: ()
+    quotas: Callable[[Stack], Sequence[Quota]] = lambda _: ()
+    policies: Sequence[Policy] = ()
+    replacing: Callable[[], Mapping[str, Sequence[str]]] = dict[str, Sequence[str]]
+    computed: Callable[[], Mapping[str, Sequence[str]]] = dict[str, Sequence[str]]
+    holding: Callable[[Declared, Stack], Holding | None] = lambda _, __: None
+    creation: Callable[[Declared], Seconds | None] = lambda _: None
+    in_place: Callable[[], Mapping[str, Sequence[InPlace]]] = dict[str, Sequence[InPlace]]
     moving: frozenset[str] = frozenset()
     sometimes: Mapping[str, Mapping[str, Callable[[object, object], bool]]] = field(
         default_factory=dict[str, Mapping[str, Callable[[object, object], bool]]]
     )
-    identities: Callable[[Stack], Sequence[Identity]] = _no_identities
-    endpoints: Callable[[Stack], Mapping[str, str]] = _no_endpoints
+    identities: Callable[[Stack], Sequence[Identity]] = lambda _: ()
+    endpoints: Callable[[Stack], Mapping[str, str]] = lambda _: {}
+
+
+def reviewed(stack: Stack, reviews: Sequence[Review]) -> Stack:
+    """``stack`` with what ``reviews`` say of it. Of its pools, those that are no declared resource are kept."""
+    declared = [pool for review in reviews for pool in review.pools(stack)]
+    stack = replace(stack, pools=[*declared, *(pool for pool in stack.pools if not pool.urn)])
+    resources = stack.resources.items()
+    return replace(
+        stack,
+        charges=[charge for review in reviews for charge in review.charges(stack)],
+        quotas=[quota for review in reviews for quota in review.quotas(stack)],
+        identities=[identity for review in reviews for identity in review.identities(stack)],
+        endpoints={name: how for review in reviews for name, how in review.endpoints(stack).items()},
+        holdings={
+            urn: found
+            for review in reversed(reviews)
+            for urn, each in resources
+            if (found := review.holding(each, stack)) is not None
+        },
+        creation={
+            urn: found
+            for review in reversed(reviews)
+            for urn, each in resources
+            if (found := review.creation(each)) is not None
+        },
+    )

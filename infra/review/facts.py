@@ -92,6 +92,26 @@ class Identity:
     store: bool = False
 
 
+NOT_RESTORED = "it cannot be restored"
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What of users' data is in a resource, and what becomes of it when the resource is deleted.
+
+    ``lost`` is the object of "deletes": ``the bucket and everything in it``. ``kept`` says why the data outlive
+    the resource, and ``refused`` why an update that would delete it fails; both are empty where that is not so.
+    ``restore`` says how it can be had back, or under which condition nothing is lost. The resource also goes with
+    those that have the URNs ``within``.
+    """
+
+    lost: str
+    kept: str = ""
+    refused: str = ""
+    restore: str = NOT_RESTORED
+    within: frozenset[str] = frozenset()
+
+
 class Effect(StrEnum):
     """What an update in place does to what is there."""
 

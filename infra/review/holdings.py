@@ -19,31 +19,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from infra.review.facts import Source
+from infra.review.facts import NOT_RESTORED, Holding, Source
 from infra.review.properties import at, is_true
 from infra.review.sources import sources
 from infra.review.stack import Declared
 from infra.review.unknown import unknown
 
-NOT_RESTORED = "it cannot be restored"
 _SECONDS_A_DAY = 86_400
-
-
-@dataclass(frozen=True)
-class Holding:
-    """What of users' data is in a resource, and what becomes of it when the resource is deleted.
-
-    ``lost`` is the object of "deletes": ``the bucket and everything in it``. ``kept`` says why the data outlive
-    the resource, and ``refused`` why an update that would delete it fails; both are empty where that is not so.
-    ``restore`` says how it can be had back, or under which condition nothing is lost. The resource also goes with
-    those that have the URNs ``within``.
-    """
-
-    lost: str
-    kept: str = ""
-    refused: str = ""
-    restore: str = NOT_RESTORED
-    within: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,10 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from infra.platform import Resources, Taint
-
-if TYPE_CHECKING:
-    from infra.review.contract import Review
-    from infra.review.facts import Seconds
+from infra.review.facts import Charge, Holding, Identity, Quota, Seconds
 
 KUBERNETES_PROVIDER = "pulumi:providers:kubernetes"
 
@@ -79,7 +75,7 @@ class NodePool:
     spot: bool = False
     run_limit: int | None = None
     machine: str = ""
-    boot: "Seconds | None" = None
+    boot: Seconds | None = None
 
 
 PROTECT = "slipway:protect"
@@ -90,22 +86,24 @@ _PRODUCTION = re.compile(r"(?:^|(?<!non)(?<!not)(?<!pre)[^a-z])prod(?:uction)?(?
 
 @dataclass(frozen=True)
 class Stack:
-    """A whole stack.
+    """A whole stack: what its program declared, and what the clouds say of that.
 
     ``configuration`` is what stands in the stack file, by full key, with a `Secret` for each encrypted value.
-    ``reviews`` are those of the clouds that the stack may use. ``standing`` are nodes that are there before it.
+    ``pools`` are the declared node pools in the order of their declaration, then the nodes that are there before
+    the stack. `infra.review.contract.reviewed` fills them in, and everything below them: ``holdings`` and
+    ``creation`` are by URN, ``endpoints`` by cluster.
     """
 
     name: str
     resources: Mapping[str, Declared]
     configuration: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    standing: Sequence[NodePool] = ()
-    reviews: Sequence["Review"] = ()
-
-    @cached_property
-    def pools(self) -> Sequence[NodePool]:
-        """Every node pool: declared ones in the order of their declaration, then those that are there."""
-        return [*(pool for review in self.reviews for pool in review.pools(self)), *self.standing]
+    pools: Sequence[NodePool] = ()
+    charges: Sequence[Charge] = ()
+    quotas: Sequence[Quota] = ()
+    identities: Sequence[Identity] = ()
+    endpoints: Mapping[str, str] = field(default_factory=dict[str, str])
+    holdings: Mapping[str, Holding] = field(default_factory=dict[str, Holding])
+    creation: Mapping[str, Seconds] = field(default_factory=dict[str, Seconds])
 
     @property
     def production(self) -> bool:

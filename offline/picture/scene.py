@@ -79,19 +79,18 @@ def scene(stack: Stack) -> Scene:
     names = dict.fromkeys(
         [*(pool.cluster for pool in stack.pools), *declared, *(each.cluster for each in jobs)], None
     )
-    endpoints = {name: how for review in stack.reviews for name, how in review.endpoints(stack).items()}
     return Scene(
         title=stack.name,
         zones=[
             Zone(
                 name or "cluster not known",
-                _about_cluster(declared.get(name), endpoints.get(name)),
+                _about_cluster(declared.get(name), stack.endpoints.get(name)),
                 _columns(stack, name, [each for each in jobs if each.cluster == name]),
             )
             for name in names
         ],
         edges=_edges(stack, [each.resource.urn for each in jobs]),
-        identities=[each for review in stack.reviews for each in review.identities(stack)],
+        identities=stack.identities,
         store=_about_store(stack),
     )
 

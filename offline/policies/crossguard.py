@@ -20,6 +20,7 @@ from pulumi_policy import (
 )
 from pulumi_policy.proxy import UnknownValueError
 
+from infra.review.contract import reviewed
 from infra.review.policy import Policy, Severity
 from infra.review.stack import Declared, NodePool, Stack
 from infra.review.unknown import UNKNOWN, Secret
@@ -77,12 +78,14 @@ def stack_of(resources: Sequence[PolicyResource], root: Path) -> Stack:
     """What the engine says is declared, with the file of the stack that the resources' URNs name."""
     name = _stack_name(resources)
     configuration, there = _file(name, root)
-    return Stack(
-        name=name,
-        resources={each.urn: _declared(each) for each in resources},
-        configuration=configuration,
-        standing=there,
-        reviews=reviews(),
+    return reviewed(
+        Stack(
+            name=name,
+            resources={each.urn: _declared(each) for each in resources},
+            configuration=configuration,
+            pools=there,
+        ),
+        reviews(),
     )
 
 

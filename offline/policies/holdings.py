@@ -2,7 +2,7 @@
 
 import re
 
-from infra.review.holdings import Holding
+from infra.review.facts import Holding
 from infra.review.stack import Declared, Stack
 
 OF_OTHERS = re.compile(
@@ -16,7 +16,6 @@ def holding(resource: Declared, stack: Stack) -> Holding | None:
     """What goes with a resource of ``stack`` that is deleted; None where it holds nothing, or is not managed."""
     if not resource.custom or resource.read or resource.package == "pulumi":
         return None
-    for review in stack.reviews:
-        if found := review.holding(resource, stack):
-            return found
+    if found := stack.holdings.get(resource.urn):
+        return found
     return Holding("it and everything in it") if OF_OTHERS.search(resource.type) else None

@@ -50,7 +50,6 @@ def _never_gone(place: str, name: str, least: int, key: str) -> Violation:
 
 def _never_used(stack: Stack) -> Iterator[Violation]:
     """GPU nodes that are always there, and more of them than pods that could run at once."""
-    charges = [charge for review in stack.reviews for charge in review.charges(stack)]
     for pool in filter(has_gpus, stack.pools):
         if not pool.urn or pool.min_nodes < 2:
             continue
@@ -61,7 +60,7 @@ def _never_used(stack: Stack) -> Iterator[Violation]:
         spare = pool.min_nodes - pods
         if spare <= 0:
             continue
-        each = node_price(charges, pool.urn)
+        each = node_price(stack.charges, pool.urn)
         costs = f", for ${each * spare:.2f} an hour" if each else ""
         yield Violation(
             pool.urn,

@@ -222,8 +222,7 @@ def _quotas(stack: Stack) -> list[QuotaNeed]:
             see=quota.see,
             ordinary=quota.ordinary,
         )
-        for review in stack.reviews
-        for quota in review.quotas(stack)
+        for quota in stack.quotas
     ]
 
 

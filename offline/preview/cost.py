@@ -27,8 +27,7 @@ def cost(
     ``measured`` are times of its Jobs, by name; a Job without one takes its time limit. What else grows with the
     nodes, such as address translation, is not in the cost of Jobs.
     """
-    charges = [charge for review in stack.reviews for charge in review.charges(stack)]
-    timed = [charge for charge in charges if not charge.metered]
+    timed = [charge for charge in stack.charges if not charge.metered]
     idle, most = _sum(timed, "idle"), _sum(timed, "most")
     return Cost(
         idle_hourly=idle,
@@ -37,9 +36,9 @@ def cost(
         least_nodes=sum(pool.min_nodes for pool in stack.pools),
         most_nodes=sum(pool.max_nodes for pool in stack.pools),
         run=run_cost(stack, timed, jobs, measured or {}),
-        lines=[_line(stack, charge) for charge in charges],
+        lines=[_line(stack, charge) for charge in stack.charges],
         unknown=[_named(stack, charge) for charge in timed if charge.price is None],
-        stale=_stale((charge.price for charge in charges), today),
+        stale=_stale((charge.price for charge in stack.charges), today),
     )
 
 

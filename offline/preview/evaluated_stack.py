@@ -7,7 +7,7 @@ from typing import Any, cast
 from infra.clouds.registry import CLOUDS
 from infra.kubernetes.review.hooks import REVIEW
 from infra.platform import Node, Resources, Taint
-from infra.review.contract import Review
+from infra.review.contract import Review, reviewed
 from infra.review.stack import Declared, NodePool, Stack
 from infra.review.unknown import UNKNOWN, Secret, Unknown
 from offline.engine.scheduling import pool_of_nodes
@@ -55,12 +55,14 @@ def evaluated(name: str, document: Mapping[str, Any]) -> Evaluated:
     remarks = tuple(document.get("remarks", ()))
     if failure := document.get("failure"):
         return Evaluated(name, failure=Failed(**failure), remarks=remarks)
-    stack = Stack(
-        name=name,
-        resources={each["urn"]: _declared(each) for each in document["resources"]},
-        configuration=_opened(document["configuration"]),
-        standing=[_pool(each) for each in document["standing"]],
-        reviews=reviews(),
+    stack = reviewed(
+        Stack(
+            name=name,
+            resources={each["urn"]: _declared(each) for each in document["resources"]},
+            configuration=_opened(document["configuration"]),
+            pools=[_pool(each) for each in document["standing"]],
+        ),
+        reviews(),
     )
     return Evaluated(name, stack, outputs=document["outputs"], remarks=remarks)
 

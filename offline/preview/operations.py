@@ -8,8 +8,10 @@ https://pkg.go.dev/github.com/pulumi/pulumi/pkg/v3@v3.259.0/resource/deploy, rea
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from infra.review.contract import Review
 from infra.review.stack import KUBERNETES_PROVIDER, Declared, Stack
 from infra.review.unknown import UNKNOWN, Unknown, unknown
+from offline.preview.evaluated_stack import reviews
 from offline.preview.in_place_updates import Consequence, Effects
 from offline.preview.matching import pairs
 from offline.preview.model import Operation
@@ -69,19 +71,22 @@ class Compared:
         return self.before.protect and (self.after is None or self.after.protect)
 
 
-def compared(before: Stack, after: Stack) -> list[Compared]:
-    """Every managed resource: those there are now in the order of their declaration, then those that go."""
-    return _Update(before, after).all()
+def compared(before: Stack, after: Stack, known: Sequence[Review] | None = None) -> list[Compared]:
+    """Every managed resource: those there are now in the order of their declaration, then those that go.
+
+    ``known`` says which changes replace a resource; default: the reviews of all clouds and of Kubernetes.
+    """
+    return _Update(before, after, reviews() if known is None else known).all()
 
 
 class _Update:
     """Decides resource by resource, in the order of declaration: what one needs is decided before it."""
 
-    def __init__(self, before: Stack, after: Stack) -> None:
+    def __init__(self, before: Stack, after: Stack, known: Sequence[Review]) -> None:
         self._before = before
         self._after = after
-        self._replacing = Replacing(after.reviews or before.reviews)
-        self._effects = Effects(after.reviews or before.reviews)
+        self._replacing = Replacing(known)
+        self._effects = Effects(known)
         self._pairs = pairs(before, after)
         self._now_called = {old.urn: new.urn for old, new in self._pairs if old and new}
         self._renamed = {old.name: new.name for old, new in self._pairs if old and new and old.name != new.name}

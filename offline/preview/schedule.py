@@ -131,9 +131,7 @@ class _Scheduler:
             return self._job(resource, time, after)
         if not resource.custom or resource.read or resource.package == "pulumi":
             return Span(resource, time, time, after)
-        known = next(
-            (found for review in self._stack.reviews if (found := review.creation(resource)) is not None), None
-        )
+        known = self._stack.creation.get(resource.urn)
         if known is None:
             self._found.unknown[resource.urn] = resource.type
             return Span(resource, time, time, after)

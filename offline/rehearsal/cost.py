@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import date
 
+from infra.review.contract import reviewed
 from infra.review.stack import Declared, Stack
 from offline.engine.emulators import emulators
 from offline.engine.resources import Resource
@@ -19,14 +20,16 @@ def priced(
     stack: str, resources: Mapping[str, Resource], configuration: Configuration, records: Sequence[JobRecord]
 ) -> Cost:
     """The stack's cost at list prices, as a preview has it, with the times that its Jobs took here."""
-    declared = Stack(
-        name=stack,
-        resources={urn: as_declared(each) for urn, each in resources.items()},
-        configuration=configuration.values,
-        standing=[
-            pool_of_nodes(node) for each in emulators(configuration.settings) for node in each.standing_nodes()
-        ],
-        reviews=reviews(),
+    declared = reviewed(
+        Stack(
+            name=stack,
+            resources={urn: as_declared(each) for urn, each in resources.items()},
+            configuration=configuration.values,
+            pools=[
+                pool_of_nodes(node) for each in emulators(configuration.settings) for node in each.standing_nodes()
+            ],
+        ),
+        reviews(),
     )
     took = {each.name: Measured(each.seconds, "rehearsed") for each in records if each.phase.good and each.seconds}
     return cost(declared, today=date.today(), measured=took)

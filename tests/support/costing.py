@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any
 
 from infra.platform import Resources
-from infra.review.contract import Review
+from infra.review.contract import Review, reviewed
 from infra.review.facts import Charge, Price, Seconds, Source
 from infra.review.stack import KUBERNETES_PROVIDER, Declared, NodePool, Stack
 from tests.support.reviewing import declared
@@ -97,10 +97,7 @@ def stack(
     review = Review(
         pools=lambda _: [pool.nodes for pool in pools],
         charges=lambda _: [*charges, *(charge for pool in pools for charge in pool.charges)],
-        quotas=lambda _: (),
-        policies=(),
-        replacing=dict,
         creation=lambda each: Seconds(times[each.type], SOURCE) if each.type in times else None,
     )
     there = [CLUSTER, *(pool.declared for pool in pools), PROVIDER, *resources]
-    return Stack("test", {each.urn: each for each in there}, reviews=[review])
+    return reviewed(Stack("test", {each.urn: each for each in there}), [review])

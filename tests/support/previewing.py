@@ -8,6 +8,7 @@ from typing import Any
 
 from infra.kubernetes.review.hooks import REVIEW
 from infra.program import PREFIX, declare
+from infra.review.contract import reviewed
 from infra.review.stack import Stack
 from infra.settings.loading import load
 from offline.engine.emulators import emulators
@@ -41,4 +42,4 @@ def previewed(name: str, changes: Mapping[str, Any] | None = None, root: Path = 
         )
         for urn, each in evaluation.resources.items()
     }
-    return Stack(name, resources, configuration=config, reviews=[*REVIEWS, REVIEW])
+    return reviewed(Stack(name, resources, configuration=config), [*REVIEWS, REVIEW])

@@ -10,6 +10,7 @@ from pulumi.output import Unknown as PulumiUnknown
 from infra.clouds.registry import CLOUDS
 from infra.platform import Emulator
 from infra.program import declare
+from infra.review.contract import reviewed
 from infra.review.stack import Declared, Stack
 from infra.review.unknown import UNKNOWN, Unknown
 from offline.engine.emulators import emulators
@@ -41,12 +42,8 @@ def declared_stack(name: str) -> Stack:
     evaluation = evaluate(
         partial(declare, ROOT), project="slipway", stack=name, config=config, emulators=found, preview=True
     )
-    return Stack(
-        name=name,
-        resources={urn: known(each) for urn, each in evaluation.resources.items()},
-        configuration=stack_config(name, ROOT),
-        reviews=REVIEWS,
-    )
+    resources = {urn: known(each) for urn, each in evaluation.resources.items()}
+    return reviewed(Stack(name, resources, configuration=stack_config(name, ROOT)), REVIEWS)
 
 
 def known(resource: Resource) -> Declared:
@@ -61,7 +58,7 @@ def declared(type_: str, name: str = "it", properties: Mapping[str, Any] | None 
 
 def stack_of(*resources: Declared, name: str = "test", **more: Any) -> Stack:
     """A stack of these resources."""
-    return Stack(name, {each.urn: each for each in resources}, reviews=REVIEWS, **more)
+    return reviewed(Stack(name, {each.urn: each for each in resources}, **more), REVIEWS)
 
 
 def _known(value: Any) -> Any:

@@ -5,7 +5,7 @@ https://kubernetes.io/docs/concepts/storage/storage-classes/#reclaim-policy, rea
 """
 
 from infra.kubernetes.review.volumes import CLAIM, VOLUME, volume_of
-from infra.review.holdings import Holding
+from infra.review.facts import Holding
 from infra.review.properties import at, items, text
 from infra.review.stack import Declared, Stack
 

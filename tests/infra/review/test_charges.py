@@ -281,7 +281,7 @@ def test_what_is_only_looked_up_is_not_billed() -> None:
 @pytest.mark.parametrize("name", ["gcp-dev", "gcp-prod", "aws-dev", "aws-prod"])
 def test_every_hour_of_the_repositorys_stacks_is_priced(name: str) -> None:
     stack = declared_stack(name)
-    found = [charge for review in stack.reviews for charge in review.charges(stack)]
+    found = stack.charges
     assert found
     assert [charge.what for charge in found if charge.price is None and not charge.metered] == []
 
@@ -289,7 +289,7 @@ def test_every_hour_of_the_repositorys_stacks_is_priced(name: str) -> None:
 def test_nodes_of_your_own_are_not_priced_and_not_free() -> None:
     nodes = NodePool("", "here", "gpu", {}, [], Resources(1000, 1000), 2, 2)
     provider = declared(KUBERNETES_PROVIDER, "here")
-    (found,) = existing_charges(stack_of(provider, standing=[nodes]))
+    (found,) = existing_charges(stack_of(provider, pools=[nodes]))
     assert (found.urn, found.price, found.most) == (provider.urn, None, 2)
     assert "your own nodes (gpu)" in found.what
 

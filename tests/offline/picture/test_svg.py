@@ -183,18 +183,14 @@ def test_the_place_of_a_cluster_and_of_the_store() -> None:
 
 
 def test_clusters_reach_the_store_through_their_identities() -> None:
-    found = [
+    identities = [
         Identity("runner", "pods", "use the bucket", ["here"], store=True),
         Identity("nodes", "nodes", "pull images", ["here"]),
     ]
 
-    def identities(_: Stack) -> Sequence[Identity]:
-        return found
-
     plain = stack([CPU])
-    reviews = [replace(review, identities=identities) for review in plain.reviews]
     configuration = {"slipway:store": {"kind": "gcs"}}
-    drawing = parse(picture(replace(plain, reviews=reviews, configuration=configuration)))
+    drawing = parse(picture(replace(plain, identities=identities, configuration=configuration)))
     check(drawing)
     (cluster,), (identity,), (store,) = (drawing.of(kind) for kind in ("cluster", "identity", "store"))
     assert identity.name == "runner"

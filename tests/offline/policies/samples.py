@@ -93,7 +93,7 @@ def stack(
 ) -> Stack:
     """A stack of these resources on these pools."""
     return Stack(
-        name, {each.urn: each for each in resources}, configuration=configuration or {}, standing=list(pools)
+        name, {each.urn: each for each in resources}, configuration=configuration or {}, pools=list(pools)
     )
 
 

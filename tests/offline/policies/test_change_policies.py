@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from infra.review.contract import reviewed
 from infra.review.policy import Severity
 from infra.review.stack import Declared, Stack
 from offline.policies.changes import POLICIES, Change
@@ -29,7 +30,7 @@ def stack(*resources: Declared, **suppressions: dict[str, Any]) -> Stack:
     configuration = {
         "slipway:policies": {"suppress": {key.replace("_", "-"): each for key, each in suppressions.items()}}
     }
-    return Stack("test", {each.urn: each for each in resources}, configuration=configuration, reviews=reviews())
+    return reviewed(Stack("test", {each.urn: each for each in resources}, configuration=configuration), reviews())
 
 
 def update(before: Stack, after: Stack) -> tuple[list[Finding], list[Suppressed]]:

@@ -6,6 +6,7 @@ from datetime import date
 
 import pytest
 
+from infra.review.contract import reviewed
 from infra.review.facts import Charge, Source
 from infra.review.stack import Stack
 from offline.preview.cost import cost, difference
@@ -13,7 +14,7 @@ from offline.preview.job_durations import Measured
 from offline.preview.model import Outcome, RunCost
 from offline.preview.run_cost import common_basis
 from tests.support.costing import CLUSTER, TODAY, Pool, job, price, stack
-from tests.support.reviewing import declared, declared_stack
+from tests.support.reviewing import REVIEWS, declared, declared_stack
 
 DISK = Charge("", "disk", price(0.1, "GiB-month"), quantity=73)
 """7.30 dollars a month: a cent an hour."""
@@ -172,7 +173,7 @@ def test_a_run_on_one_of_several_pools_of_a_resource_is_not_known() -> None:
 def test_a_run_on_nodes_that_the_stack_finds_there_is_not_known() -> None:
     own = Charge(CLUSTER.urn, "your own nodes, not priced", None)
     found_there = replace(
-        stack([], job("work", "cpu"), charges=[own]), standing=[replace(CPU.nodes, urn="", min_nodes=2)]
+        stack([], job("work", "cpu"), charges=[own]), pools=[replace(CPU.nodes, urn="", min_nodes=2)]
     )
     found = run(found_there)
     assert (found.dollars, found.steps[0].dollars) == (None, None)
@@ -268,5 +269,5 @@ def test_the_repositorys_cheapest_stack_by_hand() -> None:
 def test_an_unpriced_pool_of_a_real_stack_is_named() -> None:
     bought = declared("aws:rds/instance:Instance", "database")
     real = declared_stack("aws-dev")
-    found = cost(replace(real, resources={**real.resources, bought.urn: bought}), today=TODAY)
+    found = cost(reviewed(replace(real, resources={**real.resources, bought.urn: bought}), REVIEWS), today=TODAY)
     assert found.unknown == ["database: Instance, whose price is not recorded"]

@@ -98,7 +98,7 @@ def test_an_encrypted_value_of_the_configuration_is_a_secret() -> None:
 def test_nodes_that_are_there_are_a_pool_of_a_fixed_size() -> None:
     found = evaluated("dev", DOCUMENT)
     assert found.stack is not None
-    (pool,) = found.stack.standing
+    (pool,) = found.stack.pools
     assert (pool.urn, pool.cluster, pool.name, pool.min_nodes, pool.max_nodes) == ("", "here", "gpu", 3, 3)
     assert (pool.allocatable.gpus, pool.gpus, pool.accelerator) == (2, 2, "nvidia-tesla-t4")
     assert pool.taints == [Taint("nvidia.com/gpu", "present", "NoSchedule")]

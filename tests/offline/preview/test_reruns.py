@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.review.hooks import REVIEW as KUBERNETES
 from infra.platform import GPU_RESOURCE, Resources, Taint
 from infra.review.stack import KUBERNETES_PROVIDER, Declared, NodePool, Stack
 from infra.review.unknown import Secret
@@ -70,9 +69,7 @@ def pool(name: str, gpus: int = 0, **more: Any) -> NodePool:
 
 def stack(*resources: Declared, kubeconfig: str = "a") -> Stack:
     all_ = [provider(kubeconfig), *resources]
-    return Stack(
-        "test", {each.urn: each for each in all_}, standing=[pool("cpu"), pool("gpu", 1)], reviews=[KUBERNETES]
-    )
+    return Stack("test", {each.urn: each for each in all_}, pools=[pool("cpu"), pool("gpu", 1)])
 
 
 def runs(before: list[Declared], after: list[Declared], kubeconfig: str = "a") -> dict[str, JobRun]:
@@ -305,7 +302,7 @@ def test_another_accelerator_of_the_pool_is_named() -> None:
     asking = {"resources": {"limits": {GPU_RESOURCE: "1"}}}
     on_gpu: dict[str, Any] = {"nodeSelector": {"pool": "gpu"}, "container": asking, "tolerations": [TOLERATION]}
     before, after = stack(job("train", "1", **on_gpu)), stack(job("train", "2", **on_gpu))
-    other = replace(after, standing=[pool("cpu"), replace(pool("gpu", 1), accelerator="l4")])
+    other = replace(after, pools=[pool("cpu"), replace(pool("gpu", 1), accelerator="l4")])
     (found,) = compare(before, other).runs
     assert found.because == "its accelerator changed from t4 to l4"
 

@@ -10,8 +10,10 @@ from infra.review.contract import Review
 from infra.review.facts import InPlace, Source
 from infra.review.stack import KUBERNETES_PROVIDER, Declared, Stack
 from infra.review.unknown import UNKNOWN, Secret, Unknown
-from offline.preview.model import Operation, ResourceChange
-from offline.preview.stack_diff import compare, output_remarks
+from offline.preview import stack_diff
+from offline.preview.model import Changes, Operation, ResourceChange
+from offline.preview.operations import compared
+from offline.preview.stack_diff import output_remarks
 from tests.support.reviewing import declared
 
 CLUSTER = "cloud:index:Cluster"
@@ -21,10 +23,6 @@ TEMPLATE = "cloud:index:Template"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 
 REVIEW = Review(
-    pools=lambda _: (),
-    charges=lambda _: (),
-    quotas=lambda _: (),
-    policies=(),
     replacing=lambda: {
         CLUSTER: ["location", "name"],
         POOL: ["cluster", "template.id", "config.spot", "config.disks{}", "config.disks.size"],
@@ -38,7 +36,11 @@ REVIEW = Review(
 
 
 def stack(*resources: Declared) -> Stack:
-    return Stack("test", {each.urn: each for each in resources}, reviews=[REVIEW, KUBERNETES])
+    return Stack("test", {each.urn: each for each in resources})
+
+
+def compare(before: Stack, after: Stack) -> Changes:
+    return stack_diff.compare(before, after, compared(before, after, [REVIEW, KUBERNETES]))
 
 
 def changed(before: Declared, after: Declared) -> ResourceChange:

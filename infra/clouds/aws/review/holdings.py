@@ -3,7 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from infra.review.holdings import Holding, holdings_from
+from infra.review.facts import Holding
+from infra.review.holdings import holdings_from
 from infra.review.properties import at
 from infra.review.stack import Declared, Stack
 

@@ -17,5 +17,6 @@ def charges(stack: Stack) -> Sequence[Charge]:
             idle=pool.max_nodes,
             most=pool.max_nodes,
         )
-        for pool in stack.standing
+        for pool in stack.pools
+        if not pool.urn
     ]

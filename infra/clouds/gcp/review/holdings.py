@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from infra.review.holdings import Holding, holdings_from
+from infra.review.facts import Holding
+from infra.review.holdings import holdings_from
 from infra.review.stack import Declared, Stack
 
 TABLE = holdings_from(Path(__file__).parents[1] / "data" / "holdings.toml")
