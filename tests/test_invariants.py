@@ -11,10 +11,10 @@ import pytest
 
 from infra.platform import Node, Resources
 from infra.program import ROOT, declare
+from infra.review.resource import Resource
 from infra.schema.quantities import cpu_millicores, mebibytes
 from infra.settings.loading import load
 from offline.engine.emulators import emulators
-from offline.engine.resources import Resource
 from offline.engine.stack_config import stack_config
 from offline.rehearsal.admission import RESTRICTED_VOLUMES
 from tests.support.recording import Recording, record
@@ -115,7 +115,7 @@ def nodes(recording: Recording) -> list[Node]:
     found = [node for each in recording.emulators for node in each.standing_nodes()]
     for resource in recording.resources:
         for each in recording.emulators:
-            found.extend(each.nodes(resource.token, resource.name, resource.inputs))
+            found.extend(each.nodes(resource.type, resource.name, resource.inputs))
     return found
 
 
@@ -244,7 +244,7 @@ def test_a_pool_is_measured_one_job_at_a_time_and_after_its_other_work(recording
 
 def test_every_kubernetes_resource_names_the_provider_of_its_cluster_and_a_parent(recording: Recording) -> None:
     clusters = set(recording.result.platforms)
-    ours = [each for each in recording.resources if each.token.startswith("kubernetes:")]
+    ours = [each for each in recording.resources if each.type.startswith("kubernetes:")]
     assert ours
     for each in ours:
         assert provider_of(each) in clusters, each.name
@@ -294,7 +294,7 @@ def test_every_pod_is_restricted(recording: Recording) -> None:
 
 def test_what_holds_data_is_protected_in_protected_stacks_and_only_there(recording: Recording) -> None:
     protect = recording.result.settings.protect
-    holding = [each for each in recording.resources if each.token in HOLDS_DATA]
+    holding = [each for each in recording.resources if each.type in HOLDS_DATA]
     assert holding
     for each in holding:
         assert each.protect is protect, each.name
@@ -307,21 +307,21 @@ def test_what_holds_data_is_protected_in_protected_stacks_and_only_there(recordi
 def test_nobody_but_the_jobs_service_account_is_let_into_the_bucket(stack: str) -> None:
     recording = once(stack, False)
     settings = recording.result.settings
-    grants = [each for each in recording.resources if "IAM" in each.token]
-    on_bucket = [each for each in grants if each.token.startswith("gcp:storage/")]
+    grants = [each for each in recording.resources if "IAM" in each.type]
+    on_bucket = [each for each in grants if each.type.startswith("gcp:storage/")]
     assert len(on_bucket) == len(recording.of(BUCKETS[0]))
     for grant in on_bucket:
         assert grant.inputs["role"] == "roles/storage.objectUser"
         subject = f"/subject/ns/{settings.namespace}/sa/{settings.service_account}"
         assert grant.inputs["member"].endswith(subject), "the stacks use no impersonation"
-    of_project = {grant.inputs["role"] for grant in grants if grant.token.startswith("gcp:projects/iAMMember")}
+    of_project = {grant.inputs["role"] for grant in grants if grant.type.startswith("gcp:projects/iAMMember")}
     assert of_project <= {"roles/artifactregistry.reader", "roles/container.defaultNodeServiceAccount"}
-    on_keys = [grant for grant in grants if grant.token.startswith("gcp:kms/")]
+    on_keys = [grant for grant in grants if grant.type.startswith("gcp:kms/")]
     for grant in on_keys:
         assert grant.inputs["role"] == "roles/cloudkms.cryptoKeyEncrypterDecrypter"
         agent = r"serviceAccount:service-\d+@(container-engine-robot|gs-project-accounts)\.iam\..*"
         assert re.fullmatch(agent, grant.inputs["member"]), "Google's own services alone"
-    others = {grant.token.partition(":")[2] for grant in grants} - {
+    others = {grant.type.partition(":")[2] for grant in grants} - {
         "storage/bucketIAMMember:BucketIAMMember",
         "projects/iAMMember:IAMMember",
         "kms/cryptoKeyIAMMember:CryptoKeyIAMMember",

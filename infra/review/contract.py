@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from infra.review.facts import Charge, Holding, Identity, InPlace, Quota, Seconds
 from infra.review.policy import Policy
-from infra.review.stack import Declared, NodePool, Stack
+from infra.review.resource import Resource
+from infra.review.stack import NodePool, Stack
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Review:
     policies: Sequence[Policy] = ()
     replacing: Callable[[], Mapping[str, Sequence[str]]] = dict[str, Sequence[str]]
     computed: Callable[[], Mapping[str, Sequence[str]]] = dict[str, Sequence[str]]
-    holding: Callable[[Declared, Stack], Holding | None] = lambda _, __: None
-    creation: Callable[[Declared], Seconds | None] = lambda _: None
+    holding: Callable[[Resource, Stack], Holding | None] = lambda _, __: None
+    creation: Callable[[Resource], Seconds | None] = lambda _: None
     in_place: Callable[[], Mapping[str, Sequence[InPlace]]] = dict[str, Sequence[InPlace]]
     moving: frozenset[str] = frozenset()
     sometimes: Mapping[str, Mapping[str, Callable[[object, object], bool]]] = field(

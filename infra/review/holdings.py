@@ -21,8 +21,8 @@ from typing import Any
 
 from infra.review.facts import NOT_RESTORED, Holding, Source
 from infra.review.properties import at, is_true
+from infra.review.resource import Resource
 from infra.review.sources import sources
-from infra.review.stack import Declared
 from infra.review.unknown import unknown
 
 _SECONDS_A_DAY = 86_400
@@ -42,11 +42,11 @@ class Row:
     unit: str = "days"
     default: int = 0
 
-    def of(self, resource: Declared) -> Holding:
+    def of(self, resource: Resource) -> Holding:
         """What goes with this resource of the row's type."""
         return Holding(self.lost, self.kept, self._refused(resource), self._restore(resource))
 
-    def _refused(self, resource: Declared) -> str:
+    def _refused(self, resource: Resource) -> str:
         if self.guarded_by and is_true(resource.properties.get(self.guarded_by)):
             return f"it cannot be deleted while {self.guarded_by} is on"
         emptied = resource.properties.get(self.emptied_by)
@@ -54,7 +54,7 @@ class Row:
             return f"it cannot be deleted while anything is in it, since {self.emptied_by} is off"
         return ""
 
-    def _restore(self, resource: Declared) -> str:
+    def _restore(self, resource: Resource) -> str:
         if not self.window:
             return self.restore or NOT_RESTORED
         found = at(resource.properties, *self.window.split("."))

@@ -18,39 +18,6 @@ UNLIMITED = 10**9
 
 
 @dataclass(frozen=True)
-class Declared:
-    """One resource as the program declared it.
-
-    ``properties`` are its inputs, with `UNKNOWN` where only an update knows them and a `Secret` for each secret.
-    ``parent`` and ``provider`` are URNs, empty where there is none (for ``provider``: the default one).
-    ``property_dependencies`` are URNs by property. ``read`` says that it is looked up, not managed.
-    """
-
-    urn: str
-    type: str
-    name: str
-    properties: Mapping[str, Any]
-    custom: bool = True
-    parent: str = ""
-    provider: str = ""
-    dependencies: frozenset[str] = frozenset()
-    property_dependencies: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    protect: bool = False
-    retain_on_delete: bool = False
-    delete_before_replace: bool = False
-    ignore_changes: Sequence[str] = ()
-    replace_on_changes: Sequence[str] = ()
-    replace_with: frozenset[str] = frozenset()
-    aliases: Sequence[str] = ()
-    read: bool = False
-
-    @property
-    def package(self) -> str:
-        """The Pulumi package of its type."""
-        return self.type.partition(":")[0]
-
-
-@dataclass(frozen=True)
 class NodePool:
     """A node pool as declared, or the nodes of a cluster that the stack finds there.
 
@@ -95,7 +62,7 @@ class Stack:
     """
 
     name: str
-    resources: Mapping[str, Declared]
+    resources: Mapping[str, Resource]
     configuration: Mapping[str, Any] = field(default_factory=dict[str, Any])
     pools: Sequence[NodePool] = ()
     charges: Sequence[Charge] = ()
@@ -115,23 +82,23 @@ class Stack:
         """Whether its file leaves `PROTECT` off."""
         return str(self.configuration.get(PROTECT, True)).lower() not in {"1", "on", "true", "yes"}
 
-    def of_type(self, *types: str) -> list[Declared]:
+    def of_type(self, *types: str) -> list[Resource]:
         """The custom resources of these types that the stack manages, in the order of their declaration."""
         return [each for each in self.resources.values() if each.type in types and not each.read]
 
-    def ancestor(self, resource: Declared, type_: str) -> Declared | None:
+    def ancestor(self, resource: Resource, type_: str) -> Resource | None:
         """The nearest component of that type around ``resource``."""
         parent = self.resources.get(resource.parent)
         while parent is not None and parent.type != type_:
             parent = self.resources.get(parent.parent)
         return parent
 
-    def source(self, resource: Declared, key: str, type_: str) -> Declared | None:
+    def source(self, resource: Resource, key: str, type_: str) -> Resource | None:
         """The resource of that type that a property comes from; None without one."""
         found = (self.resources.get(urn) for urn in sorted(resource.property_dependencies.get(key, ())))
         return next((each for each in found if each is not None and each.type == type_), None)
 
-    def called(self, cluster: Declared) -> str:
+    def called(self, cluster: Resource) -> str:
         """The name by which Kubernetes objects know a declared cluster: that of the provider which comes from it.
 
         Without such a provider it is the cluster's own logical name.
@@ -143,6 +110,6 @@ class Stack:
         )
         return next(found, cluster.name)
 
-    def cluster_of(self, resource: Declared) -> str:
+    def cluster_of(self, resource: Resource) -> str:
         """For a Kubernetes object: the cluster it is on, by the logical name of its provider; else empty."""
         return resource.provider.rpartition("::")[2] if resource.package == "kubernetes" else ""

@@ -8,7 +8,7 @@ from infra.schema.base import TaintSettings
 GPU_TAINT = Taint(GPU_RESOURCE, "present", "NoSchedule")
 """Keeps pods without a GPU off GPU nodes.
 
-GKE adds it by itself, but only to a GPU pool made while the cluster has a pool without GPUs. Declared everywhere,
+GKE adds it by itself, but only to a GPU pool made while the cluster has a pool without GPUs. Resource everywhere,
 so that state and truth agree either way. Source: https://cloud.google.com/kubernetes-engine/docs/how-to/gpus#create,
 2026-11-20.
 """

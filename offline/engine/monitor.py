@@ -14,9 +14,10 @@ from pulumi.runtime.proto import resource_pb2
 
 from infra.platform import Emulator, StoreFiles
 from infra.review.properties import mapping, texts
+from infra.review.resource import Resource
 from infra.review.stack import JOB
 from offline.engine.provider_outputs import computed_outputs, physical_id
-from offline.engine.resources import Resource, StackOutput, masked, plain, stood_in
+from offline.engine.resources import StackOutput, masked, plain, requested, stood_in
 from offline.engine.unknown_outputs import is_marked, mark, number_mark
 
 
@@ -131,7 +132,7 @@ class Monitor(mocks.MockMonitor):
         self._hooks.before_create(request.hooks.before_create, resource)
         try:
             self._observer.registering(resource)
-            if resource.token == JOB:
+            if resource.type == JOB:
                 self._observer.run_job(resource)
         except NotCreatedError as error:
             with self._lock:
@@ -168,8 +169,8 @@ class Monitor(mocks.MockMonitor):
 
     def _note(self, request: Any) -> Resource:
         urn = self.make_urn(request.parent, request.type, request.name)
-        resource = Resource.of(urn, request)
-        package = resource.token.partition(":")[0]
+        resource = requested(urn, request)
+        package = resource.package
         if resource.custom and not resource.provider and package != "pulumi" and self._disabled & {package, "*"}:
             raise EvaluationError(
                 f"Default provider for {package!r} disabled. {resource.name!r} must use an explicit provider."
@@ -253,7 +254,7 @@ class Cloud(mocks.Mocks):
         return answer
 
     def _emulated(self, resource: Resource) -> Mapping[str, Any]:
-        answers = (each.outputs(resource.token, resource.name, resource.inputs) for each in self._emulators)
+        answers = (each.outputs(resource.type, resource.name, resource.inputs) for each in self._emulators)
         return next((answer for answer in answers if answer is not None), dict[str, Any]())
 
     def _called(self, token: str, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:

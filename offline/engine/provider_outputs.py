@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from offline.engine.resources import Resource
+from infra.review.resource import Resource
 
 EPOCH = "2026-01-01T00:00:00Z"
 """Creation time of every emulated object: the same in every evaluation, so that nothing seems to have changed."""
@@ -36,7 +36,7 @@ def kind_of(token: str) -> str | None:
 
 def _named(resource: Resource) -> Mapping[str, Any]:
     """What holds name and namespace: a Helm release has no metadata."""
-    return resource.inputs if kind_of(resource.token) == RELEASE else resource.metadata
+    return resource.inputs if kind_of(resource.type) == RELEASE else resource.metadata
 
 
 def object_name(resource: Resource) -> str:
@@ -47,12 +47,12 @@ def object_name(resource: Resource) -> str:
 
 def namespace_of(resource: Resource) -> str:
     """The namespace of a Kubernetes object; empty for kinds that have none."""
-    return "" if kind_of(resource.token) in CLUSTER_SCOPED else str(_named(resource).get("namespace") or "default")
+    return "" if kind_of(resource.type) in CLUSTER_SCOPED else str(_named(resource).get("namespace") or "default")
 
 
 def computed_outputs(resource: Resource) -> dict[str, Any]:
     """What the provider would add: for a Kubernetes object the metadata of one that was just created."""
-    kind = kind_of(resource.token)
+    kind = kind_of(resource.type)
     if kind is None:
         return {}
     if kind == RELEASE:
@@ -77,9 +77,9 @@ def computed_outputs(resource: Resource) -> dict[str, Any]:
 
 def physical_id(resource: Resource, outputs: Mapping[str, Any]) -> str:
     """An id as the resource's provider would shape it."""
-    if resource.token.startswith("pulumi:providers:"):
+    if resource.type.startswith("pulumi:providers:"):
         return _uuid(resource.urn)
-    if kind_of(resource.token) is not None:
+    if kind_of(resource.type) is not None:
         namespace = namespace_of(resource)
         return f"{namespace}/{object_name(resource)}" if namespace else object_name(resource)
     return str(outputs.get("name") or resource.name)

@@ -18,17 +18,17 @@ PREFIX = "slipway:"
 def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> dict[str, Any]:
     """What the stack ``name`` of ``tree`` declares; raises what the program raises."""
     from infra.program import declare, shipping_problems
+    from infra.review.resource import Resource
     from infra.schema.problems import SettingsError
     from infra.settings.loading import load
     from offline.engine.emulators import emulators
     from offline.engine.evaluate import evaluate
     from offline.engine.monitor import Observer
-    from offline.engine.resources import Resource
     from offline.engine.stack_config import load_stack, read_yaml
 
     class Listener(Observer):
         def registering(self, resource: Resource) -> None:
-            secrets.remember(resource.inputs, resource.shown_inputs)
+            secrets.remember(resource.inputs, resource.properties)
 
     config = load_stack(name, tree)
     secrets.publish(config.values)

@@ -50,7 +50,7 @@ class Secrets:
 
     def remember(self, value: Any, shown: Any) -> None:
         """Hides all texts of ``value`` that are `SECRET` in ``shown``."""
-        if shown == SECRET:
+        if _is_secret(shown):
             self.hide(value)
         for key, each in _items(shown):
             self.remember(value[key], each)
@@ -68,6 +68,10 @@ class Secrets:
         for each in sorted(self._texts - self._public, key=len, reverse=True):
             text = text.replace(each, SECRET)
         return text
+
+
+def _is_secret(shown: Any) -> bool:
+    return not isinstance(shown, Mapping | list) and str(cast("object", shown)) == SECRET
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -103,8 +107,8 @@ class Encoder:
             **{key: sorted(getattr(resource, key)) for key in SETS},
             # Revisions from before November 2026 do not have it.
             "retain_on_delete": getattr(resource, "retain_on_delete", False),
-            "type": resource.token,
-            "properties": self._value(resource.inputs, resource.shown_inputs),
+            "type": resource.type,
+            "properties": self._value(resource.inputs, resource.properties),
             "property_dependencies": {key: sorted(urns) for key, urns in resource.property_dependencies.items()},
         }
 
@@ -112,7 +116,7 @@ class Encoder:
         if isinstance(value, self._unknown):
             name: str | None = getattr(value, "name", None)
             return UNKNOWN if name is None else {**UNKNOWN, "of": name}
-        if shown == SECRET:
+        if _is_secret(shown):
             return self._secrets.digest(SECRET if value == SECRET else self._value(value, value))
         if isinstance(value, Mapping):
             mapping = cast("Mapping[str, Any]", value)

@@ -11,6 +11,7 @@ from the revision that it belongs to. It can be deleted once nobody compares wit
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def evaluate_stack(name: str, tree: Path, secrets: "Secrets", remark: "Remark") 
     evaluation = evaluate(
         program, project="slipway", stack=name, config=values, emulators=found, observer=Listener(), preview=True
     )
+    for urn, each in evaluation.resources.items():
+        evaluation.resources[urn] = SimpleNamespace(**vars(each), type=each.token, properties=each.shown_inputs)
     written = configuration(config.values, read_yaml(config.file).get("config"), secrets)
     return document(evaluation, program, found, written, Encoder(secrets, tree))
 

@@ -157,7 +157,7 @@ class Program:
 
     def number(self, resource: Any) -> tuple[int, str]:
         """What to sort resources by."""
-        return self._numbers.get((resource.token, resource.name), len(self._numbers)), resource.urn
+        return self._numbers.get((resource.type, resource.name), len(self._numbers)), resource.urn
 
 
 def stood_in(values: Mapping[str, Any], emulators: Sequence[Any], remark: Remark) -> dict[str, Any]:

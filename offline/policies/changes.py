@@ -6,7 +6,8 @@ from functools import cached_property
 
 from infra.review.facts import Effect
 from infra.review.policy import Severity, Violation
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 from offline.policies.holdings import holding
 from offline.preview.in_place_updates import Consequence
 from offline.preview.model import Operation
@@ -135,7 +136,7 @@ def _properties(consequence: Consequence) -> str:
     return ", ".join(paths)
 
 
-def _named(resource: Declared) -> str:
+def _named(resource: Resource) -> str:
     return f"its {resource.type.rpartition(':')[2].lower()} {resource.name}"
 
 

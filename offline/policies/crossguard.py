@@ -22,7 +22,8 @@ from pulumi_policy.proxy import UnknownValueError
 
 from infra.review.contract import reviewed
 from infra.review.policy import Policy, Severity
-from infra.review.stack import Declared, NodePool, Stack
+from infra.review.resource import Resource
+from infra.review.stack import NodePool, Stack
 from infra.review.unknown import UNKNOWN, Secret
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load
@@ -135,13 +136,13 @@ def _standing(configuration: Mapping[str, Any]) -> list[NodePool]:
     return [pool_of_nodes(node) for emulator in emulators(settings) for node in emulator.standing_nodes()]
 
 
-def _declared(resource: PolicyResource) -> Declared:
+def _declared(resource: PolicyResource) -> Resource:
     provider = resource.provider
     is_provider = resource.resource_type.startswith("pulumi:providers:")
     properties = _known(resource.props)
     if resource.resource_type == SECRET_TYPE:
         properties = {**properties, **{key: Secret("") for key in ("data", "stringData") if key in properties}}
-    return Declared(
+    return Resource(
         urn=resource.urn,
         type=resource.resource_type,
         name=resource.name,

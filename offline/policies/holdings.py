@@ -3,7 +3,8 @@
 import re
 
 from infra.review.facts import Holding
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 
 OF_OTHERS = re.compile(
     r":(?:Bucket|BucketV2|Cluster|Database|DatabaseInstance|Dataset|Disk|[A-Za-z]*FileSystem|PersistentVolumeClaim|"
@@ -12,7 +13,7 @@ OF_OTHERS = re.compile(
 """The last parts of the types that hold data in most clouds, for resources of which no review here knows."""
 
 
-def holding(resource: Declared, stack: Stack) -> Holding | None:
+def holding(resource: Resource, stack: Stack) -> Holding | None:
     """What goes with a resource of ``stack`` that is deleted; None where it holds nothing, or is not managed."""
     if not resource.custom or resource.read or resource.package == "pulumi":
         return None

@@ -8,7 +8,8 @@ from typing import Any
 
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import at, known, mapping, strings, whole
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 
 LIMIT = 1024 * 1024
 """Most bytes that the values of one ConfigMap may have together ("cannot exceed 1 MiB",
@@ -35,7 +36,7 @@ PLAIN_COUNTS = frozenset(
 (kubernetes.io/docs/concepts/policy/resource-quotas, November 2026)."""
 
 
-def _size(config_map: Declared) -> int | None:
+def _size(config_map: Resource) -> int | None:
     """Bytes of its values, as Kubernetes counts them; None where only an update can tell."""
     data, binary = config_map.properties.get("data"), config_map.properties.get("binaryData")
     if not known((data, binary)):
@@ -47,7 +48,7 @@ def _size(config_map: Declared) -> int | None:
     return sum(len(each.encode()) for each in strings(data).values()) + sum(map(len, decoded))
 
 
-def _sizes(stack: Stack) -> Iterator[tuple[Declared, int]]:
+def _sizes(stack: Stack) -> Iterator[tuple[Resource, int]]:
     for config_map in stack.of_type(CONFIG_MAP):
         if (size := _size(config_map)) is not None:
             yield config_map, size
@@ -73,7 +74,7 @@ def _large(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _counts(stack: Stack) -> Iterator[tuple[Declared, str, int, int]]:
+def _counts(stack: Stack) -> Iterator[tuple[Resource, str, int, int]]:
     """For each number of objects that a quota limits: the quota, its key, how many are declared, and the limit."""
     for quota in stack.of_type(QUOTA):
         for key, hard in mapping(at(quota.properties, "spec", "hard")).items():
@@ -82,7 +83,7 @@ def _counts(stack: Stack) -> Iterator[tuple[Declared, str, int, int]]:
                 yield quota, key, _declared(stack, quota, key.removeprefix("count/")), limit
 
 
-def _declared(stack: Stack, quota: Declared, counted: str) -> int:
+def _declared(stack: Stack, quota: Resource, counted: str) -> int:
     return sum(
         each.custom
         and not each.read
@@ -93,7 +94,7 @@ def _declared(stack: Stack, quota: Declared, counted: str) -> int:
     )
 
 
-def _namespace(resource: Declared) -> Any:
+def _namespace(resource: Resource) -> Any:
     return at(resource.properties, "metadata", "namespace") or "default"
 
 

@@ -6,7 +6,8 @@ from typing import Any
 from infra.review.networks import whole_internet
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import Properties, at, is_true, known, mapping, mappings, strings, texts, whole
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 from offline.policies.workloads import Workload, workloads
 
 RBAC = "kubernetes:rbac.authorization.k8s.io/v1"
@@ -112,7 +113,7 @@ def _public(stack: Stack) -> Iterator[Violation]:
         )
 
 
-def _internal(service: Declared) -> bool:
+def _internal(service: Resource) -> bool:
     """Whether an annotation makes the load balancer an internal one; each cloud has its own, all alike.
 
     Also where only an update can tell.

@@ -10,7 +10,8 @@ from functools import cached_property
 
 from infra.platform import Resources
 from infra.review.properties import Properties, at, known, mapping, mappings, strings
-from infra.review.stack import JOB, Declared, NodePool, Stack
+from infra.review.resource import Resource
+from infra.review.stack import JOB, NodePool, Stack
 from offline.engine.scheduling import PodRequest, add, affinity, amounts, largest, pools_of, suitable, tolerations
 
 POD = "kubernetes:core/v1:Pod"
@@ -43,7 +44,7 @@ KUBELET_PLUGINS = "/var/lib/kubelet/device-plugins"
 class Workload:
     """One resource with a pod template. ``cluster`` is empty where its provider is the default one."""
 
-    resource: Declared
+    resource: Resource
     cluster: str
     template: Properties
 
@@ -130,7 +131,7 @@ def workloads(stack: Stack, *types: str) -> Iterator[Workload]:
         yield workload_of(resource, stack)
 
 
-def workload_of(resource: Declared, stack: Stack) -> Workload:
+def workload_of(resource: Resource, stack: Stack) -> Workload:
     """A resource of one of the types in `TEMPLATES`."""
     template = mapping(at(resource.properties, *TEMPLATES[resource.type]))
     return Workload(resource, stack.cluster_of(resource), template)

@@ -4,17 +4,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from infra.review.properties import at, mapping, mappings, text
-from infra.review.stack import JOB, Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import JOB, Stack
 
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 
 
-def is_config_map(resource: Declared) -> bool:
+def is_config_map(resource: Resource) -> bool:
     """Whether it holds files."""
     return resource.type == CONFIG_MAP
 
 
-def pod_spec(job: Declared) -> Mapping[str, Any]:
+def pod_spec(job: Resource) -> Mapping[str, Any]:
     """The pod that a Job starts."""
     return mapping(at(job.properties, "spec", "template", "spec"))
 
@@ -35,11 +36,11 @@ class ShippedFiles:
         """The contents of all files that any Job mounts, by path."""
         return {path: content for job in self._jobs for path, content in self.of(job).items()}
 
-    def path(self, config_map: Declared, key: str) -> str:
+    def path(self, config_map: Resource, key: str) -> str:
         """The path in the pod of what stands at a key, as the Jobs that mount it say; empty where none does."""
         return self._paths.get(_identity(config_map), {}).get(key, "")
 
-    def of(self, job: Declared) -> dict[str, Any]:
+    def of(self, job: Resource) -> dict[str, Any]:
         """The contents of all files that a Job mounts, by path."""
         found: dict[str, Any] = {}
         for identity, items in _mounted(job):
@@ -50,12 +51,12 @@ class ShippedFiles:
         return found
 
 
-def _identity(config_map: Declared) -> tuple[str, str]:
+def _identity(config_map: Resource) -> tuple[str, str]:
     """Its cluster and its name there."""
     return config_map.provider, text(at(config_map.properties, "metadata", "name"))
 
 
-def _mounted(job: Declared) -> Iterator[tuple[tuple[str, str], dict[str, str]]]:
+def _mounted(job: Resource) -> Iterator[tuple[tuple[str, str], dict[str, str]]]:
     """The identities of the ConfigMaps that a Job mounts, each with the paths of its keys."""
     for volume in mappings(pod_spec(job).get("volumes")):
         if name := text(at(volume, "configMap", "name")):

@@ -8,7 +8,8 @@ from infra.clouds.registry import CLOUDS
 from infra.kubernetes.review.hooks import REVIEW
 from infra.platform import Node, Resources, Taint
 from infra.review.contract import Review, reviewed
-from infra.review.stack import Declared, NodePool, Stack
+from infra.review.resource import Resource
+from infra.review.stack import NodePool, Stack
 from infra.review.unknown import UNKNOWN, Secret, Unknown
 from offline.engine.scheduling import pool_of_nodes
 from offline.engine.unknown_outputs import told
@@ -67,8 +68,8 @@ def evaluated(name: str, document: Mapping[str, Any]) -> Evaluated:
     return Evaluated(name, stack, outputs=document["outputs"], remarks=remarks)
 
 
-def _declared(resource: Mapping[str, Any]) -> Declared:
-    return Declared(
+def _declared(resource: Mapping[str, Any]) -> Resource:
+    return Resource(
         urn=resource["urn"],
         type=resource["type"],
         name=resource["name"],

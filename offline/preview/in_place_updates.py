@@ -8,7 +8,7 @@ from typing import Any
 
 from infra.review.contract import Review
 from infra.review.facts import InPlace, When
-from infra.review.stack import Declared
+from infra.review.resource import Resource
 from infra.schema.quantities import UNITS
 from offline.preview.property_diff import Difference, covers, parsed, touches, value_at, without_indices
 
@@ -35,7 +35,7 @@ class Effects:
             for type_, facts in review.in_place().items():
                 self._facts.setdefault(type_, []).extend(facts)
 
-    def of(self, old: Declared, new: Declared, found: Sequence[Difference]) -> list[Consequence]:
+    def of(self, old: Resource, new: Resource, found: Sequence[Difference]) -> list[Consequence]:
         """The facts that hold where ``old`` becomes ``new`` by ``found``, in the order of their table."""
         there = (
             (fact, [each for each in found if _holds(fact, each, old, new)])
@@ -44,7 +44,7 @@ class Effects:
         return [Consequence(fact, differences) for fact, differences in there if differences]
 
 
-def _holds(fact: InPlace, difference: Difference, old: Declared, new: Declared) -> bool:
+def _holds(fact: InPlace, difference: Difference, old: Resource, new: Resource) -> bool:
     kept = parsed(fact.kept)
     if kept and not any(covers(parsed(each), kept) for each in new.ignore_changes):
         return False

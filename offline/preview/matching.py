@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 
-Pair = tuple[Declared | None, Declared | None]
+Pair = tuple[Resource | None, Resource | None]
 
 
 def pairs(before: Stack, after: Stack) -> list[Pair]:
@@ -21,11 +22,11 @@ def pairs(before: Stack, after: Stack) -> list[Pair]:
     return [*found, *((resource, None) for resource in reversed(left.values()))]
 
 
-def _managed(stack: Stack) -> Mapping[str, Declared]:
+def _managed(stack: Stack) -> Mapping[str, Resource]:
     return {urn: each for urn, each in stack.resources.items() if each.custom and not each.read}
 
 
-def _earlier_urns(resource: Declared, stack: Stack) -> Iterator[str]:
+def _earlier_urns(resource: Resource, stack: Stack) -> Iterator[str]:
     """The URNs that its aliases, and those of the components around it, give a resource."""
     yield from _aliased(resource)
     # A child is named after its parent, and Pulumi's SDKs alias it with its parent.
@@ -38,7 +39,7 @@ def _earlier_urns(resource: Declared, stack: Stack) -> Iterator[str]:
         parent = stack.resources.get(parent.parent)
 
 
-def _aliased(resource: Declared) -> Iterator[str]:
+def _aliased(resource: Resource) -> Iterator[str]:
     for alias in resource.aliases:
         yield alias if alias.startswith("urn:pulumi:") else _renamed(resource.urn, alias)
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from infra.review.contract import Review
-from infra.review.stack import KUBERNETES_PROVIDER, Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import KUBERNETES_PROVIDER, Stack
 from infra.review.unknown import UNKNOWN, Unknown, unknown
 from offline.preview.evaluated_stack import reviews
 from offline.preview.in_place_updates import Consequence, Effects
@@ -35,8 +36,8 @@ class Compared:
     replaced stays after all.
     """
 
-    before: Declared | None
-    after: Declared | None
+    before: Resource | None
+    after: Resource | None
     operation: Operation | None
     differences: Sequence[Difference] = ()
     forcing: Sequence[Difference] = ()
@@ -47,7 +48,7 @@ class Compared:
     unless: str = ""
 
     @property
-    def resource(self) -> Declared:
+    def resource(self) -> Resource:
         """The resource as it is now, or as it was."""
         found = self.after or self.before
         assert found is not None
@@ -107,7 +108,7 @@ class _Update:
                 found.append(self._compared(old, new))
         return found
 
-    def _compared(self, old: Declared, new: Declared) -> Compared:
+    def _compared(self, old: Resource, new: Resource) -> Compared:
         changed = self._differences(old, new)
         kept = [each for each in changed if self._replacing.keeps(new.type, each, new.properties)]
         there = [each for each in changed if each not in kept]
@@ -131,15 +132,15 @@ class _Update:
         consequences = self._effects.of(old, new, there)
         return Compared(old, new, Operation.UPDATE, there, known=known, consequences=consequences, kept=kept)
 
-    def _forced(self, old: Declared, new: Declared, there: Sequence[Difference]) -> list[Difference]:
+    def _forced(self, old: Resource, new: Resource, there: Sequence[Difference]) -> list[Difference]:
         return self._replacing.forced(new.type, there, old.properties, new.properties)
 
-    def _differences(self, old: Declared, new: Declared) -> list[Difference]:
+    def _differences(self, old: Resource, new: Resource) -> list[Difference]:
         ignored = [parsed(each) for each in new.ignore_changes]
         there = [*differences(old.properties, new.properties), *self._may_differ(old, new)]
         return [each for each in there if not any(covers(pattern, each.path) for pattern in ignored)]
 
-    def _may_differ(self, old: Declared, new: Declared) -> Iterator[Difference]:
+    def _may_differ(self, old: Resource, new: Resource) -> Iterator[Difference]:
         """What is unknown on both sides, and comes from a resource that will be another, or from elsewhere."""
         for property_ in dict.fromkeys([*new.property_dependencies, *old.property_dependencies]):
             urns = new.property_dependencies.get(property_, frozenset())
@@ -156,7 +157,7 @@ class _Update:
             kept = [] if urns & (self._created | self._replaced) else self._forced(old, new, there)
             yield from (each for each in there if each not in kept)
 
-    def _comes_from_elsewhere(self, old: Declared, new: Declared, path: Path) -> bool:
+    def _comes_from_elsewhere(self, old: Resource, new: Resource, path: Path) -> bool:
         """Whether what is unknown on both sides is another output than before.
 
         Where a side does not say which, the resources count that the property comes from. Those are known of a
@@ -179,7 +180,7 @@ class _Update:
                 return now + source.removeprefix(earlier)
         return source
 
-    def _because(self, old: Declared, new: Declared, forcing: Sequence[Difference]) -> str:
+    def _because(self, old: Resource, new: Resource, forcing: Sequence[Difference]) -> str:
         """What replaces the resource beside a property that was changed for itself; empty where nothing does."""
         if new.provider in self._replaced:
             return f"{self._named(new.provider)} is replaced"
@@ -196,12 +197,12 @@ class _Update:
                 return self._comes_from(str(property_), gone)
         return ""
 
-    def _goes_first(self, new: Declared) -> bool:
+    def _goes_first(self, new: Resource) -> bool:
         """Whether it needs what is deleted first, and so is deleted before that."""
         needed = frozenset[str]().union(*new.property_dependencies.values(), [new.provider])
         return bool(needed & self._deleted_first)
 
-    def _other_provider(self, old: Declared, new: Declared) -> bool:
+    def _other_provider(self, old: Resource, new: Resource) -> bool:
         """Whether another provider than before leads somewhere else."""
         if self._now_called.get(old.provider, old.provider) == new.provider:
             return False
@@ -224,12 +225,12 @@ class _Update:
         return f"{resource.type.rpartition(':')[2]} {resource.name}"
 
 
-def _asked_to_replace(new: Declared, difference: Difference) -> bool:
+def _asked_to_replace(new: Resource, difference: Difference) -> bool:
     patterns = [parsed(each) for each in new.replace_on_changes]
     return any(covers(pattern, path) for pattern in patterns for path in difference.leaves)
 
 
-def _same_unknown(old: Declared, new: Declared, path: Path) -> bool:
+def _same_unknown(old: Resource, new: Resource, path: Path) -> bool:
     """Whether nobody can tell if what is at ``path`` is the same."""
     earlier, now = value_at(old.properties, path), value_at(new.properties, path)
     return isinstance(earlier, Unknown) or (unknown(earlier) and earlier == now)
@@ -245,7 +246,7 @@ def _same_cluster(forcing: Sequence[Difference]) -> str:
     return SAME_SERVER if forcing and paths else ""
 
 
-def _keeps_name(old: Declared, new: Declared) -> bool:
+def _keeps_name(old: Resource, new: Resource) -> bool:
     """Whether the successor has its predecessor's name, which can exist only once.
 
     The Kubernetes provider deletes such an object first, asked to or not, and so do the providers that are bridged
@@ -256,6 +257,6 @@ def _keeps_name(old: Declared, new: Declared) -> bool:
     return before == after and isinstance(after[-1], str)
 
 
-def _provider(resource: Declared) -> str:
+def _provider(resource: Resource) -> str:
     name = resource.provider.rpartition("::")[2]
     return f"the provider {name}" if name else "the default provider"

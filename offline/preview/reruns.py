@@ -6,7 +6,8 @@ from infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
 from infra.kubernetes.review.volumes import CLAIM, VOLUME, volume_of
 from infra.platform import GPU_RESOURCE
 from infra.review.properties import at, mapping, mappings, strings, text, texts
-from infra.review.stack import JOB, Declared, NodePool, Stack
+from infra.review.resource import Resource
+from infra.review.stack import JOB, NodePool, Stack
 from offline.policies.workloads import gpus_of, workload_of
 from offline.preview.config_map_files import pod_spec
 from offline.preview.model import JobRun, Operation, Outcome
@@ -40,7 +41,7 @@ def runs(before: Stack, after: Stack, compared: Sequence[Compared], moved: Moved
     return _Runs(before, after, compared, moved).found()
 
 
-def pool_of(job: Declared, stack: Stack) -> NodePool | None:
+def pool_of(job: Resource, stack: Stack) -> NodePool | None:
     """The pool whose nodes take the Job's pod; None where none does, or that cannot be judged."""
     return next(iter(workload_of(job, stack).suitable_pools(stack)), None)
 
@@ -57,7 +58,7 @@ class _Runs:
         self._claims = after.of_type(CLAIM)
         self._earlier_places = [_place(each) for each in before.of_type(VOLUME)]
         self._earlier = {_name(each) for each in before.of_type(JOB)}
-        self._computing: dict[str, Declared] = {}
+        self._computing: dict[str, Resource] = {}
         """Jobs that compute, by the directory of their result."""
 
     def found(self) -> list[JobRun]:
@@ -70,7 +71,7 @@ class _Runs:
                     self._computing[result] = each.after
         return made
 
-    def _job_run(self, compared: Compared, job: Declared, outcome: Outcome) -> JobRun:
+    def _job_run(self, compared: Compared, job: Resource, outcome: Outcome) -> JobRun:
         pool = pool_of(job, self._after)
         gpus = gpus_of(workload_of(job, self._after))
         return JobRun(
@@ -84,11 +85,11 @@ class _Runs:
             because="; ".join(self._causes(compared, job, pool)),
         )
 
-    def _outcome(self, job: Declared) -> Outcome:
+    def _outcome(self, job: Resource) -> Outcome:
         kept = bool(_result(job)) and _name(job) in self._earlier and not self._store_is_new(job)
         return Outcome.RESUMES if kept else Outcome.RUNS
 
-    def _causes(self, compared: Compared, job: Declared, pool: NodePool | None) -> list[str]:
+    def _causes(self, compared: Compared, job: Resource, pool: NodePool | None) -> list[str]:
         if compared.before is None:
             again = "it is declared anew" if _name(job) in self._earlier else "it is new"
             return [again, *self._lost_store(job)]
@@ -109,7 +110,7 @@ class _Runs:
             causes or self._changed_pools(job, pool) or self._changed_before(compared.before, job) or UNEXPLAINED
         )
 
-    def _changed_pools(self, job: Declared, pool: NodePool | None) -> list[str]:
+    def _changed_pools(self, job: Resource, pool: NodePool | None) -> list[str]:
         """The Job's own pool, else the others of its cluster: what checks nodes looks at all of them."""
         changed = [
             each.name
@@ -120,14 +121,14 @@ class _Runs:
             changed = [pool.name]
         return [f"the pool {name} changes" for name in changed]
 
-    def _other_accelerator(self, old: Declared, pool: NodePool | None) -> list[str]:
+    def _other_accelerator(self, old: Resource, pool: NodePool | None) -> list[str]:
         earlier = pool_of(old, self._before)
         known = earlier and earlier.accelerator, pool and pool.accelerator
         return (
             [f"its accelerator changed from {known[0]} to {known[1]}"] if all(known) and len({*known}) > 1 else []
         )
 
-    def _changed_before(self, old: Declared, job: Declared) -> list[str]:
+    def _changed_before(self, old: Resource, job: Resource) -> list[str]:
         """What has to be there before the Job and changes: other Jobs, which it may read from, else the rest."""
         fates = {Operation.CREATE: "is new", Operation.DELETE: "is gone", Operation.UPDATE: "changes"}
         changed = [
@@ -139,7 +140,7 @@ class _Runs:
         more = [f"{len(changed) - SHOWN} more that it waits for change"] if len(changed) > SHOWN else []
         return [*(f"{urn.rpartition('::')[2]} {fate}" for urn, fate in changed[:SHOWN]), *more]
 
-    def _changed_files(self, old: Declared, new: Declared) -> list[str]:
+    def _changed_files(self, old: Resource, new: Resource) -> list[str]:
         earlier, now = self._moved.before.of(old), self._moved.after.of(new)
         changed = [path for path in now if path in earlier and earlier[path] != now[path]]
         came, went = [path for path in now if path not in earlier], [path for path in earlier if path not in now]
@@ -150,16 +151,16 @@ class _Runs:
             *([MOVED] if any(map(self._moved.explain, went)) else []),
         ]
 
-    def _inputs(self, job: Declared) -> Iterator[str]:
+    def _inputs(self, job: Resource) -> Iterator[str]:
         for directory in inputs_of(_annotations(job)).values():
             if needed := self._computing.get(directory):
                 fate = "is new" if self._operations[needed.urn] is Operation.CREATE else "runs again"
                 yield f"its input {needed.name} {fate}"
 
-    def _lost_store(self, job: Declared) -> list[str]:
+    def _lost_store(self, job: Resource) -> list[str]:
         return [NEW_STORE] if _result(job) and self._store_is_new(job) and self._earlier else []
 
-    def _store_is_new(self, job: Declared) -> bool:
+    def _store_is_new(self, job: Resource) -> bool:
         """Whether what the Job mounts its results from is created by this update."""
         claims = {text(at(each, "persistentVolumeClaim", "claimName")) for each in _volumes(job)}
         origins = set(job.property_dependencies.get("spec", ()))
@@ -176,7 +177,7 @@ class _Runs:
         return any(self._operations.get(urn) in COMES for urn in origins)
 
 
-def _parts(compared: Compared, job: Declared, moved: MovedFiles) -> list[str]:
+def _parts(compared: Compared, job: Resource, moved: MovedFiles) -> list[str]:
     """What of the pod changed for itself, in words."""
     told: dict[str, None] = {}
     for each in compared.differences:
@@ -195,7 +196,7 @@ def _parts(compared: Compared, job: Declared, moved: MovedFiles) -> list[str]:
     return [f"{words} changed" for words in told]
 
 
-def _names_the_run(difference: Difference, old: Declared | None, job: Declared) -> bool:
+def _names_the_run(difference: Difference, old: Resource | None, job: Resource) -> bool:
     """Whether a text differs in the directories of results only, which follows from other changes."""
     before, after = difference.before, difference.after
     if old is None or not isinstance(before, str) or not isinstance(after, str):
@@ -220,45 +221,45 @@ def _part(path: Path) -> str:
     return known or (f"its pod's {keys[3]}" if len(keys) > 3 else "")
 
 
-def _same_but_directories(old: Declared | None, new: Declared) -> bool:
+def _same_but_directories(old: Resource | None, new: Resource) -> bool:
     """Whether the arguments differ in the directories of results only, which follow from other changes."""
     earlier = [_with_names(each, old) for each in _arguments(old)] if old else []
     return earlier == [_with_names(each, new) for each in _arguments(new)]
 
 
-def _with_names(content: str, job: Declared) -> str:
+def _with_names(content: str, job: Resource) -> str:
     """``content`` with the name of each of the Job's directories in the place of its path."""
     for name, path in sorted(_directories(job).items(), key=lambda item: len(item[1]), reverse=True):
         content = content.replace(path, f"{{{name}}}")
     return content
 
 
-def _directories(job: Declared) -> dict[str, str]:
+def _directories(job: Resource) -> dict[str, str]:
     """The directories below the store's root that the Job writes and reads, by what they are to the Job."""
     own = {"output": _result(job)} if _result(job) else {}
     return {**own, **inputs_of(_annotations(job))}
 
 
-def _arguments(job: Declared) -> list[str]:
+def _arguments(job: Resource) -> list[str]:
     containers = mappings(pod_spec(job).get("containers"))
     return [argument for each in containers for argument in texts(each.get("args"))]
 
 
-def _annotations(job: Declared) -> dict[str, str]:
+def _annotations(job: Resource) -> dict[str, str]:
     return strings(at(job.properties, "metadata", "annotations"))
 
 
-def _name(job: Declared) -> str:
+def _name(job: Resource) -> str:
     """The Job's name on its cluster, which is another one for each run."""
     return text(at(job.properties, "metadata", "name"))
 
 
-def _result(job: Declared) -> str:
+def _result(job: Resource) -> str:
     """The directory that the Job leaves its result in; empty for one that leaves none."""
     return _annotations(job).get(RUN_ANNOTATION, "")
 
 
-def _place(volume: Declared) -> list[object]:
+def _place(volume: Resource) -> list[object]:
     """Where a volume's files are, whatever it is called and however large it says it is."""
     spec = mapping(volume.properties.get("spec"))
     attributes = {
@@ -274,7 +275,7 @@ def _place(volume: Declared) -> list[object]:
     ]
 
 
-def _volumes(job: Declared) -> list[Mapping[str, object]]:
+def _volumes(job: Resource) -> list[Mapping[str, object]]:
     return [mapping(each) for each in mappings(pod_spec(job).get("volumes"))]
 
 

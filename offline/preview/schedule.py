@@ -12,7 +12,8 @@ from typing import Literal
 
 from infra.kubernetes.review.times import pull
 from infra.review.properties import at, whole
-from infra.review.stack import JOB, Declared, NodePool, Stack
+from infra.review.resource import Resource
+from infra.review.stack import JOB, NodePool, Stack
 from offline.policies.workloads import Workload, workloads
 from offline.preview.job_durations import Measured
 from offline.preview.model import Outcome
@@ -40,7 +41,7 @@ class Part:
 class Span:
     """One resource from the moment it can be created. ``after`` is the URN of what it waited for last."""
 
-    resource: Declared
+    resource: Resource
     begins: float
     ends: float
     after: str
@@ -51,7 +52,7 @@ class Span:
 class Work:
     """One Job on a node. ``begins`` and ``ends`` are when it holds it. ``basis`` is what its time is from."""
 
-    resource: Declared
+    resource: Resource
     pool: NodePool
     number: int
     begins: float
@@ -124,7 +125,7 @@ class _Scheduler:
         self._found.stays = [stay for pool in self._pools.values() for stay in pool.stays]
         return self._found
 
-    def _span(self, resource: Declared, time: float, after: str) -> Span:
+    def _span(self, resource: Resource, time: float, after: str) -> Span:
         if self._jobs is not None and resource.urn not in self._jobs:
             return Span(resource, time, time, after)
         if resource.type == JOB and not resource.read:
@@ -139,7 +140,7 @@ class _Scheduler:
         part = Part(resource.name, resource.type, known.amount, source)
         return Span(resource, time, time + known.amount, after, [part])
 
-    def _job(self, resource: Declared, time: float, after: str) -> Span:
+    def _job(self, resource: Resource, time: float, after: str) -> Span:
         workload = self._workloads[resource.urn]
         nodes = self._nodes(workload)
         seconds, basis = self._time(resource)
@@ -175,7 +176,7 @@ class _Scheduler:
                 f"{time.source.url} ({time.source.when})",
             )
 
-    def _time(self, job: Declared) -> tuple[float, Basis]:
+    def _time(self, job: Resource) -> tuple[float, Basis]:
         if self._jobs is not None and self._jobs[job.urn] is Outcome.RESUMES:
             return 0.0, "found"
         if (known := self._measured.get(job.name)) is not None:
@@ -188,7 +189,7 @@ class _Scheduler:
         return pool and self._pools.setdefault((pool.cluster, pool.name), PoolNodes(pool))
 
 
-def _needs(resource: Declared) -> frozenset[str]:
+def _needs(resource: Resource) -> frozenset[str]:
     return resource.dependencies | {resource.provider, resource.parent}
 
 

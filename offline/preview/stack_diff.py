@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from infra.review.properties import at, text
-from infra.review.stack import JOB, KUBERNETES_PROVIDER, Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import JOB, KUBERNETES_PROVIDER, Stack
 from offline.preview.config_map_files import ShippedFiles, is_config_map
 from offline.preview.model import Changes, PropertyChange, ResourceChange
 from offline.preview.moved_files import MOVED, MovedFiles
@@ -82,7 +83,7 @@ def _moved(path: Path, difference: Difference, moved: MovedFiles) -> bool:
     return moved.explain(mounted or str(path[-1]))
 
 
-def _inside(resource: Declared, difference: Difference) -> list[Difference]:
+def _inside(resource: Resource, difference: Difference) -> list[Difference]:
     """The differences inside a property that is a JSON document, such as a policy; else the difference itself."""
     old, new = _document(difference.before), _document(difference.after)
     if is_config_map(resource) or old is None or new is None:

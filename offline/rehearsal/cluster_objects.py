@@ -6,9 +6,9 @@ import threading
 from dataclasses import dataclass, field
 
 from infra.review.properties import mapping, strings
+from infra.review.resource import Resource
 from infra.schema.names import KUBERNETES_NAME_LIMIT
 from offline.engine.provider_outputs import kind_of, namespace_of, object_name
-from offline.engine.resources import Resource
 
 CONFIG_MAP_LIMIT = 1024 * 1024
 """Most bytes in the values of a ConfigMap (kubernetes.io/docs/concepts/configuration/configmap, November 2026)."""
@@ -44,7 +44,7 @@ class Objects:
 
     def add(self, resource: Resource) -> None:
         """Notes a Kubernetes object; any other resource is left alone."""
-        kind = kind_of(resource.token)
+        kind = kind_of(resource.type)
         if kind is not None:
             with self._lock:
                 self._there[cluster_of(resource), kind, namespace_of(resource), object_name(resource)] = resource
@@ -61,7 +61,7 @@ class Objects:
 
     def admit(self, resource: Resource) -> None:
         """Raises RefusedError with the API server's reason where it would not take ``resource``."""
-        kind, name, namespace = kind_of(resource.token), object_name(resource), namespace_of(resource)
+        kind, name, namespace = kind_of(resource.type), object_name(resource), namespace_of(resource)
         if kind is None:
             return
         if kind in {"Job", "Namespace"} and not (
@@ -111,7 +111,7 @@ class Namespace:
 def contents(config_map: Resource) -> dict[str, bytes]:
     """The values of a ConfigMap or Secret by key."""
     texts: dict[str, bytes] = {}
-    secret = kind_of(config_map.token) == "Secret"
+    secret = kind_of(config_map.type) == "Secret"
     for key, value in mapping(config_map.inputs.get("data")).items():
         texts[key] = base64.b64decode(str(value)) if secret else str(value).encode()
     for key, value in mapping(config_map.inputs.get("stringData")).items():

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 
 from infra.review.contract import reviewed
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 from offline.engine.emulators import emulators
-from offline.engine.resources import Resource
 from offline.engine.scheduling import pool_of_nodes
 from offline.preview.cost import cost
 from offline.preview.evaluated_stack import reviews
@@ -33,20 +33,3 @@ def priced(
     )
     took = {each.name: Measured(each.seconds, "rehearsed") for each in records if each.phase.good and each.seconds}
     return cost(declared, today=date.today(), measured=took)
-
-
-def as_declared(resource: Resource) -> Declared:
-    """A resource of an evaluation as a reviewer sees it; a secret is shown as one."""
-    return Declared(
-        urn=resource.urn,
-        type=resource.token,
-        name=resource.name,
-        properties=resource.shown_inputs,
-        custom=resource.custom,
-        parent=resource.parent,
-        provider=resource.provider,
-        dependencies=resource.dependencies,
-        property_dependencies=resource.property_dependencies,
-        protect=resource.protect,
-        read=resource.read,
-    )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from infra.platform import GPU_RESOURCE, Node
 from infra.review.properties import Properties, mapping, mappings, strings, texts
-from offline.engine.resources import Resource
+from infra.review.resource import Resource
 from offline.engine.scheduling import Toleration, tolerations, untolerated
 from offline.rehearsal.cluster_objects import cluster_of
 
@@ -63,7 +63,7 @@ class DevicePlugins:
 
     def add(self, resource: Resource) -> None:
         """Notes a Helm release of the device plugin; any other resource is left alone."""
-        if resource.token == RELEASE and CHART in str(resource.inputs.get("name") or resource.name):
+        if resource.type == RELEASE and CHART in str(resource.inputs.get("name") or resource.name):
             with self._lock:
                 self._there.append(DaemonSet.of(resource))
 

@@ -11,9 +11,9 @@ from typing import IO, Protocol
 from infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
 from infra.platform import Emulator
 from infra.review.properties import strings
+from infra.review.resource import Resource
 from infra.review.stack import JOB
 from offline.engine.monitor import NotCreatedError, Observer
-from offline.engine.resources import Resource
 from offline.engine.scheduling import PodRequest, add
 from offline.rehearsal import job_controller
 from offline.rehearsal.admission import admit
@@ -100,7 +100,7 @@ class Engine(Observer):
             threading.Thread(target=stop.request, args=("interrupted", grace), daemon=True).start()
 
     def registering(self, resource: Resource) -> None:
-        if resource.token == JOB:
+        if resource.type == JOB:
             self._record(resource)
         try:
             self.objects.admit(resource)
@@ -111,17 +111,17 @@ class Engine(Observer):
         self.objects.add(resource)
         self.plugins.add(resource)
         for emulator in self.emulators:
-            if nodes := emulator.nodes(resource.token, resource.name, resource.inputs):
+            if nodes := emulator.nodes(resource.type, resource.name, resource.inputs):
                 self.scheduler.add(nodes)
                 self.pools.add(resource.urn)
         self.display.resource(resource)
 
     def failed(self, resource: Resource, reason: str) -> None:
-        if resource.token == JOB and not (record := self._record(resource)).phase.over:
+        if resource.type == JOB and not (record := self._record(resource)).phase.over:
             self._finish(record, Phase.FAILED, reason)
 
     def skipped(self, resource: Resource, because: Resource) -> None:
-        if resource.token == JOB:
+        if resource.type == JOB:
             record = self._record(resource)
             record.phase = Phase.NOT_RUN
             record.reason = f"needs {because.name}"

@@ -5,9 +5,9 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from infra.review.resource import Resource
 from infra.review.stack import JOB
 from offline.engine.dag import reduced, topological
-from offline.engine.resources import Resource
 
 WIDTH, HEIGHT = 200, 40
 GAP_X, GAP_Y = 18, 30
@@ -79,13 +79,13 @@ def _group(resources: Mapping[str, Resource], pools: Collection[str]) -> tuple[d
     vertices: dict[str, Vertex] = {}
     owner: dict[str, str] = {}
     jobs_of = {
-        each.parent: urn for urn, each in resources.items() if each.token == JOB and each.parent in resources
+        each.parent: urn for urn, each in resources.items() if each.type == JOB and each.parent in resources
     }
     for urn, resource in resources.items():
         if not resource.custom:
             continue
-        kind = resource.token.rpartition(":")[2]
-        if resource.token == JOB or urn in pools:
+        kind = resource.type.rpartition(":")[2]
+        if resource.type == JOB or urn in pools:
             key, title, detail = urn, resource.name, kind
         elif resource.parent in jobs_of:
             # What a Job alone mounts is part of it.
@@ -93,12 +93,12 @@ def _group(resources: Mapping[str, Resource], pools: Collection[str]) -> tuple[d
             continue
         elif resource.parent in resources:
             key = _outermost(resource, resources)
-            title, detail = resources[key].name, resources[key].token.rpartition(":")[2]
+            title, detail = resources[key].name, resources[key].type.rpartition(":")[2]
         else:
-            key, title, detail = resource.token, resource.name, kind
+            key, title, detail = resource.type, resource.name, kind
         vertex = vertices.setdefault(key, Vertex(key, title, detail))
         vertex.urns.append(urn)
-        vertex.job = urn if resource.token == JOB else ""
+        vertex.job = urn if resource.type == JOB else ""
         owner[urn] = key
     for vertex in vertices.values():
         if len(vertex.urns) > 1 and vertex.key not in resources:

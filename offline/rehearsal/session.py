@@ -152,7 +152,7 @@ class Session:
                 f"--disrupt {options.disrupt}: nothing was evicted; it takes a Job that runs and prints epochs, "
                 f"of which there was {trained or 'none'}"
             )
-        jobs = [each for each in evaluation.resources.values() if each.token == JOB]
+        jobs = [each for each in evaluation.resources.values() if each.type == JOB]
         for gone in state.jobs.keys() - {each.urn for each in jobs}:
             del state.jobs[gone]
         state.save()

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.clouds.registry import CLOUDS
+from infra.review.resource import Resource
 from infra.schema.printable import printable, printable_lines
-from offline.engine.resources import Resource
 from offline.rehearsal.job_records import JobRecord, Phase
 
 MARKS = {
@@ -39,7 +39,7 @@ def group_of(resource: Resource) -> str:
     chain = resource.urn.split("::")[2].split("$")
     if len(chain) > 1:
         return chain[0].rpartition(":")[2]
-    package = resource.token.partition(":")[0]
+    package = resource.type.partition(":")[0]
     cloud = CLOUDS.get(package)
     return cloud.title if cloud else {"kubernetes": "Kubernetes", "pulumi": "Providers"}.get(package, package)
 

@@ -15,7 +15,7 @@ JOB = "kubernetes:batch/v1:Job"
 
 def jobs(size: int) -> set[str]:
     found = evaluate(lambda: declare(size), project="p", stack="s", config={}, preview=True)
-    return {each.name for each in found.resources.values() if each.token == JOB}
+    return {each.name for each in found.resources.values() if each.type == JOB}
 
 
 def test_each_further_pipeline_brings_its_own_jobs() -> None:

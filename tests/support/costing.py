@@ -8,7 +8,8 @@ from typing import Any
 from infra.platform import Resources
 from infra.review.contract import Review, reviewed
 from infra.review.facts import Charge, Price, Seconds, Source
-from infra.review.stack import KUBERNETES_PROVIDER, Declared, NodePool, Stack
+from infra.review.resource import Resource
+from infra.review.stack import KUBERNETES_PROVIDER, NodePool, Stack
 from tests.support.reviewing import declared
 
 TODAY = date(2026, 11, 21)
@@ -40,7 +41,7 @@ class Pool:
     """All that it is billed for, in place of the machine and ``spare``."""
 
     @property
-    def declared(self) -> Declared:
+    def declared(self) -> Resource:
         return declared("cloud:k8s:Pool", self.name, dependencies=frozenset({CLUSTER.urn}))
 
     @property
@@ -67,8 +68,8 @@ class Pool:
 
 
 def job(
-    name: str, pool: str, *needs: Declared, limit: int | None = 3600, gpus: int = 0, cpu: str = "3"
-) -> Declared:
+    name: str, pool: str, *needs: Resource, limit: int | None = 3600, gpus: int = 0, cpu: str = "3"
+) -> Resource:
     """A Job that only the pool of that name takes."""
     asked = {"cpu": cpu, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
     container = {"name": "main", "image": "work:1-gpu" if gpus else "work:1", "resources": {"requests": asked}}
@@ -88,7 +89,7 @@ def job(
 
 def stack(
     pools: Sequence[Pool],
-    *resources: Declared,
+    *resources: Resource,
     charges: Sequence[Charge] = (),
     creation: Mapping[str, float] | None = None,
 ) -> Stack:

@@ -10,7 +10,7 @@ def nodes_of(recording: Recording) -> dict[str, Node]:
     found = [
         node
         for resource in recording.resources
-        for node in emulator.nodes(resource.token, resource.name, resource.inputs)
+        for node in emulator.nodes(resource.type, resource.name, resource.inputs)
     ]
     return {node.pool: node for node in found}
 

@@ -1,7 +1,6 @@
 """Stacks evaluated for a preview, changed in one setting or in one file."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from offline.engine.emulators import emulators
 from offline.engine.evaluate import evaluate
 from offline.engine.stack_config import stack_config
 from tests.support.checkout import ROOT
-from tests.support.reviewing import REVIEWS, known
+from tests.support.reviewing import REVIEWS
 from tests.support.stack_values import changed
 
 

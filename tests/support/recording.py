@@ -13,9 +13,10 @@ import pulumi
 from pulumi.output import Unknown
 
 from infra.platform import Emulator
+from infra.review.resource import Resource
+from infra.review.unknown import Secret
 from offline.engine.evaluate import evaluate
 from offline.engine.monitor import Evaluation, EvaluationError, Hooks, NoStore, Observer
-from offline.engine.resources import SECRET, Resource
 from offline.engine.unknown_outputs import is_marked
 
 PROJECT = "slipway"
@@ -60,7 +61,7 @@ class Recording:
 
     def of(self, token: str) -> list[Resource]:
         """All resources of a type."""
-        return [resource for resource in self.resources if resource.token == token]
+        return [resource for resource in self.resources if resource.type == token]
 
     def one(self, token: str, name: str | None = None) -> Resource:
         """The only resource of a type (and name)."""
@@ -122,7 +123,7 @@ def record(
 
 def secret_inputs(resource: Resource) -> set[str]:
     """The inputs that are secret, or have a secret somewhere below."""
-    return {key for key, value in resource.shown_inputs.items() if _holds_secret(value)}
+    return {key for key, value in resource.properties.items() if _holds_secret(value)}
 
 
 def is_unknown(value: Any) -> bool:
@@ -140,8 +141,8 @@ class _Listener(Emulator, Observer):
     def registering(self, resource: Resource) -> None:  # noqa: ARG002
         self._registered += 1
 
-    def call(self, token: str, arguments: Mapping[str, Any], store: Any) -> None:  # noqa: ARG002
-        self._recording.calls.append(Call(token, arguments, self._registered))
+    def call(self, token: str, args: Mapping[str, Any], store: Any) -> None:  # noqa: ARG002
+        self._recording.calls.append(Call(token, args, self._registered))
 
 
 class _NoBucket(NoStore):
@@ -179,7 +180,7 @@ class _CalledHooks(Hooks):
         for hook, loop in (self._registered[name] for name in names):
             if not self._preview or (hook.opts and hook.opts.on_dry_run):
                 args = pulumi.ResourceHookArgs(
-                    resource.urn, "", resource.name, resource.token, new_inputs=resource.inputs
+                    resource.urn, "", resource.name, resource.type, new_inputs=resource.inputs
                 )
                 asyncio.run_coroutine_threadsafe(_awaited(hook(args)), loop).result()
 
@@ -192,4 +193,4 @@ async def _awaited(given: Any) -> None:
 def _holds_secret(value: Any) -> bool:
     if isinstance(value, Mapping):
         return any(_holds_secret(each) for each in value.values())
-    return any(_holds_secret(each) for each in value) if isinstance(value, list) else value == SECRET
+    return any(_holds_secret(each) for each in value) if isinstance(value, list) else isinstance(value, Secret)

@@ -1,24 +1,19 @@
 """Stacks as reviewers see them: those of the repository, and small ones made by hand."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any
-
-from pulumi.output import Unknown as PulumiUnknown
 
 from infra.clouds.registry import CLOUDS
 from infra.platform import Emulator
 from infra.program import declare
 from infra.review.contract import reviewed
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 from infra.review.unknown import UNKNOWN, Unknown
 from offline.engine.emulators import emulators
 from offline.engine.evaluate import evaluate
-from offline.engine.resources import Foreseen, Resource
 from offline.engine.stack_config import stack_config
-from offline.engine.unknown_outputs import told
-from offline.rehearsal.cost import as_declared
 from tests.support.checkout import ROOT
 from tests.support.stack_values import stack_settings
 
@@ -46,17 +41,12 @@ def declared_stack(name: str) -> Stack:
     return reviewed(Stack(name, resources, configuration=stack_config(name, ROOT)), REVIEWS)
 
 
-def known(resource: Resource) -> Declared:
-    """A resource of an evaluation as a reviewer sees it, with what only an update knows as such."""
-    return replace(as_declared(resource), properties=_known(resource.shown_inputs))
-
-
-def declared(type_: str, name: str = "it", properties: Mapping[str, Any] | None = None, **more: Any) -> Declared:
+def declared(type_: str, name: str = "it", properties: Mapping[str, Any] | None = None, **more: Any) -> Resource:
     """A resource that stands in no program."""
-    return Declared(f"urn:pulumi:test::slipway::{type_}::{name}", type_, name, properties or {}, **more)
+    return Resource(f"urn:pulumi:test::slipway::{type_}::{name}", type_, name, properties or {}, **more)
 
 
-def stack_of(*resources: Declared, name: str = "test", **more: Any) -> Stack:
+def stack_of(*resources: Resource, name: str = "test", **more: Any) -> Stack:
     """A stack of these resources."""
     return reviewed(Stack(name, {each.urn: each for each in resources}, **more), REVIEWS)
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from infra.review.facts import Charge
 from infra.review.properties import at, text
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 from infra.review.unknown import UNKNOWN
 
 BALANCED = ("kubernetes:networking.k8s.io/v1:Ingress", "kubernetes:gateway.networking.k8s.io/v1:Gateway")
@@ -19,7 +20,7 @@ def charges(stack: Stack) -> Sequence[Charge]:
     ]
 
 
-def _billed(resource: Declared) -> str:
+def _billed(resource: Resource) -> str:
     spec = resource.properties.get("spec")
     if resource.type in BALANCED:
         return "load balancer, whose price is not recorded"

@@ -7,7 +7,8 @@ https://kubernetes.io/docs/concepts/storage/storage-classes/#reclaim-policy, rea
 from infra.kubernetes.review.volumes import CLAIM, VOLUME, volume_of
 from infra.review.facts import Holding
 from infra.review.properties import at, items, text
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 
 NAMESPACE = "kubernetes:core/v1:Namespace"
 STORAGE_CLASS = "kubernetes:storage.k8s.io/v1:StorageClass"
@@ -16,7 +17,7 @@ STATEFUL_SET = "kubernetes:apps/v1:StatefulSet"
 RETAIN = "Retain"
 
 
-def holding(resource: Declared, stack: Stack) -> Holding | None:
+def holding(resource: Resource, stack: Stack) -> Holding | None:
     """What goes with this one; None for a kind that holds nothing of users'.
 
     A namespace holds the claims that its StatefulSets make; those that the stack declares are asked for
@@ -31,7 +32,7 @@ def holding(resource: Declared, stack: Stack) -> Holding | None:
     return None
 
 
-def _claim(claim: Declared, stack: Stack) -> Holding:
+def _claim(claim: Resource, stack: Stack) -> Holding:
     lost = "the claim and everything in it"
     within = frozenset(each.urn for each in _namespaces(claim, stack))
     if volume := volume_of(claim, stack):
@@ -48,7 +49,7 @@ def _claim(claim: Declared, stack: Stack) -> Holding:
     )
 
 
-def _policy(volume: Declared) -> str:
+def _policy(volume: Resource) -> str:
     """Of a volume that somebody declares, not of one that a class makes."""
     return text(at(volume.properties, "spec", "persistentVolumeReclaimPolicy")) or RETAIN
 
@@ -57,7 +58,7 @@ def _kept(policy: str) -> str:
     return "the reclaim policy of its volume is Retain" if policy == RETAIN else ""
 
 
-def _class(claim: Declared, stack: Stack) -> Declared | None:
+def _class(claim: Resource, stack: Stack) -> Resource | None:
     name = text(at(claim.properties, "spec", "storageClassName"))
     return next(
         (
@@ -69,7 +70,7 @@ def _class(claim: Declared, stack: Stack) -> Declared | None:
     )
 
 
-def _namespaces(resource: Declared, stack: Stack) -> list[Declared]:
+def _namespaces(resource: Resource, stack: Stack) -> list[Resource]:
     """The namespace of an object, where the stack declares it."""
     name = at(resource.properties, "metadata", "namespace")
     return [
@@ -81,7 +82,7 @@ def _namespaces(resource: Declared, stack: Stack) -> list[Declared]:
     ]
 
 
-def _with_claims(namespace: Declared, stack: Stack) -> list[str]:
+def _with_claims(namespace: Resource, stack: Stack) -> list[str]:
     """The StatefulSets in the namespace that make claims."""
     return [
         f"the StatefulSet {each.name}"

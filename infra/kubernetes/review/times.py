@@ -6,7 +6,8 @@ from pathlib import Path
 
 from infra.review.durations import durations
 from infra.review.facts import Seconds
-from infra.review.stack import JOB, Declared
+from infra.review.resource import Resource
+from infra.review.stack import JOB
 
 TABLE = durations(Path(__file__).parents[1] / "data" / "times.toml")
 
@@ -18,7 +19,7 @@ SCALE_DOWN = TABLE["autoscaler", "scale-down"]
 """How long a node without pods is kept."""
 
 
-def creation(resource: Declared) -> Seconds | None:
+def creation(resource: Resource) -> Seconds | None:
     """How long this one takes; None for a Job, which takes as long as its work, and for what is elsewhere."""
     if resource.package != "kubernetes" or resource.type == JOB:
         return None

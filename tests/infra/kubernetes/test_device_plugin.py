@@ -15,8 +15,8 @@ from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import declare
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.platform import DevicePlugin, Platform, Pool, Resources, Taint
+from infra.review.resource import Resource
 from infra.step import Step
-from offline.engine.resources import Resource
 from tests.support.recording import Recording, record
 from tests.support.stand_in import cpu_pool, gpu_pool, platform, step
 

@@ -15,8 +15,8 @@ from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.pipelines.results import RESULTS as ANNOTATION
 from infra.pipelines.results import Number, Picture
 from infra.platform import Resources, Taint
+from infra.review.resource import Resource
 from infra.step import Requirements, Step
-from offline.engine.resources import Resource
 from tests.support.recording import Recording, record
 from tests.support.stand_in import GPU_TAINT, cpu_pool, gpu_pool, platform, step
 from tests.support.tree import write_tree

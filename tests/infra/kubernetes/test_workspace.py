@@ -11,7 +11,7 @@ from infra.kubernetes.gates import DEVICES_GATE
 from infra.kubernetes.labels import PART_OF, step_labels
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.platform import Egress, Platform
-from offline.engine.resources import Resource
+from infra.review.resource import Resource
 from tests.support.recording import Recording, record
 from tests.support.stand_in import cpu_pool, gpu_pool, platform
 
@@ -155,7 +155,7 @@ def test_a_namespace_that_is_there_keeps_its_labels_and_quotas() -> None:
     recording = workspace(make=lambda: replace(platform(), creates_namespace=False), protect=True)
     assert recording.of("kubernetes:core/v1:Namespace") == []
     assert recording.of("kubernetes:core/v1:ResourceQuota") == []
-    assert {each.token.rpartition(":")[2] for each in inside(recording)} == {
+    assert {each.type.rpartition(":")[2] for each in inside(recording)} == {
         "ServiceAccount",
         "NetworkPolicy",
         "PersistentVolumeClaim",

@@ -12,7 +12,8 @@ from infra.clouds.gcp.review.charges import charges as gcp_charges
 from infra.kubernetes.review.charges import charges as kubernetes_charges
 from infra.platform import Resources
 from infra.review.facts import Charge
-from infra.review.stack import KUBERNETES_PROVIDER, Declared, NodePool, Stack
+from infra.review.resource import Resource
+from infra.review.stack import KUBERNETES_PROVIDER, NodePool, Stack
 from infra.review.unknown import UNKNOWN
 from tests.support.reviewing import declared, declared_stack, stack_of
 
@@ -22,7 +23,7 @@ NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 
 
-def gke_pool(config: Mapping[str, Any], **more: Any) -> Declared:
+def gke_pool(config: Mapping[str, Any], **more: Any) -> Resource:
     properties = {"location": "us-central1-a", "nodeConfig": config, "nodeCount": 2, **more}
     return declared(NODE_POOL, "pool", properties)
 

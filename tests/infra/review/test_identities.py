@@ -12,7 +12,8 @@ from infra.clouds.existing.review.identities import identities as existing
 from infra.clouds.gcp.review import identities as gcp
 from infra.clouds.gcp.review.pools import CLUSTER
 from infra.review.facts import Identity
-from infra.review.stack import KUBERNETES_PROVIDER, Declared
+from infra.review.resource import Resource
+from infra.review.stack import KUBERNETES_PROVIDER
 from infra.review.unknown import UNKNOWN
 from tests.support.reviewing import declared, declared_stack, stack_of
 
@@ -67,7 +68,7 @@ def test_on_aws_pods_and_the_driver_reach_the_bucket() -> None:
 def role_with(policy: Any = None, attached: str = "") -> Identity:
     role = declared(aws.ROLE, "role", {"name": UNKNOWN, "assumeRolePolicy": "{"})
     of_role = {"role": frozenset({role.urn})}
-    others: list[Declared] = []
+    others: list[Resource] = []
     if policy is not None:
         others.append(declared(aws.INLINE, "inline", {"policy": policy}, property_dependencies=of_role))
     if attached:

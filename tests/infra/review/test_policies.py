@@ -9,21 +9,22 @@ import pytest
 
 from infra.clouds.aws.review.policies.buckets import FLAGS
 from infra.review.policy import Policy
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 from infra.review.unknown import UNKNOWN, Partial
 from tests.support import aws
 from tests.support.reviewing import REVIEWS, declared, declared_stack, stack_of
 
 POLICIES: Mapping[str, Policy] = {policy.id: policy for review in REVIEWS for policy in review.policies}
 
-Resources = Declared | Sequence[Declared]
+Resources = Resource | Sequence[Resource]
 
 
-def bucket(**properties: Any) -> Declared:
+def bucket(**properties: Any) -> Resource:
     return declared("gcp:storage/bucket:Bucket", properties={"publicAccessPrevention": "enforced", **properties})
 
 
-def gke(**properties: Any) -> Declared:
+def gke(**properties: Any) -> Resource:
     return declared("gcp:container/cluster:Cluster", properties={"removeDefaultNodePool": True, **properties})
 
 
@@ -31,13 +32,13 @@ def authorized(*blocks: str, **more: Any) -> dict[str, Any]:
     return {"masterAuthorizedNetworksConfig": {"cidrBlocks": [{"cidrBlock": each} for each in blocks], **more}}
 
 
-def gke_pool(cluster: Declared | None = None, **properties: Any) -> list[Declared]:
+def gke_pool(cluster: Resource | None = None, **properties: Any) -> list[Resource]:
     depends = {"cluster": frozenset({cluster.urn})} if cluster else {}
     pool = declared("gcp:container/nodePool:NodePool", "pool", properties, property_dependencies=depends)
     return [pool, *([cluster] if cluster else [])]
 
 
-def grant(type_: str, role: str, member: Any = "user:a@example.com", **more: Any) -> Declared:
+def grant(type_: str, role: str, member: Any = "user:a@example.com", **more: Any) -> Resource:
     return declared(type_, "grant", {"role": role, "member": member, **more})
 
 
@@ -46,7 +47,7 @@ PROJECT_GRANT = "gcp:projects/iAMMember:IAMMember"
 OWN_ACCOUNT = {"nodeConfig": {"serviceAccount": "nodes@p.iam.gserviceaccount.com"}}
 
 
-def nodes_with(role: str, *, known: bool) -> list[Declared]:
+def nodes_with(role: str, *, known: bool) -> list[Resource]:
     """A pool whose nodes have an account with a role on the project, before and after the account is there."""
     email = "nodes@p.iam.gserviceaccount.com"
     return [
@@ -219,7 +220,7 @@ GCP: list[tuple[str, Resources, Resources]] = [
 ALL_FLAGS = dict.fromkeys(FLAGS, True)
 
 
-def s3(*others: Declared, **properties: Any) -> list[Declared]:
+def s3(*others: Resource, **properties: Any) -> list[Resource]:
     """A bucket that strangers are kept out of, with this on top."""
     block = declared(
         "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
@@ -230,24 +231,24 @@ def s3(*others: Declared, **properties: Any) -> list[Declared]:
     return [declared(aws.BUCKET, properties=properties), block, *others]
 
 
-def s3_policy(**statement: Any) -> list[Declared]:
+def s3_policy(**statement: Any) -> list[Resource]:
     document = {"Statement": [{"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*", **statement}]}
     return s3(declared("aws:s3/bucketPolicy:BucketPolicy", "policy", {"policy": json.dumps(document)}))
 
 
-def blocked(**flags: Any) -> Declared:
+def blocked(**flags: Any) -> Resource:
     return declared("aws:s3/accountPublicAccessBlock:AccountPublicAccessBlock", properties={**ALL_FLAGS, **flags})
 
 
-def eks(**vpc: Any) -> Declared:
+def eks(**vpc: Any) -> Resource:
     return declared(aws.CLUSTER, properties={"vpcConfig": vpc})
 
 
-def template(**properties: Any) -> Declared:
+def template(**properties: Any) -> Resource:
     return declared(aws.LAUNCH_TEMPLATE, properties={"metadataOptions": {"httpTokens": "required"}, **properties})
 
 
-def rule(**properties: Any) -> Declared:
+def rule(**properties: Any) -> Resource:
     return declared("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", properties=properties)
 
 
@@ -255,22 +256,22 @@ def document(**statement: Any) -> str:
     return json.dumps({"Statement": {"Effect": "Allow", "Resource": "*", **statement}})
 
 
-def role_policy(**statement: Any) -> Declared:
+def role_policy(**statement: Any) -> Resource:
     return declared(aws.ROLE_POLICY, properties={"policy": document(**statement)})
 
 
-def role(**statement: Any) -> Declared:
+def role(**statement: Any) -> Resource:
     return declared(
         aws.ROLE, properties={"assumeRolePolicy": document(**{"Action": "sts:AssumeRole", **statement})}
     )
 
 
-def attached(policy: str) -> Declared:
+def attached(policy: str) -> Resource:
     arn = f"arn:aws:iam::aws:policy/{policy}"
     return declared(aws.ATTACHMENT, "attached", {"role": "its-role", "policyArn": arn})
 
 
-def node_group(*others: Declared, subnets: Sequence[Declared] = ()) -> list[Declared]:
+def node_group(*others: Resource, subnets: Sequence[Resource] = ()) -> list[Resource]:
     its_role = declared(aws.ROLE, "role", {"name": "its-role"})
     depends = {
         "nodeRoleArn": frozenset({its_role.urn}),
@@ -279,7 +280,7 @@ def node_group(*others: Declared, subnets: Sequence[Declared] = ()) -> list[Decl
     return [declared(aws.NODE_GROUP, "group", property_dependencies=depends), its_role, *subnets, *others]
 
 
-def subnet(*, public: bool) -> Declared:
+def subnet(*, public: bool) -> Resource:
     return declared("aws:ec2/subnet:Subnet", "subnet", {"mapPublicIpOnLaunch": public})
 
 
@@ -375,12 +376,12 @@ AWS: list[tuple[str, Resources, Resources]] = [
 ]
 
 
-def volume(driver: str, **more: Any) -> Declared:
+def volume(driver: str, **more: Any) -> Resource:
     spec = {"csi": {"driver": driver}, **more}
     return declared("kubernetes:core/v1:PersistentVolume", properties={"spec": spec})
 
 
-def pod(**csi: Any) -> Declared:
+def pod(**csi: Any) -> Resource:
     template = {"spec": {"volumes": [{"name": "store", "csi": {"driver": "s3.csi.aws.com", **csi}}]}}
     return declared("kubernetes:batch/v1:Job", properties={"spec": {"template": template}})
 
@@ -400,7 +401,7 @@ CASES = [*GCP, *AWS, *EXISTING]
 
 
 def found(policy: str, resources: Resources, name: str = "test") -> list[str]:
-    stack = stack_of(*([resources] if isinstance(resources, Declared) else resources), name=name)
+    stack = stack_of(*([resources] if isinstance(resources, Resource) else resources), name=name)
     violations = list(POLICIES[policy].check(stack))
     assert all(each.resource in stack.resources and each.reason and each.fix for each in violations)
     return [each.resource for each in violations]
@@ -458,7 +459,7 @@ def blind(value: Any, depth: int) -> Any:
 def test_policies_bear_unknown_values_anywhere(policy: str, depth: int) -> None:
     for _, wrong, right in CASES:
         for resources in (wrong, right):
-            for each in [resources] if isinstance(resources, Declared) else resources:
+            for each in [resources] if isinstance(resources, Resource) else resources:
                 properties = blind(each.properties, depth) if depth else dict.fromkeys(each.properties, UNKNOWN)
                 found(policy, declared(each.type, properties=properties))
 

@@ -6,13 +6,13 @@ from infra.clouds.aws.review import times as aws
 from infra.clouds.gcp.review import times as gcp
 from infra.kubernetes.review import times as kubernetes
 from infra.review.facts import Seconds
-from infra.review.stack import Declared
+from infra.review.resource import Resource
 from tests.support.reviewing import declared, declared_stack
 
 NODE_POOL = "gcp:container/nodePool:NodePool"
 
 
-def pool(**properties: Any) -> Declared:
+def pool(**properties: Any) -> Resource:
     return declared(NODE_POOL, properties={"location": "us-central1-a", **properties})
 
 

@@ -11,7 +11,7 @@ import pytest
 from pulumi.output import Unknown
 
 from infra.platform import Emulator, StoreFiles
-from infra.review.unknown import Partial
+from infra.review.unknown import Partial, Secret
 from offline.engine.evaluate import evaluate
 from offline.engine.monitor import Evaluation, EvaluationError
 from offline.engine.unknown_outputs import told
@@ -53,7 +53,7 @@ def test_resources_are_recorded_with_all_that_a_preview_needs() -> None:
     by_name = {each.name: each for each in found.resources.values()}
     bucket, settings, provider = by_name["store"], by_name["settings"], by_name["dev"]
     assert bucket.urn == "urn:pulumi:s::p::slipway:test:Group$gcp:storage/bucket:Bucket::store"
-    assert (bucket.token, bucket.protect, bucket.parent) == (
+    assert (bucket.type, bucket.protect, bucket.parent) == (
         "gcp:storage/bucket:Bucket",
         True,
         by_name["group"].urn,
@@ -62,8 +62,8 @@ def test_resources_are_recorded_with_all_that_a_preview_needs() -> None:
     assert settings.provider == provider.urn
     assert settings.delete_before_replace
     assert settings.inputs["data"] == {"url": "gs://bucket", "token": "another"}
-    assert "another" not in repr(settings.shown_inputs)
-    assert "a secret" not in repr(provider.shown_inputs)
+    assert "another" not in repr(settings.properties)
+    assert "a secret" not in repr(provider.properties)
     assert settings.outputs["metadata"]["name"].startswith("settings-")
     assert found.outputs["url"].value == "gs://bucket"
 
@@ -176,7 +176,7 @@ def test_a_preview_knows_all_of_a_text_but_the_part_that_a_cloud_computes() -> N
     # What is known of a secret can be compared, and is never shown.
     assert inputs_of(found, "dev")["kubeconfig"] == "at <<unknown:store.url>>"
     (provider,) = (each for each in found.resources.values() if each.name == "dev")
-    assert provider.shown_inputs["kubeconfig"] == "[secret]"
+    assert provider.properties["kubeconfig"] == Secret("", partial=True)
 
 
 def test_a_number_that_a_cloud_computes_is_told_in_the_texts_that_are_made_of_it() -> None:
@@ -254,7 +254,7 @@ def test_a_secret_stays_one_in_a_preview_known_or_not() -> None:
 
     found = evaluation(program, preview=True)
     settings = next(each for each in found.resources.values() if each.name == "settings")
-    assert (settings.inputs["data"], settings.shown_inputs["data"]) == ({"a": "hidden"}, "[secret]")
+    assert (settings.inputs["data"], settings.properties["data"]) == ({"a": "hidden"}, Secret(""))
     assert {name: each.secret for name, each in found.outputs.items()} == {
         "known": True,
         "unknown": True,

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.review.facts import Identity
-from infra.review.stack import UNLIMITED, Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import UNLIMITED, Stack
 from offline.picture import svg as module
 from offline.picture.layout import layout
 from offline.picture.scene import NOWHERE, Column, Scene, Work, Zone
@@ -28,7 +29,7 @@ GPU = Pool("gpu", least=0, most=1, hourly=None, gpus=2)
 HOSTILE = '</text><script>alert("1")</script>&amp;\x00\x1b\ud800' + "W" * 300
 
 
-def drawn(*resources: Declared, **more: Any) -> Drawing:
+def drawn(*resources: Resource, **more: Any) -> Drawing:
     return parse(picture(replace(stack([CPU, GPU], *resources), **more)))
 
 

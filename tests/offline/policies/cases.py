@@ -7,7 +7,8 @@ from typing import Any
 
 from infra.kubernetes.shipped_files import LIMIT
 from infra.pipelines.images import TAGS
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 from infra.review.unknown import UNKNOWN, Secret
 from tests.offline.policies.samples import (
     DAEMON_SET,
@@ -47,7 +48,7 @@ def long_job(*mounts: Mapping[str, Any], args: Sequence[Any] = (), **changes: An
     return stack(job(gpu_pod(main, **{**STORE, **changes}), activeDeadlineSeconds=36000), pools=SPOT)
 
 
-def waiting(it: Declared, *others: Declared) -> Declared:
+def waiting(it: Resource, *others: Resource) -> Resource:
     """The resource, once the others are there."""
     return replace(it, dependencies=frozenset(each.urn for each in others))
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infra.platform import Resources, Taint
-from infra.review.stack import KUBERNETES_PROVIDER, Declared, NodePool, Stack
+from infra.review.resource import Resource
+from infra.review.stack import KUBERNETES_PROVIDER, NodePool, Stack
 
 CLUSTER = "dev"
 PROVIDER = f"urn:pulumi:test::slipway::{KUBERNETES_PROVIDER}::{CLUSTER}"
@@ -19,11 +20,11 @@ DEPLOYMENT = "kubernetes:apps/v1:Deployment"
 DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
 
 
-def resource(type_: str, name: str, properties: Mapping[str, Any], **options: Any) -> Declared:
+def resource(type_: str, name: str, properties: Mapping[str, Any], **options: Any) -> Resource:
     """A resource; a Kubernetes object is on the one cluster."""
     if type_.startswith("kubernetes:"):
         options = {"provider": PROVIDER, **options}
-    return Declared(f"urn:pulumi:test::slipway::{type_}::{name}", type_, name, properties, **options)
+    return Resource(f"urn:pulumi:test::slipway::{type_}::{name}", type_, name, properties, **options)
 
 
 def container(**changes: Any) -> dict[str, Any]:
@@ -54,13 +55,13 @@ def gpu_pod(*containers: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     return pod(*made, **{"tolerations": [TOLERATION], "nodeSelector": {"pool": "t4"}, **changes})
 
 
-def job(spec: Mapping[str, Any], name: str = "train", **changes: Any) -> Declared:
+def job(spec: Mapping[str, Any], name: str = "train", **changes: Any) -> Resource:
     """A Job with this pod and nothing wrong."""
     made = {"backoffLimit": 3, "activeDeadlineSeconds": 600, "template": {"metadata": {}, "spec": spec}}
     return resource(JOB, name, {"metadata": {"namespace": "slipway"}, "spec": _changed(made, changes)})
 
 
-def workload(type_: str, spec: Mapping[str, Any], name: str = "it") -> Declared:
+def workload(type_: str, spec: Mapping[str, Any], name: str = "it") -> Resource:
     """A Deployment or the like with this pod."""
     return resource(type_, name, {"metadata": {"namespace": "slipway"}, "spec": {"template": {"spec": spec}}})
 
@@ -86,7 +87,7 @@ POOLS = (pool("cpu"), pool("t4", gpus=1))
 
 
 def stack(
-    *resources: Declared,
+    *resources: Resource,
     pools: Sequence[NodePool] = POOLS,
     name: str = "test",
     configuration: Mapping[str, Any] | None = None,

@@ -8,7 +8,8 @@ import pytest
 
 from infra.review.contract import reviewed
 from infra.review.policy import Severity
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 from offline.policies.changes import POLICIES, Change
 from offline.policies.check import check, check_change, suppressions_of
 from offline.policies.registry import policies
@@ -26,7 +27,7 @@ NAMESPACE = "kubernetes:core/v1:Namespace"
 PROVIDER = "urn:pulumi:test::slipway::pulumi:providers:kubernetes::here"
 
 
-def stack(*resources: Declared, **suppressions: dict[str, Any]) -> Stack:
+def stack(*resources: Resource, **suppressions: dict[str, Any]) -> Stack:
     configuration = {
         "slipway:policies": {"suppress": {key.replace("_", "-"): each for key, each in suppressions.items()}}
     }
@@ -38,18 +39,18 @@ def update(before: Stack, after: Stack) -> tuple[list[Finding], list[Suppressed]
     return check_change(change, suppressions_of(after.configuration), TODAY)
 
 
-def found(before: Declared | list[Declared], after: Declared | list[Declared] | None) -> list[Finding]:
+def found(before: Resource | list[Resource], after: Resource | list[Resource] | None) -> list[Finding]:
     old = before if isinstance(before, list) else [before]
     new = [] if after is None else after if isinstance(after, list) else [after]
     return update(stack(*old), stack(*new))[0]
 
 
-def said(before: Declared | list[Declared], after: Declared | list[Declared] | None) -> dict[str, tuple[str, str]]:
+def said(before: Resource | list[Resource], after: Resource | list[Resource] | None) -> dict[str, tuple[str, str]]:
     """By the name of the resource, the policy and the reason."""
     return {each.name.partition(" ")[0]: (each.policy, each.reason) for each in found(before, after)}
 
 
-def bucket(location: str = "US-CENTRAL1", *, days: int = 0, empties: bool = True, **more: Any) -> Declared:
+def bucket(location: str = "US-CENTRAL1", *, days: int = 0, empties: bool = True, **more: Any) -> Resource:
     properties = {
         "name": "store",
         "location": location,
@@ -59,12 +60,12 @@ def bucket(location: str = "US-CENTRAL1", *, days: int = 0, empties: bool = True
     return declared(BUCKET, "store", properties, **more)
 
 
-def on_cluster(type_: str, name: str, namespace: str = "", **properties: Any) -> Declared:
+def on_cluster(type_: str, name: str, namespace: str = "", **properties: Any) -> Resource:
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
     return declared(type_, name, {"metadata": metadata, **properties}, provider=PROVIDER)
 
 
-def claim(namespace: str = "ml", **spec: Any) -> Declared:
+def claim(namespace: str = "ml", **spec: Any) -> Resource:
     return on_cluster(CLAIM, "models", namespace, spec={"accessModes": ["ReadWriteOnce"], **spec})
 
 
@@ -265,12 +266,12 @@ EKS = "aws:eks/cluster:Cluster"
 GROUP = "aws:eks/nodeGroup:NodeGroup"
 
 
-def eks(key: object = "arn:aws:kms:one", subnets: object = "subnet-a", **more: Any) -> Declared:
+def eks(key: object = "arn:aws:kms:one", subnets: object = "subnet-a", **more: Any) -> Resource:
     encryption = {"provider": {"keyArn": key}, "resources": ["secrets"]}
     return declared(EKS, "ml", {"encryptionConfig": encryption, "vpcConfig": {"subnetIds": [subnets]}, **more})
 
 
-def group(least: int, most: int) -> Declared:
+def group(least: int, most: int) -> Resource:
     scaling = {"minSize": least, "maxSize": most, "desiredSize": 0}
     return declared(GROUP, "gpu", {"scalingConfig": scaling}, ignore_changes=("scalingConfig.desiredSize",))
 
@@ -291,7 +292,7 @@ def group(least: int, most: int) -> Declared:
     ],
     ids=["key", "subnets"],
 )
-def test_what_a_cloud_refuses_in_place_is_an_error_with_its_reason(after: Declared, reason: str, fix: str) -> None:
+def test_what_a_cloud_refuses_in_place_is_an_error_with_its_reason(after: Resource, reason: str, fix: str) -> None:
     [finding] = found(eks(), after)
     assert (finding.policy, finding.severity, finding.harm) == ("update-refused", Severity.ERROR, True)
     assert finding.reason.startswith(reason)

@@ -16,7 +16,7 @@ from pulumi_policy import (
 from pulumi_policy.policy import PolicyCustomTimeouts
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy
 
-from infra.review.stack import Declared
+from infra.review.resource import Resource
 from infra.review.unknown import UNKNOWN, Secret, Unknown
 from offline.policies.check import check, suppressions_of
 from offline.policies.crossguard import SUPPRESSIONS, stack_of, validations
@@ -46,7 +46,7 @@ def as_float(value: Any) -> Any:
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def as_engine_has_it(declared: Declared) -> PolicyResource:
+def as_engine_has_it(declared: Resource) -> PolicyResource:
     options = PolicyResourceOptions(
         protect=declared.protect,
         ignore_changes=list(declared.ignore_changes),
@@ -64,7 +64,7 @@ def as_engine_has_it(declared: Declared) -> PolicyResource:
     return PolicyResource(declared.type, properties, declared.urn, declared.name, options, provider, None, [], {})
 
 
-def engine_resources(*declared: Declared) -> list[PolicyResource]:
+def engine_resources(*declared: Resource) -> list[PolicyResource]:
     """The same in the engine's own types."""
     made = {each.urn: as_engine_has_it(each) for each in declared}
     for each in declared:
@@ -77,7 +77,7 @@ def engine_resources(*declared: Declared) -> list[PolicyResource]:
     return list(made.values())
 
 
-def violations(root: Path, *declared: Declared) -> dict[str, list[tuple[str, str | None]]]:
+def violations(root: Path, *declared: Resource) -> dict[str, list[tuple[str, str | None]]]:
     """Messages and URNs by policy."""
     found: dict[str, list[tuple[str, str | None]]] = {}
     args = StackValidationArgs(engine_resources(*declared), {}, {})

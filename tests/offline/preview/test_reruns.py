@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from infra.platform import GPU_RESOURCE, Resources, Taint
-from infra.review.stack import KUBERNETES_PROVIDER, Declared, NodePool, Stack
+from infra.review.resource import Resource
+from infra.review.stack import KUBERNETES_PROVIDER, NodePool, Stack
 from infra.review.unknown import Secret
 from offline.preview.change_rows import rows
 from offline.preview.model import JobRun, Outcome
@@ -20,11 +21,11 @@ GPU_TAINT = Taint("gpu", "present", "NoSchedule")
 TOLERATION = {"key": "gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"}
 
 
-def provider(kubeconfig: str = "a") -> Declared:
+def provider(kubeconfig: str = "a") -> Resource:
     return declared(KUBERNETES_PROVIDER, "main", {"kubeconfig": Secret(kubeconfig)})
 
 
-def files(step: str, digest: str, **contents: str) -> Declared:
+def files(step: str, digest: str, **contents: str) -> Resource:
     keys = {path.replace("_", "."): text for path, text in contents.items()}
     return declared(
         "kubernetes:core/v1:ConfigMap",
@@ -34,7 +35,7 @@ def files(step: str, digest: str, **contents: str) -> Declared:
     )
 
 
-def job(step: str, digest: str, *arguments: str, result: bool = True, **pod: Any) -> Declared:
+def job(step: str, digest: str, *arguments: str, result: bool = True, **pod: Any) -> Resource:
     output = [f"--output=/store/{step}/{digest}"] if result else []
     container = {"name": step, "image": "python:3", "args": [*arguments, *output], **pod.pop("container", {})}
     spec = {"nodeSelector": {"pool": "cpu"}, "containers": [container], **pod}
@@ -67,16 +68,16 @@ def pool(name: str, gpus: int = 0, **more: Any) -> NodePool:
     )
 
 
-def stack(*resources: Declared, kubeconfig: str = "a") -> Stack:
+def stack(*resources: Resource, kubeconfig: str = "a") -> Stack:
     all_ = [provider(kubeconfig), *resources]
     return Stack("test", {each.urn: each for each in all_}, pools=[pool("cpu"), pool("gpu", 1)])
 
 
-def runs(before: list[Declared], after: list[Declared], kubeconfig: str = "a") -> dict[str, JobRun]:
+def runs(before: list[Resource], after: list[Resource], kubeconfig: str = "a") -> dict[str, JobRun]:
     return {each.name: each for each in compare(stack(*before), stack(*after, kubeconfig=kubeconfig)).runs}
 
 
-def one(before: Declared, after: Declared) -> tuple[Outcome, str]:
+def one(before: Resource, after: Resource) -> tuple[Outcome, str]:
     (found,) = runs([before], [after]).values()
     return found.outcome, found.because
 
@@ -95,7 +96,7 @@ def test_a_new_job_runs() -> None:
 
 
 def test_changed_code_runs_the_job_and_those_that_read_its_result() -> None:
-    def both(digest: str, text: str) -> list[Declared]:
+    def both(digest: str, text: str) -> list[Resource]:
         return [
             files("train", digest, train_py=text, same_py="x"),
             job("train", digest, **mounting(f"train-bundle-{digest}", "train/py", "same/py")),
@@ -125,9 +126,9 @@ def test_many_changed_files_are_counted() -> None:
 USES = "import sys\n\nfrom {module} import run\nfrom work.data import load\n\nrun(load(sys.argv))\n"
 
 
-def shipping(digest: str, contents: Mapping[str, str], command: str) -> list[Declared]:
+def shipping(digest: str, contents: Mapping[str, str], command: str) -> list[Resource]:
     """Three Jobs with the same files."""
-    found: list[Declared] = []
+    found: list[Resource] = []
     for step in ("prepare", "train", "predict"):
         keys = {path.replace("/", "."): text for path, text in contents.items()}
         mounted = mounting(f"{step}-bundle-{digest}", *contents)
@@ -190,7 +191,7 @@ def test_what_decides_the_result_runs_the_job(changed: dict[str, Any], because: 
 
 
 def test_the_directories_of_another_run_are_no_change_of_their_own() -> None:
-    def after(digest: str, text: str) -> list[Declared]:
+    def after(digest: str, text: str) -> list[Resource]:
         environment = {"env": [{"name": "RECORD", "value": f"/store/.runs/train/{digest}/1"}]}
         mounted = mounting(f"train-bundle-{digest}", "train/py")
         data = f"--data=/store/prepare/{digest}"
@@ -244,7 +245,7 @@ def test_a_store_that_goes_with_its_cluster_takes_the_results_along() -> None:
     assert (found.outcome, found.because) == (Outcome.RUNS, "its store is new; its cluster main is replaced")
 
 
-def on_volume(source: dict[str, Any], *, claim: str = "store", size: str = "1Gi") -> list[Declared]:
+def on_volume(source: dict[str, Any], *, claim: str = "store", size: str = "1Gi") -> list[Resource]:
     """A volume of the stack's own, its claim, and a Job that keeps its result there."""
     volume = {"metadata": {"name": f"volume-{claim}"}, "spec": {"capacity": {"storage": size}, **source}}
     claiming = {"metadata": {"name": claim}, "spec": {"volumeName": f"volume-{claim}"}}
@@ -308,7 +309,7 @@ def test_another_accelerator_of_the_pool_is_named() -> None:
 
 
 def test_what_a_job_waits_for_is_named_where_nothing_else_explains_it() -> None:
-    def chart(digest: str, *needed: Declared) -> Declared:
+    def chart(digest: str, *needed: Resource) -> Resource:
         urns = frozenset(each.urn for each in needed)
         return replace(job("chart", digest, "--results=/store"), dependencies=urns)
 
@@ -329,7 +330,7 @@ def test_a_job_that_is_declared_under_another_name_finds_its_result() -> None:
 
 
 def test_an_input_that_finds_its_result_does_not_run_again() -> None:
-    def both(memory: str) -> list[Declared]:
+    def both(memory: str) -> list[Resource]:
         sized = {"resources": {"requests": {"memory": memory}}}
         args = ["--model=/store/train/1", "--output=/store/predict/9"]
         return [job("train", "1", container=sized), job("predict", "9", container={**sized, "args": args})]

@@ -8,7 +8,8 @@ import pytest
 from infra.kubernetes.review.hooks import REVIEW as KUBERNETES
 from infra.review.contract import Review
 from infra.review.facts import InPlace, Source
-from infra.review.stack import KUBERNETES_PROVIDER, Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import KUBERNETES_PROVIDER, Stack
 from infra.review.unknown import UNKNOWN, Secret, Unknown
 from offline.preview import stack_diff
 from offline.preview.model import Changes, Operation, ResourceChange
@@ -35,7 +36,7 @@ REVIEW = Review(
 )
 
 
-def stack(*resources: Declared) -> Stack:
+def stack(*resources: Resource) -> Stack:
     return Stack("test", {each.urn: each for each in resources})
 
 
@@ -43,12 +44,12 @@ def compare(before: Stack, after: Stack) -> Changes:
     return stack_diff.compare(before, after, compared(before, after, [REVIEW, KUBERNETES]))
 
 
-def changed(before: Declared, after: Declared) -> ResourceChange:
+def changed(before: Resource, after: Resource) -> ResourceChange:
     (change,) = compare(stack(before), stack(after)).resources
     return change
 
 
-def changes(before: list[Declared], after: list[Declared]) -> dict[str, ResourceChange]:
+def changes(before: list[Resource], after: list[Resource]) -> dict[str, ResourceChange]:
     return {each.name: each for each in compare(stack(*before), stack(*after)).resources}
 
 
@@ -56,11 +57,11 @@ def paths(change: ResourceChange) -> dict[str, tuple[Any, Any, bool]]:
     return {each.path: (each.before, each.after, each.forces) for each in change.properties}
 
 
-def cluster(location: str = "here", **more: Any) -> Declared:
+def cluster(location: str = "here", **more: Any) -> Resource:
     return declared(CLUSTER, "main", {"name": "main", "location": location}, **more)
 
 
-def pool(of: Declared, config: dict[str, Any] | None = None, **more: Any) -> Declared:
+def pool(of: Resource, config: dict[str, Any] | None = None, **more: Any) -> Resource:
     return declared(
         POOL,
         "cpu",
@@ -158,7 +159,7 @@ def test_what_is_unknown_on_both_sides_stays_where_its_source_does() -> None:
     assert list(changes([cluster(), policy], [updated, policy])) == ["main"]
 
 
-def linked(to: Declared | None, source: str = "", path: str = "id", **more: Any) -> Declared:
+def linked(to: Resource | None, source: str = "", path: str = "id", **more: Any) -> Resource:
     """A policy of which one property is wholly unknown, and comes from ``to``."""
     needed = {path: frozenset({to.urn})} if to else {}
     return declared(POLICY, "it", {path: Unknown(source)}, property_dependencies=needed, **more)
@@ -242,7 +243,7 @@ def test_what_comes_from_a_resource_of_another_name_and_is_known_to_stay_replace
 
 
 def test_every_update_of_some_resources_changes_what_others_read() -> None:
-    def group(template: Declared) -> Declared:
+    def group(template: Resource) -> Resource:
         properties = {"template": {"id": UNKNOWN, "version": UNKNOWN}}
         return declared(POOL, "cpu", properties, property_dependencies={"template": frozenset({template.urn})})
 
@@ -292,7 +293,7 @@ def test_an_alias_by_name_and_by_urn_is_the_same_resource() -> None:
 
 
 def test_the_alias_of_a_component_holds_for_its_children() -> None:
-    def tree(name: str, *aliases: str) -> list[Declared]:
+    def tree(name: str, *aliases: str) -> list[Resource]:
         around = declared("cloud:index:Around", name, custom=False, aliases=aliases)
         return [around, declared(POLICY, f"{name}-policy", {"a": 1}, parent=around.urn)]
 
@@ -311,11 +312,11 @@ def test_protection_is_what_the_update_fails_on() -> None:
     assert not changed(protected, in_place).protected
 
 
-def provider(**properties: Any) -> Declared:
+def provider(**properties: Any) -> Resource:
     return declared(KUBERNETES_PROVIDER, "main", properties)
 
 
-def on(cluster_provider: Declared, **properties: Any) -> Declared:
+def on(cluster_provider: Resource, **properties: Any) -> Resource:
     return declared(
         CONFIG_MAP, "files", {"metadata": {"name": "files"}, **properties}, provider=cluster_provider.urn
     )

@@ -9,7 +9,7 @@ import pulumi_kubernetes as k8s
 import pytest
 
 from infra.platform import Resources
-from offline.engine.resources import Resource
+from infra.review.resource import Resource
 from offline.rehearsal.admission import quota_violations, violations
 from offline.rehearsal.cluster_objects import Objects, RefusedError
 from offline.rehearsal.pods import pod_spec
@@ -116,7 +116,7 @@ def test_a_namespace_that_was_there_before_takes_objects_and_no_other_cluster_ha
     def config_map(cluster: str, namespace: str = "digits") -> Resource:
         inputs = {"metadata": {"name": "x", "namespace": namespace}}
         token = "kubernetes:core/v1:ConfigMap"
-        return Resource("urn:x", token, "x", True, inputs, inputs, provider=f"urn::{cluster}")
+        return Resource("urn:x", token, "x", {}, inputs=inputs, provider=f"urn::{cluster}")
 
     objects = Objects()
     objects.stands("here", "digits")

@@ -16,7 +16,7 @@ from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import declare
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.platform import DevicePlugin, Node, Resources, Taint
-from offline.engine.resources import Resource
+from infra.review.resource import Resource
 from offline.rehearsal.device_plugins import DevicePlugins
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.outcome import Options
@@ -35,11 +35,10 @@ def release(cluster: str = "here", **changes: Any) -> Resource:
     inputs = {"name": "nvidia-device-plugin-gpu", "values": {**values(gpu_pool(), DevicePlugin()), **changes}}
     return Resource(
         urn=f"urn:release:{cluster}",
-        token="kubernetes:helm.sh/v3:Release",
+        type="kubernetes:helm.sh/v3:Release",
         name="plugin",
-        custom=True,
         inputs=inputs,
-        shown_inputs=inputs,
+        properties=inputs,
         provider=f"urn:pulumi:test::slipway::pulumi:providers:kubernetes::{cluster}",
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from offline.engine.resources import Resource
+from infra.review.resource import Resource
 from offline.rehearsal.cluster_objects import RefusedError
 from offline.rehearsal.job_controller import JobResult, JobSpec, Rule, identity, job_spec, run
 from offline.rehearsal.kubelet import PodResult
@@ -23,7 +23,7 @@ def resource(spec: dict[str, Any] | None = None, **pod: Any) -> Resource:
     template = {"spec": {"restartPolicy": "Never", "containers": [container], **pod}}
     inputs = {"metadata": {"name": "job", "namespace": "ns"}, "spec": {"template": template, **(spec or {})}}
     urn = "urn:pulumi:s::p::kubernetes:batch/v1:Job::job"
-    return Resource(urn, "kubernetes:batch/v1:Job", "job", True, inputs, inputs, provider="urn::providers::dev")
+    return Resource(urn, "kubernetes:batch/v1:Job", "job", {}, inputs=inputs, provider="urn::providers::dev")
 
 
 def pod(code: int = 0, *, disrupted: bool = False, container: str = "main") -> PodResult:

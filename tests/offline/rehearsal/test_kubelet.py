@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from infra.platform import Node, Resources
-from offline.engine.resources import Resource
+from infra.review.resource import Resource
 from offline.rehearsal.cluster_objects import Namespace, Objects, RefusedError
 from offline.rehearsal.kubelet import Kubelet, Pod, PodResult
 from offline.rehearsal.pods import pod_spec
@@ -28,7 +28,7 @@ PROVIDER = "urn:pulumi:s::p::pulumi:providers:kubernetes::dev"
 def config_map(name: str, **inputs: Any) -> Resource:
     inputs = {"metadata": {"name": name, "namespace": "ns"}, **inputs}
     urn = f"urn:pulumi:s::p::kubernetes:core/v1:ConfigMap::{name}"
-    return Resource(urn, "kubernetes:core/v1:ConfigMap", name, True, inputs, inputs, provider=PROVIDER)
+    return Resource(urn, "kubernetes:core/v1:ConfigMap", name, {}, inputs=inputs, provider=PROVIDER)
 
 
 @pytest.fixture

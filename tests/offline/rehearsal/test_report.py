@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from infra.kubernetes.labels import RESULTS_ANNOTATION, RUN_ANNOTATION
 from infra.pipelines.results import Column, Curves, Number, Picture, Table
-from offline.engine.resources import Resource
+from infra.review.resource import Resource
 from offline.rehearsal import charts
 from offline.rehearsal.cost import priced
 from offline.rehearsal.graph import HEIGHT, draw
@@ -279,7 +279,7 @@ def test_an_annotation_that_cannot_be_understood_is_one_line(
 def job_results(store: Path, annotation: str, value: str) -> Collected:
     annotations = {RUN_ANNOTATION: "run", annotation: value}
     inputs = {"metadata": {"annotations": annotations}}
-    return collect([Resource("urn", "kubernetes:batch/v1:Job", "writer", True, inputs, inputs)], store)
+    return collect([Resource("urn", "kubernetes:batch/v1:Job", "writer", inputs, inputs=inputs)], store)
 
 
 @given(st.lists(st.floats(0, 1e9) | st.integers(0, 10**6), min_size=1))
@@ -305,8 +305,6 @@ def test_it_says_that_nothing_was_created_and_what_the_run_would_cost() -> None:
             "urn:node",
             "gcp:container/nodePool:NodePool",
             "pool",
-            True,
-            {},
             {"nodeConfig": {"machineType": "n1-standard-4"}, "nodeCount": 1, "location": "us-central1-a"},
         )
     }
@@ -347,14 +345,14 @@ def test_copies_of_the_results_lie_beside_it(report: tuple[Path, str]) -> None:
 
 
 def resource(name: str, *needs: str) -> Resource:
-    return Resource(name, f"p:m:{name}", name, True, {}, {}, dependencies=frozenset(needs))
+    return Resource(name, f"p:m:{name}", name, {}, dependencies=frozenset(needs))
 
 
 @given(st.lists(st.sets(st.integers(0, 11)), max_size=12))
 def test_boxes_of_the_graph_do_not_overlap_and_edges_lead_down(needs: list[set[int]]) -> None:
     resources = {str(i): resource(str(i), *(str(n) for n in found if n < i)) for i, found in enumerate(needs)}
     drawn = draw(resources, frozenset())
-    assert {each.key for each in drawn.vertices} == {each.token for each in resources.values()}
+    assert {each.key for each in drawn.vertices} == {each.type for each in resources.values()}
     layers: dict[int, list[float]] = {}
     for each in drawn.vertices:
         layers.setdefault(each.layer, []).append(each.x)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from offline.engine.resources import Resource
+from infra.review.resource import Resource
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.job_results import Row, ShownTable
 from offline.rehearsal.summary import failures, jobs_table, result_table
@@ -45,7 +45,7 @@ def test_on_a_terminal_a_tree_with_a_bar_for_the_training() -> None:
     console = Console(file=out, width=100, force_terminal=True)
     with LiveDisplay(console, "gcp-dev") as display:
         urn = "urn:pulumi:s::p::slipway:gcp:GkeCluster$gcp:container/cluster:Cluster::dev"
-        display.resource(Resource(urn, "gcp:container/cluster:Cluster", "dev", True, {}, {}))
+        display.resource(Resource(urn, "gcp:container/cluster:Cluster", "dev", {}))
         display.job(record("mnist-prepare", Phase.SUCCEEDED, started=1.0, finished=3.5))
         display.job(record("mnist-train", Phase.RUNNING, epochs=(5, 12)))
         display.job(record("mnist-predict", Phase.NOT_RUN, reason="needs mnist-train"))

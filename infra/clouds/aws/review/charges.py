@@ -10,7 +10,8 @@ from infra.clouds.aws.review.pools import template
 from infra.review.facts import Charge, Price
 from infra.review.prices import price_table, priced_in, scaled
 from infra.review.properties import Properties, at, items, mappings, text, whole
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 
 TABLE = price_table(Path(__file__).parents[1] / "data" / "prices.toml")
 
@@ -58,14 +59,14 @@ def charges(stack: Stack) -> Sequence[Charge]:
     ]
 
 
-def _charges(stack: Stack, resource: Declared) -> Iterator[Charge]:
+def _charges(stack: Stack, resource: Resource) -> Iterator[Charge]:
     if (known := _BILLED.get(resource.type)) is not None:
         yield from known(stack, resource)
     elif not any(fnmatchcase(resource.type, pattern) for pattern in FREE):
         yield Charge(resource.urn, f"{resource.type.rpartition(':')[2]}, whose price is not recorded", None)
 
 
-def _node_group(stack: Stack, resource: Declared) -> Iterator[Charge]:
+def _node_group(stack: Stack, resource: Resource) -> Iterator[Charge]:
     group, machines = resource.properties, template(stack, resource)
     region = _region(resource)
     name = nodes.machine(group, machines)
@@ -96,24 +97,24 @@ def _node_group(stack: Stack, resource: Declared) -> Iterator[Charge]:
         )
 
 
-def _cluster(_: Stack, resource: Declared) -> Iterator[Charge]:
+def _cluster(_: Stack, resource: Resource) -> Iterator[Charge]:
     price = TABLE.price("fixed", "eks-control-plane", _region(resource), "per_hour")
     yield Charge(resource.urn, "EKS control plane, in standard support", price)
 
 
-def _nat(_: Stack, resource: Declared) -> Iterator[Charge]:
+def _nat(_: Stack, resource: Resource) -> Iterator[Charge]:
     region = _region(resource)
     yield Charge(resource.urn, "NAT gateway", TABLE.price("fixed", "nat-gateway", region, "per_hour"))
     through = TABLE.price("fixed", "nat-gateway", region, "per_gib")
     yield Charge(resource.urn, "data through the NAT gateway", through, metered=True)
 
 
-def _address(_: Stack, resource: Declared) -> Iterator[Charge]:
+def _address(_: Stack, resource: Resource) -> Iterator[Charge]:
     price = TABLE.price("fixed", "public-ipv4", _region(resource), "per_hour")
     yield Charge(resource.urn, "public IPv4 address", price)
 
 
-def _endpoint(_: Stack, resource: Declared) -> Iterator[Charge]:
+def _endpoint(_: Stack, resource: Resource) -> Iterator[Charge]:
     """Gateway endpoints are free. Source: https://docs.aws.amazon.com/vpc/latest/privatelink/gateway-endpoints.html,
     as documented in 2025."""
     kind = text(at(resource.properties, "vpcEndpointType")) or "Gateway"
@@ -123,14 +124,14 @@ def _endpoint(_: Stack, resource: Declared) -> Iterator[Charge]:
         yield Charge(resource.urn, f"{kind} endpoint in {zones} zones", price, quantity=zones)
 
 
-def _key(_: Stack, resource: Declared) -> Iterator[Charge]:
+def _key(_: Stack, resource: Resource) -> Iterator[Charge]:
     yield Charge(resource.urn, "KMS key", TABLE.price("fixed", "kms-key", _region(resource), "per_month"))
 
 
-def _metered(kind: str, name: str, columns: Mapping[str, str]) -> Callable[[Stack, Declared], Iterator[Charge]]:
+def _metered(kind: str, name: str, columns: Mapping[str, str]) -> Callable[[Stack, Resource], Iterator[Charge]]:
     """What is paid by use, by the column of the table that prices it."""
 
-    def found(_: Stack, resource: Declared) -> Iterator[Charge]:
+    def found(_: Stack, resource: Resource) -> Iterator[Charge]:
         for column, what in columns.items():
             price = TABLE.price(kind, name, _region(resource), column)
             yield Charge(resource.urn, what, price, metered=True)
@@ -138,7 +139,7 @@ def _metered(kind: str, name: str, columns: Mapping[str, str]) -> Callable[[Stac
     return found
 
 
-_BILLED: Mapping[str, Callable[[Stack, Declared], Iterator[Charge]]] = {
+_BILLED: Mapping[str, Callable[[Stack, Resource], Iterator[Charge]]] = {
     nodes.NODE_GROUP: _node_group,
     "aws:eks/cluster:Cluster": _cluster,
     "aws:ec2/natGateway:NatGateway": _nat,
@@ -178,5 +179,5 @@ def _machine(name: str, region: str, column: str) -> Price | None:
     return scaled(vcpu, known.vcpus) if known else None
 
 
-def _region(resource: Declared) -> str:
+def _region(resource: Resource) -> str:
     return text(at(resource.properties, "region"))

@@ -6,7 +6,8 @@ from pathlib import Path
 from infra.review.facts import Holding
 from infra.review.holdings import holdings_from
 from infra.review.properties import at
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 
 TABLE = holdings_from(Path(__file__).parents[1] / "data" / "holdings.toml")
 
@@ -17,7 +18,7 @@ BACKED_UP = "AWS Backup keeps its daily backups for 35 days, unless its plan was
 """Source: https://docs.aws.amazon.com/efs/latest/ug/automatic-backups.html, read 2026-11-22."""
 
 
-def holding(resource: Declared, stack: Stack) -> Holding | None:
+def holding(resource: Resource, stack: Stack) -> Holding | None:
     """What goes with this one; None for a type that holds nothing of users'."""
     row = TABLE.get(resource.type)
     if row is None:
@@ -28,7 +29,7 @@ def holding(resource: Declared, stack: Stack) -> Holding | None:
     return found
 
 
-def _backed_up(system: Declared, stack: Stack) -> bool:
+def _backed_up(system: Resource, stack: Stack) -> bool:
     return any(
         system.urn in policy.property_dependencies.get("fileSystemId", ())
         and at(policy.properties, "backupPolicy", "status") == "ENABLED"

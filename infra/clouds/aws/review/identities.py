@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from infra.clouds.aws import nodes
 from infra.review.facts import Identity
 from infra.review.properties import at, items, mapping, mappings, text, texts
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 from infra.review.unknown import UNKNOWN
 
 CLUSTER = "aws:eks/cluster:Cluster"
@@ -49,7 +50,7 @@ def endpoints(stack: Stack) -> Mapping[str, str]:
     return {stack.called(each): _endpoint(each) for each in stack.of_type(CLUSTER)}
 
 
-def _identity(stack: Stack, role: Declared) -> Identity:
+def _identity(stack: Stack, role: Resource) -> Identity:
     policies = [each for each in stack.of_type(INLINE) if stack.source(each, "role", ROLE) == role]
     managed = [
         text(each.properties.get("policyArn")).rpartition("/")[2]
@@ -69,7 +70,7 @@ def _identity(stack: Stack, role: Declared) -> Identity:
     )
 
 
-def _of(stack: Stack, role: Declared) -> tuple[str, list[str], bool]:
+def _of(stack: Stack, role: Resource) -> tuple[str, list[str], bool]:
     """Whose role it is, in which clusters, and whether it is that of pods."""
     for type_, key, cluster_key, whose in (
         (ASSOCIATION, "roleArn", "clusterName", ""),
@@ -87,21 +88,21 @@ def _of(stack: Stack, role: Declared) -> tuple[str, list[str], bool]:
     return ", ".join(dict.fromkeys(services)) or "whoever it trusts", [], False
 
 
-def _service_account(association: Declared) -> str:
+def _service_account(association: Resource) -> str:
     return "/".join(text(association.properties.get(key)) for key in ("namespace", "serviceAccount"))
 
 
-def _trusted(role: Declared) -> Sequence[Mapping[str, object]]:
+def _trusted(role: Resource) -> Sequence[Mapping[str, object]]:
     return mappings(at(_document(role.properties.get("assumeRolePolicy")), "Statement"))
 
 
-def _targets(stack: Stack, policy: Declared) -> Iterator[Declared]:
+def _targets(stack: Stack, policy: Resource) -> Iterator[Resource]:
     for urn in sorted(policy.property_dependencies.get("policy", ())):
         if (found := stack.resources.get(urn)) is not None and found.type in TARGETS:
             yield found
 
 
-def _about(stack: Stack, policy: Declared) -> list[str]:
+def _about(stack: Stack, policy: Resource) -> list[str]:
     """What an inline policy is about: resources of the stack, or else the services whose actions it allows."""
     if targets := list(_targets(stack, policy)):
         return [TARGETS[each.type] for each in targets]
@@ -123,7 +124,7 @@ def _document(value: object) -> object:
         return {}
 
 
-def _endpoint(cluster: Declared) -> str:
+def _endpoint(cluster: Resource) -> str:
     vpc = at(cluster.properties, "vpcConfig")
     parts: list[str] = []
     if at(vpc, "endpointPublicAccess") is not False:

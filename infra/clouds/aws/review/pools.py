@@ -8,7 +8,8 @@ from infra.clouds.aws import nodes
 from infra.clouds.aws.review.times import boot
 from infra.platform import GPU_RESOURCE, Resources
 from infra.review.properties import Properties, at, mapping, mappings, strings, text, whole
-from infra.review.stack import UNLIMITED, Declared, NodePool, Stack
+from infra.review.resource import Resource
+from infra.review.stack import UNLIMITED, NodePool, Stack
 
 CLUSTER = "aws:eks/cluster:Cluster"
 HELM_RELEASE = "kubernetes:helm.sh/v3:Release"
@@ -19,13 +20,13 @@ def pools(stack: Stack) -> Sequence[NodePool]:
     return [_pool(stack, each) for each in stack.of_type(nodes.NODE_GROUP)]
 
 
-def template(stack: Stack, group: Declared) -> Properties:
+def template(stack: Stack, group: Resource) -> Properties:
     """The properties of a group's launch template; empty where the stack does not declare it."""
     found = stack.source(group, "launchTemplate", nodes.LAUNCH_TEMPLATE)
     return found.properties if found else {}
 
 
-def _pool(stack: Stack, group: Declared) -> NodePool:
+def _pool(stack: Stack, group: Resource) -> NodePool:
     declared, machines = group.properties, template(stack, group)
     source = stack.source(group, "clusterName", CLUSTER)
     cluster = stack.called(source) if source else text(declared.get("clusterName"))

@@ -13,7 +13,8 @@ from infra.clouds.aws.catalogue import instance_type
 from infra.clouds.aws.review.pools import CLUSTER, template
 from infra.review.facts import Quota
 from infra.review.properties import at, mappings, text
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 
 DATA = Path(__file__).parents[1] / "data" / "quotas.toml"
 SUBNET = "aws:ec2/subnet:Subnet"
@@ -89,19 +90,19 @@ def _counts(stack: Stack) -> Iterator[tuple[str, Need, int]]:
             yield region, (code, where(stack, resource) or region), 1
 
 
-def _cluster(stack: Stack, group: Declared) -> str:
+def _cluster(stack: Stack, group: Resource) -> str:
     source = stack.source(group, "clusterName", CLUSTER)
     return stack.called(source) if source else text(group.properties.get("clusterName"))
 
 
-def _zone(stack: Stack, resource: Declared) -> str:
+def _zone(stack: Stack, resource: Resource) -> str:
     """The zone of the resource's subnet; empty where it is not known."""
     subnet = stack.source(resource, "subnetId", SUBNET)
     found = [subnet.properties.get(key) for key in ("availabilityZone", "availabilityZoneId")] if subnet else []
     return next((zone for each in found if (zone := text(each))), "")
 
 
-def _region(stack: Stack, resource: Declared) -> str:
+def _region(stack: Stack, resource: Resource) -> str:
     return text(resource.properties.get("region")) or text(stack.configuration.get("aws:region")) or "<region>"
 
 

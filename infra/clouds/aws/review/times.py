@@ -6,12 +6,12 @@ from infra.clouds.aws import nodes
 from infra.review.durations import durations
 from infra.review.facts import Seconds
 from infra.review.properties import text
-from infra.review.stack import Declared
+from infra.review.resource import Resource
 
 TABLE = durations(Path(__file__).parents[1] / "data" / "times.toml")
 
 
-def creation(resource: Declared) -> Seconds | None:
+def creation(resource: Resource) -> Seconds | None:
     """How long this one takes; None where it is not known.
 
     A node group waits for the nodes that it starts with, and how long one without any takes is not recorded.

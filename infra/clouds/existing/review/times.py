@@ -1,10 +1,10 @@
 """How long resources take to be created, and nodes to come up."""
 
 from infra.review.facts import Seconds
-from infra.review.stack import Declared
+from infra.review.resource import Resource
 
 
-def creation(_: Declared) -> Seconds | None:
+def creation(_: Resource) -> Seconds | None:
     """How long this one takes; None where it is not known."""
     return None
 

@@ -11,7 +11,8 @@ from infra.clouds.gcp.review.pools import CLUSTER, DeclaredPool, declared_pools
 from infra.review.facts import Charge, Price
 from infra.review.prices import price_table, priced_in
 from infra.review.properties import Properties, at, is_true, mappings, text, texts, whole
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 from infra.review.unknown import Unknown
 
 TABLE = price_table(Path(__file__).parents[1] / "data" / "prices.toml")
@@ -57,7 +58,7 @@ def charges(stack: Stack) -> Sequence[Charge]:
     ]
 
 
-def _charges(pools: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
+def _charges(pools: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
     if (known := _BILLED.get(resource.type)) is not None:
         yield from known(pools, resource)
     elif resource.type != nodes.NODE_POOL and not any(fnmatchcase(resource.type, pattern) for pattern in FREE):
@@ -67,7 +68,7 @@ def _charges(pools: Sequence[DeclaredPool], resource: Declared) -> Iterator[Char
             yield from _nodes(pool)
 
 
-def _cluster(_: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
+def _cluster(_: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
     credit = TABLE.price("fixed", "gke-free-tier", "", "per_month")
     autopilot = is_true(at(resource.properties, "enableAutopilot"))
     zonal = is_zone(text(at(resource.properties, "location")))
@@ -121,7 +122,7 @@ def _nodes(pool: DeclaredPool) -> Iterator[Charge]:
         yield each(f"{ssds} local SSDs", price, ssds * LOCAL_SSD_GB)
 
 
-def _nat(pools: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
+def _nat(pools: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
     region = _region(resource.properties)
     behind = [pool.inputs for pool in pools if _region(pool.inputs) == region]
     yield Charge(
@@ -146,32 +147,32 @@ def _nat(pools: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
     )
 
 
-def _bucket(_: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
+def _bucket(_: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
     location = text(at(resource.properties, "location")).lower()
     kind = text(at(resource.properties, "storageClass")) or "STANDARD"
     price = TABLE.price("storage", kind.lower(), location, "per_gib_month")
     yield Charge(resource.urn, f"{kind.capitalize()} storage in {location or 'unknown'}", price, metered=True)
 
 
-def _subnet(_: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
+def _subnet(_: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
     if at(resource.properties, "logConfig") is not None:
         price = TABLE.price("fixed", "cloud-logging", "", "per_gib")
         yield Charge(resource.urn, "flow logs in Cloud Logging", price, metered=True)
 
 
-def _audit_logs(_: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
+def _audit_logs(_: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
     service = text(at(resource.properties, "service"))
     price = TABLE.price("fixed", "cloud-logging", "", "per_gib")
     yield Charge(resource.urn, f"audit logs of {service} in Cloud Logging", price, metered=True)
 
 
-def _key(_: Sequence[DeclaredPool], resource: Declared) -> Iterator[Charge]:
+def _key(_: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
     more = "; each rotation adds one" if text(at(resource.properties, "rotationPeriod")) else ""
     price = TABLE.price("fixed", "kms-key-version", "", "per_month")
     yield Charge(resource.urn, f"version of a KMS key{more}", price)
 
 
-_BILLED: Mapping[str, Callable[[Sequence[DeclaredPool], Declared], Iterator[Charge]]] = {
+_BILLED: Mapping[str, Callable[[Sequence[DeclaredPool], Resource], Iterator[Charge]]] = {
     CLUSTER: _cluster,
     "gcp:compute/routerNat:RouterNat": _nat,
     "gcp:compute/subnetwork:Subnetwork": _subnet,

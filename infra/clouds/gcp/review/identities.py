@@ -7,7 +7,8 @@ from infra.clouds.gcp import nodes
 from infra.clouds.gcp.review.pools import CLUSTER
 from infra.review.facts import Identity
 from infra.review.properties import at, is_true, mappings, text
-from infra.review.stack import JOB, Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import JOB, Stack
 
 ACCOUNT = "gcp:serviceaccount/account:Account"
 IMPERSONATION = "gcp:serviceaccount/iAMMember:IAMMember"
@@ -46,7 +47,7 @@ def endpoints(stack: Stack) -> Mapping[str, str]:
 
 def _direct(stack: Stack, pods: Mapping[str, Sequence[str]]) -> Iterator[Identity]:
     """Buckets' grants to members of a Workload Identity pool; before the first update nobody knows their names."""
-    by_owner: dict[str, list[Declared]] = {}
+    by_owner: dict[str, list[Resource]] = {}
     for grant in stack.of_type(*BUCKET_GRANTS):
         if _granted_to(stack, grant) is None:
             owner = _member(grant.properties.get("member")) or " and ".join(pods)
@@ -56,7 +57,7 @@ def _direct(stack: Stack, pods: Mapping[str, Sequence[str]]) -> Iterator[Identit
         yield Identity(owner, "pods of this service account, as themselves", _may(grants), clusters, store=True)
 
 
-def _account(stack: Stack, account: Declared, pods: Mapping[str, Sequence[str]]) -> Identity:
+def _account(stack: Stack, account: Resource, pods: Mapping[str, Sequence[str]]) -> Identity:
     grants = [each for each in stack.of_type(*PROJECT_GRANTS) if _granted_to(stack, each) == account.urn]
     of_buckets = [each for each in stack.of_type(*BUCKET_GRANTS) if _granted_to(stack, each) == account.urn]
     members = [each for each in stack.of_type(IMPERSONATION) if account.urn in each.dependencies]
@@ -82,7 +83,7 @@ def _account(stack: Stack, account: Declared, pods: Mapping[str, Sequence[str]])
     )
 
 
-def _granted_to(stack: Stack, grant: Declared) -> str | None:
+def _granted_to(stack: Stack, grant: Resource) -> str | None:
     """The URN of the service account that a grant is to; None where it is to anybody else."""
     for key in ("member", "members"):
         if (account := stack.source(grant, key, ACCOUNT)) is not None:
@@ -108,7 +109,7 @@ def _member(member: object) -> str:
     return "/".join(each for each in found.groups() if each) if found else ""
 
 
-def _may(grants: Iterable[Declared]) -> str:
+def _may(grants: Iterable[Resource]) -> str:
     roles = [text(each.properties.get("role")) for each in grants]
     words = [WORDS.get(role, role.removeprefix("roles/")) for role in dict.fromkeys(filter(None, roles))]
     return ", ".join(words) or "nothing"
@@ -118,7 +119,7 @@ def _all(pods: Mapping[str, Sequence[str]]) -> list[str]:
     return sorted({cluster for clusters in pods.values() for cluster in clusters})
 
 
-def _endpoint(cluster: Declared) -> str:
+def _endpoint(cluster: Resource) -> str:
     config = at(cluster.properties, "controlPlaneEndpointsConfig")
     parts: list[str] = []
     if is_true(at(config, "dnsEndpointConfig", "allowExternalTraffic")):

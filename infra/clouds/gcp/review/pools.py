@@ -8,7 +8,8 @@ from infra.clouds.gcp.locations import is_zone
 from infra.clouds.gcp.review.times import boot
 from infra.platform import Resources
 from infra.review.properties import Properties, is_true, mappings, text, texts, whole
-from infra.review.stack import UNLIMITED, Declared, NodePool, Stack
+from infra.review.resource import Resource
+from infra.review.stack import UNLIMITED, NodePool, Stack
 
 CLUSTER = "gcp:container/cluster:Cluster"
 
@@ -23,7 +24,7 @@ class DeclaredPool:
     ``cluster`` is as Kubernetes objects know it, ``name`` as in the stack file.
     """
 
-    resource: Declared
+    resource: Resource
     cluster: str
     name: str
     inputs: Properties

@@ -13,7 +13,8 @@ from infra.clouds.gcp.locations import region_of
 from infra.clouds.gcp.review.pools import declared_pools
 from infra.review.facts import Quota
 from infra.review.properties import Properties, at, is_true, text
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 
 DATA = Path(__file__).parents[1] / "data" / "quotas.toml"
 
@@ -114,7 +115,7 @@ def _of_network(stack: Stack) -> Iterator[tuple[Need, int]]:
     yield (ALL_REGIONS, "NETWORKS", "networks"), len(stack.of_type(NETWORK))
 
 
-def _region(resource: Declared) -> str:
+def _region(resource: Resource) -> str:
     return text(resource.properties.get("region")) or "<region>"
 
 

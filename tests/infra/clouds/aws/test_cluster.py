@@ -7,9 +7,9 @@ import pytest
 
 from infra.clouds.aws.catalogue import addon_version
 from infra.clouds.aws.settings import ControlPlane
+from infra.review.resource import Resource
 from infra.settings.loading import load
 from infra.settings.model import Settings
-from offline.engine.resources import Resource
 from tests.support.aws import (
     ADDON,
     ASSOCIATION,
@@ -97,7 +97,7 @@ def test_nodes_and_the_control_plane_are_in_private_subnets_only() -> None:
     public = {each.urn for each in recording.of("aws:ec2/subnet:Subnet")} - private
     for resource in (recording.one(CLUSTER), *recording.of(NODE_GROUP)):
         assert public.isdisjoint(resource.dependencies)
-        assert resource.dependencies & private or resource.token == NODE_GROUP
+        assert resource.dependencies & private or resource.type == NODE_GROUP
 
 
 def test_admins_have_access_entries_and_nobody_is_in_a_config_map() -> None:
@@ -237,7 +237,7 @@ def test_a_protected_stack_protects_clusters_pools_and_data(preview: bool, kind:
     backup = {"backup": True} if kind == "efs" else {}
     recording = declare(protected(True, kind=kind, **backup), preview=preview)
     protected_ones = {each.urn: each for each in recording.resources if each.protect}
-    kept = {each.token for each in protected_ones.values() if each.parent not in protected_ones}
+    kept = {each.type for each in protected_ones.values() if each.parent not in protected_ones}
     assert kept == KEPT[kind], "and with them what belongs to them"
     for token in kept:
         assert all(resource.protect for resource in recording.of(token))
@@ -274,7 +274,7 @@ def test_another_cluster_of_the_same_name_is_another_cluster() -> None:
 def test_every_kubernetes_resource_names_its_provider() -> None:
     recording = declare(changed())
     provider = recording.one("pulumi:providers:kubernetes").urn
-    ours = [each for each in recording.resources if each.token.startswith("kubernetes:")]
+    ours = [each for each in recording.resources if each.type.startswith("kubernetes:")]
     assert ours
     assert all(each.provider.startswith(provider) for each in ours)
 
@@ -358,7 +358,7 @@ def test_a_stack_name_may_have_characters_that_aws_has_not() -> None:
 def test_declaring_twice_declares_the_same() -> None:
     def told(recording: Recording) -> list[tuple[str, str, str]]:
         return sorted(
-            (each.token, each.name, json.dumps(each.inputs, sort_keys=True, default=str))
+            (each.type, each.name, json.dumps(each.inputs, sort_keys=True, default=str))
             for each in recording.resources
         )
 

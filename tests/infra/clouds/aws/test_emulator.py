@@ -70,9 +70,9 @@ def test_every_resource_on_aws_has_an_answer(kind: str) -> None:
     ]
     emulator = AwsEmulator(settings.request)
     for resource in (each for recording in recordings for each in recording.resources):
-        outputs = emulator.outputs(resource.token, resource.name, resource.inputs)
-        if resource.token.startswith("aws:"):
-            assert outputs is not None, f"no answer for {resource.token}"
+        outputs = emulator.outputs(resource.type, resource.name, resource.inputs)
+        if resource.type.startswith("aws:"):
+            assert outputs is not None, f"no answer for {resource.type}"
             assert outputs["id"]
         else:
             assert outputs is None
@@ -82,9 +82,9 @@ def test_ids_and_arns_are_told_apart() -> None:
     recording = declare(changed())
     emulator = AwsEmulator(changed().request)
     ids = [
-        (each.token, outputs["id"])
+        (each.type, outputs["id"])
         for each in recording.resources
-        if (outputs := emulator.outputs(each.token, each.name, each.inputs))
+        if (outputs := emulator.outputs(each.type, each.name, each.inputs))
     ]
     assert len(set(ids)) == len(ids)
 

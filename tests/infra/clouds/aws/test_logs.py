@@ -74,5 +74,5 @@ def test_the_emulated_cloud_has_an_answer_for_all_of_it() -> None:
     settings = load(raw(logged))
     emulator = AwsEmulator(settings.request)
     for resource in declare(settings).resources:
-        if resource.token.startswith("aws:"):
-            assert (emulator.outputs(resource.token, resource.name, resource.inputs) or {}).get("id")
+        if resource.type.startswith("aws:"):
+            assert (emulator.outputs(resource.type, resource.name, resource.inputs) or {}).get("id")

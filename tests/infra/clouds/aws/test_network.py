@@ -73,9 +73,9 @@ def nat_of(recording: Recording) -> dict[str, str]:
     for association in recording.of(ASSOCIATION):
         if "-private-" not in association.name:
             continue
-        (table,) = [urns[urn] for urn in association.dependencies if urns[urn].token == TABLE]
+        (table,) = [urns[urn] for urn in association.dependencies if urns[urn].type == TABLE]
         (route,) = [each for each in recording.of(ROUTE) if table.urn in each.dependencies]
-        (nat,) = [urns[urn] for urn in route.dependencies if urns[urn].token == NAT]
+        (nat,) = [urns[urn] for urn in route.dependencies if urns[urn].type == NAT]
         found[association.name.partition("-private-")[2]] = nat.name.removeprefix("dev-")
     return found
 
@@ -116,7 +116,7 @@ def test_nothing_lets_the_world_in() -> None:
     ways_in = [
         each.inputs
         for each in recording.resources
-        if each.token.endswith(("IngressRule", "SecurityGroup")) or each.token == "aws:eks/cluster:Cluster"
+        if each.type.endswith(("IngressRule", "SecurityGroup")) or each.type == "aws:eks/cluster:Cluster"
     ]
     assert ways_in
     assert "0.0.0.0/0" not in json.dumps(ways_in, default=str)
@@ -128,7 +128,7 @@ def test_nothing_lets_the_world_in() -> None:
 def test_every_regional_resource_says_its_region() -> None:
     recording = declare(changed(region="us-east-2", zones=["us-east-2a", "us-east-2b"]))
     regional = [
-        each for each in recording.resources if each.token.startswith("aws:") and "aws:iam/" not in each.token
+        each for each in recording.resources if each.type.startswith("aws:") and "aws:iam/" not in each.type
     ]
     assert {each.inputs.get("region") for each in regional} == {"us-east-2"}
 
@@ -136,9 +136,9 @@ def test_every_regional_resource_says_its_region() -> None:
 def test_tags_are_on_everything_that_takes_them() -> None:
     recording = declare(changed(tags={"team": "vision"}))
     untagged = {
-        each.token
+        each.type
         for each in recording.resources
-        if each.token.startswith("aws:") and (each.inputs.get("tags") or {}).get("team") != "vision"
+        if each.type.startswith("aws:") and (each.inputs.get("tags") or {}).get("team") != "vision"
     }
     # None of these has tags of its own.
     assert untagged == {

@@ -129,7 +129,7 @@ def test_a_file_that_is_no_kubeconfig_stops_no_preview(
 
 def test_by_default_nothing_but_the_provider_is_declared(tmp_path: Path) -> None:
     recording = declared(settings(tmp_path))
-    assert [each.token for each in recording.resources if each.custom] == ["pulumi:providers:kubernetes"]
+    assert [each.type for each in recording.resources if each.custom] == ["pulumi:providers:kubernetes"]
 
 
 def test_a_host_path_becomes_a_volume_for_the_one_claim(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_openshift_assigns_the_user_and_the_plugin_is_told(tmp_path: Path) -> No
 
 def test_an_admin_of_a_namespace_declares_nothing_beside_it(tmp_path: Path) -> None:
     given = settings(tmp_path, openshift=True, access="namespace")
-    assert [each.token for each in declared(given).resources if each.custom] == ["pulumi:providers:kubernetes"]
+    assert [each.type for each in declared(given).resources if each.custom] == ["pulumi:providers:kubernetes"]
     made = platform(given)
     assert (made.creates_namespace, made.reads_nodes) == (False, False)
 

@@ -168,7 +168,7 @@ def test_zones_of_a_zonal_cluster_leave_out_its_own() -> None:
 @pytest.mark.parametrize("preview", [True, False], ids=["preview", "up"])
 def test_a_protected_stack_protects_clusters_pools_and_data(preview: bool) -> None:
     recording = declare(protected(True), preview=preview)
-    kept = {resource.token for resource in recording.resources if resource.protect}
+    kept = {resource.type for resource in recording.resources if resource.protect}
     assert kept == {CLUSTER, NODE_POOL, BUCKET}
     for token in kept:
         assert all(resource.protect for resource in recording.of(token))

@@ -85,9 +85,9 @@ def test_every_resource_on_google_cloud_has_an_answer(store: dict[str, Any]) -> 
     settings = load(raw(lambda values: values["store"].update(store)))
     emulator = GcpEmulator(settings.request)
     for resource in declare(settings).resources:
-        outputs = emulator.outputs(resource.token, resource.name, resource.inputs)
-        if resource.token.startswith("gcp:"):
-            assert outputs is not None, f"no answer for {resource.token}"
+        outputs = emulator.outputs(resource.type, resource.name, resource.inputs)
+        if resource.type.startswith("gcp:"):
+            assert outputs is not None, f"no answer for {resource.type}"
             assert outputs["id"]
         else:
             assert outputs is None

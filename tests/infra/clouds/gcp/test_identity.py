@@ -28,7 +28,7 @@ def changed(**store: Any) -> Settings:
 def grants(recording: Recording) -> list[tuple[str, str, str]]:
     """Every grant that the stack makes: its type, role and member."""
     return [
-        (each.token, each.inputs["role"], each.inputs["member"])
+        (each.type, each.inputs["role"], each.inputs["member"])
         for each in recording.resources
         if "member" in each.inputs or "members" in each.inputs or "policyData" in each.inputs
     ]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from infra.review.resource import Resource
 from infra.settings.model import Settings
-from offline.engine.resources import Resource
 from tests.support.gcp import BUCKET, CLUSTER, NODE_POOL, declare
 from tests.support.stack_values import stack_settings
 

@@ -6,7 +6,8 @@ from infra.clouds.aws.nodes import LAUNCH_TEMPLATE
 from infra.clouds.aws.review.policies.statements import allowing, for_everybody
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import at, is_true, mappings, text
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 from infra.review.unknown import UNKNOWN
 
 BUCKETS = ("aws:s3/bucket:Bucket", "aws:s3/bucketV2:BucketV2")
@@ -55,14 +56,14 @@ def _public(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _is_of(stack: Stack, block: Declared, bucket: Declared) -> bool:
+def _is_of(stack: Stack, block: Resource, bucket: Resource) -> bool:
     if any(stack.source(block, "bucket", each) is bucket for each in BUCKETS):
         return True
     name = text(block.properties.get("bucket"))
     return bool(name) and name == bucket.properties.get("bucket")
 
 
-def _open_acl(resource: Declared) -> str:
+def _open_acl(resource: Resource) -> str:
     canned = text(resource.properties.get("acl"))
     grants = [
         *mappings(resource.properties.get("grants")),

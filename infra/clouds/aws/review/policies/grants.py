@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from infra.clouds.aws.review.policies.statements import allowing, condition_keys, for_everybody
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import Properties, mapping, mappings, texts
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 
 ROLE = "aws:iam/role:Role"
 
@@ -49,13 +50,13 @@ def managed(arn: str) -> str:
     return name.rpartition("/")[2] if prefix.startswith("arn:aws") else ""
 
 
-def attached(resource: Declared) -> list[str]:
+def attached(resource: Resource) -> list[str]:
     """The names of AWS's own policies that it attaches."""
     properties = resource.properties
     return [managed(arn) for key in ("policyArn", "managedPolicyArns") for arn in texts(properties.get(key))]
 
 
-def too_much(resource: Declared) -> str:
+def too_much(resource: Resource) -> str:
     """Why a policy, an attachment or a role gives too much, as far as that is known."""
     if found := sorted(ADMINISTERS & set(attached(resource))):
         return f"{' and '.join(found)}: whoever has it can change everything, or give itself the right to"
@@ -100,7 +101,7 @@ def _wildcards(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def node_grants(stack: Stack) -> Iterator[tuple[Declared, Declared]]:
+def node_grants(stack: Stack) -> Iterator[tuple[Resource, Resource]]:
     """Each node group with what gives its role rights: the role itself, its policies and its attachments."""
     told = set[str]()
     for group in stack.of_type("aws:eks/nodeGroup:NodeGroup"):
@@ -113,7 +114,7 @@ def node_grants(stack: Stack) -> Iterator[tuple[Declared, Declared]]:
                 yield group, resource
 
 
-def _is_of(stack: Stack, grant: Declared, role: Declared) -> bool:
+def _is_of(stack: Stack, grant: Resource, role: Resource) -> bool:
     if any(stack.source(grant, key, ROLE) is role for key in ("role", "roles")):
         return True
     name = role.properties.get("name")

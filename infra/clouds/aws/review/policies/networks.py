@@ -7,7 +7,8 @@ from infra.clouds.aws.review.pools import CLUSTER, template
 from infra.review.networks import whole_internet
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import at, is_true, mappings, text, texts
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 from infra.review.unknown import UNKNOWN
 
 SECURITY_GROUP = "aws:ec2/securityGroup:SecurityGroup"
@@ -62,7 +63,7 @@ def _groups(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _sources(resource: Declared) -> list[str]:
+def _sources(resource: Resource) -> list[str]:
     """From which blocks it lets traffic in."""
     properties = resource.properties
     if resource.type == RULE:

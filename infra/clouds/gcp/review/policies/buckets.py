@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from infra.clouds.gcp.review.policies.members import EVERYONE, bindings, everyone_in
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import text, texts
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 from infra.review.unknown import UNKNOWN
 
 BUCKET = "gcp:storage/bucket:Bucket"
@@ -58,7 +59,7 @@ def _public(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _listed(resource: Declared) -> str:
+def _listed(resource: Resource) -> str:
     """Who of everyone an access control list names."""
     named = {text(resource.properties.get("entity")), text(resource.properties.get("predefinedAcl"))}
     named |= {each.rpartition(":")[2] for each in texts(resource.properties.get("roleEntities"))}

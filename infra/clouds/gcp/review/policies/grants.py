@@ -9,7 +9,8 @@ from infra.clouds.gcp.review.policies.members import bindings, everyone_in
 from infra.clouds.gcp.review.pools import CLUSTER
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import at, is_true
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 from infra.review.unknown import UNKNOWN
 
 ACCOUNT = "gcp:serviceaccount/account:Account"
@@ -92,7 +93,7 @@ def _too_much(role: str) -> str:
     return "whoever has it reaches every bucket" if role.startswith("roles/storage.") else ""
 
 
-def _scope(grant: Declared) -> str:
+def _scope(grant: Resource) -> str:
     return {"projects": "project", "folder": "folder"}.get(grant.type.split(":")[1].split("/")[0], "organization")
 
 
@@ -114,7 +115,7 @@ def _nodes(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _node_accounts(stack: Stack) -> Iterator[tuple[Declared, str, list[Declared]]]:
+def _node_accounts(stack: Stack) -> Iterator[tuple[Resource, str, list[Resource]]]:
     """Node pools, and clusters with nodes of their own: their account's e-mail address, and what it has too much.
 
     An account serves many pools; its grants are told of once. An address that is not known yet is empty.
@@ -140,14 +141,14 @@ def _node_accounts(stack: Stack) -> Iterator[tuple[Declared, str, list[Declared]
         yield machines, known, grants
 
 
-def _is_for(stack: Stack, grant: Declared, email: str, account: Declared | None) -> bool:
+def _is_for(stack: Stack, grant: Resource, email: str, account: Resource | None) -> bool:
     named = any(f"serviceAccount:{email}" in members for _, members in bindings(grant)) if email else False
     # In a preview both addresses are unknown, but not where they come from.
     sources = [stack.source(grant, key, ACCOUNT) for key in ("member", "members")]
     return named or any(each is account for each in sources if each is not None)
 
 
-def _grants(stack: Stack) -> list[Declared]:
+def _grants(stack: Stack) -> list[Resource]:
     return [each for each in stack.resources.values() if not each.read and GRANT.search(each.type)]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from infra.review.properties import mapping, mappings, text, texts
-from infra.review.stack import Declared
+from infra.review.resource import Resource
 
 EVERYONE = frozenset({"allUsers", "allAuthenticatedUsers"})
 """Anyone, and anyone with any Google account.
@@ -14,7 +14,7 @@ Source: https://cloud.google.com/iam/docs/principals-overview, 2026-11-20.
 """
 
 
-def bindings(grant: Declared) -> Iterator[tuple[str, Sequence[str]]]:
+def bindings(grant: Resource) -> Iterator[tuple[str, Sequence[str]]]:
     """Each role that an IAM resource grants, with its members, as far as they are known."""
     properties = grant.properties
     if "policyData" in properties:

@@ -7,7 +7,8 @@ from infra.clouds.gcp.review.pools import CLUSTER
 from infra.review.networks import whole_internet
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import at, is_true, items, mappings, texts
-from infra.review.stack import Declared, Stack
+from infra.review.resource import Resource
+from infra.review.stack import Stack
 from infra.review.unknown import UNKNOWN
 
 FIREWALL = "gcp:compute/firewall:Firewall"
@@ -28,7 +29,7 @@ def _endpoints(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _open(cluster: Declared) -> str:
+def _open(cluster: Resource) -> str:
     """Why anyone reaches the cluster's IP endpoint; empty where not, or where an update decides.
 
     The DNS endpoint is no concern: IAM lets nobody through it who is not known.
