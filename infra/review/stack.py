@@ -7,6 +7,7 @@ from typing import Any
 
 from infra.platform import Resources, Taint
 from infra.review.facts import Charge, Holding, Identity, Quota, Seconds
+from infra.review.resource import Resource
 
 KUBERNETES_PROVIDER = "pulumi:providers:kubernetes"
 

@@ -23,7 +23,7 @@ def priced(
     declared = reviewed(
         Stack(
             name=stack,
-            resources={urn: as_declared(each) for urn, each in resources.items()},
+            resources=resources,
             configuration=configuration.values,
             pools=[
                 pool_of_nodes(node) for each in emulators(configuration.settings) for node in each.standing_nodes()

@@ -30,15 +30,4 @@ def previewed(name: str, changes: Mapping[str, Any] | None = None, root: Path = 
     evaluation = evaluate(
         partial(declare, root), project="slipway", stack=name, config=config, emulators=found, preview=True
     )
-    resources = {
-        urn: replace(
-            known(each),
-            delete_before_replace=each.delete_before_replace,
-            ignore_changes=each.ignore_changes,
-            replace_on_changes=each.replace_on_changes,
-            replace_with=each.replace_with,
-            aliases=each.aliases,
-        )
-        for urn, each in evaluation.resources.items()
-    }
-    return reviewed(Stack(name, resources, configuration=config), [*REVIEWS, REVIEW])
+    return reviewed(Stack(name, evaluation.resources, configuration=config), [*REVIEWS, REVIEW])

@@ -10,7 +10,6 @@ from infra.program import declare
 from infra.review.contract import reviewed
 from infra.review.resource import Resource
 from infra.review.stack import Stack
-from infra.review.unknown import UNKNOWN, Unknown
 from offline.engine.emulators import emulators
 from offline.engine.evaluate import evaluate
 from offline.engine.stack_config import stack_config
@@ -37,8 +36,7 @@ def declared_stack(name: str) -> Stack:
     evaluation = evaluate(
         partial(declare, ROOT), project="slipway", stack=name, config=config, emulators=found, preview=True
     )
-    resources = {urn: known(each) for urn, each in evaluation.resources.items()}
-    return reviewed(Stack(name, resources, configuration=stack_config(name, ROOT)), REVIEWS)
+    return reviewed(Stack(name, evaluation.resources, configuration=stack_config(name, ROOT)), REVIEWS)
 
 
 def declared(type_: str, name: str = "it", properties: Mapping[str, Any] | None = None, **more: Any) -> Resource:
@@ -49,15 +47,3 @@ def declared(type_: str, name: str = "it", properties: Mapping[str, Any] | None 
 def stack_of(*resources: Resource, name: str = "test", **more: Any) -> Stack:
     """A stack of these resources."""
     return reviewed(Stack(name, {each.urn: each for each in resources}, **more), REVIEWS)
-
-
-def _known(value: Any) -> Any:
-    if isinstance(value, Foreseen):
-        return Unknown(value.name)
-    if isinstance(value, PulumiUnknown):
-        return UNKNOWN
-    if isinstance(value, Mapping):
-        return {key: _known(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_known(each) for each in value]
-    return told(value) if isinstance(value, str) else value
