@@ -147,6 +147,15 @@ def node(node: Any) -> dict[str, Any]:
     }
 
 
+def outputs(found: Mapping[str, Any]) -> dict[str, bool]:
+    """Whether each of a stack's outputs is secret; those in a mapping by their path (``mnist.predictions``)."""
+    made: dict[str, bool] = {}
+    for name, each in found.items():
+        below = cast("Mapping[str, Any]", {} if each.secret or not isinstance(each.value, Mapping) else each.value)
+        made.update({f"{name}.{key}": False for key in below} or {name: each.secret})
+    return made
+
+
 def configuration(values: Any, written: Any, secrets: Secrets) -> Any:
     """A stack's configuration ``values``, with digests of those that are encrypted in ``written``, its file."""
     if isinstance(values, Mapping):

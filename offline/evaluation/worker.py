@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offline.evaluation.encoding import FORMAT, Encoder, Secrets, node
+from offline.evaluation.encoding import FORMAT, Encoder, Secrets, node, outputs
 from offline.evaluation.failures import TRACEBACK, described
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def document(
         "resources": [
             encoder.resource(each) for each in sorted(evaluation.resources.values(), key=program.number)
         ],
-        "outputs": {name: each.secret for name, each in evaluation.outputs.items()},
+        "outputs": outputs(evaluation.outputs),
         "configuration": configuration,
         "standing": [node(each) for emulator in emulators for each in emulator.standing_nodes()],
     }

@@ -1,7 +1,7 @@
 """Two evaluations of a stack, and what an update from one to the other would do."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from infra.review.properties import at, text
@@ -33,11 +33,26 @@ def compare(before: Stack, after: Stack, found: Sequence[Compared] | None = None
 
 
 def output_remarks(before: Mapping[str, bool], after: Mapping[str, bool]) -> list[str]:
-    """What becomes of a stack's outputs, given whether each is a secret."""
-    told = [f"the output {name} is new" for name in after if name not in before]
-    told += [f"the output {name} is gone" for name in before if name not in after]
+    """What becomes of a stack's outputs, given whether each is a secret, by path (``mnist.predictions``)."""
+    kept = {_top(name) for name in after}
+    gone = dict.fromkeys(name if _top(name) in kept else _top(name) for name in _missing(before, after))
+    new = _missing(after, before)
+    moved = {old: places for old in gone if (places := [name for name in new if name.endswith(f".{old}")])}
+    told = [f"the output {name} is new" for name in new if not any(name in places for places in moved.values())]
+    told += [f"the output {old} is now {' and '.join(places)}" for old, places in moved.items()]
+    told += [f"the output {name} is gone" for name in gone if name not in moved]
     told += [f"the output {name} is no longer a secret" for name in after if before.get(name) and not after[name]]
     return told
+
+
+def _missing(outputs: Collection[str], others: Collection[str]) -> list[str]:
+    """Those of ``outputs`` of which ``others`` has neither the same, nor the whole, nor a part."""
+    there = {*others, *(_top(each) for each in others if "." in each)}
+    return [each for each in outputs if each not in there and _top(each) not in set(others)]
+
+
+def _top(output: str) -> str:
+    return output.partition(".")[0]
 
 
 def _change(change: Compared, files: MovedFiles) -> ResourceChange:

@@ -49,6 +49,8 @@ early = thing("early", data={"name": late.urn, "uid": late.id}, opts=pulumi.Reso
 aaa = thing("aaa", number=1, ratio=0.5, yes=True, some=[1, None])
 pulumi.export("open", "x")
 pulumi.export("hidden", pulumi.Output.secret(late.id))
+pulumi.export("below", {"known": 1, "unknown": late.id})
+pulumi.export("password", pulumi.Output.secret({"of": "x"}))
 """
     found = evaluated_dev(make_tree(tmp_path / "tree", body))
     assert [each["name"] for each in found["resources"]] == ["group", "late", "early", "aaa"]
@@ -62,7 +64,13 @@ pulumi.export("hidden", pulumi.Output.secret(late.id))
     assert (early["delete_before_replace"], early["ignore_changes"]) == (True, ["data.name"])
     assert (early["replace_on_changes"], early["aliases"]) == (["data.uid"], ["x"])
     assert aaa["properties"] == {"number": 1, "ratio": 0.5, "yes": True, "some": [1, None]}
-    assert found["outputs"] == {"open": False, "hidden": True}
+    assert found["outputs"] == {
+        "open": False,
+        "hidden": True,
+        "below.known": False,
+        "below.unknown": False,
+        "password": True,
+    }
     assert [(each["pool"], each["allocatable"]["cpu"]) for each in found["standing"]] == [("cpu", 4000)]
 
 

@@ -422,3 +422,14 @@ def test_outputs() -> None:
         "the output b is gone",
         "the output a is no longer a secret",
     ]
+
+
+def test_an_output_that_moved_below_the_name_of_its_pipeline_is_said_to_be_there() -> None:
+    before = {"predictions": False, "runs.train": False, "runs.predict": False, "connect": False, "store": False}
+    after = {"mnist.predictions": False, "mnist.accuracy": False, "mnist.runs": False, "connect.dev": False}
+    assert output_remarks(before, after) == [
+        "the output mnist.accuracy is new",
+        "the output predictions is now mnist.predictions",
+        "the output runs is now mnist.runs",
+        "the output store is gone",
+    ]
