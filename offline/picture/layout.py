@@ -186,8 +186,8 @@ class _Frame:
         texts = [Text(x + INDENT, y + (16 if below.text else 23), room, JOB, first, soft=job.gate)]
         if below.text:
             texts.append(below)
-        kind = "job gate" if job.gate else "job"
-        about = ", ".join([f"Job {job.name}", *job.parts])
+        kind = " ".join(filter(None, ["job", "gate" if job.gate else "", job.phase]))
+        about = ", ".join([f"Job {job.name}", *job.parts, *filter(None, [job.phase.replace("-", " ")])])
         return Box(kind, job.name, x, y, JOB_WIDTH, JOB_HEIGHT, texts, about)
 
     def _at(self, cell: Cell) -> tuple[float, float]:

@@ -27,12 +27,16 @@ WITHOUT_CONTEXT = "kubeconfig"
 
 @dataclass(frozen=True)
 class Work:
-    """A Job. ``parts`` are what its pod asks for and how long it may take, the most important first."""
+    """A Job. ``parts`` are what its pod asks for and how long it may take, the most important first.
+
+    ``phase`` is how it ended, as a class of the picture's styles; empty where it did not run.
+    """
 
     urn: str
     name: str
     parts: Sequence[str]
     gate: bool = False
+    phase: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,8 @@ class Scene:
         return [job for zone in self.zones for column in zone.columns for job in column.jobs]
 
 
-def scene(stack: Stack) -> Scene:
-    """What is to be drawn of ``stack``."""
+def scene(stack: Stack, phases: Mapping[str, str] | None = None) -> Scene:
+    """What is to be drawn of ``stack``. ``phases`` says of Jobs that were run, by their URNs, how they ended."""
     jobs = list(workloads(stack, JOB))
     declared = mapping(stack.configuration.get(f"{PREFIX}clusters"))
     names = dict.fromkeys(
@@ -85,7 +89,7 @@ def scene(stack: Stack) -> Scene:
             Zone(
                 name or "cluster not known",
                 _about_cluster(declared.get(name), stack.endpoints.get(name)),
-                _columns(stack, name, [each for each in jobs if each.cluster == name]),
+                _columns(stack, name, [each for each in jobs if each.cluster == name], phases or {}),
             )
             for name in names
         ],
@@ -112,7 +116,7 @@ def _about_cluster(settings: object, endpoint: str | None) -> list[str]:
     return lines
 
 
-def _columns(stack: Stack, cluster: str, jobs: Sequence[Workload]) -> list[Column]:
+def _columns(stack: Stack, cluster: str, jobs: Sequence[Workload], phases: Mapping[str, str]) -> list[Column]:
     pools = pools_of(stack, cluster)
     taken: dict[str, list[Work]] = {pool.name: [] for pool in pools}
     nowhere: list[Work] = []
@@ -120,7 +124,7 @@ def _columns(stack: Stack, cluster: str, jobs: Sequence[Workload]) -> list[Colum
     for job in sorted(jobs, key=lambda each: each.resource.name):
         suitable = job.suitable_pools(stack)
         group = taken[suitable[0].name] if suitable else nowhere if job.request else anywhere
-        group.append(_work(job))
+        group.append(_work(job, phases.get(job.resource.urn, "")))
     columns = [_column(pool, taken[pool.name]) for pool in pools]
     if anywhere:
         columns.append(Column(ANYWHERE, [], "cpu", anywhere))
@@ -146,7 +150,7 @@ def _column(pool: NodePool, jobs: Sequence[Work]) -> Column:
     return Column(pool.name, lines, "gpu" if has_gpus(pool) else "cpu", jobs, about, pool.spot)
 
 
-def _work(job: Workload) -> Work:
+def _work(job: Workload, phase: str) -> Work:
     parts: list[str] = []
     if (asks := job.requests) is not None:
         if asks.gpus:
@@ -158,7 +162,8 @@ def _work(job: Workload) -> Work:
     if limit := whole(job.job.get("activeDeadlineSeconds")):
         parts.append(f"≤ {duration(limit)}")
     labels = strings(at(job.resource.properties, "metadata", "labels"))
-    return Work(job.resource.urn, job.resource.name, parts, gate=labels.get("app.kubernetes.io/name") in GATES)
+    gate = labels.get("app.kubernetes.io/name") in GATES
+    return Work(job.resource.urn, job.resource.name, parts, gate, phase)
 
 
 def _edges(stack: Stack, jobs: Sequence[str]) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ python -m offline.picture.svg --check    # exit 1 where one is out of date
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jinja2
@@ -25,8 +25,12 @@ FOLDER = ROOT / "docs" / "images" / "stacks"
 TEMPLATES = Path(__file__).resolve().parent
 
 
-def picture(stack: Stack) -> str:
-    """The picture of ``stack``: the same text for the same stack."""
+def picture(stack: Stack, phases: Mapping[str, str] | None = None) -> str:
+    """The picture of ``stack``: the same text for the same stack.
+
+    ``phases`` says of Jobs that were run, by their URNs, how they ended: ``succeeded``, ``unchanged``, ``failed``,
+    ``interrupted`` or ``not-run``.
+    """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -36,13 +40,14 @@ def picture(stack: Stack) -> str:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters.update(number=lambda value: f"{value:g}", clean=clean)
-    found = scene(stack)
+    found = scene(stack, phases)
     placed = layout(found)
     return environment.get_template("picture.svg.j2").render(
         name=clean(found.title),
         about=clean(about(found)),
         picture=placed,
         styles=STYLES,
+        phases=bool(phases),
         width=math.ceil(placed.width),
         height=math.ceil(placed.height),
     )

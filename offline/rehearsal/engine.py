@@ -77,8 +77,6 @@ class Engine(Observer):
     records: dict[str, JobRecord] = field(default_factory=dict[str, JobRecord])
     executed: set[str] = field(default_factory=set[str])
     """URNs of the Jobs that ran this time."""
-    pools: set[str] = field(default_factory=set[str])
-    """URNs of the resources that brought nodes."""
     interrupted: bool = False
     evicted: bool = False
     """Whether the pod that was to be disrupted was."""
@@ -113,7 +111,6 @@ class Engine(Observer):
         for emulator in self.emulators:
             if nodes := emulator.nodes(resource.type, resource.name, resource.inputs):
                 self.scheduler.add(nodes)
-                self.pools.add(resource.urn)
         self.display.resource(resource)
 
     def failed(self, resource: Resource, reason: str) -> None:

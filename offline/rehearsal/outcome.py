@@ -43,8 +43,7 @@ class Configuration:
 class Outcome:
     """What a rehearsal found out.
 
-    ``executed`` are the URNs of the Jobs that ran, ``pools`` those of the resources that brought nodes. ``began``
-    and ``ended`` are seconds since the epoch.
+    ``executed`` are the URNs of the Jobs that ran. ``began`` and ``ended`` are seconds since the epoch.
     """
 
     options: Options
@@ -53,7 +52,6 @@ class Outcome:
     records: list[JobRecord]
     results: Collected
     executed: frozenset[str]
-    pools: frozenset[str]
     began: float
     ended: float
     interrupted: bool

@@ -6,6 +6,7 @@ import platform
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import date
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,22 @@ import jinja2
 
 from infra.clouds.registry import CLOUDS
 from infra.platform import Resources
+from infra.review.contract import reviewed
+from infra.review.resource import Resource
+from infra.review.stack import Stack
+from offline.engine.emulators import emulators
+from offline.engine.scheduling import pool_of_nodes
+from offline.picture.scene import about, scene
+from offline.picture.svg import picture
+from offline.preview.cost import cost
+from offline.preview.evaluated_stack import reviews
+from offline.preview.job_durations import Measured
+from offline.preview.model import Cost
 from offline.preview.phrasing import money
-from offline.rehearsal import charts, graph
-from offline.rehearsal.cost import priced
+from offline.rehearsal import charts
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.job_results import Collected, JobResults, ShownNumber
-from offline.rehearsal.outcome import Outcome
+from offline.rehearsal.outcome import Configuration, Outcome
 from offline.rehearsal.state import Place, kept
 from offline.rehearsal.summary import LOG_LINES, last_lines, without_tables
 
@@ -58,7 +69,9 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
     resources = outcome.evaluation.resources
     records = {each.urn: each for each in outcome.records}
     custom = [each for each in resources.values() if each.custom]
-    bill = priced(outcome.options.stack, resources, outcome.configuration, outcome.records)
+    stack = stack_of(outcome.options.stack, resources, outcome.configuration)
+    bill = priced(stack, outcome.records)
+    drawn = picture(stack, {each.urn: each.phase.replace(" ", "-") for each in outcome.records})
     return {
         "stack": outcome.options.stack,
         "when": time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(outcome.began)),
@@ -80,8 +93,8 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
             for each in outcome.records
             if each.phase is Phase.FAILED
         ],
-        "graph": graph.draw(resources, outcome.pools),
-        "box": (graph.WIDTH, graph.HEIGHT),
+        "architecture": _data_uri(drawn.encode(), "image/svg+xml"),
+        "about_architecture": about(scene(stack)),
         "timeline": charts.timeline(outcome.records, outcome.executed),
         "pipelines": {
             pipeline: ([shown(each) for each in reversed(jobs)], repeated_numbers(jobs))
@@ -99,6 +112,19 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         },
         "versions": versions(),
     }
+
+
+def stack_of(name: str, resources: Mapping[str, Resource], configuration: Configuration) -> Stack:
+    """The stack as previews see it, with these evaluated ``resources``, by URN."""
+    standing = [node for each in emulators(configuration.settings) for node in each.standing_nodes()]
+    declared = Stack(name, resources, configuration.values, pools=[pool_of_nodes(node) for node in standing])
+    return reviewed(declared, reviews())
+
+
+def priced(stack: Stack, records: Sequence[JobRecord]) -> Cost:
+    """The stack's cost at list prices, as a preview has it, with the times that its Jobs took here."""
+    took = {each.name: Measured(each.seconds, "rehearsed") for each in records if each.phase.good and each.seconds}
+    return cost(stack, today=date.today(), measured=took)
 
 
 def result_tiles(results: Collected) -> list[tuple[str, str, str]]:
@@ -136,8 +162,7 @@ def shown(results: JobResults) -> dict[str, Any]:
         "beside": bool(tables) and all(len(table.headings) <= NARROW for table in tables),
         "copies": {table.path: kept(results.job, table.path) for table in tables},
         "pictures": [
-            (picture.title, kept(results.job, picture.path), _data_uri(picture.file))
-            for picture in results.pictures
+            (each.title, kept(results.job, each.path), _embedded(each.file)) for each in results.pictures
         ],
         "curves": [(each.declared.title, charts.curves(each)) for each in results.curves if each.points],
     }
@@ -199,10 +224,12 @@ def _count_phases(records: list[JobRecord]) -> str:
     return ", ".join(f"{count} {phase}" for phase, count in counts.items())
 
 
-def _data_uri(file: Path) -> str:
-    if file.stat().st_size > IMAGE_LIMIT:
-        return ""
-    return "data:image/png;base64," + base64.b64encode(file.read_bytes()).decode()
+def _embedded(file: Path) -> str:
+    return "" if file.stat().st_size > IMAGE_LIMIT else _data_uri(file.read_bytes(), "image/png")
+
+
+def _data_uri(content: bytes, kind: str) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def _text(value: Any) -> str:

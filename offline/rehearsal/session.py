@@ -163,7 +163,6 @@ class Session:
             records=[engine.records[each.urn] for each in jobs],
             results=collect((each for each in jobs if engine.records[each.urn].phase.good), place.store),
             executed=frozenset(engine.executed),
-            pools=frozenset(engine.pools),
             began=began,
             ended=time.time(),
             interrupted=engine.interrupted,

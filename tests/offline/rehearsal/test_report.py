@@ -1,7 +1,6 @@
 """The report shows what happened and fetches nothing."""
 
 import base64
-import itertools
 import json
 import re
 from html.parser import HTMLParser
@@ -15,11 +14,11 @@ from infra.kubernetes.labels import RESULTS_ANNOTATION, RUN_ANNOTATION
 from infra.pipelines.results import Column, Curves, Number, Picture, Table
 from infra.review.resource import Resource
 from offline.rehearsal import charts
-from offline.rehearsal.cost import priced
-from offline.rehearsal.graph import HEIGHT, draw
 from offline.rehearsal.job_results import Collected, ShownCurves, collect, decimals, written
+from offline.rehearsal.report import priced, stack_of
 from offline.rehearsal.session import configure
 from tests.offline.rehearsal.toy import ROOT, Toys, rehearse
+from tests.support.svg import parse
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c49444154789c63606060000000040001"
@@ -155,7 +154,7 @@ def test_it_fetches_nothing(report: tuple[Path, str]) -> None:
     _, text = report
     page = Page(text)
     assert page.fetches
-    assert [each for each in page.fetches if not each.startswith("data:image/png;base64,")] == []
+    assert [each for each in page.fetches if not re.match(r"data:image/(png|svg\+xml);base64,", each)] == []
     assert not re.search(r"@import|url\(|<script|<link|<iframe", text)
 
 
@@ -308,7 +307,7 @@ def test_it_says_that_nothing_was_created_and_what_the_run_would_cost() -> None:
             {"nodeConfig": {"machineType": "n1-standard-4"}, "nodeCount": 1, "location": "us-central1-a"},
         )
     }
-    bill = priced("gcp-dev", resources, configure("gcp-dev", ROOT), [])
+    bill = priced(stack_of("gcp-dev", resources, configure("gcp-dev", ROOT)), [])
     assert bill.idle_hourly is not None
     assert 0.15 < bill.idle_hourly < 0.25, "an n1-standard-4 is $0.19 an hour"
 
@@ -344,26 +343,12 @@ def test_copies_of_the_results_lie_beside_it(report: tuple[Path, str]) -> None:
         assert copy.read_bytes() == (stored / copy.name).read_bytes()
 
 
-def resource(name: str, *needs: str) -> Resource:
-    return Resource(name, f"p:m:{name}", name, {}, dependencies=frozenset(needs))
-
-
-@given(st.lists(st.sets(st.integers(0, 11)), max_size=12))
-def test_boxes_of_the_graph_do_not_overlap_and_edges_lead_down(needs: list[set[int]]) -> None:
-    resources = {str(i): resource(str(i), *(str(n) for n in found if n < i)) for i, found in enumerate(needs)}
-    drawn = draw(resources, frozenset())
-    assert {each.key for each in drawn.vertices} == {each.type for each in resources.values()}
-    layers: dict[int, list[float]] = {}
-    for each in drawn.vertices:
-        layers.setdefault(each.layer, []).append(each.x)
-        assert each.x - each.width / 2 >= -0.01
-        assert each.x + each.width / 2 <= drawn.width + 0.01
-        assert each.y + HEIGHT <= drawn.height
-    for row in layers.values():
-        row.sort()
-        assert all(right - left >= 200 for left, right in itertools.pairwise(row))
-    layer = {each.key: each.layer for each in drawn.vertices}
-    assert all(layer[start] < layer[end] for start, end, _ in drawn.edges)
+def test_its_picture_of_the_stack_says_how_jobs_ended(report: tuple[Path, str]) -> None:
+    start = "data:image/svg+xml;base64,"
+    (picture,) = [each for each in Page(report[1]).fetches if each.startswith(start)]
+    drawing = parse(base64.b64decode(picture.removeprefix(start)).decode())
+    jobs = {each.name: each.kinds - {"job"} for each in drawing.of("job")}
+    assert jobs == {"writer": {"succeeded"}, "broken": {"failed"}, "after": {"not-run"}}
 
 
 @given(st.floats(1e-6, 1e6))
