@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,12 +26,11 @@ from benchmarks.machine import processor
 from infra.kubernetes import job
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.pipelines import mnist
 from infra.pipelines.images import CPU_IMAGE
+from infra.pipelines.placement import DeclaredPipeline, place
 from infra.platform import Platform, Pool, Resources, Store, Taint
-from infra.settings.pipelines import Mnist
-from infra.step import Step
 from offline.engine.evaluate import evaluate
+from workloads.mnist.pipeline import Mnist
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -110,24 +109,10 @@ def declare(size: int) -> None:
     platform = _platform()
     workspaces = {platform.name: Workspace(platform.name, WorkspaceArgs(platform, "slipway", "runner", False))}
     gates = Gates(CPU_IMAGE)
-    steps = [step for number in range(size) for step in _pipeline(number, platform, gates)]
-    job.declare(steps, workspaces, ROOT)
-
-
-def _pipeline(number: int, platform: Platform, gates: Gates) -> Iterator[Step]:
-    """The steps of a pipeline, those of all but the first under another name. The gates are of the first."""
-    made = mnist.steps(SETTINGS, {platform.name: platform}, gates, ROOT)
-    renamed: dict[int, Step] = {}
-
-    def rename(step: Step) -> Step:
-        if number == 0 or step.pipeline != mnist.NAME:
-            return step
-        if id(step) not in renamed:
-            inputs = {name: rename(each) for name, each in step.inputs.items()}
-            renamed[id(step)] = replace(step, pipeline=f"{mnist.NAME}-{number}", inputs=inputs)
-        return renamed[id(step)]
-
-    return map(rename, (made.prepare, made.train, made.predict))
+    names = ["mnist", *(f"mnist-{number}" for number in range(1, size))]
+    pipelines = [DeclaredPipeline(name, "mnist", SETTINGS) for name in names]
+    placed = place(pipelines, {platform.name: platform}, gates, ROOT)
+    job.declare([step for steps in placed.values() for step in steps], workspaces, ROOT)
 
 
 def _platform() -> Platform:

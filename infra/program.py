@@ -3,12 +3,11 @@
 import json
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, cast
+from typing import Any
 
 import pulumi
 from pulumi.runtime.config import CONFIG
@@ -17,16 +16,18 @@ from infra.clouds.registry import CLOUDS, Cloud
 from infra.kubernetes import job, ownership
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import StepJob
-from infra.kubernetes.results import SHOW
+from infra.kubernetes.results import Outputs
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.pipelines import benchmark, mnist
+from infra.pipelines import placement
+from infra.pipelines.contract import PipelineSettings
 from infra.pipelines.images import CPU_IMAGE
+from infra.pipelines.placement import DeclaredPipeline
+from infra.pipelines.results import CONNECT, KUBECONFIG, SHOW, STORE
 from infra.platform import Platform
 from infra.schema.problems import Problem, SettingsError
-from infra.settings.loading import clouds_of, load
+from infra.settings.loading import clouds_of, load, pipelines_in
 from infra.settings.model import Settings
-from infra.settings.pipelines import Benchmark, Mnist
-from infra.step import Step
+from infra.settings.pipelines import folder
 
 ROOT = Path(__file__).resolve().parents[1]
 """The repository, whose files the steps ship."""
@@ -36,57 +37,12 @@ PREFIX = "slipway:"
 
 @dataclass(frozen=True)
 class Declared:
-    """What the program declared: platforms and workspaces by cluster, Jobs by name (``mnist-train``)."""
+    """What the program declared: platforms and workspaces by cluster, Jobs by name (``<pipeline>-<step>``)."""
 
     settings: Settings
     platforms: Mapping[str, Platform]
     workspaces: Mapping[str, Workspace]
     jobs: Mapping[str, StepJob]
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A pipeline's steps, and what the stack shows of them once their Jobs are declared."""
-
-    steps: Sequence[Step]
-    outputs: Callable[[Mapping[str, StepJob], Mapping[str, Workspace]], Mapping[str, pulumi.Input[Any]]]
-
-
-@dataclass(frozen=True)
-class Pipeline:
-    """A pipeline by its key in the settings.
-
-    ``problems`` is given its section, which may have any shape, and the repository. ``plan`` is given its
-    settings, the platforms, the gates, the repository, and the steps of the pipelines before it.
-    ``measures_devices`` says that its results are figures of accelerators, and worth nothing from a CPU.
-    """
-
-    problems: Callable[[Any, Path], Sequence[Problem]]
-    plan: Callable[[Any, Mapping[str, Platform], Gates, Path, Sequence[Step]], Planned]
-    measures_devices: bool = False
-
-
-def _plan_mnist(
-    settings: Mnist, platforms: Mapping[str, Platform], gates: Gates, root: Path, _: Sequence[Step]
-) -> Planned:
-    made = mnist.steps(settings, platforms, gates, root)
-    return Planned([made.prepare, made.train, made.predict], partial(mnist.outputs, made))
-
-
-def _plan_benchmark(
-    settings: Benchmark, platforms: Mapping[str, Platform], gates: Gates, _: Path, others: Sequence[Step]
-) -> Planned:
-    made = benchmark.steps(settings, platforms, gates, others)
-    return Planned([*made.runs, made.chart], partial(benchmark.outputs, made))
-
-
-PIPELINES: Mapping[str, Pipeline] = {
-    mnist.NAME: Pipeline(
-        lambda section, root: mnist.problems(_at(section, "predict", "images"), root), _plan_mnist
-    ),
-    benchmark.NAME: Pipeline(lambda _, root: benchmark.problems(root), _plan_benchmark, measures_devices=True),
-}
-"""In the order in which they may use a pool."""
 
 
 def run() -> None:
@@ -133,24 +89,17 @@ def declare(root: Path = ROOT) -> Declared:
         for name, platform in platforms.items()
     }
     gates = Gates(CPU_IMAGE)
-    planned: list[Planned] = []
-    for name, pipeline in PIPELINES.items():
-        if (section := getattr(settings.pipelines, name)) is not None:
-            earlier = [step for each in planned for step in each.steps]
-            planned.append(pipeline.plan(section, platforms, gates, root, earlier))
-    jobs = job.declare([step for each in planned for step in each.steps], workspaces, root)
-    described: dict[str, pulumi.Input[Any]] = {}
-    for each in planned:
-        for name, value in each.outputs(jobs, workspaces).items():
-            if name == SHOW:
-                described.update(cast("Mapping[str, pulumi.Input[Any]]", value))
-            else:
-                pulumi.export(name, value)
-    if described:
-        pulumi.export(SHOW, described)
-    pulumi.export("connect", {name: platform.connect for name, platform in platforms.items()})
+    steps = placement.place(pipelines_of(settings.pipelines), platforms, gates, root)
+    jobs = job.declare([step for each in steps.values() for step in each], workspaces, root)
+    outputs = Outputs(jobs, workspaces)
+    for name, of_pipeline in steps.items():
+        pulumi.export(name, outputs.of(of_pipeline))
+    if outputs.described:
+        pulumi.export(SHOW, outputs.described)
+    pulumi.export(STORE, next(iter(platforms.values())).store.url)
+    pulumi.export(CONNECT, {name: platform.connect for name, platform in platforms.items()})
     pulumi.export(
-        "kubeconfig",
+        KUBECONFIG,
         pulumi.Output.secret({name: platform.kubeconfig for name, platform in platforms.items()}),
     )
     return Declared(settings, platforms, workspaces, jobs)
@@ -213,17 +162,13 @@ def problems_beside(raw: Mapping[str, Any], values: Mapping[str, Any], root: Pat
 
 
 def shipping_problems(raw: Mapping[str, Any], root: Path) -> list[Problem]:
-    """What the pipelines of the settings ``raw``, right or wrong, cannot ship from the repository at ``root``."""
-    return [
-        problem
-        for name, pipeline in PIPELINES.items()
-        if (section := _at(raw, "pipelines", name)) is not None
-        for problem in pipeline.problems(section, root)
-    ]
+    """What the pipelines of the settings ``raw``, right or wrong, cannot ship from the repository at ``root``.
+
+    Of a section that has no right shape, what can be read of it counts.
+    """
+    return placement.problems(pipelines_of(pipelines_in(raw)), root)
 
 
-def _at(raw: Any, *keys: str) -> Any:
-    """The value below ``keys``, or None; settings that were refused may have any shape."""
-    for key in keys:
-        raw = cast("Mapping[str, Any]", raw).get(key) if isinstance(raw, Mapping) else None
-    return raw
+def pipelines_of(sections: Mapping[str, PipelineSettings]) -> list[DeclaredPipeline]:
+    """The pipelines that the section `pipelines` of a stack file runs."""
+    return [DeclaredPipeline(name, folder(name, settings), settings) for name, settings in sections.items()]

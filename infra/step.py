@@ -7,8 +7,11 @@ from pathlib import Path
 from infra.pipelines.results import Result
 from infra.platform import Platform, Pool, Resources
 
-LIBRARIES = "libraries"
-"""The name of the input that holds CUDA libraries which a GPU step's image lacks."""
+STORE_GATE, DEVICES_GATE, ACCELERATOR_GATE = GATES = ("store-gate", "devices-gate", "accelerator-gate")
+"""What stands in front of the cluster's or the pool's name in the names of gates."""
+
+GATES_FOLDER = "gates"
+"""The folder of the store that gates write to."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,8 @@ class Step:
     seconds and includes retries and scheduling. ``fingerprint`` is whatever else decides the result (the driver
     that a gate tests): when it changes, the step runs again. ``files`` are files of the repository, beside the
     module's own, that the step reads below its working directory. ``reads_nodes`` gives its pod a token that may
-    read the cluster's nodes. ``results`` are those worth showing of what it leaves in its directory.
+    read the cluster's nodes. ``results`` are what is worth showing of its directory. ``supplements`` says that it
+    publishes what the image of the steps that read it lacks, so that their accelerator gate needs it, too.
     """
 
     pipeline: str
@@ -54,6 +58,7 @@ class Step:
     reads_nodes: bool = False
     fingerprint: str = ""
     results: Sequence[Result] = ()
+    supplements: bool = False
 
     @property
     def publishes(self) -> bool:

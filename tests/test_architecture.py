@@ -15,9 +15,12 @@ FORBIDDEN = [
     ("infra", ("workloads", "offline", "tools", "tests")),
     ("offline", ("workloads", "tools", "tests")),
     ("workloads", ("tests", "infra", "offline", "tools", "pulumi", *SDKS)),
-    ("infra/kubernetes", (*CLOUDS, "infra.pipelines")),
-    ("infra/pipelines", CLOUDS),
-    ("infra/settings", (*CLOUDS, "infra.kubernetes", "infra.pipelines", *SDKS)),
+    (
+        "infra/kubernetes",
+        (*CLOUDS, *(f"infra.pipelines.{name}" for name in ("contract", "discovery", "placement"))),
+    ),
+    ("infra/pipelines", (*CLOUDS, "infra.settings")),
+    ("infra/settings", (*CLOUDS, "infra.kubernetes", "infra.pipelines.placement", *SDKS)),
     (
         "infra/clouds/gcp",
         ("infra.clouds.aws", "infra.clouds.existing", "infra.pipelines", "infra.kubernetes", "pulumi_aws"),
@@ -39,6 +42,12 @@ FORBIDDEN = [
     ),
 ]
 
+
+DECLARATIONS = {"pipeline.py", "supplement.py"}
+"""The files of ``workloads`` that no pod imports."""
+
+DECLARING = ("infra.pipelines", "infra.schema", "infra.accelerators", "infra.platform")
+"""What they may import of ``infra``."""
 
 ALLOWED = {"gcp-dev"}
 """The stack that commands without one take."""
@@ -62,10 +71,39 @@ def test_arrows_point_one_way(room: str, forbidden: tuple[str, ...]) -> None:
     wrong = [
         f"{path.relative_to(ROOT)} imports {name}"
         for path in files
+        if room != "workloads" or path.name not in DECLARATIONS
         for name in sorted(imports(path))
         if any(name == prefix or name.startswith(prefix + ".") for prefix in forbidden)
     ]
     assert wrong == []
+
+
+def test_a_declaration_knows_the_contract_alone() -> None:
+    files = [path for path in sorted((ROOT / "workloads").rglob("*.py")) if path.name in DECLARATIONS]
+    assert files
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in files
+        for name in sorted(imports(path))
+        if name.partition(".")[0] in {"infra", "offline", "tools", "tests", "workloads", "pulumi", "tensorflow"}
+        if not name.startswith(DECLARING) or name.startswith("infra.pipelines.placement")
+    ]
+    assert wrong == []
+
+
+def test_nothing_but_its_folder_names_a_pipeline() -> None:
+    """Docstrings and comments left out."""
+    folders = {path.parent.name for path in (ROOT / "workloads").glob("*/pipeline.py")}
+    assert {"mnist", "benchmark"} <= folders
+    named = re.compile(rf"(?<![a-z])({'|'.join(folders)})(?![a-z])", re.IGNORECASE)
+    naming = [
+        f"{path.relative_to(ROOT)}: {word}"
+        for room in ("infra", "ci")
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for word in words(path)
+        if named.search(word)
+    ]
+    assert naming == []
 
 
 def words(path: Path) -> Iterator[str]:

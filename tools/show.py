@@ -26,7 +26,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from infra.kubernetes.results import SHOW, selected
+from infra.kubernetes.results import selected
+from infra.pipelines.results import SHOW
 from infra.review.properties import mapping, mappings
 
 ROOT = Path(__file__).resolve().parents[1]

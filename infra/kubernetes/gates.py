@@ -1,16 +1,11 @@
 """Gates: short Jobs that find out, before a step costs anything, whether what it relies on works."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from infra.kubernetes.device_plugin import fingerprint, gpu_pools
 from infra.platform import GPU_RESOURCE, Platform, Pool, Resources
-from infra.step import LIBRARIES, Step
-
-STORE_GATE = "store-gate"
-DEVICES_GATE = "devices-gate"
-ACCELERATOR_GATE = "accelerator-gate"
-"""What stands in front of the cluster's or the pool's name in the names of gates."""
+from infra.step import ACCELERATOR_GATE, DEVICES_GATE, GATES_FOLDER, STORE_GATE, Step
 
 STORE_PROPAGATION = 600
 """Seconds that the store gate goes on trying. An identity binding takes "typically 2 minutes, potentially 7
@@ -37,7 +32,7 @@ HOST_MEMORY = 4096
 HOST_MEMORY_PER_GPU = 1024
 
 SCRATCH = 3072
-"""MiB of scratch space for an accelerator gate, which copies CUDA libraries to the node's disk."""
+"""MiB of scratch space for an accelerator gate, which copies what its image lacks to the node's disk."""
 
 
 @dataclass
@@ -71,10 +66,10 @@ class Gates:
                 pipeline=STORE_GATE,
                 name=platform.name,
                 module="workloads.gates.store",
-                arguments=["--store", "{store}", "--prefix", "gates", "--timeout", str(STORE_PROPAGATION)],
+                arguments=["--store", "{store}", "--prefix", GATES_FOLDER, "--timeout", str(STORE_PROPAGATION)],
                 image=self.store_image,
                 platform=platform,
-                pool=_cheapest(platform),
+                pool=cheapest_pool(platform),
                 resources=Resources(cpu=100, memory=256, ephemeral_storage=256),
                 time_limit=STORE_TIME_LIMIT,
             )
@@ -95,7 +90,7 @@ class Gates:
                 ],
                 image=self.store_image,
                 platform=platform,
-                pool=_cheapest(platform),
+                pool=cheapest_pool(platform),
                 resources=Resources(cpu=100, memory=256, ephemeral_storage=256),
                 time_limit=DEVICES_TIME_LIMIT,
                 uses_store=False,
@@ -109,13 +104,13 @@ class Gates:
         key = ("accelerator", pool.name, step.image)
         if key not in self._made:
             gpus = 1 if pool.shared_gpus else pool.allocatable.gpus
-            libraries = {name: each for name, each in step.inputs.items() if name == LIBRARIES}
+            supplements = {name: each for name, each in step.inputs.items() if each.supplements}
             same_pool = sum(1 for made in self._made if made[:2] == key[:2])
             self._made[key] = Step(
                 pipeline=ACCELERATOR_GATE,
                 name=f"{pool.name}-{same_pool + 1}" if same_pool else pool.name,
                 module="workloads.gates.accelerator",
-                arguments=["--model", pool.accelerator or "", "--count", str(gpus), *_libraries(libraries)],
+                arguments=["--model", pool.accelerator or "", "--count", str(gpus), *reading(supplements)],
                 image=step.image,
                 platform=step.platform,
                 pool=pool,
@@ -127,9 +122,9 @@ class Gates:
                 ),
                 # The gate is the first that waits for the node, so it has the step's patience.
                 time_limit=step.time_limit,
-                inputs=libraries,
+                inputs=supplements,
                 after=(*step.inputs.values(), *step.after, *after),
-                uses_store=bool(libraries),
+                uses_store=bool(supplements),
                 fingerprint=pool.fingerprint,
             )
         return self._made[key]
@@ -141,11 +136,12 @@ def _expected(pool: Pool) -> tuple[str, str, str, str]:
     return pool.name, str(pool.allocatable.gpus), str(pool.min_nodes), labels
 
 
-def _libraries(inputs: Mapping[str, Step]) -> list[str]:
-    return [f"--{name}={{{name}}}" for name in inputs]
+def reading(supplements: Iterable[str]) -> list[str]:
+    """The arguments that tell a step where its supplements are, which are inputs by these names."""
+    return [f"--{name}={{{name}}}" for name in supplements]
 
 
-def _cheapest(platform: Platform) -> Pool:
+def cheapest_pool(platform: Platform) -> Pool:
     """A pool without GPUs where there is one."""
     pools = sorted(platform.pools.values(), key=lambda pool: pool.allocatable.gpus)
     return pools[0]

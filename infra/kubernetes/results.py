@@ -1,58 +1,85 @@
 """What a stack shows of its Jobs' results: the results themselves, or the commands that read them in the store."""
 
+import contextlib
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pulumi
 
-from infra.kubernetes.gates import STORE_GATE
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.workspace import Workspace
-
-SHOW = "show"
-"""The stack output that tells ``make show`` where the results are that only pods can read."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """Something worth showing in the directory of a step.
-
-    ``path`` is a file or a folder. ``select`` is the JSON pointer (RFC 6901) of what is shown of a JSON file.
-    ``then`` is a command that opens what was copied here, with ``{copy}`` for its path.
-    """
-
-    path: str
-    select: str = ""
-    then: str = ""
+from infra.pipelines.results import Curves, Number, Picture, Result, Table
+from infra.step import STORE_GATE, Step
 
 
 @dataclass(frozen=True)
-class Shown:
-    """Collects what a pipeline shows. ``described`` has, by name, what ``make show`` has to know."""
+class Outputs:
+    """Makes the outputs of pipelines. ``described`` has, by name, what ``make show`` has to know of a result."""
 
     jobs: Mapping[str, StepJob]
     workspaces: Mapping[str, Workspace]
     described: dict[str, pulumi.Input[Any]] = field(default_factory=dict[str, pulumi.Input[Any]])
 
-    def value(
-        self, name: str, job: StepJob, result: Result, pick: Callable[[Any], Any] = lambda found: found
-    ) -> pulumi.Output[Any]:
-        """What ``pick`` makes of ``result``, a part of a JSON file.
+    def of(self, steps: Sequence[Step]) -> dict[str, pulumi.Input[Any]]:
+        """The outputs of one pipeline: where each step's results are, and those that it declares, by their names.
 
-        Where only pods can read the store, the command that shows it. Where the store has lost it, a text that
-        says how to make it again.
+        Where several steps declare a result of one name, it is a mapping by step.
         """
+        jobs = {step.name: self.jobs[f"{step.pipeline}-{step.name}"] for step in steps}
+        published = {name: job for name, job in jobs.items() if job.run.step.publishes}
+        shown: dict[str, pulumi.Input[Any]] = {
+            "runs": {
+                name: pulumi.Output.concat(job.run.step.platform.store.url, "/", job.run.path)
+                for name, job in published.items()
+            }
+        }
+        if pages := {
+            name: browse(job.run.path)
+            for name, job in published.items()
+            if (browse := job.run.step.platform.store.browse)
+        }:
+            shown["browse"] = pages
+        declared = [(result, job) for job in jobs.values() for result in job.run.step.results]
+        for name in dict.fromkeys(result.name for result, _ in declared):
+            of_name = [(result, job) for result, job in declared if result.name == name]
+            values = {
+                job.run.step.name: self._shown(result, job, job.run.step.name if of_name[1:] else "")
+                for result, job in of_name
+            }
+            shown[name] = values if of_name[1:] else next(iter(values.values()))
+        return shown
+
+    def _shown(self, result: Result, job: StepJob, step: str) -> pulumi.Input[Any]:
+        """The output of one result; ``step`` stands in its name where several steps have one of that name."""
         store = job.run.step.platform.store
-        if store.read is None:
-            return self.command(name, job, result)
+        name = ".".join(filter(None, (job.run.step.pipeline, result.name, step)))
+        path = f"{job.run.path}/{result.path}"
+        match result:
+            case Picture() if store.claim is None:
+                return pulumi.Output.concat(store.url, "/", path)
+            case Curves() if result.logs:
+                logs = f"{job.run.path}/{result.logs}"
+                if store.claim is None:
+                    return tensorboard(logs, store.url)
+                return self._command(name, job, logs, then="tensorboard --logdir {copy}")
+            case Picture():
+                return self._command(name, job, path)
+            case _ if store.read is None:
+                return self._command(name, job, path, result.select)
+            case _:
+                return self._value(result, job)
+
+    def _value(self, result: Number | Table | Curves, job: StepJob) -> pulumi.Output[Any]:
+        """What the file says; where the store has lost it, a text that says how to make it again."""
+        store = job.run.step.platform.store
         path = f"{job.run.path}/{result.path}"
 
         def found(text: str | None) -> Any:
             try:
-                return None if text is None else pick(selected(json.loads(text), result.select))
+                return None if text is None else _picked(result, json.loads(text))
             except (ValueError, LookupError, TypeError, AttributeError):
                 return None
 
@@ -68,22 +95,40 @@ class Shown:
                 "'",
             )
 
+        assert store.read is not None
         return store.read(path, job.job).apply(shown)
 
-    def command(self, name: str, job: StepJob, result: Result) -> pulumi.Output[Any]:
-        """The command that reads ``result`` through a pod and shows it, or copies a folder here."""
+    def _command(self, name: str, job: StepJob, path: str, select: str = "", then: str = "") -> pulumi.Output[Any]:
+        """The command that reads ``path`` through a pod and shows it, or copies a folder here.
+
+        ``then`` is a command that opens the copy, with ``{copy}`` for its path.
+        """
         platform = job.run.step.platform
         workspace = self.workspaces[platform.name]
         self.described[name] = {
             "kubectl": pulumi.Output.concat(platform.kubectl, f" --namespace {workspace.namespace}"),
             # Its pods mount the store, and ask for no GPU.
             "reader": self.jobs[f"{STORE_GATE}-{platform.name}"].run.job_name,
-            "path": f"{job.run.path}/{result.path}",
-            "select": result.select,
-            "then": result.then,
+            "path": path,
+            "select": select,
+            "then": then,
             "job": job.job.urn,
         }
         return pulumi.Output.from_input(f"make show STACK={pulumi.get_stack()} {name}")
+
+
+def _picked(result: Number | Table | Curves, content: Any) -> Any:
+    """What is shown of a file's ``content``: of a table's rows the values that the table is declared to show."""
+    found = selected(content, result.select)
+    if isinstance(result, Number) and found is not None and result.remark:
+        with contextlib.suppress(LookupError):
+            return f"{found:.6g} ({selected(content, result.remark)})"
+    if not isinstance(result, Table):
+        return found
+    beside = filter(None, [*(result.compare or ()), result.bars, result.spread, result.caveat_when])
+    keys = dict.fromkeys([*(column.key for column in result.columns), *beside])
+    rows = cast("Sequence[Mapping[str, Any]]", found)
+    return [{key: row[key] for key in keys if key in row} for row in rows]
 
 
 def selected(content: Any, pointer: str) -> Any:

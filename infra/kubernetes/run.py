@@ -14,7 +14,7 @@ from infra.step import Requirements, Step
 FORMAT = 1
 """Part of every digest. Raise it when pods start to treat the same step differently, and every step runs again."""
 
-RESERVED = frozenset({"store", "output"})
+RESERVED = frozenset({"store", "output", "pipeline"})
 """Names in a step's arguments that are neither inputs nor folders."""
 
 INSTALLER = "workloads.runtime.packages"
@@ -37,7 +37,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The name that stays the same from run to run: ``mnist-train``."""
+        """The name that stays the same from run to run: ``<pipeline>-<step>``."""
         return f"{self.step.pipeline}-{self.step.name}"
 
     @property

@@ -46,7 +46,7 @@ def absolute_problem(path: str) -> str | None:
 
 def _below_store(value: str) -> str:
     if why := below_problem(value):
-        raise refuse(f"not a path below the store's root: {why}", "write a relative path such as `uploads/mnist`")
+        raise refuse(f"not a path below the store's root: {why}", "write a relative path such as `uploads/images`")
     return value
 
 
@@ -81,7 +81,7 @@ ExportedPath = Annotated[str, AfterValidator(_on_server)]
 
 def _local(value: str) -> str:
     if not value.strip() or not value.isprintable():
-        raise refuse("not a path of this machine", "write for example `~/mnist`")
+        raise refuse("not a path of this machine", "write for example `~/images`")
     return value
 
 

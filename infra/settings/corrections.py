@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from infra.schema.findings import Finding, Path
 from infra.settings import validation
-from infra.settings.model import Settings
+from infra.settings.model import Settings, model_of
 
 ROUNDS = 8
 """Levels of sections of which each can show only once the one above is corrected; no stack file is as deep."""
@@ -41,13 +41,16 @@ def repair(values: dict[str, Any]) -> tuple[list[Finding], Mapping[Path, str]]:
     found: list[Finding] = []
     written: dict[Path, str] = {}
     for _ in range(ROUNDS):
+        model = model_of(values)
         try:
-            Settings.model_validate(values)
+            model.model_validate(values)
         except ValidationError as error:
             # A correction changes what the errors show as their input.
-            told = [(validation.finding(detail), detail) for detail in error.errors(include_url=False)]
+            told = [(validation.finding(detail, model), detail) for detail in error.errors(include_url=False)]
             corrected = [
-                (finding, place) for finding, detail in told if (place := _correct(values, detail)) is not None
+                (finding, place)
+                for finding, detail in told
+                if (place := _correct(values, detail, model)) is not None
             ]
         else:
             break
@@ -71,15 +74,15 @@ def _likeness(word: str, other: str) -> float:
     return difflib.SequenceMatcher(None, word, other).ratio() if min(len(word), len(other)) > 2 else 0
 
 
-def _correct(values: dict[str, Any], detail: ErrorDetails) -> Path | None:
+def _correct(values: dict[str, Any], detail: ErrorDetails, model: type[Settings]) -> Path | None:
     """Makes the correction that the error leaves no doubt of, and returns its place."""
-    place = validation.place_of(detail)
-    if near := validation.misspelt_key(detail):
+    place = validation.place_of(detail, model)
+    if near := validation.misspelt_key(detail, model):
         section = section_at(values, place[:-1])
         key = next((key for key in section or {} if str(key) == str(place[-1])), None)
         if section is None or key is None or near in section:
             return None
-        if not validation.other_name(detail) and _likeness(str(key), near) < SURE:
+        if not validation.other_name(detail, model) and _likeness(str(key), near) < SURE:
             return None
         section[near] = section.pop(key)
         return (*place[:-1], near)

@@ -4,20 +4,23 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from infra.clouds.registry import CLOUDS
+from infra.pipelines.contract import PipelineSettings
+from infra.pipelines.discovery import declared_steps, pipeline_names
 from infra.schema.findings import Finding, key_of
 from infra.schema.problems import Problem, SettingsError
 from infra.settings import limits
-from infra.settings.checks import benchmark, names, pipelines, steps
+from infra.settings.checks import names, pipelines, steps
 from infra.settings.corrections import as_written
 from infra.settings.model import Rehearsal, Settings
 from infra.settings.parsing import OVERLAY, Reading, read
+from infra.settings.pipelines import folder
 
 CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
     names.check,
     names.same_pool_names,
     names.same_resource_names,
     pipelines.check,
-    benchmark.check,
+    pipelines.same_job_names,
     steps.check,
 )
 """Those that hold on every cloud."""
@@ -26,7 +29,8 @@ CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
 def load(raw: Mapping[str, Any]) -> Settings:
     """The settings in ``raw``: the ``slipway:`` keys without their prefix, as plain Python values.
 
-    The ``rehearsal`` overlay, laid over the rest, is checked as well. Raises SettingsError with every problem.
+    The ``rehearsal`` overlay, laid over the rest, is checked as well. Raises SettingsError with every problem,
+    or where a pipeline cannot say its steps.
     """
     if problems := limits.exceeded(raw) or _nothing(raw):
         raise SettingsError(problems)
@@ -37,6 +41,8 @@ def load(raw: Mapping[str, Any]) -> Settings:
         problems += _overlay_problems(raw, cast("dict[str, Any]", overlay), found)
     if settings is None or problems:
         raise SettingsError(problems)
+    for name, section in settings.pipelines.items():
+        declared_steps(folder(name, section), section)
     return settings
 
 
@@ -72,6 +78,17 @@ def laid_over(overlay: Mapping[str, Any]) -> dict[str, Any]:
 def clouds_of(raw: Mapping[str, Any]) -> list[str]:
     """The clouds that the clusters of ``raw``, right or wrong, mean, in the registry's order."""
     return [] if limits.exceeded(raw) else _clouds_of(read(raw))
+
+
+def pipelines_in(raw: Mapping[str, Any]) -> Mapping[str, PipelineSettings]:
+    """The sections of the pipelines in ``raw``, right or wrong, of which it is known what they run.
+
+    Each is valid; what was wrong in it has its default or a stand-in. None where ``raw`` exceeds a limit.
+    """
+    if limits.exceeded(raw):
+        return {}
+    sections = read(raw).draft.pipelines
+    return {name: each for name, each in sections.items() if folder(name, each) in pipeline_names()}
 
 
 def _clouds_of(reading: Reading) -> list[str]:

@@ -4,14 +4,19 @@ Shapes and single-value rules live in the models; rules that join several keys a
 ``checks``, and those of one cloud in its ``rules``. All report into one `SettingsError`.
 """
 
-from pydantic import ConfigDict, Field
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from pydantic import ConfigDict, Field, create_model
 
 from infra.clouds.registry import Cluster, Store
+from infra.pipelines.contract import PipelineSettings
 from infra.schema.base import Model
 from infra.schema.egress import EgressSettings
 from infra.schema.paths import LocalPath, StorePath
 from infra.schema.request import Request
-from infra.settings.pipelines import Pipelines
+from infra.settings.pipelines import section_type
 from infra.settings.suppressions import Policies
 
 
@@ -45,7 +50,11 @@ class Settings(Model):
     )
     clusters: dict[str, Cluster] = Field(min_length=1, description="Clusters by name.")
     store: Store = Field(description="The one store that all clusters share.")
-    pipelines: Pipelines = Field(default_factory=Pipelines, description="The pipelines to run.")
+    pipelines: dict[str, PipelineSettings] = Field(
+        default_factory=dict[str, PipelineSettings],
+        description="The pipelines to run, each by a name: that of a folder below `workloads/`, or one of your "
+        "choice with `uses`. Jobs, folders in the store and stack outputs have the name.",
+    )
     policies: Policies = Field(default_factory=Policies, description="What the policies may find in this stack.")
     rehearsal: Rehearsal = Field(
         default_factory=Rehearsal,
@@ -64,3 +73,18 @@ class Settings(Model):
             protect=self.protect,
             pool_names={name: tuple(cluster.pools) for name, cluster in self.clusters.items()},
         )
+
+
+def model_of(values: Mapping[str, Any]) -> type[Settings]:
+    """The settings with the keys of the pipelines that ``values``, plain values of a stack file, run.
+
+    Raises SettingsError where the declaration of one of them is broken.
+    """
+    return with_pipelines(section_type(values))
+
+
+@cache
+def with_pipelines(section: Any) -> type[Settings]:
+    """The settings in which ``section`` is the type of the section `pipelines`."""
+    field = Settings.model_fields["pipelines"]
+    return create_model("Settings", __base__=Settings, __doc__=Settings.__doc__, pipelines=(section, field))

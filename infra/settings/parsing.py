@@ -2,19 +2,20 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Union, cast
 
 from pydantic import ConfigDict, Field, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
 from infra.clouds.registry import CLUSTERS, Cluster, Store
+from infra.pipelines.contract import PipelineSettings
 from infra.schema.base import ClusterSettings, Model
 from infra.schema.findings import Finding, Path
 from infra.schema.request import Request
 from infra.settings import plain_values, validation
 from infra.settings.corrections import as_written, repair, section_at
-from infra.settings.model import Settings
-from infra.settings.pipelines import BenchmarkImages, BenchmarkRun, Dataset, LearningRates, Predict, StepSettings
+from infra.settings.model import Settings, model_of
 
 
 def _draft(model: type[ClusterSettings]) -> type[ClusterSettings]:
@@ -35,43 +36,6 @@ OVERLAY = "rehearsal"
 """The section that is read by itself, laid over the rest."""
 
 
-class MnistDraft(Model):
-    """What can be read of the MNIST pipeline."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-    dataset: Dataset = Field(default_factory=Dataset)
-    learning_rates: LearningRates = Field(default={0: 1e-3})
-    predict: Predict = Field(default_factory=Predict)
-    steps: dict[str, StepSettings] = Field(default_factory=dict)
-
-
-class BenchmarkDraft(Model):
-    """What can be read of the benchmark."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-    runs: dict[str, BenchmarkRun] = Field(default_factory=dict)
-    images: BenchmarkImages | None = None
-    chart: StepSettings | None = None
-
-
-class _PipelinesDraft(Model):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-    mnist: MnistDraft | None = None
-    benchmark: BenchmarkDraft | None = None
-
-    def steps(self) -> Iterator[tuple[Path, StepSettings]]:
-        """Every step that can be read, with where it stands."""
-        if self.mnist is not None:
-            for name, step in self.mnist.steps.items():
-                yield ("pipelines", "mnist", "steps", name), step
-        if self.benchmark is not None:
-            for name, run in self.benchmark.runs.items():
-                yield ("pipelines", "benchmark", "runs", name), run
-            for name, single in (("images", self.benchmark.images), ("chart", self.benchmark.chart)):
-                if single is not None:
-                    yield ("pipelines", "benchmark", name), single
-
-
 class Draft(Model):
     """`Settings` in which every section may be absent, because its shape was wrong."""
 
@@ -81,7 +45,7 @@ class Draft(Model):
     service_account: str = "runner"
     clusters: dict[str, ClusterDraft] = Field(default_factory=dict)
     store: Store | None = None
-    pipelines: _PipelinesDraft = Field(default_factory=_PipelinesDraft)
+    pipelines: dict[str, PipelineSettings] = Field(default_factory=dict[str, PipelineSettings])
 
 
 @dataclass(frozen=True)
@@ -134,13 +98,13 @@ def read(raw: Mapping[str, Any]) -> Reading:
     found += repairs
     clusters = tuple(str(name) for name in _section(values.get("clusters")) or {})
     names = tuple(_pool_names(values))
-    settings = None
+    settings, model = None, model_of(values)
     try:
-        settings = Settings.model_validate(values)
+        settings = model.model_validate(values)
     except ValidationError as error:
-        found += [as_written(each, written) for each in validation.findings(error) if each.path not in lost]
-        lost |= _leave_out_wrong(values, error)
-    draft = _salvage(values, lost)
+        found += [as_written(each, written) for each in validation.findings(error, model) if each.path not in lost]
+        lost |= _leave_out_wrong(values, error, model)
+    draft = _salvage(values, lost, model)
     return Reading(None if found else settings, draft, clusters, names, tuple(found), frozenset(lost), written)
 
 
@@ -151,41 +115,50 @@ def _copy(value: Any) -> Any:
     return [_copy(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
-def _leave_out_wrong(values: dict[str, Any], error: ValidationError) -> set[Path]:
+def _leave_out_wrong(values: dict[str, Any], error: ValidationError, model: type[Settings]) -> set[Path]:
     """Removes what is wrong and returns its places, with those of what is missing."""
     lost: set[Path] = set()
     for detail in error.errors(include_url=False):
-        place = validation.place_of(detail)
-        if near := validation.misspelt_key(detail):
+        place = validation.place_of(detail, model)
+        if near := validation.misspelt_key(detail, model):
             lost.add((*place[:-1], near))
         lost.add(place if detail["type"] == "missing" else _leave_out(values, place))
     return lost
 
 
-def _salvage(values: dict[str, Any], lost: set[Path]) -> Draft:
+def _salvage(values: dict[str, Any], lost: set[Path], model: type[Settings]) -> Draft:
     """What is right of ``values``, which it changes; ``lost`` grows by the places of what else is left out.
 
     A required value that is not there has a stand-in, so that the rest of its section can be read.
     """
     stood_in: set[Path] = set()
+    draft = _draft_of(model)
     while True:
         try:
-            return Draft.model_validate(values)
+            return draft.model_validate(values)
         except ValidationError as remaining:
             for detail in remaining.errors(include_url=False):
-                place = validation.place_of(detail)
-                if detail["type"] == "missing" and place not in stood_in and _stand_in(values, detail):
+                place = validation.place_of(detail, model)
+                if detail["type"] == "missing" and place not in stood_in and _stand_in(values, detail, model):
                     stood_in.add(place)
                     lost.add(place)
                 else:
                     lost.add(_leave_out(values, place[:-1] if detail["type"] == "missing" else place))
 
 
-def _stand_in(values: dict[str, Any], detail: ErrorDetails) -> bool:
+@cache
+def _draft_of(model: type[Settings]) -> type[Draft]:
+    """`Draft` with the pipelines of ``model``."""
+    field = model.model_fields["pipelines"]
+    section: Any = Annotated[(field.annotation, *field.metadata)]
+    return create_model("Draft", __base__=Draft, pipelines=(section, Field(default_factory=dict)))
+
+
+def _stand_in(values: dict[str, Any], detail: ErrorDetails, model: type[Settings]) -> bool:
     """Puts a value where ``detail`` says that one is missing; False where nothing can stand in for it."""
-    *way, last = validation.place_of(detail)
+    *way, last = validation.place_of(detail, model)
     section = section_at(values, tuple(way))
-    found = validation.stand_in(detail["loc"])
+    found = validation.stand_in(detail["loc"], model)
     if section is None or found is None:
         return False
     section[last] = found

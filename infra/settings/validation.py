@@ -1,11 +1,14 @@
 """Pydantic's errors about a stack file's shape, in the words of a `Problem`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum, auto
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError, create_model
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
+from typing_extensions import is_typeddict
 
 from infra.clouds.registry import Cluster, Store
 from infra.schema.base import WRONG_VALUE, Model
@@ -27,9 +30,6 @@ KINDS = {
     "model_attributes_type": ("not a section of keys and values", "write `key: value` lines below it"),
     "too_short": ("empty", "name at least one"),
 }
-NUMBERED = "learning_rates"
-"""The section whose keys are numbers; elsewhere a number is the index of a list."""
-
 BOUNDS = {
     "greater_than_equal": ("ge", "below {0}, the least it can be", "write {0} or more"),
     "greater_than": ("gt", "not above {0}", "write more than {0}"),
@@ -38,37 +38,34 @@ BOUNDS = {
 }
 
 
-def findings(error: ValidationError) -> list[Finding]:
-    """Each error as a finding."""
-    return [finding(each) for each in error.errors(include_url=False)]
+def findings(error: ValidationError, model: type[Settings]) -> list[Finding]:
+    """Each error that ``model`` raised as a finding."""
+    return [finding(each, model) for each in error.errors(include_url=False)]
 
 
-def place_of(error: ErrorDetails) -> Path:
+def place_of(error: ErrorDetails, model: type[Settings]) -> Path:
     """Where an error is in the file: its location without what pydantic adds for unions and for mappings' keys."""
-    parts = list(error["loc"])
-    if NUMBERED in parts[:-1]:
-        index = parts.index(NUMBERED) + 1
-        parts[index] = str(parts[index])
-    if parts[1:] and parts[-1] == "[key]" and error["type"] in {*KINDS, WRONG_VALUE}:
-        del parts[-1]
-    if parts[:1] == ["clusters"] and len(parts) > 2:
-        del parts[2]
-    elif parts[:1] == ["store"] and len(parts) > 1:
-        del parts[1]
-    return tuple(parts)
+    loc = list(error["loc"])
+    if loc[1:] and loc[-1] == "[key]" and error["type"] in {*KINDS, WRONG_VALUE}:
+        del loc[-1]
+    return tuple(
+        part if isinstance(part, int) and kind is not Part.KEY else str(part)
+        for part, kind, _ in _parts(loc, model)
+        if kind is not Part.TAG
+    )
 
 
-def misspelt_key(error: ErrorDetails) -> str | None:
+def misspelt_key(error: ErrorDetails, model: type[Settings]) -> str | None:
     """For an unknown key: the key of its section that it most likely means: misspelt, or another cloud's."""
     if error["type"] != "extra_forbidden":
         return None
-    return other_name(error) or nearest(error["loc"][-1], _keys_beside(error["loc"]))
+    return other_name(error, model) or nearest(error["loc"][-1], _keys_beside(error["loc"], model))
 
 
-def other_name(error: ErrorDetails) -> str | None:
+def other_name(error: ErrorDetails, model: type[Settings]) -> str | None:
     """For an unknown key: the key of its section that another cloud calls so."""
-    model = _model_at(error["loc"][:-1])
-    return model.other_names.get(str(error["loc"][-1])) if model and issubclass(model, Model) else None
+    section = _model_at(error["loc"][:-1], model)
+    return section.other_names.get(str(error["loc"][-1])) if section and issubclass(section, Model) else None
 
 
 def meant_tag(error: ErrorDetails, section: Mapping[Any, Any]) -> str | None:
@@ -100,22 +97,45 @@ STAND_INS: tuple[Any, ...] = ("", "x", "1Gi", "/x", [], {}, {"x": "x"}, 2)
 """Values of every kind, of which a required key that is missing gets the first that it can have."""
 
 
-def stand_in(loc: Sequence[str | int]) -> Any:
-    """What a required key could have, for checks of what is beside it; None where it is a section or tells one
-    section from another."""
-    model = _model_at(loc[:-1])
-    field = model.model_fields.get(str(loc[-1])) if model else None
-    if field is None or _sections(field.annotation) or get_origin(field.annotation) is Literal:
+def stand_in(loc: Sequence[str | int], model: type[Settings]) -> Any:
+    """What a required key could have, for checks of what is beside it; None where nothing can stand in for it.
+
+    That is a section outside of `pipelines`, and there a key that tells one section from another.
+    """
+    section = _model_at(loc[:-1], model)
+    field = section.model_fields.get(str(loc[-1])) if section else None
+    if field is None:
         return None
+    if loc[0] != "pipelines" and (_sections(field.annotation) or get_origin(field.annotation) is Literal):
+        return None
+    return _possible(field)
+
+
+def _possible(field: FieldInfo) -> Any:
+    """A plain value that the field can have; None where none of those that are tried is one."""
     fields: Any = {"value": (field.annotation, field)}
     value = create_model("Value", **fields)
-    for each in STAND_INS:
+    for each in _tries(field.annotation):
         try:
             value(value=each)
         except ValidationError:
             continue
         return each
     return None
+
+
+def _tries(annotation: Any) -> Iterator[Any]:
+    for option in _options(annotation):
+        origin, arguments = get_origin(option), get_args(option)
+        if origin is Literal:
+            yield from arguments
+        elif origin is dict and _sections(arguments[-1]):
+            yield from ({"x": each} for each in _tries(arguments[-1]))
+        elif origin is list and _sections(arguments[0]):
+            yield from ([each] for each in _tries(arguments[0]))
+        elif isinstance(option, type) and issubclass(option, BaseModel):
+            yield {name: _possible(each) for name, each in option.model_fields.items() if each.is_required()}
+    yield from STAND_INS
 
 
 def _sections(annotation: Any) -> bool:
@@ -125,18 +145,18 @@ def _sections(annotation: Any) -> bool:
     )
 
 
-def finding(error: ErrorDetails) -> Finding:
+def finding(error: ErrorDetails, model: type[Settings]) -> Finding:
     """One error as a finding."""
-    kind, place, value = error["type"], place_of(error), error["input"]
+    kind, place, value = error["type"], place_of(error, model), error["input"]
     context = error.get("ctx", {})
     reason, fix = error["msg"], "see docs/settings.md for what it can be"
     if kind == "extra_forbidden":
-        known = _keys_beside(error["loc"])
+        known = _keys_beside(error["loc"], model)
         reason = "there is no such key"
-        meant = misspelt_key(error)
+        meant = misspelt_key(error, model)
         fix = f"did you mean `{meant}`?" if meant else f"remove it; known here: {listed(known, 'and')}"
     elif kind == "missing":
-        value, reason, fix = None, "required, and not there", f"add it: {_description(error['loc'])}"
+        value, reason, fix = None, "required, and not there", f"add it: {_description(error['loc'], model)}"
     elif kind == "literal_error":
         reason, fix = _choice(value, str(context["expected"]))
     elif kind == "union_tag_not_found":
@@ -155,6 +175,9 @@ def finding(error: ErrorDetails) -> Finding:
         reason, fix = reason.format(context[name]), fix.format(context[name])
     elif kind in KINDS:
         reason, fix = KINDS[kind]
+    elif kind in {"value_error", "assertion_error"}:
+        # Of a validator that a pipeline's declaration has.
+        reason = str(context["error"])
     if value is None and kind not in {"missing", "union_tag_not_found", "extra_forbidden"}:
         reason, fix = "empty", f"{fix}, or remove the key"
     return Finding(place, value, reason, fix)
@@ -171,14 +194,14 @@ def _choice(value: object, expected: str) -> tuple[str, str]:
     return "not one of the values it can have", did_you_mean(value, texts, f"write {listed(words)}")
 
 
-def _keys_beside(loc: Sequence[str | int]) -> list[str]:
-    model = _model_at(loc[:-1])
-    return list(model.model_fields) if model else []
+def _keys_beside(loc: Sequence[str | int], model: type[Settings]) -> list[str]:
+    section = _model_at(loc[:-1], model)
+    return list(section.model_fields) if section else []
 
 
-def _description(loc: Sequence[str | int]) -> str:
-    model = _model_at(loc[:-1])
-    field = model.model_fields.get(str(loc[-1])) if model else None
+def _description(loc: Sequence[str | int], model: type[Settings]) -> str:
+    section = _model_at(loc[:-1], model)
+    field = section.model_fields.get(str(loc[-1])) if section else None
     return (field.description if field else None) or "see docs/settings.md"
 
 
@@ -186,24 +209,41 @@ def _tags(loc: Sequence[str | int]) -> str:
     return listed(_tag_values(Cluster if loc[:1] == ("clusters",) else Store))
 
 
-def _model_at(loc: Iterable[str | int]) -> type[BaseModel] | None:
-    """The settings model at an error's location, tags included."""
-    current: Any = Settings
+class Part(Enum):
+    """What a part of an error's location is: a key of the file's, an index, or a tag that pydantic adds."""
+
+    KEY = auto()
+    INDEX = auto()
+    TAG = auto()
+
+
+def _parts(loc: Iterable[str | int], model: type[BaseModel]) -> Iterator[tuple[str | int, Part, Any]]:
+    """Each part of an error's location, what it is, and the annotation of what is there; None where unknown."""
+    current: Any = model
     for part in loc:
         options = _options(current)
-        current = None
+        kind, current = Part.INDEX if isinstance(part, int) else Part.KEY, None
         for option in options:
             origin = get_origin(option)
             if origin in {dict, list}:
-                current = get_args(option)[-1]
+                kind, current = Part.KEY if origin is dict else kind, get_args(option)[-1]
+            elif is_typeddict(option):
+                current = option.__annotations__.get(str(part))
             elif isinstance(option, type) and issubclass(option, BaseModel):
                 if len(options) > 1:
-                    current = option if part in _literals(option) else current
+                    kind, current = (Part.TAG, option) if part in _literals(option) else (kind, current)
                 elif part in option.model_fields:
                     current = option.model_fields[str(part)].annotation
-        if current is None:
+        yield part, kind, current
+
+
+def _model_at(loc: Iterable[str | int], model: type[Settings]) -> type[BaseModel] | None:
+    """The settings model at an error's location, tags included."""
+    found: Any = model
+    for _, _, found in _parts(loc, model):
+        if found is None:
             return None
-    models = [option for option in _options(current) if isinstance(option, type) and issubclass(option, BaseModel)]
+    models = [option for option in _options(found) if isinstance(option, type) and issubclass(option, BaseModel)]
     return models[0] if len(models) == 1 else None
 
 

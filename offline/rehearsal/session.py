@@ -14,12 +14,14 @@ from types import FrameType
 from rich.console import Console
 from rich.text import Text
 
-from infra.program import PIPELINES, problems_beside
+from infra.pipelines.discovery import pipeline
+from infra.program import problems_beside
 from infra.review.properties import mapping, strings
 from infra.review.stack import JOB
 from infra.schema.problems import SettingsError
 from infra.settings.loading import laid_over, lay_over, load
 from infra.settings.model import Settings
+from infra.settings.pipelines import folder
 from offline.engine.emulators import emulators
 from offline.engine.evaluate import evaluate
 from offline.engine.stack_config import load_stack
@@ -56,17 +58,17 @@ def configure(stack: str, root: Path, file: Path | None = None, *, benchmark: bo
         settings = load(raw)
     except SettingsError as error:
         readable = {key: value for key, value in values.items() if key not in config.secrets}
-        missing = store_files.problems(strings(overlay.get("store_files")), root)
+        missing = store_files.problems(strings(overlay.get("store_files")), root, mapping(raw.get("pipelines")))
         raise SettingsError([*error.problems, *problems_beside(raw, readable, root), *missing]) from None
-    if missing := store_files.problems(settings.rehearsal.store_files, root):
+    if missing := store_files.problems(settings.rehearsal.store_files, root, settings.pipelines):
         raise SettingsError(missing)
     # What was checked and laid over would be laid over what is left out below.
     values.pop(OVERLAY, None)
     if not benchmark and (left_out := _measuring(settings)):
         pipelines = mapping(values[f"{PREFIX}pipelines"])
         values[f"{PREFIX}pipelines"] = {name: pipelines[name] for name in pipelines if name not in left_out}
-        none = dict.fromkeys(left_out)
-        settings = settings.model_copy(update={"pipelines": settings.pipelines.model_copy(update=none)})
+        kept = {name: each for name, each in settings.pipelines.items() if name not in left_out}
+        settings = settings.model_copy(update={"pipelines": kept})
         remarks.append(
             f"left out: {', '.join(left_out)}, which measures accelerators, and this is a CPU; "
             "`make rehearse BENCHMARK=1` or the option --benchmark runs it"
@@ -82,9 +84,9 @@ def configure(stack: str, root: Path, file: Path | None = None, *, benchmark: bo
 
 def _measuring(settings: Settings) -> list[str]:
     """The stack's pipelines that measure accelerators; none where it has no others."""
-    there = {name: each for name, each in PIPELINES.items() if getattr(settings.pipelines, name) is not None}
-    found = [name for name, each in there.items() if each.measures_devices]
-    return found if len(found) < len(there) else []
+    sections = settings.pipelines
+    found = [name for name, each in sections.items() if pipeline(folder(name, each)).measures_devices]
+    return found if len(found) < len(sections) else []
 
 
 @dataclass(frozen=True)

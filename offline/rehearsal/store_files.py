@@ -5,10 +5,10 @@ A real store has them because somebody copied them there; `slipway:rehearsal.sto
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from infra.program import PIPELINES
+from infra.pipelines.discovery import pipeline_names
 from infra.schema.findings import key_of
 from infra.schema.problems import Problem
 from offline.rehearsal.state import FolderError
@@ -25,18 +25,22 @@ def source_of(path: str, root: Path) -> Path:
         return root / path
 
 
-def problems(files: Mapping[str, str], root: Path) -> list[Problem]:
-    """What keeps ``files``, paths of this machine by their paths in the store, from being copied."""
+def problems(files: Mapping[str, str], root: Path, pipelines: Iterable[str]) -> list[Problem]:
+    """What keeps ``files``, paths of this machine by their paths in the store, from being copied.
+
+    ``pipelines`` are the names of the stack's pipelines, each of which has a folder of the store.
+    """
+    taken = {*pipelines, *pipeline_names()}
     found: list[Problem] = []
     for target, path in files.items():
-        if why := _obstacle(target, source_of(path, root)):
+        if why := _obstacle(target, source_of(path, root), taken):
             found.append(Problem(key_of((*KEY, target)), path, *why))
     return found
 
 
-def _obstacle(target: str, source: Path) -> tuple[str, str] | None:
+def _obstacle(target: str, source: Path, taken: Collection[str]) -> tuple[str, str] | None:
     name = target.split("/", maxsplit=1)[0]
-    if name in PIPELINES:
+    if name in taken:
         return (
             f"`{name}/` of the store holds the results of the pipeline `{name}`",
             "name another folder of the store",

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from infra.kubernetes.results import SHOW
+from infra.pipelines.results import SHOW
 from infra.review.properties import mapping
 from infra.schema.printable import printable, printable_lines
 from offline.engine.resources import StackOutput

@@ -64,14 +64,14 @@ def test_its_outputs_tell_how_to_reach_the_cluster_and_keep_the_kubeconfig_secre
     recording = run()
     assert recording.exports["connect"] == {"here": "kubectl --kubeconfig /nowhere cluster-info"}
     assert recording.secret_exports == {"kubeconfig"}
-    assert {"predictions", "accuracy", "store", "runs", "tensorboard"} <= set(recording.exports)
+    assert {"predictions", "accuracy", "runs", "training"} <= set(recording.exports["mnist"])
 
 
 def test_a_stack_without_pipelines_is_clusters_only() -> None:
     recording = run(changed(pipelines={}))
     assert recording.of("kubernetes:batch/v1:Job") == []
     assert len(recording.of("kubernetes:core/v1:Namespace")) == 1
-    assert set(recording.exports) == {"connect", "kubeconfig"}
+    assert set(recording.exports) == {"store", "connect", "kubeconfig"}
 
 
 def test_the_namespace_and_the_service_account_are_settings() -> None:

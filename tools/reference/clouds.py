@@ -196,7 +196,7 @@ def _objects(stack: str, pipeline: Mapping[str, Any], root: Path) -> dict[str, d
     for _, resource in sorted(found.resources.items()):
         if resource.custom and any(place in resource.urn for place in PLACES):
             renamed = _renaming(stack, resource.name, names, settings.clusters)
-            kind = resource.token.rpartition(":")[2]
+            kind = resource.type.rpartition(":")[2]
             fields = dict(_flat(resource.inputs, (), renamed))
             # A stack with two clusters has one of each; where they differ, both values count.
             for field, value in objects.get(f"{kind} {renamed(resource.name)}", {}).items():

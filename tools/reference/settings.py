@@ -14,10 +14,12 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 from annotated_types import Ge, Le, MinLen
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from typing_extensions import is_typeddict
 
 from infra.schema import base, image, kubernetes_names, paths
 from infra.settings import limits, suppressions
-from infra.settings.model import Settings
+from infra.settings.model import with_pipelines
+from infra.settings.pipelines import every_pipeline
 from offline.pages import write_or_check
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
@@ -70,14 +72,16 @@ class Section:
     path: str
     where: str
     model: type[BaseModel]
+    top: bool = False
 
     def below(self) -> Iterator["Section"]:
         """The sections in it, each followed by those in that one."""
         for name, field in self.model.model_fields.items():
-            path = name if self.model is Settings else f"{self.path}.{name}"
+            path = name if self.top else f"{self.path}.{name}"
             inner = list(_models(field.annotation))
             for suffix, model in inner:
-                where = f"where `{_tag(model)}`" if len(inner) > 1 else self.where
+                alike = [each for each, _ in inner if each == suffix]
+                where = f"where `{_tag(model)}`" if len(alike) > 1 else self.where
                 section = Section(path + suffix, where, model)
                 yield section
                 yield from section.below()
@@ -85,7 +89,7 @@ class Section:
 
 def page() -> str:
     """The whole page: each model once, under all places that it describes."""
-    top = Section("slipway:", "", Settings)
+    top = Section("slipway:", "", with_pipelines(every_pipeline()), top=True)
     places: dict[type[BaseModel], list[Section]] = {}
     for section in (top, *top.below()):
         places.setdefault(section.model, []).append(section)
@@ -121,6 +125,10 @@ def _models(annotation: Any) -> Iterator[tuple[str, type[BaseModel]]]:
     elif origin is list:
         for suffix, model in _models(arguments[0]):
             yield f"[]{suffix}", model
+    elif is_typeddict(annotation):
+        for name, member in annotation.__annotations__.items():
+            for suffix, model in _models(member):
+                yield f".{name}{suffix}", model
     elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield "", annotation
 
@@ -153,7 +161,7 @@ def _known(rule: object) -> bool:
 
 def _words(annotation: Any) -> str:
     origin, arguments = get_origin(annotation), get_args(annotation)
-    words = PLAIN.get(annotation, "section")
+    words = "sections by name" if is_typeddict(annotation) else PLAIN.get(annotation, "section")
     if origin is Annotated:
         words = next((KINDS[rule] for rule in arguments[1:] if _known(rule)), "") or _words(arguments[0])
     elif origin is Literal:

@@ -1,54 +1,96 @@
-"""What a pipeline is told about its data and its training."""
+"""Which pipelines a stack runs, by which names, and what each says of its own section."""
 
-import math
 from collections.abc import Iterator
 
-from infra.schema.findings import Finding, Path
-from infra.settings.parsing import MnistDraft, Reading
+from infra.pipelines.contract import PipelineSettings, Section
+from infra.pipelines.discovery import declared_steps, pipeline, pipeline_names, supplements
+from infra.pipelines.results import STACK_OUTPUTS
+from infra.schema.base import PoolSettings
+from infra.schema.findings import Finding, Path, listed, nearest
+from infra.schema.kubernetes_names import name_findings
+from infra.schema.problems import SettingsError
+from infra.settings.parsing import Draft, Reading
+from infra.settings.pipelines import KEY, folder
+from infra.step import GATES, GATES_FOLDER
+
+NAME_LIMIT = 40
+"""Characters of a pipeline's name, of which those of its Jobs and labels are made."""
+
+RENAME = "choose another name, and write below it which pipeline it is: `uses: <folder>`"
 
 
 def check(reading: Reading) -> Iterator[Finding]:
-    """Findings about data set and learning rates."""
-    mnist = reading.draft.pipelines.mnist
-    if mnist is not None:
-        yield from _dataset(mnist)
-        yield from _learning_rates(mnist)
+    """Findings about each section's name and pipeline, and those of the pipeline's own checks."""
+    pools = pools_of(reading.draft)
+    for name, settings in reading.draft.pipelines.items():
+        at: Path = (KEY, name)
+        known = folder(name, settings) in pipeline_names()
+        if known or settings.uses is not None:
+            yield from _name(at, name)
+        if not known:
+            yield _unknown(at, name, settings)
+            continue
+        for each in pipeline(folder(name, settings)).checks:
+            yield from each(Section(at, settings, pools))
 
 
-def _dataset(mnist: MnistDraft) -> Iterator[Finding]:
-    place: Path = ("pipelines", "mnist", "dataset", "source")
-    read = (("pipelines", "mnist", "dataset", "name"),)
-    if mnist.dataset.name == "idx" and mnist.dataset.source is None:
-        yield Finding(
-            place,
-            None,
-            "the data set is a folder of IDX files, and which is not said",
-            "write its path in the store, such as `uploads/mnist`",
-            read=read,
+def _name(at: Path, name: str) -> Iterator[Finding]:
+    if len(name) > NAME_LIMIT:
+        reason = f"{len(name)} characters, and a pipeline's name has at most {NAME_LIMIT}: its Jobs' names hold it"
+        yield Finding(at, name, reason, "shorten it")
+        return
+    yield from name_findings(at, name)
+    taken = {
+        **dict.fromkeys(STACK_OUTPUTS, f"`{name}` is an output of the stack itself"),
+        **{each: f"`{each}/` of the store has the {it.name} of GPU steps" for each, it in supplements().items()},
+        GATES_FOLDER: f"`{GATES_FOLDER}/` of the store has what gates write",
+    }
+    if name in taken:
+        yield Finding(at, name, taken[name], RENAME)
+
+
+def _unknown(at: Path, name: str, settings: PipelineSettings) -> Finding:
+    known = pipeline_names()
+    reason = "`workloads/` has no folder of that name with a `pipeline.py`"
+    if settings.uses is not None:
+        near = nearest(settings.uses, known)
+        return Finding(
+            (*at, "uses"), settings.uses, reason, f"did you mean `{near}`?" if near else f"write {listed(known)}"
         )
-    elif mnist.dataset.name != "idx" and mnist.dataset.source is not None:
-        yield Finding(
-            place,
-            mnist.dataset.source,
-            f"`{mnist.dataset.name}` is not read from a folder",
-            "remove it, or write `name: idx`",
-            read=read,
-        )
+    near = nearest(name, known)
+    fix = f"did you mean `{near}`? " if near else ""
+    return Finding(
+        at, name, reason, f"{fix}A name of your own has the pipeline's below it: `uses: {near or known[0]}`"
+    )
 
 
-def _learning_rates(mnist: MnistDraft) -> Iterator[Finding]:
-    place: Path = ("pipelines", "mnist", "learning_rates")
-    rates = mnist.learning_rates
-    if 0 not in rates:
-        yield Finding(
-            place,
-            {str(epoch): rate for epoch, rate in rates.items()},
-            "no rate for the first epoch, which is 0",
-            "add one, such as `0: 0.001`",
-            all_of=(place,),
-        )
-    for epoch, rate in rates.items():
-        if epoch < 0:
-            yield Finding((*place, str(epoch)), epoch, "epochs are counted from 0", "write 0 or more")
-        elif not (math.isfinite(rate) and rate > 0):
-            yield Finding((*place, str(epoch)), rate, "not above zero", "write a rate such as `0.001`")
+def pools_of(draft: Draft) -> dict[str, tuple[Path, PoolSettings]]:
+    """The pools that can be read, by name, with their places; of two with one name the first."""
+    found: dict[str, tuple[Path, PoolSettings]] = {}
+    for cluster, content in draft.clusters.items():
+        for name, pool in content.pools.items():
+            found.setdefault(name, (("clusters", cluster, "pools", name), pool))
+    return found
+
+
+def same_job_names(reading: Reading) -> Iterator[Finding]:
+    """A step's Jobs are called ``<pipeline>-<step>``: `b-c` of `a` and `c` of `a-b` would be one."""
+    first: dict[str, tuple[str, str]] = {}
+    for name, settings in reading.draft.pipelines.items():
+        at: Path = (KEY, name)
+        if folder(name, settings) not in pipeline_names():
+            continue
+        try:
+            steps = declared_steps(folder(name, settings), settings)
+        except SettingsError:
+            # It may be no fault of the declaration's where settings are wrong; for right ones, loading raises it.
+            continue
+        for step in steps:
+            job = f"{name}-{step.name}"
+            other, of = first.setdefault(job, (step.name, name))
+            gate = next((gate for gate in GATES if job.startswith(f"{gate}-")), None)
+            if of != name or gate:
+                like = f"a Job of the gate `{gate}`" if gate else f"that of step `{other}` of pipeline `{of}`"
+                reason = f"with its name, the Job of step `{step.name}` is called `{job}`, like {like}"
+                yield Finding(at, name, reason, RENAME)
+                break

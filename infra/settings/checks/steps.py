@@ -3,15 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from infra.pipelines.contract import StepSettings, placements
+from infra.pipelines.discovery import supplements
+from infra.pipelines.images import GPU_IMAGE
 from infra.platform import Resources
 from infra.schema.base import PoolSettings
 from infra.schema.findings import Finding, Path, did_you_mean, listed
 from infra.schema.quantities import cpu_millicores, mebibytes
+from infra.settings.checks.pipelines import pools_of
 from infra.settings.parsing import Draft, Reading
-from infra.settings.pipelines import StepSettings
-
-GPU_SCRATCH = 2048
-"""MiB of scratch space that a GPU step needs in TensorFlow's image: it copies CUDA libraries of 1.3 GiB there."""
+from infra.settings.pipelines import KEY
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ def check(reading: Reading) -> Iterator[Finding]:
     """Findings about the pool and the resources of each step."""
     targets = _targets(reading.draft)
     known = {pool for _, pool in reading.names}
-    for at, step in reading.draft.pipelines.steps():
+    for at, step in placements(reading.draft.pipelines, (KEY,)):
         yield from _scratch(at, step)
         if step.pool in targets:
             yield from _fits(at, step, targets[step.pool], reading.draft)
@@ -51,11 +52,7 @@ def check(reading: Reading) -> Iterator[Finding]:
 
 
 def _targets(draft: Draft) -> dict[str, Target]:
-    targets: dict[str, Target] = {}
-    for cluster, content in draft.clusters.items():
-        for name, pool in content.pools.items():
-            targets.setdefault(name, Target(("clusters", cluster, "pools", name), name, pool, pool.node()))
-    return targets
+    return {name: Target(at, name, pool, pool.node()) for name, (at, pool) in pools_of(draft).items()}
 
 
 def _fits(at: Path, step: StepSettings, target: Target, draft: Draft) -> Iterator[Finding]:
@@ -108,14 +105,15 @@ def _fits(at: Path, step: StepSettings, target: Target, draft: Draft) -> Iterato
 
 
 def _scratch(at: Path, step: StepSettings) -> Iterator[Finding]:
-    if step.gpus and step.image is None and mebibytes(step.ephemeral_storage) < GPU_SCRATCH:
-        yield Finding(
-            (*at, "ephemeral_storage"),
-            step.ephemeral_storage,
-            "the CUDA libraries that TensorFlow's image lacks take 1.3Gi of it",
-            "write `ephemeral_storage: 2Gi` or more, or an `image` that has them",
-            read=((*at, "gpus"), (*at, "image")),
-        )
+    for supplement in supplements().values() if step.gpus and step.image is None else ():
+        if supplement.is_lacking(GPU_IMAGE) and mebibytes(step.ephemeral_storage) < mebibytes(supplement.scratch):
+            yield Finding(
+                (*at, "ephemeral_storage"),
+                step.ephemeral_storage,
+                supplement.scratch_for,
+                f"write `ephemeral_storage: {supplement.scratch}` or more, or an `image` that has them",
+                read=((*at, "gpus"), (*at, "image")),
+            )
 
 
 def _amounts(at: Path, step: StepSettings, target: Target, node: Resources, draft: Draft) -> Iterator[Finding]:

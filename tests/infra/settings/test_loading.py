@@ -10,10 +10,12 @@ from infra.clouds.gcp.catalogue import allocatable
 from infra.clouds.gcp.settings import GcpCluster, GcpPool, GcsStore
 from infra.schema.problems import SettingsError
 from infra.settings.loading import laid_over, lay_over, load
+from infra.settings.model import Settings
 from offline.engine.stack_config import stack_config
 from tests.support.refusals import CPU, PREDICT, STEPS, TRAIN, problems, the_problem
 from tests.support.stack_values import EXISTING, GCP, GONE, changed
 from tools.reference import settings
+from workloads.mnist.pipeline import Mnist
 
 ROOT = Path(__file__).parents[3]
 STACKS = ("local", "gcp-dev", "gcp-prod")
@@ -25,9 +27,15 @@ def of_stack(stack: str) -> dict[str, Any]:
     return {key.removeprefix(prefix): value for key, value in config.items() if key.startswith(prefix)}
 
 
+def mnist_of(settings: Settings) -> Mnist:
+    found = settings.pipelines["mnist"]
+    assert isinstance(found, Mnist)
+    return found
+
+
 @pytest.mark.parametrize("stack", STACKS)
 def test_the_repositorys_stacks_are_right(stack: str) -> None:
-    assert load(of_stack(stack)).pipelines.mnist is not None
+    assert "mnist" in load(of_stack(stack)).pipelines
 
 
 def test_the_local_stack_asks_for_nothing_but_a_kubeconfig() -> None:
@@ -118,11 +126,9 @@ def test_production_is_the_tutorials_table(name: str) -> None:
 def test_production_is_rehearsed_without_a_download() -> None:
     raw = of_stack("gcp-prod")
     settings = load(raw)
-    assert settings.pipelines.mnist is not None
-    assert settings.pipelines.mnist.dataset.name == "mnist"
+    assert mnist_of(settings).dataset.name == "mnist"
     rehearsed = load(lay_over({key: raw[key] for key in raw if key != "rehearsal"}, laid_over(raw["rehearsal"])))
-    assert rehearsed.pipelines.mnist is not None
-    assert rehearsed.pipelines.mnist.dataset.name == "digits"
+    assert mnist_of(rehearsed).dataset.name == "digits"
     assert rehearsed.clusters == settings.clusters
 
 
@@ -188,9 +194,8 @@ def test_a_pool_with_a_mistake_is_still_a_pool_that_steps_can_name() -> None:
 
 def test_numbers_stand_for_quantities_as_yaml_reads_them() -> None:
     settings = load(changed(GCP, {f"{STEPS}.train.cpu": 2, f"{STEPS}.prepare.cpu": 1.5}))
-    assert settings.pipelines.mnist is not None
-    assert settings.pipelines.mnist.steps.train.cpu == "2"
-    assert settings.pipelines.mnist.steps.prepare.cpu == "1.5"
+    assert mnist_of(settings).steps.train.cpu == "2"
+    assert mnist_of(settings).steps.prepare.cpu == "1.5"
 
 
 def test_a_stack_without_any_setting_is_one_problem() -> None:

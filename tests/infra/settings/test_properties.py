@@ -75,7 +75,7 @@ def test_junk_in_a_right_stack_is_read_or_refused_with_every_problem_once(data: 
 
 def sections_of(values: Any) -> list[str]:
     """The dotted path of every section whose keys are given: not those whose names are the writer's own."""
-    own = ("clusters", "pools", "authorized_networks")
+    own = ("clusters", "pools", "authorized_networks", "pipelines")
     return [path for path in paths(values) if not path.endswith(own) and isinstance(at(values, path), dict)]
 
 

@@ -12,6 +12,7 @@ from offline.rehearsal import store_files
 from offline.rehearsal.session import configure
 from offline.rehearsal.state import FolderError
 from tests.offline.rehearsal.toy import ROOT
+from workloads.mnist.pipeline import Mnist
 
 IDX = {"train-images-idx3-ubyte": b"\0\0\x08\x03", "train-labels-idx1-ubyte": b"\0\0\x08\x01"}
 
@@ -38,8 +39,9 @@ def stack(tmp_path: Path, files: Any) -> Path:
 def test_the_overlay_names_files_beside_the_settings_that_it_lays_over(tmp_path: Path, data: Path) -> None:
     configuration = configure("local", ROOT, stack(tmp_path, {"datasets/mnist": str(data)}))
     assert configuration.settings.rehearsal.store_files == {"datasets/mnist": str(data)}
-    assert configuration.settings.pipelines.mnist is not None
-    assert configuration.settings.pipelines.mnist.epochs == 2
+    mnist = configuration.settings.pipelines["mnist"]
+    assert isinstance(mnist, Mnist)
+    assert mnist.epochs == 2
     assert "slipway:store_files" not in configuration.values
 
 

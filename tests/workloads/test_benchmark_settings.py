@@ -9,6 +9,7 @@ from infra.accelerators import accelerators
 from infra.settings.loading import load
 from tests.support.refusals import TRAIN, Case, named, problems, the_problem
 from tests.support.stack_values import EXISTING, GCP, GONE, changed
+from workloads.benchmark.pipeline import Benchmark
 
 BENCHMARK = "pipelines.benchmark"
 T4, H100 = f"{BENCHMARK}.runs.t4", f"{BENCHMARK}.runs.h100"
@@ -62,10 +63,10 @@ REFUSED: list[Case] = [
 
 
 def test_a_right_one_is_taken() -> None:
-    found = load(STACK).pipelines.benchmark
-    assert found is not None
+    found = load(STACK).pipelines["benchmark"]
+    assert isinstance(found, Benchmark)
     assert (found.runs["t4"].batch_size, found.runs["t4"].batches, found.runs["t4"].warm_up) == (64, 100, 10)
-    assert load(GCP).pipelines.benchmark is None
+    assert "benchmark" not in load(GCP).pipelines
 
 
 @pytest.mark.parametrize(("changes", "key", "reason", "fix"), named(REFUSED))
@@ -89,7 +90,7 @@ def test_bfloat16_is_refused_on_a_cluster_that_is_there_already_too() -> None:
         )
 
     assert "compute capability 7.0" in the_problem(stack("nvidia-tesla-v100")).reason
-    assert load(stack("nvidia-l4")).pipelines.benchmark
+    assert "benchmark" in load(stack("nvidia-l4")).pipelines
 
 
 def test_everything_wrong_is_said_at_once() -> None:

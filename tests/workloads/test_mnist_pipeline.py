@@ -12,19 +12,19 @@ from typing import Any
 import pulumi
 import pytest
 
-from infra.kubernetes.gates import Gates
-from infra.kubernetes.job import declare
 from infra.kubernetes.pod import arguments
 from infra.kubernetes.run import plan
 from infra.kubernetes.shipped_files import LIMIT
-from infra.kubernetes.workspace import Workspace, WorkspaceArgs
-from infra.pipelines import mnist
+from infra.pipelines import placement
+from infra.pipelines.placement import DeclaredPipeline
 from infra.platform import Resources, Store
-from infra.settings.pipelines import Mnist
-from tests.support.recording import Recording, record
-from tests.support.stand_in import cpu_pool, gpu_pool, platform
+from infra.schema.problems import Problem
+from tests.support import placing
+from tests.support.placing import Steps
+from tests.support.recording import Recording
+from workloads.mnist.pipeline import Mnist
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 STEPS = {
     "prepare": {"pool": "cpu", "cpu": "2", "memory": "6Gi"},
@@ -37,18 +37,18 @@ def settings(**values: Any) -> Mnist:
     return Mnist.model_validate({"steps": STEPS, **values})
 
 
-def inspect(given: Mnist, look: Callable[[mnist.MnistSteps], Any]) -> Any:
+def inspect(given: Mnist, look: Callable[[Steps], Any]) -> Any:
     """What ``look`` finds in the steps of ``given``, inside a program."""
+    return placing.inspect("mnist", given, look)
 
-    def program() -> Any:
-        return look(mnist.steps(given, {"here": platform(cpu_pool(), gpu_pool())}, Gates("image"), ROOT))
 
-    return record(program, {}, preview=True).result
+def problems(given: Mnist, root: Path) -> list[Problem]:
+    return placement.problems([DeclaredPipeline("mnist", "mnist", given)], root)
 
 
 def given_to(step: str, given: Mnist) -> list[str]:
     """The arguments that the step's container gets."""
-    return inspect(given, lambda steps: arguments(plan(getattr(steps, step), ROOT)))
+    return inspect(given, lambda steps: arguments(plan(steps[step], ROOT)))
 
 
 def parsed(step: str, given: Mnist, monkeypatch: pytest.MonkeyPatch) -> argparse.Namespace:
@@ -65,7 +65,7 @@ def parsed(step: str, given: Mnist, monkeypatch: pytest.MonkeyPatch) -> argparse
         raise Parsed
 
     given_arguments = given_to(step, given)
-    main = importlib.import_module(mnist.MODULES[step]).main
+    main = importlib.import_module(f"workloads.mnist.{step}").main
     with monkeypatch.context() as patch:
         patch.setattr(argparse.ArgumentParser, "parse_args", stop)
         with pytest.raises(Parsed):
@@ -112,7 +112,7 @@ def test_an_image_folder_is_shipped(folder: Path, monkeypatch: pytest.MonkeyPatc
     (folder / "3.png").write_bytes(b"\x89PNG")
     given = settings(predict={"images": str(folder.relative_to(ROOT))})
     assert str(parsed("predict", given, monkeypatch).images) == "/folders/images"
-    shipped = inspect(given, lambda steps: plan(steps.predict, ROOT).folders["images"].contents)
+    shipped = inspect(given, lambda steps: plan(steps["predict"], ROOT).folders["images"].contents)
     assert shipped == {"3.png": b"\x89PNG"}
 
 
@@ -122,7 +122,8 @@ def test_other_images_only_predict_again(folder: Path) -> None:
 
     def paths(given: Mnist) -> list[str]:
         return inspect(
-            given, lambda steps: [plan(each, ROOT).path for each in (steps.prepare, steps.train, steps.predict)]
+            given,
+            lambda steps: [plan(each, ROOT).path for each in (steps["prepare"], steps["train"], steps["predict"])],
         )
 
     prepare, train, predict = paths(settings())
@@ -131,13 +132,13 @@ def test_other_images_only_predict_again(folder: Path) -> None:
 
 
 def test_every_step_has_the_pool_image_and_resources_of_its_settings() -> None:
-    def look(steps: mnist.MnistSteps) -> None:
-        assert (steps.prepare.pool.name, steps.train.pool.name) == ("cpu", "gpu")
-        assert steps.prepare.resources == Resources(cpu=2000, memory=6144, ephemeral_storage=4096)
-        assert steps.train.resources == Resources(cpu=500, memory=8192, ephemeral_storage=4096, gpus=1)
-        assert steps.train.time_limit == 3 * 3600
-        assert not steps.prepare.image.endswith("-gpu")
-        assert steps.train.image == f"{steps.prepare.image}-gpu"
+    def look(steps: Steps) -> None:
+        assert (steps["prepare"].pool.name, steps["train"].pool.name) == ("cpu", "gpu")
+        assert steps["prepare"].resources == Resources(cpu=2000, memory=6144, ephemeral_storage=4096)
+        assert steps["train"].resources == Resources(cpu=500, memory=8192, ephemeral_storage=4096, gpus=1)
+        assert steps["train"].time_limit == 3 * 3600
+        assert not steps["prepare"].image.endswith("-gpu")
+        assert steps["train"].image == f"{steps['prepare'].image}-gpu"
 
     inspect(settings(), look)
 
@@ -148,27 +149,27 @@ def test_the_image_has_the_tensorflow_that_is_pinned_here() -> None:
         for line in (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
         if line.startswith("tensorflow==")
     )
-    assert inspect(settings(), lambda steps: steps.prepare.image) == f"tensorflow/tensorflow:{pinned}"
+    assert inspect(settings(), lambda steps: steps["prepare"].image) == f"tensorflow/tensorflow:{pinned}"
 
 
 def test_another_image_is_used_as_it_is() -> None:
     image = "registry.example/tf@sha256:" + "0" * 64
     steps = {**STEPS, "train": {**STEPS["train"], "image": image}}
-    assert inspect(Mnist.model_validate({"steps": steps}), lambda made: made.train.image) == image
+    assert inspect(Mnist.model_validate({"steps": steps}), lambda made: made["train"].image) == image
 
 
 def test_nothing_is_installed_on_a_gpu_node() -> None:
-    def look(steps: mnist.MnistSteps) -> None:
-        assert steps.prepare.requirements is not None
-        assert (ROOT / steps.prepare.requirements.file).is_file()
-        assert steps.train.requirements is None
-        assert steps.predict.requirements is None
+    def look(steps: Steps) -> None:
+        assert steps["prepare"].requirements is not None
+        assert (ROOT / steps["prepare"].requirements.file).is_file()
+        assert steps["train"].requirements is None
+        assert steps["predict"].requirements is None
 
     inspect(settings(), look)
 
 
 def test_what_this_repository_ships_fits() -> None:
-    assert mnist.problems(None, ROOT) == []
+    assert problems(settings(), ROOT) == []
 
 
 @pytest.mark.parametrize(
@@ -180,7 +181,8 @@ def test_what_this_repository_ships_fits() -> None:
 )
 def test_images_that_cannot_be_shipped_are_a_problem(images: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
-    found = [each for each in mnist.problems(images, tmp_path) if each.key.endswith("images")]
+    given = settings(predict={"images": images})
+    found = [each for each in problems(given, tmp_path) if each.key.endswith("images")]
     (problem,) = found
     assert problem.key == "slipway:pipelines.mnist.predict.images"
     assert problem.value == images
@@ -196,7 +198,7 @@ def test_every_step_that_is_too_big_is_a_problem(tmp_path: Path) -> None:
     for name in ("workloads/runtime/packages.py", "workloads/mnist/requirements.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("", encoding="utf-8")
-    found = mnist.problems(None, tmp_path)
+    found = problems(settings(), tmp_path)
     assert [each.key for each in found] == [
         f"slipway:pipelines.mnist.steps.{name}" for name in ("prepare", "train", "predict")
     ]
@@ -213,16 +215,7 @@ FILES = {
 
 
 def outputs(change: Callable[[Store], Store]) -> Recording:
-    def program() -> None:
-        here = platform(cpu_pool(), gpu_pool())
-        here = replace(here, store=change(here.store))
-        steps = mnist.steps(settings(), {"here": here}, Gates("image"), ROOT)
-        workspaces = {"here": Workspace("here", WorkspaceArgs(here, "slipway", "runner", protect=False))}
-        jobs = declare([steps.predict], workspaces, ROOT)
-        for name, value in mnist.outputs(steps, jobs, workspaces).items():
-            pulumi.export(name, value)
-
-    return record(program, {}, preview=False)
+    return placing.outputs("mnist", settings(), change)
 
 
 def readable(files: Mapping[str, str | None], asked: list[str] | None = None) -> Callable[[Store], Store]:
@@ -244,12 +237,12 @@ def readable(files: Mapping[str, str | None], asked: list[str] | None = None) ->
 
 def test_results_that_can_be_read_here_are_outputs_themselves() -> None:
     asked: list[str] = []
-    shown = outputs(readable({name: json.dumps(each) for name, each in FILES.items()}, asked)).exports
+    shown = outputs(readable({name: json.dumps(each) for name, each in FILES.items()}, asked)).exports["mnist"]
     assert shown["predictions"] == [{"path": "digit-3.png", "digit": 3, "confidence": 0.98}]
     assert shown["accuracy"] == 0.97
-    assert shown["tensorboard"] == f"tensorboard --logdir {shown['runs']['train']}/logs"
+    assert shown["training"] == f"tensorboard --logdir {shown['runs']['train']}/logs"
     assert shown["browse"]["train"] == shown["runs"]["train"].replace("gs://bucket", "https://web")
-    assert f"gs://bucket/{asked[0]}" == f"{shown['runs']['predict']}/predictions.json"
+    assert f"{shown['runs']['predict']}/predictions.json" in {f"gs://bucket/{each}" for each in asked}
 
 
 @pytest.mark.parametrize(
@@ -268,7 +261,7 @@ def test_a_result_that_is_lost_or_damaged_is_said_with_the_way_to_make_it_again(
     recording = outputs(
         readable({"predictions.json": json.dumps(FILES["predictions.json"]), "metrics.json": text})
     )
-    shown = recording.exports
+    shown = recording.exports["mnist"]
     train = recording.one("kubernetes:batch/v1:Job", "mnist-train")
     again = f"Make it again: pulumi up --stack test --replace '{train.urn}'"
     assert shown["accuracy"] == f"{shown['runs']['train']}/metrics.json {said}. {again}"
@@ -277,12 +270,12 @@ def test_a_result_that_is_lost_or_damaged_is_said_with_the_way_to_make_it_again(
 
 def test_results_in_a_claim_are_shown_by_one_short_command_each() -> None:
     recording = outputs(lambda store: store)
-    shown = recording.exports
+    shown, described = recording.exports["mnist"], recording.exports["show"]
     names = {each.name: each.inputs["metadata"]["name"] for each in recording.of("kubernetes:batch/v1:Job")}
-    for name in ("predictions", "accuracy", "tensorboard"):
-        assert shown[name] == f"make show STACK=test {name}"
-        assert shown["show"][name]["kubectl"] == "kubectl --context here --namespace slipway"
-        assert shown["show"][name]["reader"] == names["store-gate-here"]
-    predictions = shown["show"]["predictions"]
+    for name in ("predictions", "accuracy", "training"):
+        assert shown[name] == f"make show STACK=test mnist.{name}"
+        assert described[f"mnist.{name}"]["kubectl"] == "kubectl --context here --namespace slipway"
+        assert described[f"mnist.{name}"]["reader"] == names["store-gate-here"]
+    predictions = described["mnist.predictions"]
     assert f"pvc://slipway/store/{predictions['path']}" == f"{shown['runs']['predict']}/predictions.json"
     assert "browse" not in shown

@@ -1,0 +1,172 @@
+"""What a pipeline declares in ``workloads/<folder>/pipeline.py``: settings, checks, steps, results worth showing.
+
+A declaration is plain data and functions of plain data. It is read without TensorFlow and without Pulumi, and
+knows neither clusters nor Jobs: `infra.pipelines.placement` puts its steps on pools.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast
+
+from pydantic import BaseModel, Field
+
+from infra.pipelines.results import Result
+from infra.platform import Resources
+from infra.schema.base import Cpu, Duration, Int, Memory, Model, PoolSettings, Size
+from infra.schema.findings import Finding, Path
+from infra.schema.image import Image
+from infra.schema.paths import STORED
+
+
+class StepSettings(Model):
+    """Where a step runs and what it may use."""
+
+    pool: str = Field(description="Name of a pool of any of the stack's clusters.")
+    gpus: Int = Field(default=0, ge=0, description="GPUs (or shares of one) that the step asks for.")
+    cpu: Cpu = Field(default="1", description="CPU asked for, as a Kubernetes quantity.")
+    memory: Memory = Field(default="4Gi", description="Memory asked for, and its limit.")
+    ephemeral_storage: Size = Field(default="4Gi", description="Scratch space for temporary files.")
+    time_limit: Duration = Field(
+        default="2h", description="Hard limit over all retries, waiting for a node included."
+    )
+    image: Image | None = Field(
+        default=None,
+        description="Image by digest (`…@sha256:…`); default: TensorFlow's official one for the pool.",
+    )
+
+
+class PipelineSettings(Model):
+    """A pipeline's section of a stack file. Each pipeline adds its own keys in a subclass."""
+
+    uses: str | None = Field(
+        default=None,
+        description="The folder below `workloads/` that declares the pipeline; default: the section's name.",
+    )
+
+
+S = TypeVar("S", bound=PipelineSettings)
+
+
+@dataclass(frozen=True)
+class Section(Generic[S]):
+    """A pipeline's section of a stack file, as its checks see it.
+
+    ``settings`` are valid each by itself; where the file has a wrong value, its default or a stand-in is there.
+    ``pools`` are the stack's pools by name, with the place of each.
+    """
+
+    at: Path
+    settings: S
+    pools: Mapping[str, tuple[Path, PoolSettings]]
+
+    def key(self, *parts: str | int) -> Path:
+        """The place of a key of the section, for a `Finding`."""
+        return (*self.at, *parts)
+
+    def pool_keys(self, pool: str, resource: str) -> tuple[Path, ...]:
+        """The places that decide how much of ``resource``, a field of `Resources`, a node of ``pool`` has."""
+        at, found = self.pools[pool]
+        return tuple((*at, key) for key in found.node_keys[resource])
+
+
+@dataclass(frozen=True)
+class ShippedFolder:
+    """A folder of images of the repository that travels with a step.
+
+    ``path`` is relative to the repository. ``setting`` is the key of the section that names it:
+    ``predict.images``.
+    """
+
+    path: str
+    setting: str
+
+
+@dataclass(frozen=True)
+class StepDeclaration:
+    """One step: what a Job runs, and which of the pipeline's settings place it.
+
+    ``module`` is started as ``python -m <module>``. ``arguments`` may hold ``{output}`` (the step's directory in
+    the store), ``{<input>}`` (the directory of an input), ``{<folder>}`` (a shipped folder), ``{pipeline}`` (the
+    pipeline's directory) and ``{store}``; `literal` escapes braces. ``placed_by`` is an object of the settings.
+
+    ``inputs`` are steps of the pipeline by the input's name: when one runs again, so does this step. ``after`` are
+    steps that only have to succeed first. With ``runs_last`` it waits for the steps of other pipelines on its
+    pool. ``requirements`` is the path of a pinned requirements file, which is installed before the step starts.
+    """
+
+    name: str
+    module: str
+    placed_by: StepSettings
+    arguments: Sequence[str]
+    inputs: Mapping[str, str] = field(default_factory=dict[str, str])
+    after: Sequence[str] = ()
+    requirements: str | None = None
+    folders: Mapping[str, ShippedFolder] = field(default_factory=dict[str, ShippedFolder])
+    results: tuple[Result, ...] = ()
+    runs_last: bool = False
+
+
+@dataclass(frozen=True)
+class Pipeline(Generic[S]):
+    """A pipeline: `pipeline.py` of its folder has it as ``PIPELINE``.
+
+    The docstring of ``settings`` says what it does. ``steps`` are made from valid settings. ``checks`` find what
+    is wrong with keys that are right each by itself. ``measures_devices`` says that its results are figures of
+    accelerators, which are worth nothing from a CPU.
+    """
+
+    settings: type[S]
+    steps: Callable[[S], Sequence[StepDeclaration]]
+    checks: Sequence[Callable[[Section[S]], Iterable[Finding]]] = ()
+    measures_devices: bool = False
+
+
+@dataclass(frozen=True)
+class Supplement:
+    """Files that a container image lacks, published once in the store: `supplement.py` has it as ``SUPPLEMENT``.
+
+    Its step runs ``module`` in ``image`` on a pool without GPUs. Each GPU step whose image ``is_lacking`` reads
+    what it published: ``--<name>=<directory>`` is added to that step's arguments.
+    ``files`` are files of the repository that ship with the step. ``resources`` are the most that it asks for,
+    ``time_limit`` is in seconds. A step that reads it needs ``scratch`` of ephemeral storage; ``scratch_for`` says
+    in an error what for.
+    """
+
+    name: str
+    module: str
+    image: str
+    is_lacking: Callable[[str], bool]
+    arguments: Sequence[str]
+    resources: Resources
+    time_limit: int
+    scratch: Size
+    scratch_for: str
+    files: Sequence[str] = ()
+
+
+def placements(settings: object, at: Path = ()) -> Iterator[tuple[Path, StepSettings]]:
+    """Every `StepSettings` in ``settings``, a model or what stands in one, with its place below ``at``."""
+    if isinstance(settings, StepSettings):
+        yield at, settings
+    elif isinstance(settings, BaseModel):
+        for name in type(settings).model_fields:
+            yield from placements(getattr(settings, name), (*at, name))
+    elif isinstance(settings, Mapping):
+        for key, each in cast("Mapping[object, object]", settings).items():
+            yield from placements(each, (*at, str(key)))
+    elif isinstance(settings, list | tuple):
+        for index, each in enumerate(cast("Sequence[object]", settings)):
+            yield from placements(each, (*at, index))
+
+
+def literal(text: str) -> str:
+    """``text`` as it has to stand in a step's arguments, where braces mean something."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def stored(setting: str) -> str:
+    """The argument for a setting that names a folder of the store, with or without ``store:`` before it."""
+    return f"{{store}}/{literal(setting.removeprefix(STORED))}"
+
+
+AnyPipeline = Pipeline[Any]

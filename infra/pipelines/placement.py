@@ -1,0 +1,198 @@
+"""From what pipelines declare to the steps that Jobs run: each on its pool, with its image, behind its gates."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import pulumi
+
+from infra.kubernetes.gates import Gates, cheapest_pool, reading
+from infra.kubernetes.run import bundle_of
+from infra.kubernetes.shipped_files import ShippingError, image_folder, left_out
+from infra.pipelines.contract import PipelineSettings, StepDeclaration, Supplement, placements
+from infra.pipelines.discovery import declared_steps, supplements
+from infra.pipelines.images import tensorflow_image
+from infra.platform import Platform, Pool, Resources
+from infra.schema.findings import key_of
+from infra.schema.printable import printable
+from infra.schema.problems import Problem, SettingsError
+from infra.schema.quantities import cpu_millicores, mebibytes, seconds
+from infra.step import Requirements, Step
+
+PIPELINE = re.compile(r"(?<!\{)((?:\{\{)*)\{pipeline\}")
+"""The pipeline's directory in a step's arguments, where the braces are not escaped."""
+
+
+@dataclass(frozen=True)
+class DeclaredPipeline:
+    """A pipeline of a stack: its name there, the folder that declares it, and its settings."""
+
+    name: str
+    folder: str
+    settings: PipelineSettings
+
+    @cached_property
+    def steps(self) -> Sequence[StepDeclaration]:
+        """What it declares; raises SettingsError."""
+        return declared_steps(self.folder, self.settings)
+
+    def key(self, step: StepDeclaration) -> str:
+        """The key of the stack file that places ``step``."""
+        places = (at for at, each in placements(self.settings) if each is step.placed_by)
+        return self.setting(*next(places, ()))
+
+    def setting(self, *parts: str | int) -> str:
+        """A key of its section."""
+        return key_of(("pipelines", self.name, *parts))
+
+
+def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]:
+    """What keeps files of the repository at ``root`` from being shipped: a problem for each bundle and folder.
+
+    Of a pipeline that has no steps with settings as wrong as its own, there are none.
+    """
+    found: list[Problem] = []
+    for pipeline in pipelines:
+        try:
+            steps = pipeline.steps
+        except SettingsError:
+            continue
+        bundles = {(step.module, step.requirements): step for step in reversed(steps)}
+        for step in reversed(bundles.values()):
+            try:
+                bundle_of(step.module, _requirements(step), root)
+            except ShippingError as error:
+                found.append(Problem(pipeline.key(step), error.value, error.reason, error.fix))
+        for folder in dict.fromkeys(folder for step in steps for folder in step.folders.values()):
+            try:
+                image_folder(root / folder.path, root)
+            except ShippingError as error:
+                key = pipeline.setting(*folder.setting.split("."))
+                found.append(Problem(key, folder.path, f"{error.value}: {error.reason}", error.fix))
+    return found
+
+
+def place(
+    pipelines: Sequence[DeclaredPipeline], platforms: Mapping[str, Platform], gates: Gates, root: Path
+) -> dict[str, list[Step]]:
+    """The steps of each pipeline by its name, each on the platform that has its pool and behind its gates.
+
+    Steps that `runs_last` marks wait for those of the pipelines before theirs, whatever order the file has.
+    ``root`` is the repository whose folders they ship.
+    """
+    placed: dict[str, list[Step]] = {}
+    earlier: list[Step] = []
+    ordered = sorted(pipelines, key=lambda each: (any(step.runs_last for step in each.steps), each.name))
+    for pipeline in ordered:
+        placed[pipeline.name] = _Placement(pipeline, platforms, gates, root, earlier).steps()
+        earlier += placed[pipeline.name]
+    return placed
+
+
+@dataclass
+class _Placement:
+    """The steps of one pipeline, made in an order in which those come first that others need."""
+
+    pipeline: DeclaredPipeline
+    platforms: Mapping[str, Platform]
+    gates: Gates
+    root: Path
+    earlier: Sequence[Step]
+    made: dict[str, Step] = field(default_factory=dict[str, Step])
+    published: dict[str, Step] = field(default_factory=dict[str, Step])
+
+    def steps(self) -> list[Step]:
+        """In the order of the declaration."""
+        return [self._step(each) for each in self.pipeline.steps]
+
+    def _step(self, declared: StepDeclaration) -> Step:
+        if declared.name not in self.made:
+            self.made[declared.name] = self._guarded(declared)
+        return self.made[declared.name]
+
+    def _guarded(self, declared: StepDeclaration) -> Step:
+        by_name = {each.name: each for each in self.pipeline.steps}
+        step = self._on_its_pool(declared)
+        others = [each for each in self.earlier if each.pool.name == step.pool.name] if declared.runs_last else []
+        step = replace(
+            step,
+            inputs={name: self._step(by_name[each]) for name, each in declared.inputs.items()},
+            after=[*others, *(self._step(by_name[each]) for each in declared.after)],
+        )
+        for folder, supplement in supplements().items():
+            if step.resources.gpus and supplement.is_lacking(step.image):
+                if folder not in self.published:
+                    self.published[folder] = self._publishing(folder, supplement, step)
+                step = replace(
+                    step,
+                    arguments=[*step.arguments, *reading([supplement.name])],
+                    inputs={**step.inputs, supplement.name: self.published[folder]},
+                )
+        return self.gates.guard(step)
+
+    def _pool(self, declared: StepDeclaration) -> tuple[Platform, Pool]:
+        name = declared.placed_by.pool
+        platform = next(each for each in self.platforms.values() if name in each.pools)
+        return platform, platform.pools[name]
+
+    def _on_its_pool(self, declared: StepDeclaration) -> Step:
+        settings = declared.placed_by
+        platform, pool = self._pool(declared)
+        directory = rf"\1{{store}}/{self.pipeline.name}"
+        return Step(
+            pipeline=self.pipeline.name,
+            name=declared.name,
+            module=declared.module,
+            arguments=[PIPELINE.sub(directory, each) for each in declared.arguments],
+            image=settings.image or tensorflow_image(pool),
+            platform=platform,
+            pool=pool,
+            resources=Resources(
+                cpu=cpu_millicores(settings.cpu),
+                memory=mebibytes(settings.memory),
+                ephemeral_storage=mebibytes(settings.ephemeral_storage),
+                gpus=settings.gpus,
+            ),
+            time_limit=seconds(settings.time_limit),
+            requirements=_requirements(declared),
+            folders={name: self._folder(each.path, each.setting) for name, each in declared.folders.items()},
+            results=declared.results,
+        )
+
+    def _folder(self, path: str, setting: str) -> Path:
+        folder = self.root / path
+        if others := left_out(folder):
+            key = self.pipeline.setting(*setting.split("."))
+            pulumi.log.warn(f"{key}: left out of {path}: {', '.join(map(printable, others))}")
+        return folder
+
+    def _publishing(self, folder: str, supplement: Supplement, step: Step) -> Step:
+        """The step that publishes a supplement, where the pipeline's first step without GPUs runs."""
+        beside = next((each for each in self.pipeline.steps if not each.placed_by.gpus), None)
+        platform, pool = self._pool(beside) if beside else (step.platform, cheapest_pool(step.platform))
+        there, asked = pool.allocatable, supplement.resources
+        return self.gates.guard(
+            Step(
+                pipeline=folder,
+                name=supplement.name,
+                module=supplement.module,
+                arguments=supplement.arguments,
+                image=supplement.image,
+                platform=platform,
+                pool=pool,
+                resources=Resources(
+                    cpu=min(asked.cpu, there.cpu),
+                    memory=min(asked.memory, there.memory),
+                    ephemeral_storage=min(asked.ephemeral_storage, there.ephemeral_storage),
+                ),
+                time_limit=supplement.time_limit,
+                files=supplement.files,
+                supplements=True,
+            )
+        )
+
+
+def _requirements(step: StepDeclaration) -> Requirements | None:
+    return Requirements(step.requirements) if step.requirements else None
