@@ -196,8 +196,8 @@ def wrong(stack: str, text: str, tree: Path) -> tuple[str, str]:
     from offline.evaluation.worker import evaluated as printed
     from offline.preview.build import NOT_EVALUATED, Options, build, exit_code
     from offline.preview.evaluated_stack import evaluated
-    from offline.preview.json_output import document
     from offline.preview.markdown import comment
+    from offline.preview.model import document
     from offline.preview.revisions import Evaluations
 
     file = tree / "stacks" / f"Pulumi.{stack}.yaml"

@@ -8,7 +8,7 @@ from infra.review.facts import Effect
 from infra.review.policy import Severity, Violation
 from infra.review.resource import Resource
 from infra.review.stack import Stack
-from offline.policies.holdings import holding
+from offline.policies.protection import holding
 from offline.preview.in_place_updates import Consequence
 from offline.preview.model import Operation
 from offline.preview.operations import Compared

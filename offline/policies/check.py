@@ -4,18 +4,20 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from functools import cache
 from typing import Any
 
 from pydantic import ValidationError
 
+from infra.clouds.registry import CLOUDS
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import mapping
 from infra.review.stack import Stack
 from infra.schema.findings import did_you_mean, key_of
 from infra.settings.suppressions import Suppression
+from offline.policies import exposed_secrets, images, jobs, limits, pods, pools, protection, security
 from offline.policies.changes import POLICIES as CHANGE_POLICIES
 from offline.policies.changes import Change, ChangePolicy
-from offline.policies.registry import policies
 from offline.preview.model import Finding, Suppressed
 
 SECTION = "slipway:policies"
@@ -25,6 +27,18 @@ SETTINGS = "settings"
 UNKNOWN_SUPPRESSION = "unknown-suppression"
 UNUSED_SUPPRESSION = "unused-suppression"
 REMOVED_STACK = "removed-stack"
+
+EVERYWHERE: Sequence[Policy] = (
+    *pods.POLICIES,
+    *pools.POLICIES,
+    *jobs.POLICIES,
+    *security.POLICIES,
+    *exposed_secrets.POLICIES,
+    *images.POLICIES,
+    *protection.POLICIES,
+    *limits.POLICIES,
+)
+"""The policies that hold on every cloud."""
 
 ABOUT_FILES: Sequence[tuple[str, Severity, str, str]] = (
     (
@@ -55,6 +69,17 @@ ABOUT_FILES: Sequence[tuple[str, Severity, str, str]] = (
 """What is found without a `Policy`, and cannot be suppressed: id, severity, title and fix."""
 
 _RANK = {Severity.ERROR: 0, Severity.WARNING: 1}
+
+
+def of_clouds() -> list[tuple[str, Policy]]:
+    """The policies that only one place to run has, each with that place's name for people."""
+    return [(cloud.title, policy) for cloud in CLOUDS.values() for policy in cloud.review().policies]
+
+
+@cache
+def policies() -> Sequence[Policy]:
+    """All policies. Importing those of the clouds imports no SDK of theirs."""
+    return (*EVERYWHERE, *(policy for _, policy in of_clouds()))
 
 
 def suppressions_of(configuration: Mapping[str, Any]) -> dict[str, Suppression]:

@@ -30,9 +30,8 @@ from infra.settings.loading import load
 from offline.engine.emulators import emulators
 from offline.engine.scheduling import pool_of_nodes
 from offline.engine.stack_config import ConfigError, stack_config
-from offline.policies.check import ABOUT_FILES, about_suppressions, judge, suppressions_of
-from offline.policies.configuration import SECRET_TYPE
-from offline.policies.registry import policies
+from offline.policies.check import ABOUT_FILES, about_suppressions, judge, policies, suppressions_of
+from offline.policies.exposed_secrets import SECRET_TYPE
 from offline.preview.evaluated_stack import reviews
 from offline.preview.model import Finding
 

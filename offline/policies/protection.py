@@ -1,10 +1,34 @@
-"""What must not go by mistake."""
+"""What keeps data from deletion, and objects from a cluster that they are not meant for."""
 
+import re
 from collections.abc import Iterator
 
+from infra.review.facts import Holding
 from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import texts
+from infra.review.resource import Resource
 from infra.review.stack import PROTECT, Stack
-from offline.policies.holdings import holding
+
+DISABLED = "pulumi:disable-default-providers"
+
+KUBERNETES = "kubernetes"
+"""Its default provider takes the current context of a kubeconfig. That of a cloud takes its configuration from the
+stack file, and is what people mean."""
+
+OF_OTHERS = re.compile(
+    r":(?:Bucket|BucketV2|Cluster|Database|DatabaseInstance|Dataset|Disk|[A-Za-z]*FileSystem|PersistentVolumeClaim|"
+    r"Repository|Table|Volume|(?:filestore|rds)/instance:Instance)$"
+)
+"""The last parts of the types that hold data in most clouds, for resources of which no review here knows."""
+
+
+def holding(resource: Resource, stack: Stack) -> Holding | None:
+    """What goes with a resource of ``stack`` that is deleted; None where it holds nothing, or is not managed."""
+    if not resource.custom or resource.read or resource.package == "pulumi":
+        return None
+    if found := stack.holdings.get(resource.urn):
+        return found
+    return Holding("it and everything in it") if OF_OTHERS.search(resource.type) else None
 
 
 def _unprotected(stack: Stack) -> Iterator[Violation]:
@@ -27,7 +51,28 @@ def _unprotected(stack: Stack) -> Iterator[Violation]:
             )
 
 
+def _default(stack: Stack) -> Iterator[Violation]:
+    without = {KUBERNETES, *texts(stack.configuration.get(DISABLED))}
+    for resource in stack.resources.values():
+        if not resource.custom or resource.provider or resource.package == "pulumi":
+            continue
+        if resource.package in without or "*" in without:
+            yield Violation(
+                resource.urn,
+                f"it names no provider, so it goes to the default one of {resource.package}, which is that of "
+                "whoever runs `pulumi up`",
+                "name the provider in its options, or that of a component around it",
+            )
+
+
 POLICIES = (
+    Policy(
+        "default-provider",
+        Severity.ERROR,
+        "Every Kubernetes object names its provider, and so its cluster.",
+        _default,
+        "Give the resource the option provider.",
+    ),
     Policy(
         "production-unprotected",
         Severity.ERROR,

@@ -145,7 +145,7 @@ def _write(preview: Preview, format: Format, file: Path | None) -> None:
 
         text = comment(preview)
     else:
-        from offline.preview.json_output import document  # noqa: PLC0415
+        from offline.preview.model import document  # noqa: PLC0415
 
         text = document(preview)
     if file is None:

@@ -1,17 +1,23 @@
 """What a preview says, as data: rendered as text and Markdown, and published as JSON.
 
 ``FORMAT`` counts incompatible changes. Docstrings and descriptions end up in the published schema
-(docs/preview.schema.json).
+(docs/preview.schema.json), which ``python -m offline.preview.model [--check]`` writes.
 """
 
+import json
+import sys
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from infra.review.policy import Severity
+from offline.pages import write_or_check
 
 FORMAT = 2
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "preview.schema.json"
 
 
 class Model(BaseModel):
@@ -287,3 +293,20 @@ class Preview(Model):
     )
     prices_as_of: str = Field(default="", description="Date of the oldest price used that has one.")
     stacks: list[StackPreview]
+
+
+def document(preview: Preview) -> str:
+    """The preview as JSON, with a line break at its end."""
+    return preview.model_dump_json(indent=2) + "\n"
+
+
+def schema() -> str:
+    """The JSON Schema of `document`."""
+    content = Preview.model_json_schema(mode="serialization")
+    content["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    content["title"] = "Preview of Slipway's stacks"
+    return json.dumps(content, indent=2, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(write_or_check(SCHEMA, schema(), "offline.preview.model", sys.argv[1:]))

@@ -5,7 +5,7 @@ deleted first does to those that need it, whom ``protect`` stops. Source: `step_
 https://pkg.go.dev/github.com/pulumi/pulumi/pkg/v3@v3.259.0/resource/deploy, read in November 2026.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.review.contract import Review
@@ -14,7 +14,6 @@ from infra.review.stack import KUBERNETES_PROVIDER, Stack
 from infra.review.unknown import UNKNOWN, Unknown, unknown
 from offline.preview.evaluated_stack import reviews
 from offline.preview.in_place_updates import Consequence, Effects
-from offline.preview.matching import pairs
 from offline.preview.model import Operation
 from offline.preview.property_diff import Difference, Path, covers, differences, parsed, unknown_paths, value_at
 from offline.preview.replacements import Replacing
@@ -88,7 +87,7 @@ class _Update:
         self._after = after
         self._replacing = Replacing(known)
         self._effects = Effects(known)
-        self._pairs = pairs(before, after)
+        self._pairs = _pairs(before, after)
         self._now_called = {old.urn: new.urn for old, new in self._pairs if old and new}
         self._renamed = {old.name: new.name for old, new in self._pairs if old and new and old.name != new.name}
         self._created = {new.urn for old, new in self._pairs if old is None and new}
@@ -260,3 +259,43 @@ def _keeps_name(old: Resource, new: Resource) -> bool:
 def _provider(resource: Resource) -> str:
     name = resource.provider.rpartition("::")[2]
     return f"the provider {name}" if name else "the default provider"
+
+
+def _pairs(before: Stack, after: Stack) -> list[tuple[Resource | None, Resource | None]]:
+    """The managed resources of both sides, matched; then those that are gone, in the order of their deletion."""
+    old, new = _managed(before), _managed(after)
+    left = dict(old)
+    found: list[tuple[Resource | None, Resource | None]] = []
+    for urn, resource in new.items():
+        match = left.pop(urn, None)
+        if match is None:
+            earlier = (each for each in _earlier_urns(resource, after) if each in left and each not in new)
+            match = left.pop(next(earlier, ""), None)
+        found.append((match, resource))
+    return [*found, *((resource, None) for resource in reversed(left.values()))]
+
+
+def _managed(stack: Stack) -> Mapping[str, Resource]:
+    return {urn: each for urn, each in stack.resources.items() if each.custom and not each.read}
+
+
+def _earlier_urns(resource: Resource, stack: Stack) -> Iterator[str]:
+    """The URNs that its aliases, and those of the components around it, give a resource."""
+    yield from _aliased(resource)
+    # A child is named after its parent, and Pulumi's SDKs alias it with its parent.
+    parent = stack.resources.get(resource.parent)
+    while parent is not None:
+        if resource.name.startswith(parent.name):
+            for urn in _aliased(parent):
+                name = urn.rpartition("::")[2] + resource.name.removeprefix(parent.name)
+                yield _renamed(resource.urn, name)
+        parent = stack.resources.get(parent.parent)
+
+
+def _aliased(resource: Resource) -> Iterator[str]:
+    for alias in resource.aliases:
+        yield alias if alias.startswith("urn:pulumi:") else _renamed(resource.urn, alias)
+
+
+def _renamed(urn: str, name: str) -> str:
+    return f"{urn.rpartition('::')[0]}::{name}"

@@ -11,8 +11,7 @@ from infra.review.policy import Severity
 from infra.review.resource import Resource
 from infra.review.stack import Stack
 from offline.policies.changes import POLICIES, Change
-from offline.policies.check import check, check_change, suppressions_of
-from offline.policies.registry import policies
+from offline.policies.check import check, check_change, policies, suppressions_of
 from offline.preview.evaluated_stack import reviews
 from offline.preview.model import Finding, Suppressed
 from offline.preview.operations import compared

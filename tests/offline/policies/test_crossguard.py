@@ -18,9 +18,8 @@ from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy
 
 from infra.review.resource import Resource
 from infra.review.unknown import UNKNOWN, Secret, Unknown
-from offline.policies.check import check, suppressions_of
+from offline.policies.check import check, policies, suppressions_of
 from offline.policies.crossguard import SUPPRESSIONS, stack_of, validations
-from offline.policies.registry import policies
 from tests.offline.policies.samples import container, job, pod, resource
 from tests.support.checkout import ROOT
 from tests.support.reviewing import declared_stack

@@ -11,9 +11,8 @@ from infra.kubernetes.gates import ACCELERATOR_GATE, DEVICES_GATE, STORE_GATE
 from infra.review.policy import Severity
 from infra.review.stack import Stack
 from offline.policies.changes import POLICIES as CHANGE_POLICIES
-from offline.policies.check import ABOUT_FILES, check
+from offline.policies.check import ABOUT_FILES, EVERYWHERE, check, of_clouds, policies
 from offline.policies.jobs import GATES
-from offline.policies.registry import EVERYWHERE, of_clouds, policies
 from tests.offline.policies.cases import PASSES, TRIPS
 from tests.offline.policies.samples import container, gpu_pod, job, pod, pool, stack
 from tests.support.checkout import ROOT
