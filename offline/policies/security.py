@@ -5,9 +5,10 @@ from typing import Any
 
 from infra.review.networks import whole_internet
 from infra.review.policy import Policy, Severity, Violation
-from infra.review.properties import Properties, at, is_true, known, mapping, mappings, strings, texts, whole
+from infra.review.properties import at, known, mapping, mappings, strings, texts, whole
 from infra.review.resource import Resource
 from infra.review.stack import Stack
+from offline.engine.pod_security import Breach, Rule, breaches, effective, words
 from offline.policies.workloads import Workload, workloads
 
 RBAC = "kubernetes:rbac.authorization.k8s.io/v1"
@@ -24,74 +25,51 @@ ALMOST_PRIVILEGED = frozenset(
 """Capabilities with which a container reaches the host (man7.org/linux/man-pages/man7/capabilities.7.html)."""
 
 
-def _on_host(stack: Stack) -> Iterator[Violation]:
+def _breaches(stack: Stack) -> Iterator[tuple[Workload, list[Breach]]]:
+    """What the pods but those of NVIDIA's device plugin break of the restricted standard."""
     for workload in workloads(stack):
-        if not workload.is_device_plugin and (reasons := list(_reaches_host(workload))):
+        if not workload.is_device_plugin:
+            yield workload, breaches(workload.spec)
+
+
+def _on_host(stack: Stack) -> Iterator[Violation]:
+    for workload, found in _breaches(stack):
+        if reaching := [each for each in found if _reaches_host(each)]:
             yield Violation(
                 workload.resource.urn,
-                f"{'; '.join(reasons)}: what breaks out of it has the node, and every pod on it",
+                f"{words(reaching)}: what breaks out of it has the node, and every pod on it",
                 "leave it out; a CSI driver or a device plugin gives a pod what it needs of its node",
             )
 
 
-def _reaches_host(workload: Workload) -> Iterator[str]:
-    spec = workload.spec
-    for key in ("hostNetwork", "hostPID", "hostIPC"):
-        if spec.get(key) is True:
-            yield key
-    for volume in workload.volumes:
-        if "hostPath" in volume:
-            yield f"the volume {volume.get('name')} is the host's {mapping(volume['hostPath']).get('path')}"
-    for container in workload.containers:
-        security = mapping(container.get("securityContext"))
-        if security.get("privileged") is True:
-            yield f"the container {container.get('name')} is privileged"
-        added = texts(mapping(security.get("capabilities")).get("add"))
-        for capability in sorted(ALMOST_PRIVILEGED & {each.upper().removeprefix("CAP_") for each in added}):
-            yield f"the container {container.get('name')} has the capability {capability}"
+def _reaches_host(breach: Breach) -> bool:
+    if breach.rule is Rule.CAPABILITIES:
+        return breach.value.upper().removeprefix("CAP_") in ALMOST_PRIVILEGED
+    return breach.rule in {Rule.HOST_NAMESPACES, Rule.PRIVILEGED} or breach.value == "hostPath"
 
 
 def _root(stack: Stack) -> Iterator[Violation]:
-    for workload in workloads(stack):
-        if workload.is_device_plugin:
-            continue
-        names = [str(each.get("name")) for each in workload.containers if _as_root(workload.spec, each)]
-        if names:
+    for workload, found in _breaches(stack):
+        users = {
+            str(each.get("name")): effective(each, workload.spec, "runAsUser") for each in workload.containers
+        }
+        root = {name for name, user in users.items() if known(user) and whole(user) == 0}
+        if open_ := [each for each in found if each.rule is Rule.NON_ROOT and each.container in root]:
             yield Violation(
                 workload.resource.urn,
-                f"{_containers(names)} can run as root: neither runAsNonRoot nor a runAsUser above 0 is set",
+                f"it can run as root: {words(open_)}, and no runAsUser above 0 is set",
                 "set securityContext.runAsNonRoot: true, and a runAsUser where the image names no number",
             )
 
 
-def _as_root(pod: Properties, container: Properties) -> bool:
-    user, other = (_secured(pod, container, key) for key in ("runAsUser", "runAsNonRoot"))
-    return known((user, other)) and not is_true(other) and whole(user) == 0
-
-
-def _secured(pod: Properties, container: Properties, key: str) -> object:
-    """What a container says goes before what its pod says."""
-    own = at(container, "securityContext", key)
-    return at(pod, "securityContext", key) if own is None else own
-
-
 def _escalating(stack: Stack) -> Iterator[Violation]:
-    for workload in workloads(stack):
-        names = [
-            str(each.get("name"))
-            for each in workload.containers
-            if at(each, "securityContext", "allowPrivilegeEscalation") in (None, True)
-        ]
-        if names and not workload.is_device_plugin:
+    for workload, found in _breaches(stack):
+        if escalating := [each for each in found if each.rule is Rule.ESCALATION]:
             yield Violation(
                 workload.resource.urn,
-                f"{_containers(names)} may gain more rights than it starts with, through setuid programs",
+                f"it may gain more rights than it starts with, through setuid programs: {words(escalating)}",
                 "set securityContext.allowPrivilegeEscalation: false on every container",
             )
-
-
-def _containers(names: list[str]) -> str:
-    return f"the container{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
 def _public(stack: Stack) -> Iterator[Violation]:
