@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any, NoReturn
@@ -27,7 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.kubernetes.results import selected
-from infra.pipelines.results import SHOW
+from infra.pipelines.results import SHOW, STACK_OUTPUTS
 from infra.review.properties import mapping, mappings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -102,26 +102,43 @@ def outputs_of(stack: str) -> Mapping[str, Any]:
 
 def listing(console: Console, stack: str, outputs: Mapping[str, Any]) -> None:
     """What there is to show."""
-    names = sorted({*outputs, *mapping(outputs.get(SHOW))} - {SHOW})
-    console.print(f"The stack {escape(stack)} shows: {escape(', '.join(names))}", soft_wrap=True)
+    console.print(f"The stack {escape(stack)} shows: {escape(', '.join(sorted(shown(outputs))))}", soft_wrap=True)
+
+
+def shown(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """What can be shown, by name: ``store``, and each output of a pipeline with its name, ``mnist.predictions``."""
+    values: dict[str, Any] = {}
+    for name in outputs.keys() - {SHOW}:
+        below: Mapping[str, Any] = {} if name in STACK_OUTPUTS else mapping(outputs[name])
+        values |= {f"{name}.{key}": below[key] for key in below} or {name: outputs[name]}
+    return {**values, **mapping(outputs.get(SHOW))}
+
+
+def resolved(name: str, stack: str, names: Collection[str]) -> str:
+    """The one of ``names`` that ``name`` is, or the end of; raises ShowError where there is none, or several."""
+    found = [name] if name in names else sorted(each for each in names if each.endswith(f".{name}"))
+    if not found:
+        raise ShowError(f"the stack {stack} has no result {name!r}; it has {', '.join(sorted(names))}")
+    if found[1:]:
+        raise ShowError(f"the stack {stack} has several results {name!r}: name one of {', '.join(found)}")
+    return found[0]
 
 
 def show(name: str, stack: str, outputs: Mapping[str, Any], folder: Path, console: Console) -> None:
     """Shows one result: from the outputs where it is there, else from the store. Raises ShowError."""
-    if entry := mapping(mapping(outputs.get(SHOW)).get(name)):
-        texts = {key: str(each) for key, each in entry.items()}
-        described = Described(kubectl=words(texts.pop("kubectl")), **texts)
-        copied = fetch(described, stack, folder)
-        if copied.is_file() and copied.suffix == ".json":
-            written(console, name, _selected(copied, described, stack))
-            return
-        then = f"\n{described.then.format(copy=shlex.quote(str(copied)))}" if described.then else ""
-        console.print(Text(f"{copied}{then}"), soft_wrap=True)
-    elif name in outputs and name != SHOW:
-        written(console, name, outputs[name])
-    else:
-        there = sorted({*outputs, *mapping(outputs.get(SHOW))} - {SHOW})
-        raise ShowError(f"the stack {stack} has no result {name!r}; it has {', '.join(there)}")
+    values = shown(outputs)
+    full = resolved(name, stack, values)
+    if full not in mapping(outputs.get(SHOW)):
+        written(console, name, values[full])
+        return
+    texts = {key: str(each) for key, each in mapping(values[full]).items()}
+    described = Described(kubectl=words(texts.pop("kubectl")), **texts)
+    copied = fetch(described, stack, folder)
+    if copied.is_file() and copied.suffix == ".json":
+        written(console, name, _selected(copied, described, stack))
+        return
+    then = f"\n{described.then.format(copy=shlex.quote(str(copied)))}" if described.then else ""
+    console.print(Text(f"{copied}{then}"), soft_wrap=True)
 
 
 def words(command: str) -> list[str]:

@@ -86,11 +86,11 @@ def described(path: str, **more: str) -> dict[str, str]:
 
 
 OUTPUTS: dict[str, Any] = {
-    "predictions": "make show STACK=local predictions",
-    "accuracy": 0.97,
+    "mnist": {"predictions": "make show STACK=local mnist.predictions", "accuracy": 0.97},
+    "store": "pvc://slipway/store",
     "show": {
-        "predictions": described("mnist/predict/1/predictions.json", select="/images"),
-        "curves": described("mnist/train/1/logs", then="tensorboard --logdir {copy}"),
+        "mnist.predictions": described("mnist/predict/1/predictions.json", select="/images"),
+        "mnist.curves": described("mnist/train/1/logs", then="tensorboard --logdir {copy}"),
     },
 }
 
@@ -177,7 +177,9 @@ def test_what_is_an_output_itself_is_shown(cluster: Cluster) -> None:
 
 
 def test_without_a_name_it_says_what_there_is(cluster: Cluster) -> None:
-    assert cluster.show("--stack", "local").stdout == "The stack local shows: accuracy, curves, predictions\n"
+    assert cluster.show("--stack", "local").stdout == (
+        "The stack local shows: mnist.accuracy, mnist.curves, mnist.predictions, store\n"
+    )
 
 
 def test_a_result_that_is_gone_is_said_with_the_way_to_make_it_again(cluster: Cluster) -> None:
@@ -212,7 +214,7 @@ def test_a_pod_that_does_not_start_goes_again_and_its_reason_is_told(cluster: Cl
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--stack", "local", "prediction"], "it has accuracy, curves, predictions"),
+        (["--stack", "local", "prediction"], "it has mnist.accuracy, mnist.curves, mnist.predictions, store"),
         ([], "make show STACK=local predictions"),
     ],
 )
@@ -227,3 +229,13 @@ def test_a_stack_that_was_never_up_is_said(cluster: Cluster) -> None:
     done = cluster.show("--stack", "local", "predictions")
     assert done.returncode == 1
     assert "`pulumi up -s local` has not ended well yet" in done.stderr
+
+
+def test_a_name_that_two_pipelines_have_is_asked_for(cluster: Cluster) -> None:
+    outputs = {**OUTPUTS, "again": {"accuracy": 0.5, "precision": 0.25}}
+    (cluster.folder / "outputs.json").write_text(json.dumps(outputs))
+    refused = cluster.show("--stack", "local", "accuracy")
+    assert refused.returncode == 1
+    assert "name one of again.accuracy, mnist.accuracy" in refused.stderr
+    assert cluster.show("--stack", "local", "again.accuracy").stdout == "0.5\n"
+    assert cluster.show("--stack", "local", "precision").stdout == "0.25\n"
