@@ -1,4 +1,4 @@
-"""What the picture of a stack shows: clusters with their pools, Jobs on the pools, identities and the store."""
+"""The content of the picture of a stack: clusters, pools, Jobs, identities and the store."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Column:
-    """A node pool with the Jobs on it, or Jobs that none takes. ``kind`` is ``cpu``, ``gpu`` or ``nowhere``."""
+    """A node pool with its Jobs, or the Jobs that no pool takes. ``kind`` is ``cpu``, ``gpu`` or ``nowhere``."""
 
     title: str
     lines: Sequence[str]
@@ -176,7 +176,7 @@ def _edges(stack: Stack, jobs: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _about_store(stack: Stack) -> list[str]:
-    """The kind of the store, and all else that the stack file says of it in one word."""
+    """The kind of the store and those of its settings that fit in one word."""
     settings = mapping(stack.configuration.get(f"{PREFIX}store"))
     kind = text(settings.get("kind"))
     if not kind:
@@ -188,7 +188,7 @@ def _about_store(stack: Stack) -> list[str]:
 
 
 def _said(value: object) -> str | None:
-    """A setting in one word; "" where its key says it, None where no word does."""
+    """A setting in one word; "" if its key is enough, None if one word is not."""
     if isinstance(value, bool):
         return "" if value else None
     if isinstance(value, Secret | Unknown):
@@ -205,7 +205,7 @@ def _number(value: float) -> str:
 
 
 def about(scene: Scene) -> str:
-    """The picture in words, for those who cannot see it."""
+    """The picture as text, for screen readers."""
     parts = [
         f"Cluster {zone.name} ({', '.join(zone.lines)}): "
         + "; ".join(
@@ -224,7 +224,7 @@ def about(scene: Scene) -> str:
 
 
 def legend(scene: Scene) -> str:
-    """What the picture's colours mean, as far as it has them."""
+    """The meaning of the picture's colours."""
     columns = [column for zone in scene.zones for column in zone.columns]
     parts = [
         *(["Grey: gates."] if any(job.gate for job in scene.jobs) else []),
@@ -235,6 +235,6 @@ def legend(scene: Scene) -> str:
 
 
 def counted(scene: Scene) -> Mapping[str, int]:
-    """How many there are of what."""
+    """The numbers of clusters, pools and Jobs."""
     pools = [column for zone in scene.zones for column in zone.columns if column.about]
     return {"cluster": len(scene.zones), "node pool": len(pools), "Job": len(scene.jobs)}

@@ -1,4 +1,4 @@
-"""What an update may not do to what is there: policies about a change from one stack to another."""
+"""Policies about a change from one stack to another: what an update would delete, open or fail at."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,25 +19,25 @@ GOES = frozenset({Operation.REPLACE, Operation.DELETE})
 
 @dataclass(frozen=True)
 class Change:
-    """An update: the stack ``before`` it, and what it does to each resource."""
+    """An update: the stack ``before`` it, and the operation on each resource."""
 
     before: Stack
     compared: Sequence[Compared]
 
     @cached_property
     def by_urn(self) -> Mapping[str, Compared]:
-        """What becomes of each resource that there is before, by the URN that it has then."""
+        """The comparison of each resource of the stack before, by the URN that it has there."""
         return {each.before.urn: each for each in self.compared if each.before}
 
     def ends(self, urn: str) -> bool:
-        """Whether the update deletes what has this URN now, to put another in its place or not."""
+        """Whether the update deletes or replaces the resource with this URN."""
         found = self.by_urn.get(urn)
         return found is not None and found.operation in GOES and not (found.protected or found.retained)
 
 
 @dataclass(frozen=True)
 class ChangePolicy:
-    """A rule about what an update does; its findings are about what the user loses, or that the update fails.
+    """A rule about an update. Its findings are losses of the user, or reasons why the update fails.
 
     The fields are those of `infra.review.policy.Policy`.
     """
@@ -75,7 +75,7 @@ def _refused(change: Change) -> Iterator[Violation]:
     for each in change.compared:
         if each.before is None or each.operation not in GOES:
             continue
-        # Pulumi asks for the protection first, even of what it would only forget.
+        # Pulumi checks protection first, even of a resource that it would only remove from its state.
         if each.protected:
             yield Violation(
                 each.resource.urn,
@@ -111,7 +111,7 @@ def _ends_work(change: Change) -> Iterator[Violation]:
 
 
 def _cause(change: Compared) -> str:
-    """Why the resource goes, as a sentence."""
+    """Why the resource is deleted, as a sentence."""
     if change.operation is Operation.DELETE:
         return "the stack no longer has it"
     if change.forcing:

@@ -1,4 +1,4 @@
-"""Runs the policies over a stack, and leaves out what its file suppresses."""
+"""Runs the policies on a stack, and separates the findings that its file suppresses."""
 
 import shlex
 from collections import Counter
@@ -66,19 +66,19 @@ ABOUT_FILES: Sequence[tuple[str, Severity, str, str]] = (
         "Destroy the stack first.",
     ),
 )
-"""What is found without a `Policy`, and cannot be suppressed: id, severity, title and fix."""
+"""Findings about stack files, which have no `Policy` and cannot be suppressed: id, severity, title and fix."""
 
 _RANK = {Severity.ERROR: 0, Severity.WARNING: 1}
 
 
 def of_clouds() -> list[tuple[str, Policy]]:
-    """The policies that only one place to run has, each with that place's name for people."""
+    """The policies of one cloud each, with the cloud's display name."""
     return [(cloud.title, policy) for cloud in CLOUDS.values() for policy in cloud.review().policies]
 
 
 @cache
 def policies() -> Sequence[Policy]:
-    """All policies. Importing those of the clouds imports no SDK of theirs."""
+    """All policies. Importing those of the clouds imports no cloud SDK."""
     return (*EVERYWHERE, *(policy for _, policy in of_clouds()))
 
 
@@ -139,7 +139,7 @@ def check_change(
 def judge(
     policy: Policy | ChangePolicy, violations: Iterable[Violation], suppression: Suppression | None, today: date
 ) -> tuple[list[Finding], list[Suppressed], set[str]]:
-    """What one policy finds, what of that is suppressed, and the names that the suppression covers."""
+    """The findings of one policy, the suppressed ones among them, and the names that the suppression covers."""
     findings: list[Finding] = []
     suppressed: list[Suppressed] = []
     covered: set[str] = set()
@@ -159,9 +159,9 @@ def judge(
 def about_suppressions(
     suppressions: Mapping[str, Suppression], used: Mapping[str, set[str]] | None
 ) -> list[Finding]:
-    """What is wrong with the suppressions themselves.
+    """The problems of the suppressions themselves.
 
-    ``used`` are the names of what each covered; None where not all of the stack is there to be covered.
+    ``used`` are the names that each suppression covered; None if the stack could not be evaluated.
     """
     return [*_unknown(suppressions), *(_unused(suppressions, used) if used is not None else ())]
 
@@ -182,7 +182,7 @@ def settings_findings(problems: Iterable[Mapping[str, str]]) -> list[Finding]:
 
 
 def removed_finding(stack: str, resources: int) -> Finding:
-    """What is said of a stack that had this many resources, and whose file is gone."""
+    """The finding about a stack whose file was removed and that had this many resources."""
     count = f"{resources} resource{'s' * (resources != 1)}"
     return _about_file(
         REMOVED_STACK,
@@ -193,10 +193,8 @@ def removed_finding(stack: str, resources: int) -> Finding:
 
 
 def mark_new(findings: Iterable[Finding], base: Iterable[Finding]) -> list[Finding]:
-    """``findings``, in which only those are new that ``base`` does not have, whatever their words.
-
-    What is not new does no harm that is not there already.
-    """
+    """``findings``, marked as new if ``base`` does not have them, whatever their text. Old findings do no new
+    harm."""
     before = Counter((each.policy, each.resource) for each in base)
     marked: list[Finding] = []
     for finding in findings:
@@ -241,7 +239,7 @@ def name_of(resource: str) -> str:
 
 
 def _names(resource: str) -> set[str]:
-    """What a suppression may call the resource: its logical name, its URN, or a configuration key."""
+    """The names by which a suppression can refer to the resource: logical name, URN, or configuration key."""
     return {resource, resource.rpartition("::")[2] if resource.startswith("urn:") else resource}
 
 
@@ -264,7 +262,7 @@ def _unknown(suppressions: Mapping[str, Suppression]) -> Iterator[Finding]:
 
 
 def _unused(suppressions: Mapping[str, Suppression], used: Mapping[str, set[str]]) -> Iterator[Finding]:
-    # Those of changes are left out: whether they are used depends on what is compared with what.
+    # Policies on changes are left out: whether their suppressions are used depends on the base.
     known = {policy.id for policy in policies()}
     for name, suppression in suppressions.items():
         if name not in known:

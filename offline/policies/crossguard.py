@@ -42,7 +42,7 @@ LEVELS: Mapping[Severity, EnforcementLevel] = {
     Severity.ERROR: EnforcementLevel.MANDATORY,
     Severity.WARNING: EnforcementLevel.ADVISORY,
 }
-"""An error stops the preview or the update, a warning is shown."""
+"""An error stops the preview or the update; a warning is only shown."""
 
 SUPPRESSIONS = "suppressions"
 """The policy about the suppressions of the stack file, which offline are several findings."""
@@ -54,7 +54,7 @@ def pack(root: Path = ROOT) -> PolicyPack:
 
 
 def validations(root: Path, today: date) -> list[Any]:
-    """The policies as the engine knows them; suppressions that end before ``today`` no longer count."""
+    """The policies for the engine. Suppressions that end before ``today`` do not count."""
     found = [
         StackValidationPolicy(
             name=policy.id,
@@ -75,7 +75,7 @@ def validations(root: Path, today: date) -> list[Any]:
 
 
 def stack_of(resources: Sequence[PolicyResource], root: Path) -> Stack:
-    """What the engine says is declared, with the file of the stack that the resources' URNs name."""
+    """The stack as the engine reports it, with the stack file that the URNs of its resources name."""
     name = _stack_name(resources)
     configuration, there = _file(name, root)
     return reviewed(
@@ -117,11 +117,11 @@ def _stack_name(resources: Sequence[PolicyResource]) -> str:
 
 @cache
 def _file(stack: str, root: Path) -> tuple[Mapping[str, Any], Sequence[NodePool]]:
-    """What the stack's file says, and the nodes that it finds; read once, though each policy asks."""
+    """The configuration in the stack file and the existing nodes; cached, because each policy asks."""
     try:
         configuration = stack_config(stack, root)
     except ConfigError:
-        # A stack with its configuration elsewhere (`--config-file`) has no suppressions that can be read.
+        # The suppressions of a stack with another configuration file (`--config-file`) cannot be read.
         return {}, ()
     return configuration, _standing(configuration)
 
@@ -167,7 +167,7 @@ def _is_default(provider: str) -> bool:
 
 
 def _known(value: Any) -> Any:
-    """``value`` as a program would have it: whole numbers, and `UNKNOWN` for what raises when it is looked at."""
+    """``value`` as the program sees it: integers, and `UNKNOWN` for values that raise on access."""
     if isinstance(value, Mapping):
         mapping = cast("Mapping[str, Any]", value)
         return {key: _looked_at(mapping, key) for key in mapping}

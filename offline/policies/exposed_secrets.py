@@ -1,6 +1,6 @@
-"""Secrets where everybody can read them.
+"""Secrets in places that everybody can read.
 
-The policy about the stack file needs no resource, so it holds for stacks whose program fails, too.
+The policy about the stack file needs no resources, so it also covers stacks whose program fails.
 """
 
 import json
@@ -26,7 +26,7 @@ OPTION = re.compile(r"--?([A-Za-z][\w.-]*)=(.*)", re.DOTALL)
 
 
 def _within(value: object) -> str | None:
-    """What secret stands in a text that is JSON, as `pulumi config set` writes what is no text."""
+    """The kind of secret in a text that is JSON, as `pulumi config set` writes structured values."""
     if not isinstance(value, str) or not value.startswith(("{", "[")):
         return None
     try:
@@ -88,7 +88,7 @@ def _objects(stack: Stack) -> Iterator[Violation]:
 
 
 def _told(container: Properties) -> Iterator[tuple[str, str]]:
-    """Each place of a container's command, arguments and environment with the secret that stands there."""
+    """Each place in a container's command, arguments and environment with a secret, and the kind of secret."""
     for key in ("command", "args"):
         before = ""
         for index, each in enumerate(items(container.get(key))):
@@ -106,7 +106,7 @@ def _told(container: Properties) -> Iterator[tuple[str, str]]:
 
 
 def _in_object(place: str, value: object) -> str | None:
-    """The same as `secret` of what charts, arguments and files call their values."""
+    """`secret` for the names that charts, arguments and files use."""
     if OBJECT_NAME.search(words(re.split(r"[.\[]", place)[-1])):
         return looks_like(value)
     return secret(place, value)

@@ -1,4 +1,4 @@
-"""Images and charts that are the same tomorrow as today."""
+"""Images and charts whose content may change without a change of the stack."""
 
 import re
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ RELEASE = "kubernetes:helm.sh/v3:Release"
 CHARTS = (RELEASE, "kubernetes:helm.sh/v4:Chart", "kubernetes:helm.sh/v3:Chart", "kubernetes:helm.sh/v2:Chart")
 
 EXACT = re.compile(r"v?\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
-"""A whole version, with nothing left for Helm to choose (semver.org, 2.0.0)."""
+"""A whole version, of which Helm has nothing to choose (semver.org, 2.0.0)."""
 
 WHOLE_VERSION = re.compile(r"\d+\.\d+\.\d+")
-"""In a tag. Publishers move `2.21` and not `2.21.0`; only a digest is sure."""
+"""A whole version in a tag. Publishers move `2.21` but not `2.21.0`; only a digest never changes."""
 
 PINNING = (
     "Run `make pin-images` once, where the registry can be reached, and commit what it writes; every step then "
@@ -40,7 +40,7 @@ def _images(stack: Stack) -> Iterator[Violation]:
 
 
 def _defaults(stack: Stack) -> Iterator[Violation]:
-    """One finding for the data file, which is to blame, not each Job."""
+    """One finding for the data file that names the image, instead of one for each Job."""
     used = {each.get("image") for workload in workloads(stack) for each in workload.containers}
     if images := [tag for tag in TAGS if tag in used]:
         reason = "steps run by default in images that are named by a tag, which can be moved"

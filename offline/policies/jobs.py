@@ -1,4 +1,4 @@
-"""What a Job needs to end, to be tried again, and not to be run twice."""
+"""Time limits, retries and failure policies of Jobs."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,8 @@ from infra.review.stack import JOB, NodePool, Stack
 from offline.policies.workloads import Workload, gpus_of, workloads
 
 SHORT = 1800
-"""Seconds that a Job may start over at the loss of its node: no longer than a GPU node takes to come."""
+"""Jobs with at most this time limit, in seconds, may start over when they lose their node: it is about the time in
+which a GPU node boots."""
 
 LOST = frozenset(
     {
@@ -25,11 +26,11 @@ LOST = frozenset(
         "secret",
     }
 )
-"""Kinds of volumes that do not outlive the pod's node, or that cannot be written
+"""Kinds of volumes that are deleted with the pod's node, or that are read-only
 (kubernetes.io/docs/concepts/storage/volumes, November 2026)."""
 
 REMOTE = re.compile(r"\b(?!https?:)[a-z][a-z0-9+.-]+://")
-"""A URL of something that can be written to, such as a bucket."""
+"""A URL of storage, such as a bucket."""
 
 GATES = frozenset({"store-gate", "devices-gate", "accelerator-gate"})
 """The program's own Jobs that test and keep nothing (`infra.kubernetes.gates`), by `NAME_LABEL`."""
@@ -103,7 +104,7 @@ def _on_spot(stack: Stack) -> Iterator[tuple[Workload, Sequence[NodePool]]]:
 
 
 def _on_disruption(job: Properties) -> str | None:
-    """What the Job does where its pod is disrupted; None where no rule says it, "" where only an update can."""
+    """The action of the Job for a disrupted pod; None if no rule has one, "" if only the update can tell."""
     if not known(job.get("podFailurePolicy")):
         return ""
     for rule in mappings(mapping(job.get("podFailurePolicy")).get("rules")):
@@ -113,7 +114,7 @@ def _on_disruption(job: Properties) -> str | None:
 
 
 def _saves(workload: Workload) -> bool:
-    """Whether the pod can write to something that outlives its node; also where that cannot be told."""
+    """Whether the pod can write to storage that outlives its node; true if that cannot be determined."""
     spec = workload.spec
     if not known(spec.get("volumes")):
         return True

@@ -1,4 +1,4 @@
-"""What is about to become too much for Kubernetes."""
+"""Limits of Kubernetes: the size of ConfigMaps, and numbers of objects in quotas."""
 
 import base64
 import binascii
@@ -16,7 +16,7 @@ LIMIT = 1024 * 1024
 kubernetes.io/docs/concepts/configuration/configmap, seen November 2026)."""
 
 NEAR = 0.9
-"""The part of a limit from which on it is worth a word."""
+"""The share of a limit from which on a warning is given."""
 
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 QUOTA = "kubernetes:core/v1:ResourceQuota"
@@ -37,7 +37,7 @@ PLAIN_COUNTS = frozenset(
 
 
 def _size(config_map: Resource) -> int | None:
-    """Bytes of its values, as Kubernetes counts them; None where only an update can tell."""
+    """The bytes of its values as Kubernetes counts them; None if only the update can tell."""
     data, binary = config_map.properties.get("data"), config_map.properties.get("binaryData")
     if not known((data, binary)):
         return None
@@ -99,7 +99,7 @@ def _namespace(resource: Resource) -> Any:
 
 
 def _plural(type_: str) -> str:
-    """`jobs.batch` of `kubernetes:batch/v1:Job`: what a quota calls the kind."""
+    """The name of a kind in a quota: `jobs.batch` for `kubernetes:batch/v1:Job`."""
     match = re.fullmatch(r"kubernetes:([a-z0-9.]+)/v\w+:(\w+)", type_)
     if match is None:
         return ""

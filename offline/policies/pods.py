@@ -1,4 +1,4 @@
-"""Where pods can go, in kube-scheduler's words. Silent about clusters whose pools the stack does not know."""
+"""Pods that no node can take, with kube-scheduler's reasons. Clusters with unknown pools are left out."""
 
 from collections.abc import Iterator, Sequence
 
@@ -82,7 +82,7 @@ def _unschedulable(stack: Stack) -> Iterator[Violation]:
 
 
 def _said_otherwise(workload: Workload, request: PodRequest, pools: Sequence[NodePool]) -> bool:
-    """Whether one of the policies about GPU pods says why this one cannot be placed."""
+    """Whether another policy about GPU pods already reports this pod."""
     if not gpus_of(workload):
         return False
     chosen = [pool for pool in pools if has_gpus(pool) and _chosen(request, pool, pools)]

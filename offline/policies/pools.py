@@ -1,4 +1,4 @@
-"""GPU pools that cost more than what runs on them."""
+"""GPU pools that are billed while no Job needs them."""
 
 from collections.abc import Iterator, Sequence
 
@@ -31,7 +31,7 @@ def _always_on(stack: Stack) -> Iterator[Violation]:
             yield _never_gone(pool.urn, pool.name, pool.min_nodes, key)
     if stack.resources:
         return
-    # Where the program fails, the file still says how many nodes are always there.
+    # If the program fails, the stack file still has the numbers of permanent nodes.
     for (_, name), (key, pool) in in_file.items():
         least = max(whole(at(pool, "nodes", each)) for each in ("count", "min", "total_min"))
         if least and pool.get("accelerator") and not pool.get("max_run_duration"):
@@ -49,7 +49,7 @@ def _never_gone(place: str, name: str, least: int, key: str) -> Violation:
 
 
 def _never_used(stack: Stack) -> Iterator[Violation]:
-    """GPU nodes that are always there, and more of them than pods that could run at once."""
+    """Pools with more permanent GPU nodes than pods that can run at the same time."""
     for pool in filter(has_gpus, stack.pools):
         if not pool.urn or pool.min_nodes < 2:
             continue
@@ -93,7 +93,7 @@ def _at_once(stack: Stack, jobs: Sequence[Workload]) -> int:
 
 
 def _needed(stack: Stack, urn: str) -> set[str]:
-    """All that the resource depends on, directly or not."""
+    """All direct and indirect dependencies of the resource."""
     found = set[str]()
     waiting = [urn]
     while waiting:
@@ -105,14 +105,14 @@ def _needed(stack: Stack, urn: str) -> set[str]:
 
 
 def _in_file(stack: Stack) -> Iterator[tuple[str, str, str, Properties]]:
-    """Each pool of the stack file: its cluster, its name, the key of its nodes, and what is said of it."""
+    """Each pool of the stack file: its cluster, its name, the key of its nodes, and its settings."""
     for cluster, said in mapping(stack.configuration.get("slipway:clusters")).items():
         for name, pool in mapping(mapping(said).get("pools")).items():
             yield cluster, name, key_of(("clusters", cluster, "pools", name, "nodes")), mapping(pool)
 
 
 def _place(pool: NodePool, key: str) -> str:
-    """What declares the pool: a resource, or a part of the stack file for nodes that are there already."""
+    """The resource that declares the pool, or the key in the stack file for existing nodes."""
     return pool.urn or key_of(("clusters", pool.cluster, "pools", pool.name, key))
 
 

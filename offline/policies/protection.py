@@ -1,4 +1,4 @@
-"""What keeps data from deletion, and objects from a cluster that they are not meant for."""
+"""Protection of data from deletion, and of clusters from objects without a provider."""
 
 import re
 from collections.abc import Iterator
@@ -12,18 +12,18 @@ from infra.review.stack import PROTECT, Stack
 DISABLED = "pulumi:disable-default-providers"
 
 KUBERNETES = "kubernetes"
-"""Its default provider takes the current context of a kubeconfig. That of a cloud takes its configuration from the
-stack file, and is what people mean."""
+"""The default provider of this package uses the current context of a kubeconfig. That of a cloud uses the
+configuration in the stack file, which is intended."""
 
 OF_OTHERS = re.compile(
     r":(?:Bucket|BucketV2|Cluster|Database|DatabaseInstance|Dataset|Disk|[A-Za-z]*FileSystem|PersistentVolumeClaim|"
     r"Repository|Table|Volume|(?:filestore|rds)/instance:Instance)$"
 )
-"""The last parts of the types that hold data in most clouds, for resources of which no review here knows."""
+"""Types that hold data in clouds without a review here."""
 
 
 def holding(resource: Resource, stack: Stack) -> Holding | None:
-    """What goes with a resource of ``stack`` that is deleted; None where it holds nothing, or is not managed."""
+    """The data that is lost with a resource of ``stack``; None if it holds none or is not managed."""
     if not resource.custom or resource.read or resource.package == "pulumi":
         return None
     if found := stack.holdings.get(resource.urn):

@@ -1,4 +1,4 @@
-"""What lets a pod out of its container, strangers in, or an identity do anything."""
+"""Pods with access to their host, services open to the internet, and roles without limits."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

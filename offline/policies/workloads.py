@@ -1,7 +1,7 @@
-"""The pods that a stack declares, whatever declares them, and where they can go.
+"""Resources with a pod template, and the pools that can take their pods.
 
-Unlike a rehearsal's reading (`offline.rehearsal.pods`) this one takes any pod. What it cannot judge, because only
-an update knows it, it leaves out.
+Unlike `offline.rehearsal.pods`, which refuses pods that it cannot run, this module reads any pod. Values that only
+an update knows are left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ TEMPLATES: Mapping[str, Sequence[str]] = {
     JOB: _TEMPLATE,
     CRON_JOB: ("spec", "jobTemplate", *_TEMPLATE),
 }
-"""Where the pod template of each kind stands."""
+"""The path of the pod template in each kind."""
 
 NVIDIA_PLUGIN = "k8s-device-plugin"
 """The name of NVIDIA's device plugin among images (github.com/NVIDIA/k8s-device-plugin, v0.20.0)."""
@@ -62,7 +62,7 @@ class Workload:
 
     @property
     def containers(self) -> list[Properties]:
-        """All containers, those that run before the others first."""
+        """All containers, init containers first."""
         return [*mappings(self.spec.get("initContainers")), *mappings(self.spec.get("containers"))]
 
     @property
@@ -72,9 +72,9 @@ class Workload:
 
     @cached_property
     def requests(self) -> Resources | None:
-        """What the scheduler counts, in the units of `Resources`; None where it cannot be read.
+        """What the scheduler counts, in the units of `Resources`; None if it cannot be read.
 
-        Init containers run one after another; those that restart always stay beside the others
+        Init containers run one after another; those with the restart policy Always keep running
         (kubernetes.io/docs/concepts/workloads/pods/sidecar-containers, November 2026).
         """
         try:
@@ -92,7 +92,7 @@ class Workload:
 
     @cached_property
     def request(self) -> PodRequest | None:
-        """What decides where the pod can go; None where it cannot be judged, or where no scheduler is asked."""
+        """What decides which nodes can take the pod; None if that is unknown, or if the pod is not scheduled."""
         spec = self.spec
         required = at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
         selecting = (spec.get("nodeSelector"), spec.get("tolerations"), spec.get("nodeName"), required)
@@ -114,12 +114,12 @@ class Workload:
         )
 
     def suitable_pools(self, stack: Stack) -> list[NodePool]:
-        """The pools whose nodes can take the pod; none where that cannot be judged."""
+        """The pools whose nodes can take the pod; empty if that cannot be determined."""
         return suitable(self.request, pools_of(stack, self.cluster)) if self.request else []
 
     @property
     def is_device_plugin(self) -> bool:
-        """Whether it is NVIDIA's device plugin, which cannot do its work without the host."""
+        """Whether it is NVIDIA's device plugin, which needs access to the host."""
         named = any(NVIDIA_PLUGIN in str(each.get("image", "")) for each in self.containers)
         paths = (mapping(each.get("hostPath")).get("path") for each in self.volumes)
         return named and any(str(path).rstrip("/") == KUBELET_PLUGINS for path in paths)
@@ -138,11 +138,11 @@ def workload_of(resource: Resource, stack: Stack) -> Workload:
 
 
 def gpus_of(workload: Workload) -> int:
-    """The GPUs that its pod asks for; 0 where that cannot be read."""
+    """The number of GPUs that its pod requests; 0 if it cannot be read."""
     return workload.requests.gpus if workload.requests is not None else 0
 
 
 def _requests(container: Properties) -> Resources:
     resources = mapping(container.get("resources"))
-    # A limit without a request is the request, too.
+    # A limit without a request counts as the request.
     return amounts({**strings(resources.get("limits")), **strings(resources.get("requests"))})

@@ -9,10 +9,10 @@ NOT_EVALUATED, INTERRUPTED = 2, 130
 
 
 def main() -> int:
-    """Runs the command line; exits by itself but where that fails.
+    """Runs the command line, which exits by itself unless it fails.
 
-    The preview imports some of what it evaluates. A change that breaks this breaks the preview, which is to be
-    told as any other program that cannot be evaluated: in a line.
+    The preview imports a part of what it evaluates. A change that breaks that part is reported in one line, as any
+    other program that cannot be evaluated.
     """
     try:
         from offline.preview.cli import app  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""From two evaluations of the project's stacks to the preview of them."""
+"""Builds the preview from the evaluations of the project's stacks at two revisions."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ from offline.preview.timeline import timeline
 from offline.preview.verdict import impact
 
 CLEAN, FINDINGS, NOT_EVALUATED = 0, 1, 2
-"""What a preview exits with."""
+"""Exit codes."""
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,7 +70,7 @@ class Options:
 
 
 def build(evaluations: Evaluations, options: Options) -> Preview:
-    """The preview of every stack that either revision has, those that the change does most to first."""
+    """The preview of every stack that either revision has, the stacks with the largest changes first."""
     head, base = evaluations.head, evaluations.base
     found = {
         name: _guarded(name, partial(_compared, each, base.get(name), options)) for name, each in head.items()
@@ -99,9 +99,9 @@ def build(evaluations: Evaluations, options: Options) -> Preview:
 
 
 def exit_code(preview: Preview, fail_on: Severity) -> int:
-    """2 where a stack cannot be evaluated as it is now, 1 where a finding is as bad as ``fail_on``, else 0.
+    """2 if a stack cannot be evaluated at this revision, 1 if a finding is as bad as ``fail_on``, else 0.
 
-    A base that cannot be evaluated changes nothing: what mends it would else be refused.
+    A base that cannot be evaluated does not count, because a change that repairs it would be refused.
     """
     if any(_failed(each) for each in preview.stacks):
         return NOT_EVALUATED
@@ -116,15 +116,15 @@ def _failed(preview: StackPreview) -> bool:
 
 
 def _timed(preview: StackPreview, times: dict[str, Mapping[str, Measured]], options: Options) -> StackPreview:
-    """``preview``, once the stack's measured times are among ``times``."""
+    """Adds the stack's measured times to ``times``, and returns ``preview``."""
     times[preview.stack] = options.measured(preview.stack)
     return preview
 
 
 def _guarded(name: str, make: Callable[[], StackPreview]) -> StackPreview:
-    """The preview of one stack; where making it fails, that alone: the other stacks' are whole.
+    """The preview of one stack. If it fails, only this stack's preview fails.
 
-    The error's text may quote a value, so its kind and place stand for it.
+    The failure has the error's class and place, because its text may quote a value.
     """
     try:
         return make()
@@ -134,7 +134,7 @@ def _guarded(name: str, make: Callable[[], StackPreview]) -> StackPreview:
 
 
 def _compared(head: Evaluated, base: Evaluated | None, options: Options) -> StackPreview:
-    """A stack without what it costs and needs."""
+    """The preview of a stack without its cost, timeline and quotas."""
     failures = [_failure("base", base.failure)] if base is not None and base.failure else []
     stack, before = head.stack, base.stack if base is not None else None
     if stack is None:
@@ -183,7 +183,7 @@ def _changes(head: Evaluated, base: Evaluated, before: Stack, stack: Stack, upda
 
 
 def _running(head: Evaluated, preview: StackPreview) -> list[str]:
-    """The names of the Jobs whose work the next update does."""
+    """The names of the Jobs that the next update runs."""
     if preview.changes is not None:
         return [each.name for each in preview.changes.runs if each.outcome is Outcome.RUNS]
     return [each.name for each in head.stack.of_type(JOB)] if head.stack is not None else []
@@ -195,8 +195,10 @@ def _priced(
     counted: Mapping[str, Measured],
     options: Options,
 ) -> StackPreview:
-    """With what it costs and needs. ``sides`` are the stack before and now, ``counted`` the times of its Jobs that
-    costs are counted by."""
+    """``preview`` with its cost, timeline and quotas.
+
+    ``sides`` are the stack before and now, ``counted`` the times of its Jobs by which costs are counted.
+    """
     before, stack = sides
     if stack is None:
         return preview
@@ -252,7 +254,7 @@ def _failure(revision: Literal["base", "head"], failed: Failed) -> Failure:
 
 
 def _encrypted_remarks(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Nobody can see what an encrypted value does; that it is another one can be told."""
+    """Remarks on encrypted values that changed: their effect cannot be determined."""
     return [
         f"the encrypted configuration {key} is another one; what it changes cannot be seen"
         for key in sorted({*before, *after})

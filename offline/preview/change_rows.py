@@ -1,4 +1,4 @@
-"""What changes in a stack, as rows: each resource once, and those in one row of which the same is true."""
+"""The changes of a stack as rows of a table. Similar changes share a row."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -8,20 +8,21 @@ from offline.preview import phrasing
 from offline.preview.model import Changes, JobRun, Operation, Outcome, PropertyChange, ResourceChange
 
 ALIKE = 3
-"""From so many resources on of which the same is said they share a row."""
+"""How many resources with the same change it takes to share a row."""
 
 NAMES = 6
-"""How many of them are named. What is deleted is always named."""
+"""How many resources of a row are named. Deleted resources are all named."""
 
 OF_A_JOB = 3
-"""How many properties of a Job are shown: why it runs has been said."""
+"""How many properties of a Job are shown: the row already has the reason why it runs."""
 
 UNKNOWN = "[unknown]"
 
 
 @dataclass(frozen=True)
 class Row:
-    """``resources`` are names with kinds. ``place`` is where a Job goes; empty where not all go to the same."""
+    """``resources`` are names with kinds. ``place`` is where a Job runs; empty if the Jobs of the row run in
+    several places."""
 
     done: str
     operation: Operation
@@ -37,12 +38,12 @@ class Row:
 
     @property
     def said(self) -> str:
-        """Where and why, in a line."""
+        """Where and why, in one line."""
         return ": ".join(filter(None, [self.place, self.why]))
 
 
 def rows(changes: Changes) -> list[Row]:
-    """What destroys first; then the Jobs, those that run before those that find their results."""
+    """Resources that are deleted or replaced first, Jobs last, and of these first those that run."""
     found: dict[tuple[object, ...], list[Row]] = {}
     for row in _singles(changes):
         shared = (row.done, row.operation, row.why, *(each.model_dump_json() for each in row.properties))
@@ -51,15 +52,16 @@ def rows(changes: Changes) -> list[Row]:
 
 
 def without_places(found: Sequence[Row]) -> list[Row]:
-    """The rows as they are where the Jobs may go elsewhere."""
+    """The rows without the places of Jobs, for stacks that differ only in these."""
     return [replace(row, place="") for row in found]
 
 
 def telling(change: ResourceChange) -> list[PropertyChange]:
-    """The properties that tell a reader something.
+    """The properties that are shown.
 
-    Not those that follow from files that moved. Where something else says why the resource changes, not those that
-    differ in a digest alone or that nobody knows on either side; elsewhere not digests beside other properties.
+    Changes that follow from moved files are left out. If the change has another reason, so are properties that
+    differ in a digest only, and properties that are unknown on both sides. Otherwise digests are left out if there
+    are other properties.
     """
     own = [each for each in change.properties if not each.moved]
     known = [each for each in own if not unknown(each)]

@@ -1,4 +1,4 @@
-"""The options of ``python -m offline.preview --base origin/main``, and what becomes of them."""
+"""The command line: ``python -m offline.preview --base origin/main``."""
 
 import contextlib
 import io
@@ -24,11 +24,11 @@ from offline.preview.worktree import TreeError, checked_out
 ROOT = Path(__file__).resolve().parents[2]
 
 WIDTH = 140
-"""Columns where there is no terminal: logs and files have no width, and 80 would cut tables for nothing."""
+"""Columns of output that does not go to a terminal; the default of 80 would cut tables."""
 
 
 class Format(StrEnum):
-    """What a preview is written as."""
+    """Output formats."""
 
     TEXT = "text"
     MARKDOWN = "markdown"
@@ -36,7 +36,7 @@ class Format(StrEnum):
 
 
 class OutputError(Exception):
-    """A file that cannot be written. The text says which and why."""
+    """A file cannot be written. The message has its path and the reason."""
 
 
 def main(  # noqa: PLR0917  # One parameter per option of the command line.
@@ -69,7 +69,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
             raise TimesError(f"{times} has the times of no Job of {', '.join(sorted(evaluations.head))}")
     except (TreeError, FormatError, TimesError) as error:
         raise _refused(error) from None
-    # Imported while the workers are at it, in `evaluate_trees`, but for this.
+    # `evaluate_trees` imports most of this while the workers run.
     from offline.preview.build import Options, build, exit_code  # noqa: PLC0415
 
     def measured(name: str) -> Mapping[str, Measured]:
@@ -98,7 +98,7 @@ def _refused(error: Exception) -> typer.Exit:
 
 
 def today() -> date:
-    """The day in UTC; that of SOURCE_DATE_EPOCH where it is set, so that a preview can be made again."""
+    """Today in UTC, or the day of SOURCE_DATE_EPOCH if it is set, for reproducible output."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     return datetime.fromtimestamp(int(epoch), UTC).date() if epoch else datetime.now(UTC).date()
 
@@ -120,7 +120,7 @@ def _draw(evaluations: Evaluations, folder: Path) -> None:
 
 
 def _pictured(preview: Preview, place: str) -> Preview:
-    """Says of every stack that could be evaluated where its picture is."""
+    """Adds the address of its picture to every stack that could be evaluated."""
     stacks = [
         each.model_copy(update={"picture": f"{place}/{each.stack}.svg"}) if each.resources else each
         for each in preview.stacks
@@ -156,13 +156,13 @@ def _write(preview: Preview, format: Format, file: Path | None) -> None:
 
 
 def _speak(encoding: str) -> None:
-    """Lets nothing fail on stdout for a character that the encoding does not have."""
+    """Replaces characters that the encoding of stdout does not have, instead of failing."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         cast("io.TextIOWrapper[Any]", sys.stdout).reconfigure(encoding=encoding, errors="replace")
 
 
 def _replace(file: Path, text: str) -> None:
-    """Writes the file whole or not at all."""
+    """Writes the file atomically."""
     temporary = file.with_name(f".{file.name}.partial")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -174,6 +174,6 @@ def _replace(file: Path, text: str) -> None:
         raise OutputError(f"{file} cannot be written: {error.strerror}") from error
 
 
-# Typer's own tracebacks print the values of variables, and there are secrets among them.
+# Typer's own tracebacks print the values of variables, which include secrets.
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 app.command()(main)

@@ -1,4 +1,4 @@
-"""The files that travel to pods in ConfigMaps, by the paths that they have there."""
+"""The files that Jobs mount from ConfigMaps, by their paths in the pod."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 
 
 def is_config_map(resource: Resource) -> bool:
-    """Whether it holds files."""
+    """Whether the resource is a ConfigMap."""
     return resource.type == CONFIG_MAP
 
 
@@ -37,7 +37,7 @@ class ShippedFiles:
         return {path: content for job in self._jobs for path, content in self.of(job).items()}
 
     def path(self, config_map: Resource, key: str) -> str:
-        """The path in the pod of what stands at a key, as the Jobs that mount it say; empty where none does."""
+        """The path in the pod of the file at ``key``, from the Jobs that mount it; empty if no Job does."""
         return self._paths.get(_identity(config_map), {}).get(key, "")
 
     def of(self, job: Resource) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class ShippedFiles:
 
 
 def _identity(config_map: Resource) -> tuple[str, str]:
-    """Its cluster and its name there."""
+    """The provider and the object's name, which together identify the ConfigMap."""
     return config_map.provider, text(at(config_map.properties, "metadata", "name"))
 
 

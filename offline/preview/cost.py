@@ -1,4 +1,4 @@
-"""What a stack costs all the time, and with every pool at its largest."""
+"""The cost of a stack while no Job runs, of its Jobs, and with every pool at its largest."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from offline.preview.model import Cost, CostDifference, CostLine, Outcome
 from offline.preview.run_cost import hourly_of, run_cost
 
 FRESH = timedelta(days=90)
-"""How old a price's source may be before a preview warns of it. One without a date is old."""
+"""Age of a price's source from which on a preview warns. A source without a date counts as old."""
 
 
 def cost(
@@ -43,7 +43,7 @@ def cost(
 
 
 def difference(base: Cost, head: Cost) -> CostDifference:
-    """What ``head`` costs more than ``base``: not known where they differ in what has no known price."""
+    """The cost of ``head`` less that of ``base``; unknown if they differ in a resource without a known price."""
     idle = _unpriced(base, "idle_count") == _unpriced(head, "idle_count")
     most = _unpriced(base, "most_count") == _unpriced(head, "most_count")
     return CostDifference(
@@ -80,7 +80,7 @@ def _line(stack: Stack, charge: Charge) -> CostLine:
 
 
 def _cents(amount: float) -> str:
-    """In full, to the cent at least."""
+    """The sum, rounded to the cent or finer."""
     whole = f"{amount:g}"
     return whole if len(whole.partition(".")[2]) > 2 else f"{amount:.2f}"
 
@@ -102,7 +102,7 @@ def _stale(prices: Iterable[Price | None], today: date) -> list[str]:
 
 
 def _unpriced(cost: Cost, count: str) -> Counter[tuple[str, str]]:
-    """How many there are of each thing whose price is not known."""
+    """How many there are of each resource whose price is not known."""
     found = Counter[tuple[str, str]]()
     for line in cost.lines:
         if line.hourly is None and not line.metered:

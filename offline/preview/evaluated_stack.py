@@ -33,10 +33,10 @@ class Failed:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """One stack of one tree: either ``stack`` or ``failure`` is there.
+    """One stack of one revision: either ``stack`` or ``failure`` is set.
 
-    ``outputs`` are the stack's outputs, with whether each is a secret. ``remarks`` are what the program and the
-    evaluation said on the way.
+    ``outputs`` says of each stack output whether it is a secret. ``remarks`` are warnings of the program and of
+    its evaluation.
     """
 
     name: str
@@ -47,12 +47,12 @@ class Evaluated:
 
 
 def reviews() -> list[Review]:
-    """All reviews there are: those of the clouds, and Kubernetes' own."""
+    """The reviews of all clouds and of Kubernetes."""
     return [*(cloud.review() for cloud in CLOUDS.values()), REVIEW]
 
 
 def evaluated(name: str, document: Mapping[str, Any]) -> Evaluated:
-    """From what a worker wrote of the stack ``name``."""
+    """Decodes the document that was printed of the stack ``name``."""
     remarks = tuple(document.get("remarks", ()))
     if failure := document.get("failure"):
         return Evaluated(name, failure=Failed(**failure), remarks=remarks)

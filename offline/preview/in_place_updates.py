@@ -1,4 +1,4 @@
-"""What updates in place do to what is there, after the tables of the clouds and of Kubernetes."""
+"""The effects of updates in place, from the tables of the clouds and of Kubernetes."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ class Consequence:
 
 
 class Effects:
-    """Tells what an update in place of a resource does to what is there."""
+    """Looks up the effects of an update in place."""
 
     def __init__(self, reviews: Sequence[Review]) -> None:
         self._facts: dict[str, list[InPlace]] = {}
@@ -36,7 +36,7 @@ class Effects:
                 self._facts.setdefault(type_, []).extend(facts)
 
     def of(self, old: Resource, new: Resource, found: Sequence[Difference]) -> list[Consequence]:
-        """The facts that hold where ``old`` becomes ``new`` by ``found``, in the order of their table."""
+        """The facts that apply to the change from ``old`` to ``new``, in the order of their table."""
         there = (
             (fact, [each for each in found if _holds(fact, each, old, new)])
             for fact in self._facts.get(new.type, ())
@@ -61,7 +61,7 @@ def _holds(fact: InPlace, difference: Difference, old: Resource, new: Resource) 
 
 
 def _values(path: tuple[str | int, ...], difference: Difference) -> Iterator[tuple[Any, Any]]:
-    """What is at ``path`` on both sides, once for every element of a list on the way."""
+    """The values at ``path`` on both sides, once for every element of a list on the way."""
     for leaf in difference.leaves:
         if without_indices(leaf) == path:
             inside = leaf[len(difference.path) :]
@@ -69,7 +69,7 @@ def _values(path: tuple[str | int, ...], difference: Difference) -> Iterator[tup
 
 
 def _is(when: When, before: Any, after: Any) -> bool:
-    """Whether the change is one such as ``when`` says; false where it cannot be known."""
+    """Whether the change matches ``when``; false if that cannot be known."""
     if when is When.SKIPPED:
         versions = [_VERSION.fullmatch(each) if isinstance(each, str) else None for each in (before, after)]
         numbers = [(int(each[1]), int(each[2])) for each in versions if each]
@@ -81,9 +81,9 @@ def _is(when: When, before: Any, after: Any) -> bool:
 
 
 def _amount(value: Any) -> Amount | None:
-    """A number, a Kubernetes quantity or a version as something that can be compared; None for anything else.
+    """A number, a Kubernetes quantity or a version in a form that can be compared; None for any other value.
 
-    ``1.36`` is read as a version, of which 1.9 is an earlier one.
+    ``1.36`` is read as a version, so that 1.9 is older.
     """
     if isinstance(value, bool):
         return None

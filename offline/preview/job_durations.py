@@ -13,7 +13,7 @@ from offline.rehearsal.state import Place, State
 
 
 class TimesError(Exception):
-    """A file of times cannot be used; the text says why."""
+    """A file of times cannot be used. The message says why."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Measured:
 
 
 def rehearsed(folder: Path) -> dict[str, Measured]:
-    """By the Jobs' logical names, what the last rehearsal in ``folder`` took; nothing where there was none."""
+    """The durations of Jobs in the last rehearsal in ``folder``, by logical name; empty if there was none."""
     jobs = State.load(Place(folder)).jobs.values()
     return {job.name: Measured(job.seconds, "rehearsed") for job in jobs if job.phase.good and job.seconds}
 
@@ -72,5 +72,5 @@ def _epoch(time: object) -> float | None:
 
 
 def _between(begun: float | None, ended: float | None) -> float | None:
-    """Seconds; None where one of the two is not there, or where they are in the wrong order."""
+    """Seconds between the two; None if one is missing or they are in the wrong order."""
     return ended - begun if begun is not None and ended is not None and ended > begun else None

@@ -27,13 +27,14 @@ from offline.preview.model import (
 from offline.preview.verdict import Group, Level, Line, alike, known, told, untold, verdict
 
 LIMIT = 65_000
-"""Characters of the preview; the rest of a comment is for whoever posts it: a marker, a link."""
+"""Most characters of the preview. The rest of GitHub's limit is for the marker and the link that the comment adds.
+"""
 
 SCREEN = 60
-"""Lines within which sections are open."""
+"""Sections are open as long as they fit in this many lines."""
 
 NAMED = 8
-"""How many stacks a line of the verdict names."""
+"""How many stacks are named in a line of the verdict."""
 
 OLD = 15
 """How many findings that are not new are listed."""
@@ -45,8 +46,8 @@ ICONS = {Level.HARM: "🔴", Level.FAILURE: "🔴", Level.ERROR: "🔴", Level.W
 
 @dataclass(frozen=True)
 class About:
-    """What a section is of: a stack, those of its findings that are not in the verdict, and whether the pools are
-    said that its Jobs go to."""
+    """The content of a section: a stack, its findings that are not in the verdict, and whether to name the pools
+    of its Jobs."""
 
     stack: StackPreview
     findings: Sequence[Finding]
@@ -122,7 +123,7 @@ def _first_line(failure: Failure) -> str:
 
 
 def _finding(finding: Finding) -> str:
-    # No table: paths of keys are long, and what comes last would have to be scrolled to.
+    # A list, because the long paths of keys would make a table too wide.
     if finding.policy == SETTINGS:
         return f"{code(finding.name)}: {ticked(finding.reason)}<br>**Fix:** {ticked(finding.fix)}"
     reason = f"**{ticked(finding.reason)}**" if finding.harm else ticked(finding.reason)
@@ -131,7 +132,7 @@ def _finding(finding: Finding) -> str:
 
 
 def _foot(preview: Preview) -> str:
-    """What all stacks have in common, once."""
+    """Parts that are the same for all stacks."""
     parts: list[str] = []
     if old := known(preview):
         left = phrasing.more(len(old[:OLD]), len(old))
@@ -151,7 +152,7 @@ def _foot(preview: Preview) -> str:
 
 
 def _names(preview: Preview, limit: int) -> str:
-    """The least that says something of every stack."""
+    """The shortest comment that has every stack."""
     title = f"## Preview of {phrasing.many(len(preview.stacks), 'stack')}\n\n{SHORTENED}\n"
     text = "\n".join(
         [title, *(f"- {plain(each.stack)}: {plain(phrasing.state(each))}" for each in preview.stacks)]
@@ -160,7 +161,7 @@ def _names(preview: Preview, limit: int) -> str:
 
 
 def _opened(head: str, sections: Iterable[tuple[Group, str]]) -> list[bool]:
-    """Which sections are open: those that say what changes or fails, as long as they fit below the head."""
+    """Which sections are open: those with changes or failures, as long as they fit below the head."""
     taken = head.count("\n")
     opened: list[bool] = []
     for group, body in sections:
@@ -201,7 +202,7 @@ def _least(about: About) -> Iterator[str]:
 
 
 DETAILS: Sequence[Callable[[About], Iterator[str]]] = (_full, _fewer_values, _no_values, _least)
-"""What a section holds, from everything to nearly nothing; after the last it is the table's row alone."""
+"""The contents of a section at each level of detail. After the last one, only the row in the table is left."""
 
 
 def _start(about: About) -> Iterator[str]:
@@ -225,7 +226,7 @@ def _suppressed(each: Suppressed) -> str:
 
 
 def _changes(about: About, properties: int | None) -> Iterator[str]:
-    """``properties`` is how many of each resource are shown; None for all."""
+    """``properties`` is how many properties of each resource are shown; None for all."""
     if about.stack.changes is None:
         return
     found = rows(about.stack.changes)

@@ -1,4 +1,4 @@
-"""Text of somebody else's as Markdown, in which nothing is markup and nobody is mentioned, for cells, too."""
+"""Escapes untrusted text for Markdown: no markup, no mentions, safe in table cells."""
 
 import re
 
@@ -6,7 +6,7 @@ from infra.schema.printable import printable, printable_lines
 
 
 def plain(text: str) -> str:
-    """Text on one line."""
+    """Plain text on one line."""
     return _escaped(printable(text))
 
 
@@ -16,7 +16,7 @@ def code(text: str) -> str:
     if not line:
         return ""
     if "|" in line:
-        # In a table no span in backticks can hold a backslash and a bar after it: the bar ends the cell.
+        # A code span in a table cannot contain a backslash before a bar: the bar would end the cell.
         return f"<code>{_escaped(line)}</code>"
     fence = "`" * (max((len(run) for run in re.findall(r"`+", line)), default=0) + 1)
     pad = " " if "`" in line else ""
@@ -24,7 +24,7 @@ def code(text: str) -> str:
 
 
 def ticked(text: str) -> str:
-    """`plain`, with line breaks as spaces, but what stands between two backticks is code."""
+    """`plain`, with line breaks as spaces; text between two backticks becomes a code span."""
     line = re.sub(r"[ \t\r\n]+", " ", text).strip()
     parts = line.split("`")
     if len(parts) % 2 == 0:
@@ -33,12 +33,12 @@ def ticked(text: str) -> str:
 
 
 def html(text: str) -> str:
-    """Text on one line in an HTML element, in which no Markdown is read."""
+    """Text on one line for an HTML element, inside which Markdown is not read."""
     return _entities(printable(text))
 
 
 def block(text: str) -> str:
-    """Several lines as they are."""
+    """A code block."""
     text = printable_lines(text)
     fence = "`" * max(3, max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
     return f"{fence}text\n{text}\n{fence}"
@@ -46,7 +46,7 @@ def block(text: str) -> str:
 
 def _escaped(line: str) -> str:
     line = _entities(re.sub(r"([\\`*_\[\]~#])", r"\\\1", line))
-    # Two dollar signs on a line would be a formula to GitHub.
+    # GitHub renders text between two dollar signs as a formula.
     return line.replace("$", "&#36;").replace("@", "@\u200b")
 
 

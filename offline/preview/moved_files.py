@@ -1,4 +1,4 @@
-"""The files that Jobs ship from another path than before, and what follows from that and from nothing else."""
+"""Files of Jobs that moved to another path, and the changes that follow from that alone."""
 
 import ast
 import re
@@ -26,16 +26,16 @@ class MovedFiles:
         self.paths: Mapping[str, str] = {
             path: came[name] for path in gone if (name := PurePosixPath(path).name) in came
         }
-        # A file that turns out to be another one may have been taken for the reason of a change elsewhere.
+        # Another file may count as moved only because this one did, so the rest is checked again.
         while wrong := [old for old, new in self.paths.items() if not self.same(earlier[old], now[new])]:
             self.paths = {old: new for old, new in self.paths.items() if old not in wrong}
 
     def same(self, before: object, after: object) -> bool:
-        """Whether two contents differ in the names of modules that moved at most."""
+        """Whether two contents are the same except for the names of modules that moved."""
         return before == after or self.renamed(before, after)
 
     def renamed(self, before: object, after: object) -> bool:
-        """Whether two texts differ, and in the names of modules that moved only."""
+        """Whether two texts differ in the names of modules that moved and in nothing else."""
         if not (self.paths and isinstance(before, str) and isinstance(after, str)):
             return False
         names = {_module(old): _module(new) for old, new in self.paths.items()} | dict(self.paths)
@@ -44,7 +44,7 @@ class MovedFiles:
         return renamed != before and (renamed == after or _code(renamed) == _code(after))
 
     def explain(self, path: str) -> bool:
-        """Whether a file that came or went did so because it, or the package that it makes, moved."""
+        """Whether the file at ``path`` was added or removed because it, or its package, moved."""
         ends = {*self.paths, *self.paths.values()}
         here = PurePosixPath(path)
         return path in ends or (
@@ -66,7 +66,7 @@ def _code(text: str) -> str:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             node.value = " ".join(node.value.split())
-    # An import may be sorted elsewhere under its new name.
+    # A new name may change the order of sorted imports.
     imports = [each for each in tree.body if isinstance(each, ast.Import | ast.ImportFrom)]
     rest = [ast.dump(each) for each in tree.body if each not in imports]
     return "\n".join([*sorted(map(ast.dump, imports)), *rest])

@@ -1,4 +1,4 @@
-"""The nodes of a pool over the time of an update: which one takes a Job, and when."""
+"""The nodes of a pool during an update: which node runs a Job, and when."""
 
 from bisect import insort
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class Stay:
 
 @dataclass(frozen=True)
 class Seat:
-    """Where a Job goes: on which node and when, and which Job it waited for there, if any."""
+    """A place for a Job: a node, a time, and the Job on that node that it waits for, if any."""
 
     node: "Node"
     begins: float
@@ -43,22 +43,22 @@ class Node:
     stay: Stay | None = None
     images: set[str] = field(default_factory=set[str])
     _running: list[tuple[float, str, Resources]] = field(default_factory=list[tuple[float, str, Resources]])
-    """By their ends. A Job never begins before one that came earlier, so those that ended by then are let go."""
+    """Sorted by end. No Job begins before one that was placed earlier, so Jobs that ended by then are removed."""
     _newest: float = 0.0
 
     @property
     def always(self) -> bool:
-        """Whether it is there at all times."""
+        """Whether the node always exists."""
         return self.number < self.pool.min_nodes
 
     def is_up(self, time: float) -> bool:
-        """Whether it is there at ``time``, or was given back by then."""
+        """Whether the node exists at ``time``."""
         if self.stay is None:
             return self.always
         return self.always or self.stay.until + SCALE_DOWN.amount >= time
 
     def seat(self, time: float, wanted: Resources) -> Seat:
-        """The earliest time from ``time`` on at which it has room."""
+        """The earliest place on this node from ``time`` on."""
         begins = max(time, self._newest)
         after = ""
         staying = [each for each in self._running if each[0] > begins]
@@ -92,7 +92,7 @@ class PoolNodes:
         self._nodes: list[Node] = []
 
     def seat(self, time: float, wanted: Resources) -> Seat:
-        """Where a Job that can run from ``time`` on begins first: on a node that is there, or on a new one."""
+        """The earliest place for a Job that can run from ``time`` on: on an existing node or on a new one."""
         there = [node.seat(time, wanted) for node in self._up(time)]
         first = min(there, key=lambda seat: seat.begins, default=None)
         boot = self.pool.boot.amount if self.pool.boot else 0.0
@@ -115,7 +115,7 @@ class PoolNodes:
         return [node for node in self._nodes if node.is_up(time)]
 
     def _down(self, time: float) -> Node | None:
-        """A node that can be added, or None where the pool is at its largest."""
+        """A node that can be added; None if the pool has its largest size."""
         if gone := next((node for node in self._nodes if not node.is_up(time)), None):
             return gone
         if len(self._nodes) >= self.pool.max_nodes:

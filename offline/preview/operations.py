@@ -48,14 +48,14 @@ class Compared:
 
     @property
     def resource(self) -> Resource:
-        """The resource as it is now, or as it was."""
+        """The resource after the update, or before it if it is deleted."""
         found = self.after or self.before
         assert found is not None
         return found
 
     @property
     def note(self) -> str:
-        """What an update in place means, in words; empty where nothing is known."""
+        """The effects of an update in place as text; empty if none is known."""
         return "; ".join(each.fact.note for each in self.consequences)
 
     @property
@@ -72,7 +72,7 @@ class Compared:
 
 
 def compared(before: Stack, after: Stack, known: Sequence[Review] | None = None) -> list[Compared]:
-    """Every managed resource: those there are now in the order of their declaration, then those that go.
+    """Every managed resource in the order of declaration, then those that are deleted.
 
     ``known`` says which changes replace a resource; default: the reviews of all clouds and of Kubernetes.
     """
@@ -80,7 +80,7 @@ def compared(before: Stack, after: Stack, known: Sequence[Review] | None = None)
 
 
 class _Update:
-    """Decides resource by resource, in the order of declaration: what one needs is decided before it."""
+    """Decides about resources in the order of declaration, so that dependencies are decided first."""
 
     def __init__(self, before: Stack, after: Stack, known: Sequence[Review]) -> None:
         self._before = before
@@ -93,10 +93,11 @@ class _Update:
         self._created = {new.urn for old, new in self._pairs if old is None and new}
         self._replaced = set[str]()
         self._unless = dict[str, str]()
-        """By the URN of a provider, when neither it nor what is on its cluster is replaced after all."""
+        """Under which condition neither a provider nor the objects on its cluster are replaced, by the URN of the
+        provider."""
         self._deleted_first = set[str]()
         self._renewed = set(self._created)
-        """Resources of which nobody knows yet what others will read from them."""
+        """Resources whose outputs are unknown until they are updated."""
 
     def all(self) -> list[Compared]:
         found: list[Compared] = []
@@ -140,7 +141,7 @@ class _Update:
         return [each for each in there if not any(covers(pattern, each.path) for pattern in ignored)]
 
     def _may_differ(self, old: Resource, new: Resource) -> Iterator[Difference]:
-        """What is unknown on both sides, and comes from a resource that will be another, or from elsewhere."""
+        """The differences in values that are unknown on both sides but come from another resource than before."""
         for property_ in dict.fromkeys([*new.property_dependencies, *old.property_dependencies]):
             urns = new.property_dependencies.get(property_, frozenset())
             paths = list(unknown_paths(new.properties.get(property_), (property_,)))
@@ -152,15 +153,15 @@ class _Update:
                 for path in paths
                 if urns & self._renewed and path not in elsewhere and _same_unknown(old, new, path)
             ]
-            # An update in place leaves what identifies a resource, and so all that would replace others.
+            # An update in place keeps the identifiers of a resource, so it replaces no other resource.
             kept = [] if urns & (self._created | self._replaced) else self._forced(old, new, there)
             yield from (each for each in there if each not in kept)
 
     def _comes_from_elsewhere(self, old: Resource, new: Resource, path: Path) -> bool:
-        """Whether what is unknown on both sides is another output than before.
+        """Whether a value that is unknown on both sides is another output than before.
 
-        Where a side does not say which, the resources count that the property comes from. Those are known of a
-        property as a whole, so what is in it comes from elsewhere for certain only where no resource is the same.
+        If a side does not name the output, the resources that the property depends on are compared. These are
+        known of a whole property only, so a value inside it counts as different only if no resource is the same.
         """
         earlier, now = value_at(old.properties, path), value_at(new.properties, path)
         sources = [each.source for each in (earlier, now) if isinstance(each, Unknown)]
@@ -173,14 +174,14 @@ class _Update:
         return before != after if len(path) == 1 else bool(before and after) and not before & after
 
     def _now_named(self, source: str) -> str:
-        """An output by the name that its resource has now."""
+        """The name of an output with the name that its resource has now."""
         for earlier, now in self._renamed.items():
             if source.startswith(f"{earlier}."):
                 return now + source.removeprefix(earlier)
         return source
 
     def _because(self, old: Resource, new: Resource, forcing: Sequence[Difference]) -> str:
-        """What replaces the resource beside a property that was changed for itself; empty where nothing does."""
+        """Why the resource is replaced if not for a changed property; empty if there is no such reason."""
         if new.provider in self._replaced:
             return f"{self._named(new.provider)} is replaced"
         if self._other_provider(old, new):
@@ -192,17 +193,18 @@ class _Update:
             if property_ in unknown and (sources := urns & self._renewed):
                 return self._comes_from(str(property_), sources)
             if (gone := urns & self._deleted_first) and self._replacing.may_force(new.type, property_):
-                # The engine takes all that comes from a resource that is deleted first for unknown.
+                # The engine treats all outputs of a resource that is deleted first as unknown.
                 return self._comes_from(str(property_), gone)
         return ""
 
     def _goes_first(self, new: Resource) -> bool:
-        """Whether it needs what is deleted first, and so is deleted before that."""
+        """Whether it depends on a resource that is deleted before its replacement, and is therefore deleted before
+        that."""
         needed = frozenset[str]().union(*new.property_dependencies.values(), [new.provider])
         return bool(needed & self._deleted_first)
 
     def _other_provider(self, old: Resource, new: Resource) -> bool:
-        """Whether another provider than before leads somewhere else."""
+        """Whether the provider changed to one for another cluster or account."""
         if self._now_called.get(old.provider, old.provider) == new.provider:
             return False
         earlier, now = self._before.resources.get(old.provider), self._after.resources.get(new.provider)
@@ -230,7 +232,7 @@ def _asked_to_replace(new: Resource, difference: Difference) -> bool:
 
 
 def _same_unknown(old: Resource, new: Resource, path: Path) -> bool:
-    """Whether nobody can tell if what is at ``path`` is the same."""
+    """Whether it is unknown if the value at ``path`` changes."""
     earlier, now = value_at(old.properties, path), value_at(new.properties, path)
     return isinstance(earlier, Unknown) or (unknown(earlier) and earlier == now)
 
@@ -282,7 +284,7 @@ def _managed(stack: Stack) -> Mapping[str, Resource]:
 def _earlier_urns(resource: Resource, stack: Stack) -> Iterator[str]:
     """The URNs that its aliases, and those of the components around it, give a resource."""
     yield from _aliased(resource)
-    # A child is named after its parent, and Pulumi's SDKs alias it with its parent.
+    # Pulumi's SDKs give a child whose name begins with its parent's the aliases of the parent.
     parent = stack.resources.get(resource.parent)
     while parent is not None:
         if resource.name.startswith(parent.name):

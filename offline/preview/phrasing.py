@@ -1,4 +1,4 @@
-"""How a preview's amounts, counts and names are written, in the terminal and in Markdown alike."""
+"""Formats amounts, counts and names for the terminal and for Markdown."""
 
 import json
 import math
@@ -27,24 +27,24 @@ DONE = {
     Operation.DELETE: "deleted",
 }
 DIGEST = re.compile(r"(?<![0-9a-f])[0-9a-f]{10}(?![0-9a-f])")
-"""Of a run or a bundle, as names and paths end in it."""
+"""The digest of a run or a bundle at the end of names and paths."""
 
 DATE = re.compile(r"^.* \(((?:undated, read )?\d{4}-\d\d-\d\d)\)$")
 
 PLURAL = re.compile(r"(?<=ss)es$|(?<!s)s$")
-"""How a unit ends that counts: `addresses`, `GPUs`."""
+"""The plural ending of a unit: `addresses`, `GPUs`."""
 
 ORDER = (Operation.DELETE, Operation.REPLACE, Operation.UPDATE, Operation.CREATE)
-"""What destroys comes first."""
+"""Destructive operations first."""
 
 WORK = frozenset({JOB, "node", "image"})
-"""Types of the legs of a timeline that are a Job, or that only a Job waits for."""
+"""The types of the legs of a timeline that are a Job, or a wait of a Job."""
 
 LONG = 10
-"""Seconds from which on it is worth saying what is waited for."""
+"""Shortest wait, in seconds, that is shown."""
 
 OUTCOMES = {Outcome.RUNS: "runs", Outcome.RESUMES: "finds its result"}
-"""What becomes of a Job that is created or replaced."""
+"""The outcomes of a Job as text."""
 
 REVISIONS = {"base": "the base", "head": "this revision"}
 
@@ -81,12 +81,12 @@ def many(count: int, word: str, plural: str = "") -> str:
 
 
 def listed(parts: Iterable[str], nothing: str = "none") -> str:
-    """With commas; ``nothing`` where there is nothing."""
+    """Joined with commas; ``nothing`` if there are no parts."""
     return ", ".join(parts) or nothing
 
 
 def counted(changes: Changes) -> dict[Operation, int]:
-    """How many resources each operation touches, those that destroy first, without the Jobs that it runs."""
+    """The number of resources by operation, destructive operations first, without Jobs that run."""
     jobs = {each.urn for each in changes.runs}
     found = [each.operation for each in changes.resources if each.urn not in jobs]
     return {operation: found.count(operation) for operation in ORDER if operation in found}
@@ -117,19 +117,19 @@ def job_words(changes: Changes | None, named: int = 0) -> str:
 
 
 def running(changes: Changes | None) -> list[str]:
-    """``2 Jobs run``; nothing where none does."""
+    """``2 Jobs run``; an empty list if none runs."""
     count = sum(each.outcome is Outcome.RUNS for each in changes.runs) if changes else 0
     return [f"{many(count, 'Job')} {'runs' if count == 1 else 'run'}"] if count else []
 
 
 def place(run: JobRun) -> str:
-    """Where a Job goes."""
+    """The pool that a Job runs on."""
     gpus = f", {run.gpus} {run.accelerator}" if run.gpus and run.accelerator else ""
     return f"on pool {run.pool}{gpus}" if run.pool else "on no pool, for none can take it"
 
 
 def finding_words(findings: Sequence[Finding]) -> str:
-    """``2 errors, 1 warning``, and how many are new where the base has some of them."""
+    """``2 errors, 1 warning``, and how many of them are new if the base has some."""
     counts = {severity: sum(each.severity == severity for each in findings) for severity in ("error", "warning")}
     new = sum(each.new for each in findings)
     told = f" ({new or 'none'} new)" if new < len(findings) else ""
@@ -137,12 +137,12 @@ def finding_words(findings: Sequence[Finding]) -> str:
 
 
 def severity(finding: Finding) -> str:
-    """How bad it is, and whether the base has it, too."""
+    """The severity, and whether the base has the finding, too."""
     return finding.severity if finding.new else f"{finding.severity}, not new"
 
 
 def ordered(changes: Changes) -> list[ResourceChange]:
-    """What destroys first, and within it as declared."""
+    """Destructive changes first, otherwise in the order of declaration."""
     return sorted(changes.resources, key=lambda each: ORDER.index(each.operation))
 
 
@@ -159,7 +159,7 @@ def digests(change: PropertyChange) -> bool:
 
 
 def why(change: ResourceChange, *, because: bool = True) -> str:
-    """What is to be said of a change beside its properties; without what it follows from where not ``because``."""
+    """The reasons and notes of a change; without ``because`` only the notes."""
     parts = [each for each in (change.because if because else "", change.note) if each]
     if not change.known:
         parts.append("no schema says whether this replaces it")
@@ -176,12 +176,12 @@ def value(content: object) -> str:
 
 
 def more(count: int, of: int) -> str:
-    """What is left out of a list; empty where nothing is."""
+    """How many elements of a list are left out; empty if none."""
     return f"and {of - count} more" if of > count else ""
 
 
 def state(preview: StackPreview) -> str:
-    """What is to be said of a stack in a word or two, before any detail."""
+    """A summary of a stack in a few words."""
     if any(each.revision == "head" for each in preview.failures):
         return "cannot be evaluated"
     if preview.removed:
@@ -192,16 +192,16 @@ def state(preview: StackPreview) -> str:
         return "base cannot be evaluated"
     if preview.changes is None:
         return many(preview.resources, "resource")
-    # What an encrypted value does, nobody can see.
+    # The effect of a changed encrypted value cannot be determined.
     unseen = " to be seen" if preview.changes.remarks and not preview.changes.resources else ""
     return change_words(preview.changes) + unseen
 
 
 def clean(preview: Preview) -> str:
-    """What is said where the verdict has nothing to say."""
+    """The verdict if it has no lines."""
     return "No new findings." if any(each.findings for each in preview.stacks) else "No findings."
 
 
 def problems(failure: Failure) -> list[dict[str, str]]:
-    """The problems of a stack file that are not among the findings already: the base's."""
+    """The problems of the base's stack file; this revision's are findings."""
     return failure.problems if failure.revision == "base" else []

@@ -1,4 +1,4 @@
-"""Where two values of a property differ."""
+"""The differences between two values of a property."""
 
 import json
 import re
@@ -13,7 +13,7 @@ Path = tuple[str | int, ...]
 """Keys of mappings and indices of lists, from the resource's inputs downwards."""
 
 IDENTIFYING = ("name", "key")
-"""Keys by which Kubernetes and the clouds tell the elements of a list apart."""
+"""The keys that identify the elements of a list in Kubernetes and in the clouds."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _STEP = re.compile(r"""\[("(?:[^"\\]|\\.)*")\]|\[(\d+|\*)\]|([^.\[\]]+)""")
@@ -21,9 +21,9 @@ _STEP = re.compile(r"""\[("(?:[^"\\]|\\.)*")\]|\[(\d+|\*)\]|([^.\[\]]+)""")
 
 @dataclass(frozen=True)
 class Difference:
-    """One place where two resources differ; None where a side has nothing there.
+    """One place where two resources differ; None if a side has no value there.
 
-    Both are `UNKNOWN` where only an update can tell whether they differ.
+    Both are `UNKNOWN` if only the update can tell whether they differ.
     """
 
     path: Path
@@ -37,7 +37,7 @@ class Difference:
 
 
 def differences(before: Any, after: Any, path: Path = ()) -> Iterator[Difference]:
-    """Every place where the values differ. What is unknown on both sides counts as equal."""
+    """Every place where the values differ. Two unknown values count as equal."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         old, new = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
         for key in dict.fromkeys([*old, *new]):
@@ -49,7 +49,7 @@ def differences(before: Any, after: Any, path: Path = ()) -> Iterator[Difference
 
 
 def unknown_paths(value: Any, path: Path) -> Iterator[Path]:
-    """The places in ``value`` that only an update can fill."""
+    """The places in ``value`` that are unknown until the update."""
     if unknown(value):
         yield path
     elif isinstance(value, Mapping):
@@ -106,7 +106,7 @@ def touches(path: Path, difference: Difference) -> bool:
 
 
 def value_at(value: object, path: Path) -> Any:
-    """The value at ``path``; `UNKNOWN` where something on the way is."""
+    """The value at ``path``; `UNKNOWN` if a value on the way is."""
     for step in path:
         if isinstance(value, Mapping):
             value = cast("Mapping[Any, object]", value).get(step)
@@ -122,7 +122,7 @@ def _equal(before: Any, after: Any) -> bool:
     if isinstance(before, bool) or isinstance(after, bool):
         return before is after
     if any(isinstance(each, Unknown) and not each.source for each in (before, after)):
-        # It may be what the other side knows a part of.
+        # It may be the value of which the other side knows a part.
         return unknown(before) and unknown(after)
     return before == after
 
@@ -160,8 +160,8 @@ def _of_lists(before: list[Any], after: list[Any], path: Path) -> Iterator[Diffe
 
 
 def _of_scalars(before: list[Any], after: list[Any], path: Path) -> Iterator[Difference]:
-    """What came and went, so that one more argument is not a change of all that follow it."""
-    # Texts, of which no number or truth value equals another kind's.
+    """The elements that were added and removed, so that an added argument does not change all that follow it."""
+    # `repr` keeps values of different types apart: 1, True and 1.0 are equal in Python.
     alike = SequenceMatcher(None, [repr(each) for each in before], [repr(each) for each in after], autojunk=False)
     for kind, old, old_end, new, new_end in alike.get_opcodes():
         if kind != "equal":
@@ -178,7 +178,7 @@ def _are_scalars(elements: list[Any]) -> bool:
 
 
 def _named(elements: list[Any]) -> dict[str, int] | None:
-    """Indices by what tells the elements apart; None where nothing does."""
+    """Indices by the key that identifies the elements; None if there is no such key."""
     if not elements:
         return {}
     for key in IDENTIFYING:

@@ -1,4 +1,4 @@
-"""Values of properties as people read them: short, and without a secret."""
+"""Shortens values of properties for display, without secrets."""
 
 import difflib
 import json
@@ -8,14 +8,14 @@ from typing import Any, cast
 from infra.review.unknown import Secret, Unknown
 
 LIMIT = 200
-"""Most characters of a value that is shown; renderers need not handle more."""
+"""Most characters of a value that is shown."""
 
 LEAD = 40
 """Characters before the first difference of two long lines."""
 
 
 def shown(value: object) -> Any:
-    """The value itself where it is short, else what says enough of it."""
+    """The value if it is short, else a shortened form."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
@@ -27,7 +27,7 @@ def shown(value: object) -> Any:
 
 
 def both(before: object, after: object) -> tuple[Any, Any]:
-    """Two different values, each short, so that one sees where they differ."""
+    """Two different values, shortened so that the difference is visible."""
     if isinstance(before, str) and isinstance(after, str) and not (_short(before) and _short(after)):
         if "\n" in before or "\n" in after:
             return _lines(before), f"{_lines(after)} ({_counted(before, after)})"

@@ -1,4 +1,4 @@
-"""What the clouds' reviews know of replacements, put together."""
+"""Which changes replace a resource, from the reviews of all clouds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ IDENTIFIER = ("clusterIdentifier",)
 
 @dataclass(frozen=True)
 class _Force:
-    """A property that replaces; ``whole`` where only its coming and going does."""
+    """A property whose change replaces the resource; with ``whole`` only its addition or removal does."""
 
     path: Path
     whole: bool
 
 
 class Replacing:
-    """Tells which changes replace a resource."""
+    """Looks up which changes replace a resource."""
 
     def __init__(self, reviews: Sequence[Review]) -> None:
         self._forces: dict[str, list[_Force]] = {}
         self.moving = frozenset[str]().union(*(review.moving for review in reviews))
-        """Types of which every update changes what others read from them."""
+        """Types whose outputs may change with every update."""
         self._sometimes = {type_: paths for review in reviews for type_, paths in review.sometimes.items()}
         self._computed = {
             type_: [parsed(path) for path in paths]
@@ -45,7 +45,7 @@ class Replacing:
     def forced(
         self, type_: str, found: Sequence[Difference], before: Mapping[str, object], after: Mapping[str, object]
     ) -> list[Difference]:
-        """Those of the differences that replace a resource with these properties before and after."""
+        """The differences that replace a resource with these properties before and after."""
         if type_ == KUBERNETES_PROVIDER:
             found = _of_provider(found, before, after)
         always, sometimes = self._forces.get(type_, ()), self._sometimes.get(type_, {})
@@ -60,14 +60,14 @@ class Replacing:
         ]
 
     def keeps(self, type_: str, difference: Difference, after: Mapping[str, object]) -> bool:
-        """Whether the provider leaves as it is what is no longer set ``after`` the change."""
+        """Whether the provider keeps a value that is no longer set ``after`` the change."""
         return any(
             covers(path, difference.path) and value_at(after, path) is None
             for path in self._computed.get(type_, ())
         )
 
     def may_force(self, type_: str, property_: str) -> bool:
-        """Whether there is a change below ``property_`` that replaces the resource."""
+        """Whether a change below ``property_`` replaces the resource."""
         return any(force.path[0] == property_ for force in self._forces.get(type_, ()))
 
 

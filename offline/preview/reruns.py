@@ -31,7 +31,7 @@ PARTS: Mapping[str, str] = {
     "tolerations": "its tolerations",
     "serviceAccountName": "its service account",
 }
-"""Keys of a pod, for people."""
+"""The keys of a pod as text."""
 
 AMOUNTS: Mapping[str, str] = {"cpu": "CPU", "memory": "memory", "ephemeral-storage": "disk", GPU_RESOURCE: "GPUs"}
 
@@ -42,12 +42,13 @@ def runs(before: Stack, after: Stack, compared: Sequence[Compared], moved: Moved
 
 
 def pool_of(job: Resource, stack: Stack) -> NodePool | None:
-    """The pool whose nodes take the Job's pod; None where none does, or that cannot be judged."""
+    """The pool that the Job's pod goes to; None if no pool can take it, or if that cannot be determined."""
     return next(iter(workload_of(job, stack).suitable_pools(stack)), None)
 
 
 class _Runs:
-    """Decides Job by Job: those whose results a Job reads are decided before it."""
+    """Decides about Jobs in the order of declaration, so that the Jobs whose results one reads are decided before
+    it."""
 
     def __init__(self, before: Stack, after: Stack, compared: Sequence[Compared], moved: MovedFiles) -> None:
         self._before = before
@@ -59,7 +60,7 @@ class _Runs:
         self._earlier_places = [_place(each) for each in before.of_type(VOLUME)]
         self._earlier = {_name(each) for each in before.of_type(JOB)}
         self._computing: dict[str, Resource] = {}
-        """Jobs that compute, by the directory of their result."""
+        """The Jobs that compute a result, by its directory."""
 
     def found(self) -> list[JobRun]:
         made: list[JobRun] = []
@@ -96,7 +97,7 @@ class _Runs:
         files, inputs = self._changed_files(compared.before, job), list(self._inputs(job))
         causes = [
             *files,
-            # They moved, too, and more is not to be said of either.
+            # The code of these Jobs moved, too, so that reason is enough.
             *([] if files == [MOVED] else inputs),
             *_parts(compared, job, self._moved),
             *self._other_accelerator(compared.before, pool),
@@ -111,7 +112,7 @@ class _Runs:
         )
 
     def _changed_pools(self, job: Resource, pool: NodePool | None) -> list[str]:
-        """The Job's own pool, else the others of its cluster: what checks nodes looks at all of them."""
+        """The Job's own pool if it changes, else the changed pools of its cluster: gates test all nodes."""
         changed = [
             each.name
             for each in self._after.pools
@@ -129,7 +130,7 @@ class _Runs:
         )
 
     def _changed_before(self, old: Resource, job: Resource) -> list[str]:
-        """What has to be there before the Job and changes: other Jobs, which it may read from, else the rest."""
+        """The changed dependencies of the Job: other Jobs if there are any, else all."""
         fates = {Operation.CREATE: "is new", Operation.DELETE: "is gone", Operation.UPDATE: "changes"}
         changed = [
             (urn, fates.get(operation, "is replaced"))
@@ -161,7 +162,7 @@ class _Runs:
         return [NEW_STORE] if _result(job) and self._store_is_new(job) and self._earlier else []
 
     def _store_is_new(self, job: Resource) -> bool:
-        """Whether what the Job mounts its results from is created by this update."""
+        """Whether the update creates the store that the Job mounts."""
         claims = {text(at(each, "persistentVolumeClaim", "claimName")) for each in _volumes(job)}
         origins = set(job.property_dependencies.get("spec", ()))
         for claim in self._claims:
@@ -178,7 +179,7 @@ class _Runs:
 
 
 def _parts(compared: Compared, job: Resource, moved: MovedFiles) -> list[str]:
-    """What of the pod changed for itself, in words."""
+    """The changed parts of the pod, as text."""
     told: dict[str, None] = {}
     for each in compared.differences:
         if _names_the_run(each, compared.before, job) or moved.renamed(each.before, each.after):
@@ -215,7 +216,7 @@ def _part(path: Path) -> str:
             f"its {AMOUNTS.get(keys[-1], keys[-1])}" if keys[-1] not in {"limits", "requests", "resources"} else ""
         )
     if "volumes" in keys:
-        # The files that are mounted have a cause of their own.
+        # Mounted files are a cause of their own.
         return "" if "configMap" in keys else "its volumes"
     known = next((PARTS[key] for key in keys if key in PARTS), "")
     return known or (f"its pod's {keys[3]}" if len(keys) > 3 else "")
@@ -255,12 +256,12 @@ def _name(job: Resource) -> str:
 
 
 def _result(job: Resource) -> str:
-    """The directory that the Job leaves its result in; empty for one that leaves none."""
+    """The directory of the Job's result; empty if it has none."""
     return _annotations(job).get(RUN_ANNOTATION, "")
 
 
 def _place(volume: Resource) -> list[object]:
-    """Where a volume's files are, whatever it is called and however large it says it is."""
+    """Identifies a volume's files, regardless of the volume's name and size."""
     spec = mapping(volume.properties.get("spec"))
     attributes = {
         key: value for key, value in mapping(at(spec, "csi", "volumeAttributes")).items() if key != "capacity"

@@ -24,7 +24,7 @@ BEFORE_FORMATS = Path(__file__).resolve().parents[1] / "evaluation" / "revisions
 """The program that evaluates a tree from before there was `offline.evaluation`."""
 
 LAST_LINES = 5
-"""How many lines are shown of what a worker that died wrote last."""
+"""How many of the last lines of a worker that died are shown."""
 
 
 class FormatError(Exception):
@@ -33,7 +33,7 @@ class FormatError(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """What the evaluation of one stack may take: seconds of CPU time, seconds, and bytes of address space.
+    """The limits of the evaluation of one stack: seconds of CPU time, seconds, and bytes of address space.
 
     The largest stack here takes 2 s, 4 s and 370 MB on two cores.
     """
@@ -48,7 +48,7 @@ DEFAULT = Limits()
 
 @dataclass(frozen=True)
 class Evaluations:
-    """What became of each stack, by its name. A stack that a tree does not have is not there."""
+    """The evaluated stacks of both revisions, by name."""
 
     head: "Mapping[str, Evaluated]"
     base: "Mapping[str, Evaluated]"
@@ -65,11 +65,11 @@ class _Worker:
 def evaluate_trees(
     head: Path, base: Path | None, stacks: Sequence[str] = (), limits: Limits = DEFAULT
 ) -> Evaluations:
-    """Evaluates ``stacks``, or all that a tree has, at ``head`` and, where there is one, at ``base``.
+    """Evaluates ``stacks`` (default: all) at ``head`` and, if it is given, at ``base``.
 
-    As many processes as there are cores run at once, one for each tree at least. They end with this function,
-    however it ends. A stack that exceeds ``limits``, or ends its process, fails; another process takes up those
-    that were to come after it. Raises FormatError.
+    Starts as many processes as there are cores, at least one for each tree, and ends them in any case. A stack
+    that exceeds ``limits`` or ends its process fails; another process continues with the stacks after it. Raises
+    FormatError.
     """
     trees = [head] if base is None else [head, base]
     key = secrets.token_hex()
@@ -79,7 +79,7 @@ def evaluate_trees(
             [stack.enter_context(_started(tree, share, key, limits)) for share in shares]
             for tree, shares in zip(trees, dealt, strict=True)
         ]
-        # The workers need longer than this import, which so costs nothing.
+        # This import takes less time than the workers, so it costs nothing here.
         from offline.preview.evaluated_stack import evaluated  # noqa: PLC0415
 
         def documents(tree: Path, each: _Worker) -> dict[str, Any]:
@@ -108,7 +108,8 @@ def stacks_of(tree: Path) -> list[str]:
 
 
 def _named(trees: Sequence[Path], stacks: Sequence[str]) -> list[list[str]]:
-    """For each tree its stacks, of those asked for. What no tree has is left to the first, which says so."""
+    """The requested stacks of each tree. Those that no tree has are given to the first, whose evaluation reports
+    them."""
     there = [stacks_of(tree) for tree in trees]
     if not stacks:
         return there
@@ -119,7 +120,7 @@ def _named(trees: Sequence[Path], stacks: Sequence[str]) -> list[list[str]]:
 
 
 def _dealt(names: Sequence[str], workers: int) -> list[Sequence[str]]:
-    """``names`` in turns: neighbours, which are alike, take alike long."""
+    """Deals ``names`` to workers in turns, because neighbours take about the same time."""
     return [share for share in (names[first::workers] for first in range(workers)) if share]
 
 
@@ -143,7 +144,7 @@ def _started(tree: Path, stacks: Sequence[str], key: str, limits: Limits) -> Gen
             stdout=answer,
             stderr=complaints,
             env={**os.environ, KEY: key, "PYTHONHASHSEED": "0"},
-            # Ctrl-C is for whoever waits here, and ends the workers below.
+            # Ctrl-C goes to this process only, which ends the workers below.
             start_new_session=True,
         )
         try:
@@ -154,10 +155,11 @@ def _started(tree: Path, stacks: Sequence[str], key: str, limits: Limits) -> Gen
 
 
 def _documents(each: _Worker, limits: Limits) -> dict[str, Any]:
-    """What a worker wrote of its stacks; of the one at which it ended, why. Those after that one are not there."""
+    """The documents that a worker printed, and the failure of the stack at which it ended. Later stacks are
+    missing."""
     code = each.process.wait()
     each.answer.seek(0)
-    # What is cut off is the line of a stack that is not there.
+    # A line that is cut off is of the stack at which the worker ended.
     lines: list[dict[str, Any]] = [json.loads(line) for line in each.answer if line.endswith(b"\n")]
     if other := {line["format"] for line in lines} - {FORMAT}:
         raise FormatError(
@@ -173,7 +175,7 @@ def _documents(each: _Worker, limits: Limits) -> dict[str, Any]:
 
 
 def _ending(code: int, each: _Worker, limits: Limits) -> str:
-    """How a worker ended, and what it said last where that was for no limit."""
+    """How a worker ended, with its last words unless it exceeded a limit."""
     exceeded = {
         -signal.SIGPROF: f"{limits.cpu} s of CPU time",
         -signal.SIGALRM: f"{limits.time} s",

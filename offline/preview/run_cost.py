@@ -1,4 +1,4 @@
-"""What the Jobs cost that an update runs: the nodes that they hold."""
+"""The cost of the Jobs that an update runs, which is the cost of the nodes that they hold."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ Times = Literal["measured", "rehearsed", "limit"]
 def run_cost(
     stack: Stack, charges: Sequence[Charge], jobs: Mapping[str, Outcome] | None, measured: Mapping[str, Measured]
 ) -> RunCost | None:
-    """Of ``jobs``, by their URNs, or of all where that is None; None where there are none.
+    """The cost of ``jobs``, by URN (None: of all); None if there are none.
 
-    ``charges`` are the stack's that are paid by the hour, ``measured`` the times of its Jobs, by name.
+    ``charges`` are the stack's charges by the hour, ``measured`` the times of its Jobs, by name.
     """
     expected = _Run(stack, charges, schedule(stack, measured, jobs))
     if not expected.schedule.work and not expected.schedule.homeless:
@@ -37,9 +37,9 @@ def run_cost(
 
 
 def common_basis(times: Mapping[str, Mapping[str, Measured]], jobs: Mapping[str, Sequence[str]]) -> Times:
-    """What the costs of all stacks can be compared by: what every one of their Jobs has.
+    """The kind of times that all of these Jobs have, so that the costs of all stacks can be compared.
 
-    ``times`` and ``jobs`` are by stack: what is known of the Jobs, and the names of those whose cost is asked for.
+    ``times`` are the known times of Jobs, ``jobs`` the names of those whose cost is wanted; both by stack.
     """
     known = {times[stack][job].basis if job in times[stack] else "limit" for stack in jobs for job in jobs[stack]}
     if known == {"measured"}:
@@ -48,7 +48,7 @@ def common_basis(times: Mapping[str, Mapping[str, Measured]], jobs: Mapping[str,
 
 
 def hourly_of(charge: Charge) -> float | None:
-    """What one of them costs for an hour; None where that is not known."""
+    """The price for an hour; None if it is not known."""
     known = hourly(charge.price) if charge.price is not None else None
     return None if known is None else known * charge.quantity
 
@@ -67,7 +67,7 @@ class _Run:
 
     @property
     def amounts(self) -> list[tuple[float, bool]]:
-        """What is known of it, by node and charge: dollars, and whether they are paid without the Jobs, too."""
+        """The known cost by node and charge: dollars, and whether they are also paid without the Jobs."""
         return [
             (rate * seconds / 3600, charge.idle > number)
             for pool, number, seconds in self._held()
@@ -77,7 +77,7 @@ class _Run:
 
     @property
     def unknown(self) -> Iterator[str]:
-        """What is in no sum."""
+        """Charges without a known price."""
         yield from (f"a pool for {name}" for name in self.schedule.homeless)
         for each in self.schedule.work:
             if each.basis == "unknown":
@@ -91,7 +91,7 @@ class _Run:
                 yield from (f"the price of {what} (pool {pool.name})" for what in missing)
 
     def step(self, work: Work) -> StepCost:
-        """What a Job costs in the time that it holds its node."""
+        """The cost of a Job for the time that it holds its node."""
         rates = [hourly_of(charge) for charge in self._charges(work.pool, work.number)]
         known = [rate for rate in rates if rate is not None]
         return StepCost(
@@ -104,7 +104,7 @@ class _Run:
         )
 
     def _held(self) -> Iterator[tuple[NodePool, int, float]]:
-        """Each node with the seconds that it is held: one that boots until the autoscaler takes it away."""
+        """Each node with the seconds that it is held; one that boots is held until the autoscaler removes it."""
         for stay in self.schedule.stays:
             if stay.booted:
                 yield stay.pool, stay.number, stay.until + SCALE_DOWN.amount - stay.since
@@ -117,15 +117,14 @@ class _Run:
                 yield stay.pool, stay.number, _covered(there)
 
     def _charges(self, pool: NodePool, number: int) -> list[Charge]:
-        """Those of the node of that number; none where nobody can tell them from those of other pools."""
-        # What one resource declares several pools is billed for is not told apart, and nodes that the stack finds
-        # there are billed to nobody that it knows.
+        """The charges of the node with that number; none if they cannot be told from those of other pools."""
+        # A resource with several pools is billed as a whole, and existing nodes have no charges in the stack.
         alone = bool(pool.urn) and sum(each.urn == pool.urn for each in self.stack.pools) == 1
         return [charge for charge in self.charges if alone and charge.pool == pool.urn and charge.most > number]
 
 
 def _covered(spans: Sequence[tuple[float, float]]) -> float:
-    """The length of what the spans cover together."""
+    """The total length of the spans, overlaps counted once."""
     total, until = 0.0, 0.0
     for begins, ends in sorted(spans):
         total += max(0.0, ends - max(begins, until))

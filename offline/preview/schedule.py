@@ -24,12 +24,13 @@ NODE, IMAGE = "node", "image"
 Basis = Literal["measured", "rehearsed", "limit", "found", "unknown"]
 
 WORK_ALONE: frozenset[Basis] = frozenset({"rehearsed", "found", "unknown"})
-"""Times that neither the boot of a node nor the pull of an image is part of."""
+"""Times that include neither the boot of a node nor the pull of an image."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """What a resource waits for. ``basis`` is ``measured``, ``rehearsed``, ``limit``, or a source."""
+    """One part of the time that a resource takes. ``basis`` is ``measured``, ``rehearsed``, ``limit``, or a
+    source."""
 
     name: str
     type: str
@@ -39,7 +40,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Span:
-    """One resource from the moment it can be created. ``after`` is the URN of what it waited for last."""
+    """The time of one resource, from when it can be created. ``after`` is the URN of the last dependency."""
 
     resource: Resource
     begins: float
@@ -50,7 +51,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Work:
-    """One Job on a node. ``begins`` and ``ends`` are when it holds it. ``basis`` is what its time is from."""
+    """One Job on a node, which it holds from ``begins`` to ``ends``. ``basis`` is the source of its duration."""
 
     resource: Resource
     pool: NodePool
@@ -74,18 +75,18 @@ class Schedule:
     work: list[Work] = field(default_factory=list[Work])
     stays: list[Stay] = field(default_factory=list[Stay])
     unknown: dict[str, str] = field(default_factory=dict[str, str])
-    """By URN, of what it is not known how long it takes: its resource type, or what a Job waits for."""
+    """Reasons by URN why the duration of a resource is not known: its type, or what a Job waits for."""
     homeless: list[str] = field(default_factory=list[str])
-    """Names of the Jobs that no pool takes."""
+    """The names of the Jobs that no pool can take."""
 
 
 def schedule(
     stack: Stack, measured: Mapping[str, Measured], jobs: Mapping[str, Outcome] | None = None
 ) -> Schedule:
-    """The update that creates ``stack``. Jobs take what was ``measured`` (by their names), else their time limit.
+    """The update that creates ``stack``. Jobs take the ``measured`` time (by name), else their time limit.
 
-    With ``jobs`` it is an update that only creates these (by their URNs): all else is there already and takes no
-    time. A Job that finds its result ends as soon as it starts. What nothing is known of takes no time.
+    With ``jobs`` (by URN) the update creates only these. A Job that finds its result ends as soon as it starts.
+    Resources whose duration is not known take no time.
     """
     return _Scheduler(stack, measured, jobs).run()
 
@@ -110,8 +111,7 @@ class _Scheduler:
         left = {urn: len(wanted) for urn, wanted in needs.items()}
         ready = [(0.0, number, urn) for urn, number in order.items() if not left[urn]]
         heapq.heapify(ready)
-        # What can begin first is placed first, so that a Job that waits for a node is never overtaken by one that
-        # could not begin yet.
+        # Jobs are placed in the order in which they can begin, so none is overtaken while it waits for a node.
         while ready:
             time, _, urn = heapq.heappop(ready)
             spans = self._found.spans
@@ -159,7 +159,7 @@ class _Scheduler:
         return Span(resource, seat.begins, ends, seat.after or after, parts)
 
     def _before(self, workload: Workload, seat: Seat) -> Iterator[Part]:
-        """What the pod waits for: limits and times from a cluster have it in them."""
+        """The waits of the pod that are not part of its duration; limits and times from a cluster include them."""
         pool = seat.node.pool
         if seat.boots:
             if pool.boot is None:

@@ -1,4 +1,4 @@
-"""Two evaluations of a stack, and what an update from one to the other would do."""
+"""The changes that an update from one evaluation of a stack to another would make."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,9 +17,9 @@ from offline.preview.reruns import runs
 
 
 def compare(before: Stack, after: Stack, found: Sequence[Compared] | None = None) -> Changes:
-    """What an update from ``before`` to ``after`` does to each resource, and which Jobs it runs.
+    """The changes of an update from ``before`` to ``after``, and the Jobs that it runs.
 
-    ``found`` is what `compared` says of the two, where somebody has asked already.
+    ``found`` is the result of `compared` if the caller has it already.
     """
     found = compared(before, after) if found is None else found
     files = MovedFiles(ShippedFiles(before), ShippedFiles(after))
@@ -33,7 +33,8 @@ def compare(before: Stack, after: Stack, found: Sequence[Compared] | None = None
 
 
 def output_remarks(before: Mapping[str, bool], after: Mapping[str, bool]) -> list[str]:
-    """What becomes of a stack's outputs, given whether each is a secret, by path (``mnist.predictions``)."""
+    """Remarks on the changes of a stack's outputs. Both map paths (``mnist.predictions``) to whether they are
+    secret."""
     kept = {_top(name) for name in after}
     gone = dict.fromkeys(name if _top(name) in kept else _top(name) for name in _missing(before, after))
     new = _missing(after, before)
@@ -46,7 +47,7 @@ def output_remarks(before: Mapping[str, bool], after: Mapping[str, bool]) -> lis
 
 
 def _missing(outputs: Collection[str], others: Collection[str]) -> list[str]:
-    """Those of ``outputs`` of which ``others`` has neither the same, nor the whole, nor a part."""
+    """The ``outputs`` that ``others`` has neither as they are, nor as a whole, nor in part."""
     there = {*others, *(_top(each) for each in others if "." in each)}
     return [each for each in outputs if each not in there and _top(each) not in set(others)]
 
@@ -74,7 +75,7 @@ def _change(change: Compared, files: MovedFiles) -> ResourceChange:
 
 
 def _because(change: Compared) -> str:
-    """Why it is replaced, and when it is not after all: told of the provider, for all that is on its cluster."""
+    """Why the resource is replaced. The condition under which a cluster stays is said of its provider only."""
     if change.unless and change.resource.type == KUBERNETES_PROVIDER:
         return f"unless {change.unless}: then it is only updated, and nothing on the cluster is replaced"
     return change.because
@@ -99,7 +100,7 @@ def _moved(path: Path, difference: Difference, moved: MovedFiles) -> bool:
 
 
 def _inside(resource: Resource, difference: Difference) -> list[Difference]:
-    """The differences inside a property that is a JSON document, such as a policy; else the difference itself."""
+    """The differences inside a JSON document such as a policy; for other values the difference itself."""
     old, new = _document(difference.before), _document(difference.after)
     if is_config_map(resource) or old is None or new is None:
         return [difference]
@@ -116,7 +117,7 @@ def _document(value: object) -> Any:
 
 
 def _file_path(change: Compared, path: Path, files: MovedFiles) -> Path:
-    """In a ConfigMap of files, the file's path in place of the key that stands for it."""
+    """The path of a difference, with a file's path in place of its key in a ConfigMap."""
     if not is_config_map(change.resource) or len(path) != 2:
         return path
     for side, shipped in ((change.after, files.after), (change.before, files.before)):

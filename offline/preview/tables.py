@@ -1,4 +1,4 @@
-"""A preview's table over all stacks, and what is said of cost, time and quota, in text and Markdown alike."""
+"""The table of all stacks, and the sentences on cost, time and quota, for text and Markdown."""
 
 from collections.abc import Iterable, Sequence
 
@@ -17,23 +17,23 @@ from offline.preview.model import (
 from offline.preview.phrasing import UNKNOWN, duration, listed, many, money
 
 NAMED = 3
-"""How many Jobs are named in the table with their pools; where there are more, they are counted."""
+"""Up to this many Jobs are named in the table with their pools; more are counted."""
 
 IDLE, MOST, NODES = "Idle a month", "At most an hour", "Nodes"
 
 AMOUNTS = ("Each an hour", "How many", "Idle an hour", "At most an hour")
-"""The columns of a line of cost that are no text."""
+"""The columns of a line of cost that have numbers."""
 
 BASES = {
     "limit": "at their time limits",
     "measured": "by their last run",
     "rehearsed": "by rehearsals on a CPU",
 }
-"""What the times of Jobs are from: one for all costs of a preview."""
+"""The bases of the times of Jobs as text."""
 
 
 def columns(preview: Preview) -> dict[str, list[str]]:
-    """The table over the stacks of `in_table`: the cells of each column by its heading. No column is empty."""
+    """The cells of each column by heading, for the stacks of `in_table`. No column is empty."""
     stacks = in_table(preview)
     found = {
         "Stack": [each.stack for each in stacks],
@@ -52,22 +52,22 @@ def columns(preview: Preview) -> dict[str, list[str]]:
 
 
 def run_heading(preview: Preview) -> str:
-    """Of the column with the cost of the Jobs that run."""
+    """The heading of the cost of the Jobs that run."""
     return f"{'Their cost' if preview.base else 'All Jobs once'}, {BASES[preview.basis]}"
 
 
 def numeric(preview: Preview) -> frozenset[str]:
-    """The columns that have amounts."""
+    """The headings of the columns with amounts."""
     return frozenset({run_heading(preview), IDLE, MOST})
 
 
 def in_table(preview: Preview) -> list[StackPreview]:
-    """The stacks of which there is anything to say."""
+    """The stacks with changes or new findings."""
     return [each for each in preview.stacks if not same(each)]
 
 
 def same(preview: StackPreview) -> bool:
-    """Whether nothing changes in a stack, and nothing is wrong with it that is new."""
+    """Whether a stack has neither changes nor new findings."""
     changes = preview.changes
     return (
         changes is not None
@@ -77,7 +77,7 @@ def same(preview: StackPreview) -> bool:
 
 
 def notes(preview: Preview) -> list[str]:
-    """What is true of the whole table."""
+    """The sentences below the table."""
     told: list[str] = []
     if unchanged := [each for each in preview.stacks if same(each)]:
         told.append(f"No changes in {listed(map(_same_words, unchanged))}.")
@@ -105,14 +105,14 @@ def notes(preview: Preview) -> list[str]:
 
 
 def run_figure(cost: Cost | None) -> str:
-    """What the Jobs cost that run; empty without any."""
+    """The cost of the Jobs that run; empty if none does."""
     return "" if cost is None or cost.run is None else _amount(cost.run)
 
 
 def total(amount: float | None, cost: Cost, count: str) -> str:
-    """A sum of known prices: a lower bound where some are not known, and no sum at all where none is.
+    """A sum of known prices: a lower bound if some are unknown, empty if all are.
 
-    ``count`` is the field of a line that says how many of it are in this sum.
+    ``count`` is the field of a line with the number of units in this sum.
     """
     partial = any(line.hourly is None and not line.metered and getattr(line, count) for line in cost.lines)
     if amount is None or (partial and not amount):
@@ -121,14 +121,14 @@ def total(amount: float | None, cost: Cost, count: str) -> str:
 
 
 def difference(amount: float) -> str:
-    """A change in a sum, with its sign; empty where there is none."""
+    """The change of a sum, with its sign; empty if there is none."""
     if abs(amount) < 0.00005:
         return ""
     return f"+{money(amount)}" if amount > 0 else money(amount)
 
 
 def cost_words(preview: StackPreview) -> list[str]:
-    """The sums of a stack's cost where it is not compared with a base, or where they differ from it."""
+    """The sums of a stack's cost, or only those that changed if there is a base."""
     cost = preview.cost
     if cost is None or not (whole(preview) or _dearer(preview)):
         return []
@@ -153,7 +153,7 @@ def cost_words(preview: StackPreview) -> list[str]:
 
 
 def unknown_words(preview: StackPreview) -> str:
-    """What the cost of a stack's Jobs leaves out; empty where that is nothing."""
+    """The charges of a stack's Jobs without a known price; empty if there are none."""
     run = preview.cost.run if preview.cost is not None else None
     if run is None or run.dollars is None or not run.unknown or whole(preview):
         return ""
@@ -161,12 +161,12 @@ def unknown_words(preview: StackPreview) -> str:
 
 
 def whole(preview: StackPreview) -> bool:
-    """Whether all is to be told of a stack, for there is nothing that it could be compared with."""
+    """Whether the whole stack is shown, because there is no base to compare it with."""
     return preview.changes is None
 
 
 def cost_lines(preview: StackPreview) -> list[CostLine]:
-    """The lines to be shown: those that the base does not have; none where no price is known."""
+    """The lines of cost that the base does not have; none if no price is known."""
     if preview.cost is None:
         return []
     lines = [each for each in preview.cost.lines if whole(preview) or each.new]
@@ -174,7 +174,7 @@ def cost_lines(preview: StackPreview) -> list[CostLine]:
 
 
 def amounts(line: CostLine) -> tuple[str, str, str, str]:
-    """The cells of `AMOUNTS`."""
+    """The cells of the columns in `AMOUNTS`."""
     if line.metered:
         return line.metered_price or UNKNOWN, "by use", "", ""
     count = _from_to(line.idle_count, line.most_count)
@@ -182,17 +182,17 @@ def amounts(line: CostLine) -> tuple[str, str, str, str]:
 
 
 def quotas(preview: StackPreview) -> list[QuotaNeed]:
-    """The quotas to be shown: those of which the base needs another amount."""
+    """The quotas of which the base needs another amount."""
     return [each for each in preview.quotas if whole(preview) or each.new]
 
 
 def where_to_see(quotas: Iterable[QuotaNeed]) -> list[str]:
-    """The commands and pages that show the limits, each once."""
+    """The commands and pages that show the limits of quotas, each once."""
     return list(dict.fromkeys(each.see for each in quotas))
 
 
 def timeline_words(timeline: Timeline) -> str:
-    """How long an update from nothing takes."""
+    """The duration of an update from nothing."""
     first = next((each for each in timeline.critical if each.type in phrasing.WORK), None)
     limits = bool(first) and timeline.limit == timeline.seconds
     told = f"at most {duration(timeline.seconds)}" if limits else f"about {duration(timeline.seconds)}"
@@ -209,7 +209,7 @@ def timeline_words(timeline: Timeline) -> str:
 
 
 def path_words(timeline: Timeline) -> str:
-    """What an update from nothing waits for, in a line."""
+    """The critical path of an update from nothing."""
     legs = " → ".join(
         f"{each.name} ({duration(each.seconds)})" for each in timeline.critical if each.seconds >= phrasing.LONG
     )
@@ -217,19 +217,19 @@ def path_words(timeline: Timeline) -> str:
 
 
 def as_of(basis: str) -> str:
-    """The date of a source, which stands behind its address in brackets; all of the text where there is none."""
+    """The date in brackets at the end of a source; the whole text if there is none."""
     return phrasing.DATE.sub(r"\1", basis)
 
 
 def needed(quota: QuotaNeed) -> str:
-    """How much of a quota is needed, beside what a new account has."""
+    """The needed amount of a quota, and what a new account has."""
     ordinary = f" (new accounts have {quota.ordinary:g})" if quota.ordinary is not None else ""
     unit = phrasing.PLURAL.sub("", quota.unit) if quota.needed == 1 else quota.unit
     return f"{quota.needed:g} {unit}{ordinary}".replace("  ", " ")
 
 
 def _figure(preview: StackPreview, key: str, count: str) -> str:
-    """A sum and, in brackets, by how much it changed."""
+    """A sum, and its change in brackets."""
     if preview.cost is None:
         return ""
     figure = total(getattr(preview.cost, key), preview.cost, count)
@@ -259,7 +259,7 @@ def _from_to(least: float, most: float) -> str:
 
 
 def _differs(preview: StackPreview, key: str) -> bool:
-    """Whether a figure is another one than the base's; it is where there is none to compare with."""
+    """Whether a figure differs from the base's; true without a base."""
     if preview.cost is None:
         return False
     change: float | None = 1.0 if preview.difference is None else getattr(preview.difference, key)
@@ -271,7 +271,7 @@ def _dearer(preview: StackPreview) -> bool:
 
 
 def _amount(run: RunCost) -> str:
-    """A lower bound where not all of it is known."""
+    """Marks the sum as a lower bound if a part of it is unknown."""
     if run.dollars is None:
         return UNKNOWN
     anyway = "all" if run.paid_anyway >= run.dollars > 0 else money(run.paid_anyway)

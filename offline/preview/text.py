@@ -1,4 +1,4 @@
-"""A preview for a terminal: the verdict, the table over all stacks, and what is to be said of each of them."""
+"""Prints a preview on a terminal: the verdict, the table of all stacks, then each stack."""
 
 import io
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -41,12 +41,12 @@ LEVELS = {
 }
 
 OLD = 15
-"""How many findings that are not new are listed."""
+"""How many old findings are listed."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A line to be copied, and so never broken."""
+    """A line for the reader to copy, which is never wrapped."""
 
     line: str
 
@@ -55,7 +55,7 @@ Part = RenderableType | Command
 
 
 def show(preview: Preview, console: Console) -> None:
-    """Prints the verdict and the table over all stacks, and then each stack, those together that are alike."""
+    """Prints the verdict and the table of all stacks, then each stack; stacks with the same text together."""
     lines = told(preview)
     against = f" against {preview.base}" if preview.base else ""
     console.print(_line(f"Preview of {phrasing.many(len(preview.stacks), 'stack')}{against}", style="bold"))
@@ -79,7 +79,7 @@ def show(preview: Preview, console: Console) -> None:
 
 
 def _line(*parts: str | tuple[str, str], style: str = "") -> Text:
-    """One line, in which what a part of it holds cannot style, move or break it. Parts may have a style."""
+    """One line of text. Its parts may have a style; their content cannot style, move or break the line."""
     text = Text(style=style)
     for part in parts:
         words_, styled = (part, "") if isinstance(part, str) else part
@@ -128,7 +128,7 @@ def _summary(preview: Preview) -> Table:
 
 
 def _table(headings: Iterable[str], right: Container[str], title: str | None = None) -> Table:
-    """Without lines, its cells in full; the columns in ``right`` have numbers."""
+    """A table without borders that wraps its cells. The columns in ``right`` have numbers."""
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for heading in headings:
         table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
@@ -206,7 +206,7 @@ def _figures(preview: StackPreview) -> Iterator[Part]:
 
 
 def _foot(preview: Preview) -> Iterator[Part]:
-    """What all stacks have in common, once."""
+    """Parts that are the same for all stacks."""
     if old := known(preview):
         yield Text("\nNot new")
         for line in old[:OLD]:

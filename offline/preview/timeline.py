@@ -28,7 +28,7 @@ def _end(found: Schedule) -> float:
 
 
 def _critical(found: Schedule) -> Iterator[Span]:
-    """From the first resource to the one that ends last."""
+    """The critical path, from the first resource to the one that ends last."""
     path: list[Span] = []
     last = max(found.spans.values(), key=lambda span: span.ends, default=None)
     while last is not None:

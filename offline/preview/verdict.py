@@ -1,4 +1,4 @@
-"""What a preview says first: what is lost, what fails, what is wrong; and which stacks a change does most to."""
+"""The verdict, which a preview begins with: losses, failures, new findings; and the order of stacks."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from offline.policies.check import SETTINGS
 from offline.preview.model import Failure, Finding, Operation, Outcome, Preview, StackPreview
 
 MOST = 20
-"""Lines of a verdict. What is left out stands with its stack."""
+"""Most lines of a verdict. The other findings are shown with their stacks."""
 
 
 class Level(IntEnum):
-    """How bad a line of the verdict is, the worst first."""
+    """The level of a line of the verdict, the worst first."""
 
     HARM = 0
     FAILURE = 1
@@ -23,7 +23,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True)
 class Line:
-    """A finding, or a failure to evaluate, of one stack or of several in the same words."""
+    """A finding or a failed evaluation, with all stacks that have it."""
 
     level: Level
     stacks: Sequence[str]
@@ -31,30 +31,30 @@ class Line:
 
 
 def verdict(preview: Preview) -> list[Line]:
-    """Every failure and every new finding, the worst first, and what several stacks have in common once."""
+    """Every failure and every new finding, the worst first, each once for all stacks that have it."""
     return _lines((stack.stack, level, said) for stack in preview.stacks for level, said in _said(stack))
 
 
 def known(preview: Preview) -> list[Line]:
-    """The same of the findings that the base has, too."""
+    """The same for findings that the base has, too."""
     return _lines(
         (stack.stack, _level(each), each) for stack in preview.stacks for each in stack.findings if not each.new
     )
 
 
 def told(preview: Preview) -> list[Line]:
-    """As much of the verdict as is said first."""
+    """The lines of the verdict that are shown first."""
     return verdict(preview)[:MOST]
 
 
 def untold(preview: StackPreview, lines: Sequence[Line]) -> list[Finding]:
-    """The new findings of a stack that are in none of ``lines``."""
+    """The new findings of a stack that are not among ``lines``."""
     said = {_words(line.said) for line in lines if preview.stack in line.stacks}
     return [each for each in preview.findings if each.new and _words(each) not in said]
 
 
 def impact(preview: StackPreview) -> tuple[float | str, ...]:
-    """Sorts stacks: those first that a change does most to."""
+    """Sorts stacks by how much a change affects them, the most first."""
     lines = [level for level, _ in _said(preview)]
     changed = [each.operation for each in preview.changes.resources] if preview.changes else []
     runs = preview.changes.runs if preview.changes else []
@@ -93,7 +93,7 @@ def _level(finding: Finding) -> Level:
     if finding.harm:
         return Level.HARM
     if finding.policy == SETTINGS:
-        # Why the stack cannot be evaluated.
+        # Problems of the settings are the reason why the stack cannot be evaluated.
         return Level.FAILURE
     return Level.ERROR if finding.severity is Severity.ERROR else Level.WARNING
 
@@ -106,19 +106,19 @@ def _words(said: Finding | Failure) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Group:
-    """Stacks of which the same is to be said; ``places`` is whether their Jobs go to the same pools, too."""
+    """Stacks with the same text. ``places`` says whether their Jobs run on the same pools, too."""
 
     stacks: Sequence[StackPreview]
     places: bool
 
     @property
     def first(self) -> StackPreview:
-        """One of them."""
+        """The first of the stacks."""
         return self.stacks[0]
 
 
 def alike(preview: Preview, written: Callable[[StackPreview, bool], str]) -> list[Group]:
-    """All stacks of which something is ``written``, with or without the places of Jobs."""
+    """Groups the stacks by their text from ``written``, with or without the places of Jobs."""
     found: dict[str, list[StackPreview]] = {}
     for each in preview.stacks:
         if text := written(each, False):

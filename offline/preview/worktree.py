@@ -1,4 +1,4 @@
-"""A revision of the repository as files, beside the user's own checkout."""
+"""Checks out a revision of the repository beside the user's checkout."""
 
 import contextlib
 import fcntl
@@ -14,25 +14,25 @@ from pathlib import Path
 from types import FrameType
 
 PREFIX = "slipway-preview-"
-"""Of the temporary folders that hold a checkout each."""
+"""The prefix of the temporary folders, each of which holds a checkout."""
 
 LOCK = "lock"
 WORKTREE = "tree"
 
 OVERRIDES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
-"""What git tells its hooks, and every git that they start, of the checkout at hand; here another one is meant."""
+"""Environment variables by which git tells its hooks which checkout they run in. Here another one is used."""
 
 
 class TreeError(Exception):
-    """A revision that cannot be checked out. The text says why, and what to do about it."""
+    """A revision cannot be checked out. The message says why and how to fix it."""
 
 
 @dataclass(frozen=True)
 class Checkout:
     """The project at another revision.
 
-    ``path`` is its folder. ``base`` is the revision as it was asked for and ``base_commit`` its commit; ``commit``
-    is the one that is checked out: where ``base`` and the checkout at hand parted.
+    ``path`` is its folder. ``base`` is the requested revision and ``base_commit`` its commit; ``commit`` is the
+    merge base with HEAD, which is checked out.
     """
 
     path: Path
@@ -42,7 +42,7 @@ class Checkout:
 
     @property
     def title(self) -> str:
-        """For people: ``origin/main``, with the commit where the two parted if that is another one."""
+        """``origin/main``, with the checked-out commit, and a note if that is a merge base."""
         if self.commit == self.base_commit:
             return f"{self.base} ({self.commit[:10]})"
         return f"{self.base} (merge base {self.commit[:10]})"
@@ -97,7 +97,7 @@ def _merge_base(root: Path, base: str) -> tuple[str, str]:
 
 
 def _fetching(root: Path, base: str, shallow: bool) -> str:
-    """The command that gets ``base``, as far as its name tells."""
+    """The command that fetches ``base``, as far as its name tells."""
     remote, _, branch = base.partition("/")
     if branch and remote in (_asked(root, "remote") or "").split():
         depth = "--depth=100 " if shallow else ""
@@ -108,7 +108,7 @@ def _fetching(root: Path, base: str, shallow: bool) -> str:
 
 
 def _remove_leftovers(root: Path) -> None:
-    """Removes the worktrees of runs that were killed: nobody holds their lock any more."""
+    """Removes the worktrees of killed runs, whose locks are free."""
     listing = _asked(root, "worktree", "list", "--porcelain") or ""
     paths = [Path(line.removeprefix("worktree ")) for line in listing.splitlines() if line.startswith("worktree ")]
     for folder in (path.parent for path in paths if path.parent.name.startswith(PREFIX)):
@@ -120,13 +120,13 @@ def _remove_leftovers(root: Path) -> None:
 
 
 def _remove(root: Path, folder: Path) -> None:
-    # Twice: a worktree that is only half there is locked, as git calls it.
+    # `--force` twice also removes a locked worktree; git locks it while it creates it.
     _asked(root, "worktree", "remove", "--force", "--force", str(folder / WORKTREE))
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def _git(root: Path, *arguments: str) -> str:
-    """What git says; raises TreeError with its complaint."""
+    """The output of git; raises TreeError with its message."""
     done = _run(root, arguments)
     if done.returncode:
         raise TreeError(f"git {' '.join(arguments)}: {done.stderr.strip()}")
@@ -134,13 +134,13 @@ def _git(root: Path, *arguments: str) -> str:
 
 
 def _asked(root: Path, *arguments: str) -> str | None:
-    """What git says, or None where it fails."""
+    """The output of git, or None if it fails."""
     done = _run(root, arguments)
     return None if done.returncode else done.stdout.strip()
 
 
 def _run(root: Path, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-    # A session of its own, so that Ctrl-C does not end a removal half-way. No hooks: they are the user's own.
+    # In its own session, so that Ctrl-C does not interrupt a removal; without the user's hooks.
     command = ["git", "-C", str(root), "-c", f"core.hooksPath={os.devnull}", *arguments]
     environment = {key: value for key, value in os.environ.items() if key not in OVERRIDES}
     return subprocess.run(
@@ -150,7 +150,7 @@ def _run(root: Path, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[
 
 @contextlib.contextmanager
 def terminating() -> Generator[None]:
-    """Lets SIGTERM and SIGHUP end the process as Ctrl-C does: what is open gets closed."""
+    """Makes SIGTERM and SIGHUP end the process like Ctrl-C, so that resources are released."""
 
     def end(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
@@ -169,7 +169,7 @@ def _undisturbed() -> Generator[None]:
 def _handling(
     handler: Callable[[int, FrameType | None], None] | signal.Handlers, *numbers: signal.Signals
 ) -> Generator[None]:
-    """``handler`` for these signals, where this thread may say so: only the main one is interrupted by them."""
+    """Installs ``handler`` for these signals in the main thread, the only one that may."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
