@@ -12,7 +12,7 @@ from offline.preview.schedule import schedule
 from tests.support.costing import Pool, job, stack
 
 
-def test_nobody_finds_a_pool_for_a_job_of_640_cpus() -> None:
+def test_every_placement_refuses_a_job_of_640_cpus() -> None:
     large = job("large", "cpu", cpu="640")
     found = stack([Pool("cpu", least=1, most=1, hourly=None)], large)
     assert pool_of(large, found) is None

@@ -38,7 +38,7 @@ def properties(stack: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {each["name"]: each["properties"] for each in stack["resources"]}
 
 
-def test_it_tells_what_is_declared_in_the_order_of_the_program(tmp_path: Path) -> None:
+def test_resources_are_printed_in_the_order_of_declaration(tmp_path: Path) -> None:
     body = """
 parent = pulumi.ComponentResource("slipway:test:Group", "group")
 late = thing("late", metadata={"name": "fixed"}, opts=pulumi.ResourceOptions(
@@ -87,7 +87,7 @@ thing("last", opts=pulumi.ResourceOptions(depends_on=list(things)))
     assert properties(evaluated_dev(here))["t0"] == {"path": "./file"}
 
 
-def test_what_the_program_says_is_a_remark_and_nothing_else_is_on_stdout(tmp_path: Path) -> None:
+def test_warnings_are_remarks_and_stdout_has_only_the_format(tmp_path: Path) -> None:
     body = """
 import os
 print("printed")
@@ -118,7 +118,7 @@ def test_a_secret_is_a_digest_that_only_its_key_can_compare(tmp_path: Path) -> N
     assert properties(evaluated_dev(tree, key=""))["one"] != properties(evaluated_dev(tree, key=""))["one"]
 
 
-def test_no_error_tells_a_secret(tmp_path: Path) -> None:
+def test_errors_hide_secrets(tmp_path: Path) -> None:
     body = SECRETS + 'pulumi.export("x", pulumi.Output.secret("hunter2-and-more").apply(lambda text: int(text)))'
     tree = make_tree(tmp_path / "tree", body)
     failure = evaluated_dev(tree)["failure"]
@@ -126,7 +126,7 @@ def test_no_error_tells_a_secret(tmp_path: Path) -> None:
     assert "hunter2" not in run(tree)
 
 
-def test_what_stands_in_clear_in_the_stack_file_is_told_though_the_program_calls_it_a_secret(
+def test_plain_values_of_the_stack_file_are_not_hidden(
     tmp_path: Path,
 ) -> None:
     body = 'pulumi.Output.secret("~/.kube/config")\npulumi.log.warn("~/.kube/config is not there")'
@@ -134,7 +134,7 @@ def test_what_stands_in_clear_in_the_stack_file_is_told_though_the_program_calls
     assert evaluated_dev(tree)["remarks"] == ["~/.kube/config is not there"]
 
 
-def test_an_encrypted_value_shows_that_it_was_changed(tmp_path: Path) -> None:
+def test_a_changed_encrypted_value_has_another_digest(tmp_path: Path) -> None:
     def of(ciphertext: str) -> dict[str, Any]:
         tree = tmp_path / ciphertext
         make_tree(tree, "pass", {"dev": {"other:key": {"deep": [{"secure": ciphertext}]}, "other:plain": "x"}})
@@ -181,14 +181,14 @@ thing("a")
         ("import not_there", "No module named 'not_there'"),
     ],
 )
-def test_however_a_program_fails_its_line_is_named(body: str, message: str, tmp_path: Path) -> None:
+def test_a_failure_names_the_line_of_the_program(body: str, message: str, tmp_path: Path) -> None:
     failure = evaluated_dev(make_tree(tmp_path / "tree", f"pass\n{body}"))["failure"]
     assert message in failure["message"]
     assert "\n" not in failure["message"]
     assert failure["where"] == "infra/program.py:9"
 
 
-def test_a_mapping_that_looks_like_a_mark_is_none(tmp_path: Path) -> None:
+def test_a_mapping_that_looks_like_a_mark_is_escaped(tmp_path: Path) -> None:
     found = properties(evaluated_dev(make_tree(tmp_path / "tree", 'thing("a", data={"$slipway": "unknown"})')))
     assert found["a"]["data"] == {"$slipway": "mapping", "value": {"$slipway": "unknown"}}
 
@@ -205,7 +205,7 @@ def test_a_stand_in_for_missing_configuration_is_remarked(tmp_path: Path) -> Non
     assert "gcp:project" not in found["configuration"]
 
 
-def test_the_rehearsals_overlay_is_not_laid_over(tmp_path: Path) -> None:
+def test_the_rehearsal_overlay_is_ignored(tmp_path: Path) -> None:
     body = 'thing(pulumi.Config("slipway").require("namespace"))'
     config = {"slipway:namespace": "real", "slipway:rehearsal": {"namespace": "rehearsed"}}
     assert list(properties(evaluated_dev(make_tree(tmp_path / "tree", body, {"dev": config})))) == ["real"]

@@ -130,7 +130,7 @@ def test_jobs_stand_in_the_pool_that_takes_them_below_what_they_wait_for() -> No
     assert drawing.between() == {("prepare", "train"), ("train", "chart")}
 
 
-def test_what_a_pool_and_a_job_have_is_written_there() -> None:
+def test_boxes_show_the_resources_of_pools_and_jobs() -> None:
     unknown = Pool("new", least=2, most=2, hourly=None, cpu=UNLIMITED)
     drawing = parse(picture(stack([CPU, GPU, unknown], job("train", "gpu", gpus=2, cpu="1500m", limit=7200))))
     shown = {each.name: [text for text, _, _ in each.texts] for each in drawing.boxes}
@@ -140,14 +140,14 @@ def test_what_a_pool_and_a_job_have_is_written_there() -> None:
     assert shown["train"] == ["train", "2 GPUs, 1.5 CPU, ≤ 2 h"]
 
 
-def test_a_job_that_no_pool_takes_is_shown_all_the_same() -> None:
+def test_a_job_that_no_pool_takes_is_drawn() -> None:
     drawing = drawn(job("lost", "tpu"), job("train", "gpu", gpus=1))
     check(drawing)
     assert holder(drawing, "nowhere", "lost") == NOWHERE
     assert holder(drawing, "gpu", "train") == "gpu"
 
 
-def test_a_job_that_nobody_can_place_is_not_said_to_be_lost() -> None:
+def test_a_job_with_unknown_placement_is_not_drawn_as_unschedulable() -> None:
     any_job = job("pinned", "cpu")
     any_job.properties["spec"]["template"]["spec"]["nodeName"] = "node-1"
     drawing = drawn(any_job)
@@ -215,12 +215,12 @@ def test_hostile_names_stay_text() -> None:
     assert job_box.texts[-1][0].endswith("…")
 
 
-def test_a_stack_without_anything_has_a_picture() -> None:
+def test_an_empty_stack_has_a_picture() -> None:
     check(parse(picture(Stack("empty", {}))))
     check(parse(picture(Stack("bare", {}, {"slipway:clusters": {"a": {}, "b": {}}}))))
 
 
-def test_the_order_of_resources_changes_nothing() -> None:
+def test_the_picture_does_not_depend_on_the_order_of_resources() -> None:
     prepare = job("prepare", "cpu")
     train = job("train", "gpu", prepare, gpus=1)
     others = [job(f"other-{number}", "cpu", prepare) for number in range(4)]
@@ -235,7 +235,7 @@ def test_the_order_of_resources_changes_nothing() -> None:
     columns=st.lists(st.integers(0, 4), max_size=12),
     needs=st.lists(st.sets(st.integers(0, 11)), min_size=12, max_size=12),
 )
-def test_lines_pass_boxes_and_keep_apart(columns: list[int], needs: list[set[int]]) -> None:
+def test_lines_avoid_boxes_and_each_other(columns: list[int], needs: list[set[int]]) -> None:
     jobs = [[str(index) for index, column in enumerate(columns) if column == number] for number in range(5)]
     made = [
         Column(f"pool {number}", [], "cpu", [Work(key, key, []) for key in keys], about="pool")

@@ -68,7 +68,7 @@ def claim(namespace: str = "ml", **spec: Any) -> Resource:
     return on_cluster(CLAIM, "models", namespace, spec={"accessModes": ["ReadWriteOnce"], **spec})
 
 
-def test_a_replaced_bucket_says_what_goes_why_and_whether_it_comes_back() -> None:
+def test_a_replaced_bucket_reports_the_loss_its_reason_and_its_recovery() -> None:
     [finding] = found(bucket(), bucket("US-EAST1"))
     assert (finding.policy, finding.severity, finding.harm, finding.new) == (
         "deletes-data",
@@ -83,27 +83,27 @@ def test_a_replaced_bucket_says_what_goes_why_and_whether_it_comes_back() -> Non
     assert "leave location as before" in finding.fix
 
 
-def test_soft_delete_says_for_how_long_and_that_the_name_has_to_be_free() -> None:
+def test_soft_delete_reports_its_duration_and_the_needed_name() -> None:
     policy, reason = said(bucket(days=30), bucket("US-EAST1"))["store"]
     assert policy == "deletes-data"
     assert "for 30 days" in reason
     assert "while no bucket has its name" in reason
 
 
-def test_a_bucket_that_nothing_may_empty_makes_the_update_fail_half_way() -> None:
+def test_a_bucket_that_cannot_be_emptied_fails_the_update_half_way() -> None:
     policy, reason = said(bucket(empties=False), bucket("US-EAST1"))["store"]
     assert policy == "deletion-refused"
     assert "fails half-way" in reason
     assert "forceDestroy is off" in reason
 
 
-def test_what_the_state_says_counts_not_what_the_change_makes_of_it() -> None:
+def test_protection_in_the_state_counts_and_not_in_the_change() -> None:
     """A bucket is deleted as the last update left it."""
     assert said(bucket(empties=False), bucket("US-EAST1", empties=True))["store"][0] == "deletion-refused"
     assert said(bucket(empties=True), bucket("US-EAST1", empties=False))["store"][0] == "deletes-data"
 
 
-def test_protection_refuses_and_deletes_nothing() -> None:
+def test_a_protected_resource_is_refused_and_not_lost() -> None:
     [finding] = found(bucket(protect=True), bucket("US-EAST1", protect=True))
     assert (finding.policy, finding.severity, finding.harm) == ("deletion-refused", Severity.ERROR, True)
     assert "it is protected" in finding.reason
@@ -111,12 +111,12 @@ def test_protection_refuses_and_deletes_nothing() -> None:
     assert other.policy == "deletion-refused"
 
 
-def test_a_resource_that_pulumi_only_forgets_keeps_its_data() -> None:
+def test_a_retained_resource_keeps_its_data() -> None:
     assert found(bucket(retain_on_delete=True), None) == []
     assert found(bucket(retain_on_delete=True), bucket("US-EAST1")) == []
 
 
-def test_what_is_protected_is_refused_even_where_it_would_only_be_forgotten() -> None:
+def test_a_protected_resource_is_refused_even_if_it_is_retained() -> None:
     [finding] = found(bucket(protect=True, retain_on_delete=True), None)
     assert finding.policy == "deletion-refused"
     assert "it is protected" in finding.reason
@@ -139,7 +139,7 @@ def test_an_update_in_place_and_a_new_resource_lose_nothing() -> None:
         ("azure:storage/share:Bucket", {}, "it and everything in it"),
     ],
 )
-def test_what_holds_data_on_whatever_cloud(type_: str, properties: dict[str, Any], words: str) -> None:
+def test_resources_that_hold_data_on_any_cloud(type_: str, properties: dict[str, Any], words: str) -> None:
     policy, reason = said(declared(type_, "it", properties), None)["it"]
     assert policy == "deletes-data"
     assert words in reason
@@ -156,7 +156,7 @@ def test_a_clouds_own_protection_refuses(type_: str, guard: str) -> None:
     assert guard in reason
 
 
-def test_backups_of_a_file_system_are_said() -> None:
+def test_backups_of_a_file_system_are_mentioned() -> None:
     files = declared("aws:efs/fileSystem:FileSystem", "files")
     backup = declared(
         "aws:efs/backupPolicy:BackupPolicy",
@@ -178,7 +178,7 @@ def test_backups_of_a_file_system_are_said() -> None:
         "aws:s3/filesFileSystem:FilesFileSystem",
     ],
 )
-def test_what_holds_none(type_: str) -> None:
+def test_resources_that_hold_no_data(type_: str) -> None:
     assert found(on_cluster(type_, "it"), None) == []
 
 
@@ -198,12 +198,12 @@ def test_a_volume_with_the_policy_retain_keeps_the_data_of_its_claim(policy: str
 
 
 @pytest.mark.parametrize(("policy", "lost"), [("Retain", False), (None, True)])
-def test_a_class_of_the_stack_says_whether_its_volumes_are_kept(policy: str | None, lost: bool) -> None:
+def test_the_reclaim_policy_of_a_storage_class_counts(policy: str | None, lost: bool) -> None:
     class_ = on_cluster("kubernetes:storage.k8s.io/v1:StorageClass", "fast", reclaimPolicy=policy)
     assert bool(found([class_, claim(storageClassName="fast")], [class_])) == lost
 
 
-def test_a_claim_goes_with_its_namespace_though_nothing_of_it_changes() -> None:
+def test_a_deleted_namespace_deletes_its_unchanged_claims() -> None:
     namespace = on_cluster(NAMESPACE, "ml")
     policy, reason = said([namespace, claim()], [claim()])["models"]
     assert policy == "deletes-data"
@@ -212,14 +212,14 @@ def test_a_claim_goes_with_its_namespace_though_nothing_of_it_changes() -> None:
     assert found([kept, claim()], [claim()]) == []
 
 
-def test_a_namespace_goes_with_the_claims_that_its_stateful_sets_make() -> None:
+def test_a_deleted_namespace_deletes_the_claims_of_its_stateful_sets() -> None:
     set_ = on_cluster("kubernetes:apps/v1:StatefulSet", "db", "ml", spec={"volumeClaimTemplates": [{}]})
     policy, reason = said([on_cluster(NAMESPACE, "ml"), set_], [set_])["ml"]
     assert policy == "deletes-data"
     assert "the claims of the StatefulSet db included" in reason
 
 
-def test_data_on_a_cluster_that_may_be_the_same_one_are_lost_unless_it_is() -> None:
+def test_data_on_a_possibly_identical_cluster_are_lost_conditionally() -> None:
     old, new = (
         replace(declared("pulumi:providers:kubernetes", "here", {"kubeconfig": path}), urn=PROVIDER)
         for path in ("~/.kube/config", "~/.kube/other")
@@ -251,7 +251,7 @@ def test_a_suppression_of_an_earlier_change_counts_only_until_its_last_day(
     assert all("suppression" in each.reason for each in findings)
 
 
-def test_a_suppression_of_a_change_is_known_and_never_unused() -> None:
+def test_suppressions_of_change_policies_are_never_unused() -> None:
     there = stack(bucket(), deletes_data={"reason": "It was empty."}, deletion_refused={"reason": "It was."})
     findings, _ = check(there, suppressions_of(there.configuration), TODAY)
     assert [each for each in findings if each.policy.endswith("-suppression")] == []
@@ -291,7 +291,9 @@ def group(least: int, most: int) -> Resource:
     ],
     ids=["key", "subnets"],
 )
-def test_what_a_cloud_refuses_in_place_is_an_error_with_its_reason(after: Resource, reason: str, fix: str) -> None:
+def test_an_update_that_the_cloud_refuses_is_an_error_with_its_reason(
+    after: Resource, reason: str, fix: str
+) -> None:
     [finding] = found(eks(), after)
     assert (finding.policy, finding.severity, finding.harm) == ("update-refused", Severity.ERROR, True)
     assert finding.reason.startswith(reason)
@@ -305,7 +307,7 @@ def test_a_refused_update_can_be_suppressed_with_a_reason() -> None:
     assert [each.why for each in suppressed] == ["the key is the same, by another name"]
 
 
-def test_what_ends_running_pods_is_a_warning() -> None:
+def test_an_update_that_ends_running_pods_is_a_warning() -> None:
     [finding] = found(group(0, 1), group(0, 2))
     assert (finding.policy, finding.severity, finding.harm) == ("ends-running-pods", Severity.WARNING, True)
     assert "desired size in the state" in finding.reason

@@ -116,7 +116,7 @@ def test_errors_come_first_and_the_order_is_always_the_same() -> None:
     assert checked(*reversed(resources))[0] == findings
 
 
-def test_only_what_the_base_does_not_have_is_new() -> None:
+def test_only_findings_that_the_base_lacks_are_new() -> None:
     before, _ = checked(job(pod(containers=[container(image="x")]), "one"))
     after, _ = checked(
         job(pod(containers=[container(image="y")]), "one"), job(pod(containers=[container(image="y")]), "two")
@@ -189,7 +189,7 @@ def test_a_configuration_key_can_be_suppressed_by_its_name() -> None:
     assert [each.finding.resource for each in suppressed] == ["other:token"]
 
 
-def test_what_a_change_opens_is_harm_and_what_was_open_before_is_none_of_it() -> None:
+def test_only_newly_opened_access_is_harm() -> None:
     service = resource("kubernetes:core/v1:Service", "api", {"spec": {"type": "NodePort"}})
     [opened], _ = checked(service)
     assert (opened.policy, opened.harm) == ("public-service", True)

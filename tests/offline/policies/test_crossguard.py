@@ -133,7 +133,7 @@ def test_a_finding_about_the_file_names_its_key(project: Path) -> None:
     assert urn is None
 
 
-def test_what_an_update_alone_can_tell_is_unknown_and_accuses_nobody(project: Path) -> None:
+def test_unknown_values_cause_no_findings(project: Path) -> None:
     declared = job(pod(container(image=UNKNOWN, resources={"requests": {"cpu": UNKNOWN}}), nodeSelector=UNKNOWN))
     assert violations(project, declared) == {}
     [seen] = stack_of(engine_resources(declared), project).resources.values()
@@ -146,7 +146,7 @@ def test_a_default_provider_is_recognised(project: Path) -> None:
     assert set(violations(project, stray)) == {"default-provider"}
 
 
-def test_secrets_which_the_engine_opens_are_not_taken_for_plain_ones(project: Path) -> None:
+def test_decrypted_secrets_are_not_reported_as_plain(project: Path) -> None:
     sealed = resource("kubernetes:core/v1:Secret", "keys", {"stringData": {"password": Secret("")}})
     assert violations(project, sealed) == {}
 

@@ -35,12 +35,12 @@ def every(cases: dict[str, list[Stack]]) -> list[object]:
 
 
 @pytest.mark.parametrize(("policy", "stack"), every(TRIPS))
-def test_what_trips_a_policy_trips_it_once_and_no_other(policy: str, stack: Stack) -> None:
+def test_each_bad_example_breaks_its_policy_once_and_no_other(policy: str, stack: Stack) -> None:
     assert found(stack) == [policy]
 
 
 @pytest.mark.parametrize(("policy", "stack"), every(PASSES))
-def test_what_only_looks_like_it_does_not(policy: str, stack: Stack) -> None:
+def test_each_good_example_breaks_no_policy(policy: str, stack: Stack) -> None:
     assert policy not in found(stack)
 
 
@@ -57,7 +57,7 @@ def test_ids_are_unique_and_can_be_written_in_a_stack_file() -> None:
     assert [each for each in ids if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", each)] == []
 
 
-def test_an_unschedulable_pod_is_told_of_in_kube_schedulers_words() -> None:
+def test_an_unschedulable_pod_has_kube_schedulers_reasons() -> None:
     [finding], _ = check(stack(job(pod(container(resources={"requests": {"cpu": "8"}})))), {}, TODAY)
     assert finding.severity is Severity.ERROR
     assert finding.name == "train (Job)"

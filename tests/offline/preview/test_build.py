@@ -11,7 +11,7 @@ from offline.preview.job_durations import Measured
 from offline.preview.revisions import Evaluations
 
 
-def test_a_preview_that_fails_is_told_without_values_and_leaves_the_others() -> None:
+def test_a_failed_preview_of_one_stack_shows_no_values_and_keeps_the_others() -> None:
     def measured(name: str) -> Mapping[str, Measured]:
         if name == "bad":
             raise LookupError("password-of-somebody")

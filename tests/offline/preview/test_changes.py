@@ -143,13 +143,13 @@ def test_a_machine_type_on_eks_is_a_new_version_of_the_launch_template_and_new_n
     assert "replaces all nodes" in group.note
 
 
-def test_spot_nodes_are_another_pool() -> None:
+def test_a_change_to_spot_replaces_the_pool() -> None:
     found = change({f"{TRAIN}.spot": False})
     assert touched(found) == {"dev-train": (Operation.REPLACE, ["nodeConfig.spot"])}
     assert found.runs == []
 
 
-def test_another_location_replaces_the_cluster_and_all_that_is_on_it_but_not_the_store() -> None:
+def test_another_location_replaces_the_cluster_and_its_objects_but_not_the_store() -> None:
     found = change({"clusters.dev.location": "us-central1-a"})
     assert {each.operation for each in found.resources} == {Operation.REPLACE}
     assert {each.type for each in found.resources} == {
@@ -181,7 +181,7 @@ def test_more_memory_re_creates_a_job_that_finds_its_result() -> None:
     assert ran(found) == {"mnist-train": (Outcome.RESUMES, "its memory changed")}
 
 
-def test_a_renamed_pool_is_another_pool() -> None:
+def test_renaming_a_pool_creates_a_new_one() -> None:
     settings = base().configuration["slipway:clusters"]["dev"]["pools"]
     pools = {{"train": "t4"}.get(name, name): each for name, each in settings.items()}
     steps = {"pipelines.mnist.steps.train.pool": "t4", "pipelines.benchmark.runs.t4.pool": "t4"}
@@ -199,7 +199,7 @@ def test_a_protected_cluster_is_not_moved() -> None:
     assert "gcp:container/cluster:Cluster" in refused
 
 
-def test_protection_alone_is_told_only_when_it_goes() -> None:
+def test_removed_protection_is_reported() -> None:
     safe = previewed("gcp-dev", {"protect": True, "store.versioning": True})
     assert compare(base(), safe).remarks == []
     assert any("dev (Cluster) is no longer protected" in each for each in compare(safe, base()).remarks)
@@ -227,7 +227,7 @@ OFFICE = {"clusters.dev.control_plane.authorized_networks": {"office": "203.0.11
         (OFFICE, {}, "masterAuthorizedNetworksConfig"),
     ],
 )
-def test_what_a_stack_no_longer_sets_and_google_keeps(
+def test_removing_a_property_that_google_computes_keeps_its_value(
     before: dict[str, Any], after: dict[str, Any], kept: str
 ) -> None:
     found = compare(previewed("gcp-dev", before), previewed("gcp-dev", after))
@@ -249,7 +249,7 @@ IMPERSONATING = {"store.impersonation": {"projects": []}}
         ({}, IMPERSONATING),
     ],
 )
-def test_who_may_use_the_bucket_is_another_grant(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_another_member_of_the_bucket_replaces_the_grant(before: dict[str, Any], after: dict[str, Any]) -> None:
     found = compare(previewed("gcp-dev", before), previewed("gcp-dev", after))
     [grant] = (each for each in found.resources if each.name == GRANT)
     assert grant.operation is Operation.REPLACE

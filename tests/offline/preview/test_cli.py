@@ -95,7 +95,7 @@ def test_nothing_changed(clone: Path) -> None:
 
 
 @pytest.mark.slow
-def test_each_consequence_of_a_change_and_nothing_else(clone: Path) -> None:
+def test_a_change_lists_all_its_consequences_and_nothing_else(clone: Path) -> None:
     """A taint, a workload file, a pool's size and a bucket's access in one change."""
 
     def change(config: dict[str, Any]) -> None:
@@ -191,7 +191,7 @@ def last_runs(file: Path, **minutes: int) -> Path:
 
 
 @pytest.mark.slow
-def test_the_jobs_that_run_again_cost_by_one_basis_in_all_stacks(clone: Path, tmp_path: Path) -> None:
+def test_rerun_costs_use_the_same_basis_in_all_stacks(clone: Path, tmp_path: Path) -> None:
     edit(clone, "workloads/mnist/train.py", lambda text: text + "\n# Another digest.\n")
     times = last_runs(tmp_path / "exported.json", mnist_train=12, mnist_predict=10)
 
@@ -223,7 +223,7 @@ def before_first_fold(markdown: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["text", "markdown"])
-def test_one_comment_line_in_a_workload_is_a_short_preview_of_all_stacks(clone: Path, format: str) -> None:
+def test_a_changed_comment_in_a_workload_gives_a_short_preview(clone: Path, format: str) -> None:
     edit(clone, "workloads/mnist/train.py", lambda text: f"# A remark.\n{text}")
     done = preview(clone, "--base", "main", "--format", format)
     assert done.returncode == 0, done.stderr
@@ -240,7 +240,7 @@ def test_one_comment_line_in_a_workload_is_a_short_preview_of_all_stacks(clone: 
 
 
 @pytest.mark.slow
-def test_three_changed_lines_fit_on_a_screen_with_the_loss_first(clone: Path, tmp_path: Path) -> None:
+def test_a_small_change_fits_on_a_screen_with_data_loss_first(clone: Path, tmp_path: Path) -> None:
     """A moved bucket, a larger pool and a workload: in one stack, one stack, and all of them."""
 
     def change(config: dict[str, Any]) -> None:
@@ -273,7 +273,7 @@ def test_three_changed_lines_fit_on_a_screen_with_the_loss_first(clone: Path, tm
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["text", "markdown", "json"])
-def test_a_bad_file_among_seven_is_told_first_without_its_secrets(clone: Path, format: str) -> None:
+def test_an_invalid_stack_file_is_reported_first_without_secrets(clone: Path, format: str) -> None:
     token = "github_pat_" + 20 * "a1B2"
     bad = {
         "slipway:namespace": token,
@@ -306,7 +306,7 @@ def test_a_bad_file_among_seven_is_told_first_without_its_secrets(clone: Path, f
 
 
 @pytest.mark.slow
-def test_a_stack_with_ten_mistakes_has_ten_findings(clone: Path) -> None:
+def test_each_mistake_in_a_stack_file_is_a_finding(clone: Path) -> None:
     def mistakes(config: dict[str, Any]) -> None:
         clusters, steps = config["slipway:clusters"], config["slipway:pipelines"]["mnist"]["steps"]
         (cluster,) = clusters.values()
@@ -344,7 +344,7 @@ def test_a_stack_that_cannot_be_evaluated_does_not_stop_the_others(clone: Path) 
 
 
 @pytest.mark.slow
-def test_bad_files_among_seven_leave_the_other_previews_and_are_one_error_each(clone: Path) -> None:
+def test_each_unreadable_stack_file_is_one_error_and_keeps_the_other_previews(clone: Path) -> None:
     nines = ["config:", "  slipway:clusters: &a0 [x, x, x, x, x, x, x, x, x]"]
     nines += [f"  slipway:c{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
     bad = {name: clone / f"stacks/Pulumi.{name}.yaml" for name in ("local", "onprem", "openshift")}
@@ -366,7 +366,7 @@ def test_bad_files_among_seven_leave_the_other_previews_and_are_one_error_each(c
 
 
 @pytest.mark.slow
-def test_what_mends_a_broken_base_is_not_refused(clone: Path) -> None:
+def test_a_change_that_repairs_a_broken_base_is_accepted(clone: Path) -> None:
     git(clone, "checkout", "--quiet", "-b", "broken")
     good = (clone / LOCAL).read_text(encoding="utf-8")
     try:
@@ -382,7 +382,7 @@ def test_what_mends_a_broken_base_is_not_refused(clone: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_new_stack_and_one_that_is_gone_are_told_apart(clone: Path) -> None:
+def test_new_and_removed_stacks_are_marked(clone: Path) -> None:
     (clone / LOCAL).rename(clone / "stacks/Pulumi.laptop.yaml")
     stacks = document(clone, "-s", "local", "-s", "laptop", "--base", "main")
     assert stacks["laptop"]["new_stack"]
@@ -407,7 +407,7 @@ def test_the_same_change_gives_the_same_bytes(clone: Path, tmp_path: Path, forma
     assert all("elsewhere" in text for text in written[0])
 
 
-def test_a_revision_that_is_not_there_is_one_plain_error(clone: Path) -> None:
+def test_a_missing_revision_is_one_clear_error(clone: Path) -> None:
     done = preview(clone, "-s", "local", "--base", "nowhere")
     assert done.returncode == 2
     assert "nowhere" in done.stderr
@@ -416,7 +416,7 @@ def test_a_revision_that_is_not_there_is_one_plain_error(clone: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_stack_that_is_not_there_is_said_with_those_that_are(clone: Path) -> None:
+def test_a_missing_stack_is_reported_with_the_existing_ones(clone: Path) -> None:
     done = preview(clone, "-s", "gcp-div")
     assert done.returncode == 2
     assert re.search(r"no stack 'gcp-div'.*gcp-dev", re.sub(r"\s+", " ", done.stdout))
@@ -424,7 +424,7 @@ def test_a_stack_that_is_not_there_is_said_with_those_that_are(clone: Path) -> N
 
 
 @pytest.mark.parametrize("option", ["--output", "--json", "--pictures"])
-def test_a_file_that_cannot_be_written_is_one_plain_error(clone: Path, option: str) -> None:
+def test_an_unwritable_file_is_one_clear_error(clone: Path, option: str) -> None:
     done = preview(clone, "-s", "local", option, "stacks" if option != "--pictures" else "README.md")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
@@ -439,7 +439,7 @@ def test_a_file_that_cannot_be_written_is_one_plain_error(clone: Path, option: s
         ("infra/review/stack.py", "import nothing_of_that_name", "ModuleNotFoundError: No module named"),
     ],
 )
-def test_a_change_that_breaks_the_preview_itself_is_one_plain_error(
+def test_a_change_that_breaks_the_preview_itself_is_one_clear_error(
     clone: Path, file: str, line: str, said: str
 ) -> None:
     edit(clone, file, lambda text: f"{text}\n{line}\n")
@@ -450,7 +450,7 @@ def test_a_change_that_breaks_the_preview_itself_is_one_plain_error(
 
 
 @pytest.mark.slow
-def test_a_terminal_without_the_characters_gets_the_rest(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_characters_that_the_terminal_lacks_are_replaced(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     configure(clone, lambda config: config.update({"slipway:namespace": "elsewhere"}), LOCAL)
     done = preview(clone, "-s", "local", "--base", "main")

@@ -32,7 +32,7 @@ def small(*pools: Pool, charges: tuple[Charge, ...] = (CONTROL_PLANE, STORE)) ->
     return stack(pools or (CPU, GPU), PREPARE, TRAIN, charges=charges)
 
 
-def test_idle_and_most() -> None:
+def test_idle_and_maximum_cost() -> None:
     found = cost(small(), today=TODAY)
     assert found.idle_hourly == pytest.approx(0.1 + 0.2)
     assert found.idle_monthly == pytest.approx(0.3 * 730)
@@ -45,7 +45,7 @@ def run(stack: Stack, jobs: Mapping[str, Outcome] | None = None, **measured: Mea
     return found
 
 
-def test_a_run_pays_for_boot_work_and_the_ten_minutes_after() -> None:
+def test_a_run_costs_boot_work_and_ten_idle_minutes() -> None:
     found = run(small(), train=Measured(1000, "rehearsed"))
     # 300 s boot, 245 s image, 1,000 s of work, 600 s until the autoscaler takes the node back; and the 600 s of
     # `prepare` on the node that is there, and paid, at all times.
@@ -61,7 +61,7 @@ def test_a_run_pays_for_boot_work_and_the_ten_minutes_after() -> None:
     assert steps["train"] == ("gpu", "rehearsed", 1545, pytest.approx(1545 / 3600 * 3.61), False)
 
 
-def test_only_the_jobs_that_a_change_runs_again_are_in_its_cost() -> None:
+def test_only_rerun_jobs_count_in_the_cost_of_a_change() -> None:
     found = run(small(), {TRAIN.urn: Outcome.RUNS})
     assert found.dollars == found.most == pytest.approx((3600 + 600) / 3600 * 3.61)
     assert (found.paid_anyway, [each.job for each in found.steps]) == (0, ["train"])
@@ -74,20 +74,20 @@ def test_a_job_that_finds_its_result_still_asks_for_its_node() -> None:
     assert found.steps[0].basis == "found"
 
 
-def test_jobs_side_by_side_on_a_node_that_is_there_hold_it_once() -> None:
+def test_parallel_jobs_on_a_permanent_node_are_billed_once() -> None:
     one, two = (job(name, "cpu", limit=3600, cpu="1") for name in ("one", "two"))
     found = run(stack([replace(CPU, most=1)], one, two))
     assert found.dollars == found.paid_anyway == pytest.approx(0.2)
 
 
-def test_a_second_node_of_a_pool_with_one_at_all_times_is_paid() -> None:
+def test_a_second_node_beside_a_permanent_one_is_billed() -> None:
     one, two = job("one", "cpu", limit=3600), job("two", "cpu", limit=3600)
     found = run(stack([CPU], one, two))
     assert found.paid_anyway == pytest.approx(0.2)
     assert found.dollars == pytest.approx(0.2 + (3600 + 600) / 3600 * 0.2)
 
 
-def test_one_basis_for_all_stacks_or_their_limits() -> None:
+def test_all_stacks_use_one_basis_or_time_limits() -> None:
     real, here = Measured(1, "measured"), Measured(1, "rehearsed")
     assert common_basis({"a": {"x": real}, "b": {"y": real}}, {"a": ["x"], "b": ["y"]}) == "measured"
     assert common_basis({"a": {"x": here}, "b": {"y": here}}, {"a": ["x"], "b": ["y"]}) == "rehearsed"
@@ -105,7 +105,7 @@ def test_nodes_are_counted() -> None:
 
 
 @pytest.mark.parametrize(("amount", "written"), [(0.5, "$0.50"), (0.026, "$0.026"), (2, "$2.00")])
-def test_a_price_by_use_has_its_cents(amount: float, written: str) -> None:
+def test_metered_prices_show_cents(amount: float, written: str) -> None:
     metered = replace(STORE, price=price(amount, "GiB-month"))
     (line,) = [line for line in cost(small(charges=(metered,)), today=TODAY).lines if line.metered]
     assert line.metered_price == f"{written} per GiB-month"
@@ -119,7 +119,7 @@ def test_an_unknown_price_is_never_zero() -> None:
     assert (line.hourly, line.idle, line.most) == (None, None, None)
 
 
-def test_a_missing_price_leaves_a_lower_bound() -> None:
+def test_a_missing_price_makes_the_sum_a_lower_bound() -> None:
     # The disk of the GPU pool has a price, its machine has none.
     found = run(small(CPU, replace(GPU, hourly=None)))
     assert found.dollars == pytest.approx((3600 + 600) / 3600 * 0.01 + 600 / 3600 * 0.2)
@@ -130,12 +130,12 @@ def test_a_missing_price_leaves_a_lower_bound() -> None:
     assert {step.job: step.dollars for step in nothing.steps} == {"prepare": pytest.approx(1 / 30), "train": None}
 
 
-def test_no_price_at_all_is_no_sum() -> None:
+def test_without_any_price_there_is_no_sum() -> None:
     found = cost(small(replace(CPU, hourly=None), replace(GPU, hourly=None, spare=()), charges=()), today=TODAY)
     assert (found.idle_hourly, found.idle_monthly, found.most_hourly) == (None, None, None)
 
 
-def test_what_is_paid_by_use_is_in_no_sum() -> None:
+def test_metered_charges_are_not_in_sums() -> None:
     unpriced = Charge(CLUSTER.urn, "samples", None, metered=True)
     found = cost(small(charges=(CONTROL_PLANE, STORE, unpriced)), today=TODAY)
     assert found.idle_hourly == pytest.approx(0.3)
@@ -150,12 +150,12 @@ def test_without_jobs_there_is_no_run() -> None:
     assert cost(stack([CPU]), today=TODAY).run is None
 
 
-def test_a_run_without_a_pool_for_any_job_is_not_known() -> None:
+def test_the_cost_of_jobs_without_a_pool_is_unknown() -> None:
     found = run(stack([CPU], job("train", "nowhere")))
     assert (found.dollars, found.unknown) == (None, ["a pool for train"])
 
 
-def test_a_job_without_a_limit_has_no_most_but_what_was_measured() -> None:
+def test_a_job_without_a_limit_has_no_maximum_cost() -> None:
     endless = job("train", "gpu", gpus=1, limit=None)
     unknown = run(stack([GPU], endless))
     assert (unknown.most, unknown.unknown) == (None, ["a time limit of train"])
@@ -165,12 +165,12 @@ def test_a_job_without_a_limit_has_no_most_but_what_was_measured() -> None:
     assert found.steps[0].basis == "measured"
 
 
-def test_a_run_on_one_of_several_pools_of_a_resource_is_not_known() -> None:
+def test_the_cost_on_one_of_several_pools_of_a_resource_is_unknown() -> None:
     found = run(stack([GPU, GPU], job("train", "gpu", gpus=1)))
     assert (found.dollars, found.steps[0].dollars) == (None, None)
 
 
-def test_a_run_on_nodes_that_the_stack_finds_there_is_not_known() -> None:
+def test_the_cost_on_existing_nodes_is_unknown() -> None:
     own = Charge(CLUSTER.urn, "your own nodes, not priced", None)
     found_there = replace(
         stack([], job("work", "cpu"), charges=[own]), pools=[replace(CPU.nodes, urn="", min_nodes=2)]
@@ -179,14 +179,14 @@ def test_a_run_on_nodes_that_the_stack_finds_there_is_not_known() -> None:
     assert (found.dollars, found.steps[0].dollars) == (None, None)
 
 
-def test_reserved_nodes_are_paid_without_a_run_too() -> None:
+def test_reserved_nodes_are_paid_anyway() -> None:
     reserved = Charge(GPU.declared.urn, "reserved", price(9), idle=1, most=1, pool=GPU.declared.urn)
     reserving = stack([replace(GPU, bought=[reserved])], job("train", "gpu", gpus=1))
     assert cost(reserving, today=TODAY).idle_hourly == 9
     assert run(reserving).dollars == run(reserving).paid_anyway == pytest.approx((3600 + 600) / 3600 * 9)
 
 
-def test_a_larger_pool_costs_more_at_most_and_nothing_idle() -> None:
+def test_a_larger_pool_raises_the_maximum_cost_only() -> None:
     base = cost(small(), today=TODAY)
     head = cost(small(CPU, replace(GPU, most=3)), today=TODAY)
     found = difference(base, head)
@@ -195,7 +195,7 @@ def test_a_larger_pool_costs_more_at_most_and_nothing_idle() -> None:
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_a_price_that_only_one_side_knows_leaves_no_difference(swapped: bool) -> None:
+def test_a_price_known_on_one_side_only_makes_the_difference_unknown(swapped: bool) -> None:
     known, unknown = (
         cost(small(CPU, replace(GPU, hourly=hourly, least=1)), today=TODAY) for hourly in (3.6, None)
     )
@@ -203,7 +203,7 @@ def test_a_price_that_only_one_side_knows_leaves_no_difference(swapped: bool) ->
     assert (found.idle_hourly, found.idle_monthly, found.most_hourly) == (None, None, None)
 
 
-def test_what_both_sides_do_not_know_is_in_no_difference() -> None:
+def test_unknown_prices_on_both_sides_cancel_out() -> None:
     base, head = (
         cost(small(replace(CPU, least=least, most=3), replace(GPU, hourly=None)), today=TODAY) for least in (1, 2)
     )
@@ -212,14 +212,14 @@ def test_what_both_sides_do_not_know_is_in_no_difference() -> None:
     assert found.most_hourly == pytest.approx(0)
 
 
-def test_more_of_what_has_no_price_leaves_no_difference() -> None:
+def test_more_units_without_a_price_make_the_difference_unknown() -> None:
     base, head = (cost(small(CPU, replace(GPU, hourly=None, most=most)), today=TODAY) for most in (1, 2))
     found = difference(base, head)
     assert found.idle_hourly == 0, "the pool is at 0 on both sides"
     assert found.most_hourly is None
 
 
-def test_what_nobody_prices_at_either_side_makes_no_difference() -> None:
+def test_the_same_unpriced_charges_make_no_difference() -> None:
     unpriced = stack([replace(CPU, hourly=None)], PREPARE)
     found = difference(cost(unpriced, today=TODAY), cost(unpriced, today=TODAY))
     assert (found.idle_hourly, found.most_hourly) == (0, 0)
@@ -239,13 +239,13 @@ def test_a_source_without_a_date_is_stale_on_the_day_it_was_read() -> None:
     assert {line.as_of for line in found.lines} == {"2026-11-01", "undated, read 2026-11-21"}
 
 
-def test_a_source_that_nothing_uses_is_not_stale() -> None:
+def test_unused_sources_are_not_stale() -> None:
     old = Charge(CLUSTER.urn, "old", replace(price(1), source=Source("https://old.example", date(2020, 1, 1))))
     assert cost(small(charges=(old,)), today=TODAY).stale == ["https://old.example (2020-01-01)"]
     assert cost(small(), today=TODAY).stale == []
 
 
-def test_the_repositorys_cheapest_stack_by_hand() -> None:
+def test_the_cheapest_stack_costs_what_a_manual_sum_says() -> None:
     """gcp-dev in us-central1, with the rows of infra/clouds/gcp/data/prices.toml."""
     e2_standard_4 = 4 * 0.021812 + 16 * 0.002924
     boot_disk = 100 * 0.1 / 730

@@ -53,7 +53,7 @@ def of(properties: dict[str, Any]) -> dict[str, Any]:
     return dict(declared.properties)
 
 
-def test_a_resource_keeps_all_that_is_known_of_it() -> None:
+def test_a_decoded_resource_has_all_encoded_attributes() -> None:
     found = evaluated("dev", DOCUMENT)
     assert (found.outputs, found.remarks) == ({"kubeconfig": True, "url": False}, ("careful",))
     assert found.stack is not None
@@ -75,7 +75,7 @@ def test_a_resource_keeps_all_that_is_known_of_it() -> None:
     assert found.stack.cluster_of(declared) == "here"
 
 
-def test_unknown_values_and_secrets_are_what_comparisons_know_wherever_they_are() -> None:
+def test_nested_unknown_values_and_secrets_are_decoded() -> None:
     unknown, secret = {"$slipway": "unknown"}, {"$slipway": "secret", "digest": "d"}
     found = of(
         {"a": [unknown, {"b": secret}], "c": secret, "d": {"$slipway": "mapping", "value": {"$slipway": 1}}}
@@ -95,7 +95,7 @@ def test_an_encrypted_value_of_the_configuration_is_a_secret() -> None:
     assert found.stack.configuration == {"slipway:protect": False, "a:token": Secret("d")}
 
 
-def test_nodes_that_are_there_are_a_pool_of_a_fixed_size() -> None:
+def test_existing_nodes_are_decoded_as_a_pool_of_fixed_size() -> None:
     found = evaluated("dev", DOCUMENT)
     assert found.stack is not None
     (pool,) = found.stack.pools
@@ -105,7 +105,7 @@ def test_nodes_that_are_there_are_a_pool_of_a_fixed_size() -> None:
     assert found.stack.pools[-1] == pool
 
 
-def test_a_failure_says_why() -> None:
+def test_a_failure_is_decoded_with_its_problems() -> None:
     problem = {"key": "k", "value": "v", "reason": "r", "fix": "f"}
     failure = {"kind": "SettingsError", "message": "1 problem", "problems": [problem], "where": ""}
     found = evaluated("dev", {"failure": failure, "remarks": []})

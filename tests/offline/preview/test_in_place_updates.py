@@ -44,7 +44,9 @@ def claim(size: str) -> dict[str, Any]:
         ("1.9", "1.10", [NOTE]),
     ],
 )
-def test_a_cluster_goes_up_by_one_version_and_never_down(before: str, after: str, found: list[Effect]) -> None:
+def test_a_cluster_upgrades_by_one_version_and_never_downgrades(
+    before: str, after: str, found: list[Effect]
+) -> None:
     assert effects(EKS, {"version": before}, {"version": after}) == found
 
 
@@ -59,13 +61,13 @@ def test_a_cluster_goes_up_by_one_version_and_never_down(before: str, after: str
         (scaling(3, 3, 3), scaling(0, 2, 0), [REFUSED, ENDS]),
     ],
 )
-def test_a_scaled_groups_limits_go_with_the_states_number_of_nodes(
+def test_limits_of_a_scaled_group_must_fit_its_number_of_nodes(
     before: dict[str, Any], after: dict[str, Any], found: list[Effect]
 ) -> None:
     assert effects(GROUP, before, after, "scalingConfig.desiredSize") == found
 
 
-def test_a_fixed_group_grows_freely_and_ends_work_where_it_shrinks() -> None:
+def test_shrinking_a_fixed_group_ends_running_pods() -> None:
     assert effects(GROUP, scaling(1, 1, 1), scaling(2, 2, 2)) == []
     assert effects(GROUP, scaling(2, 2, 2), scaling(1, 1, 1)) == [ENDS]
 
@@ -83,7 +85,7 @@ def test_a_claim_never_shrinks(before: str, after: str, found: list[Effect]) -> 
     assert effects(CLAIM, claim(before), claim(after)) == found
 
 
-def test_a_pods_range_of_a_subnet_is_refused() -> None:
+def test_another_pod_range_of_a_subnet_is_refused() -> None:
     before, after = (
         {"secondaryIpRanges": [{"rangeName": "pods", "ipCidrRange": block}]}
         for block in ("10.4.0.0/14", "10.8.0.0/14")
@@ -91,7 +93,7 @@ def test_a_pods_range_of_a_subnet_is_refused() -> None:
     assert effects("gcp:compute/subnetwork:Subnetwork", before, after) == [REFUSED]
 
 
-def test_no_entry_is_of_a_replacement_and_each_says_what_to_do() -> None:
+def test_each_in_place_entry_says_what_to_do_and_replaces_nothing() -> None:
     replacing = Replacing(reviews())
     for review in [*REVIEWS, KUBERNETES]:
         for type_, facts in review.in_place().items():

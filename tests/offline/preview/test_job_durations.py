@@ -39,7 +39,7 @@ def test_a_stack_export_has_the_times_of_its_jobs(tmp_path: Path) -> None:
     assert exported(file) == {"dev": {"mnist-train": Measured(750, "measured")}}
 
 
-def test_an_export_says_whose_times_they_are(tmp_path: Path) -> None:
+def test_times_in_an_export_are_by_stack(tmp_path: Path) -> None:
     train = job("mnist-train", "2026-11-20T10:00:00Z", "2026-11-20T10:12:30Z")
     other = {**train, "urn": train["urn"].replace("pulumi:dev", "pulumi:prod")}
     assert exported(export(tmp_path, train, other)).keys() == {"dev", "prod"}
@@ -58,7 +58,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
         exported(tmp_path / "nowhere.json")
 
 
-def test_a_rehearsal_leaves_the_times_of_what_succeeded(tmp_path: Path) -> None:
+def test_a_rehearsal_records_the_times_of_successful_jobs(tmp_path: Path) -> None:
     records = [
         JobRecord("urn:1", "mnist-train", phase=Phase.SUCCEEDED, started=100.0, finished=142.5),
         JobRecord("urn:2", "mnist-predict", phase=Phase.FAILED, started=150.0, finished=151.0),

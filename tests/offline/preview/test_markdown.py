@@ -124,7 +124,7 @@ def test_links_to_the_picture_where_it_can_be_reached() -> None:
     assert "build/gcp-dev.svg" not in comment(preview(here))
 
 
-def test_a_fix_stands_below_its_reason_where_no_long_key_pushes_it_aside() -> None:
+def test_a_fix_is_shown_below_its_reason() -> None:
     (line,) = [line for line in comment(preview(stack())).splitlines() if "error: `public-bucket`" in line]
     assert line == (
         "- 🔴 **gcp-dev**: everybody can read it<br>error: `public-bucket` `store`<br>"

@@ -20,7 +20,7 @@ def test_a_preview_follows_the_published_schema() -> None:
     assert content["stacks"][0]["changes"]["resources"][0]["operation"] == "replace"
 
 
-def test_a_document_of_another_shape_is_refused() -> None:
+def test_a_document_that_breaks_the_schema_is_refused() -> None:
     content = json.loads(document(preview(stack())))
     content["stacks"][0]["costs"] = {}
     with pytest.raises(jsonschema.ValidationError):

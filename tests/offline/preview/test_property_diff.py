@@ -56,9 +56,7 @@ def put(value: Any, path: Path, new: Any) -> Any:
 
 @settings(max_examples=40)
 @given(st.dictionaries(st.text(min_size=1), MAPPINGS), st.dictionaries(st.text(min_size=1), MAPPINGS))
-def test_making_each_change_leads_from_one_side_to_the_other(
-    before: dict[str, Any], after: dict[str, Any]
-) -> None:
+def test_applying_all_differences_gives_the_other_side(before: dict[str, Any], after: dict[str, Any]) -> None:
     value: Any = before
     for each in differences(before, after):
         value = put(value, each.path, each.after)
@@ -78,7 +76,7 @@ def test_every_shown_value_is_short_and_plain(before: Any, after: Any) -> None:
         assert "Secret" not in str(value)
 
 
-def test_paths_as_people_write_them() -> None:
+def test_paths_are_written_as_pulumi_writes_them() -> None:
     assert written(("spec", "containers", 0, "args", 3)) == "spec.containers[0].args[3]"
     assert written(("data", "train.py")) == 'data["train.py"]'
     assert parsed('metadata.labels["app.kubernetes.io/name"]') == ("metadata", "labels", "app.kubernetes.io/name")
@@ -91,41 +89,41 @@ def test_a_pattern_covers_what_is_below_it() -> None:
     assert not covers(parsed("rules.port"), ("rules", 3, "port"))
 
 
-def test_what_has_a_name_is_found_by_it() -> None:
+def test_list_elements_are_matched_by_name() -> None:
     a, b, c = ({"name": name, "size": 1} for name in "abc")
     assert found([a, b], [b]) == {"[0]": (a, None)}
     assert found([a, b], [a, {**b, "size": 2}, c]) == {"[1].size": (1, 2), "[2]": (None, c)}
     assert found([a, b], [b, a]) == {"": (["a", "b"], ["b", "a"])}
 
 
-def test_what_has_the_same_name_twice_is_found_by_its_place() -> None:
+def test_list_elements_with_duplicate_names_are_matched_by_index() -> None:
     one, other = {"key": "gpu", "effect": "a"}, {"key": "gpu", "effect": "b"}
     assert found([one, other], [one]) == {"[1]": (other, None)}
 
 
-def test_one_more_argument_changes_no_other() -> None:
+def test_an_added_argument_changes_no_other() -> None:
     assert found(["a", "b"], ["new", "a", "b"]) == {"[0]": (None, "new")}
     assert found(["a", "b", "c"], ["a", "c"]) == {"[1]": ("b", None)}
     assert found(["a", "b"], ["a", "c"]) == {"[1]": ("b", "c")}
 
 
-def test_a_number_is_no_truth_value() -> None:
+def test_numbers_and_booleans_differ() -> None:
     assert found(1, True) == {"": (1, True)}
     assert found([1], [True]) == {"[0]": (1, True)}
     assert found(1, 1.0) == {}
 
 
-def test_what_is_not_set_is_null() -> None:
+def test_missing_values_equal_null() -> None:
     assert found({"a": None}, {}) == {}
     assert found({}, {"a": {"b": 1}}) == {"a": (None, {"b": 1})}
 
 
-def test_what_only_one_side_knows_differs() -> None:
+def test_a_value_unknown_on_one_side_differs() -> None:
     assert found({"a": UNKNOWN}, {"a": 1}) == {"a": (UNKNOWN, 1)}
     assert list(unknown_paths({"a": [1, UNKNOWN], "b": {"c": UNKNOWN}}, ())) == [("a", 1), ("b", "c")]
 
 
-def test_a_difference_knows_all_below_it() -> None:
+def test_a_difference_lists_all_paths_below_it() -> None:
     difference = Difference(("a",), None, {"b": [{"c": 1}]})
     assert difference.leaves == [("a",), ("a", "b"), ("a", "b", 0), ("a", "b", 0, "c")]
 

@@ -100,7 +100,7 @@ def test_what_the_providers_replace(type_: str, path: str, replaces: bool) -> No
         ("aws:eks/cluster:Cluster", "encryptionConfig", {"resources": ["secrets"]}, None, True),
     ],
 )
-def test_what_the_providers_replace_sometimes(
+def test_what_the_providers_replace_conditionally(
     type_: str, path: str, before: object, after: object, replaces: bool
 ) -> None:
     found = Replacing(reviews()).forced(type_, [Difference(parsed(path), before, after)], {}, {})
@@ -138,7 +138,7 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-def test_a_schema_is_followed_into_blocks_lists_and_itself() -> None:
+def test_a_schema_is_followed_into_blocks_lists_and_recursive_types() -> None:
     made = table(SCHEMA, {"compute.Pool"}, "a test", "2026-11-21")
     assert made["types"] == {
         "cloud:compute/pool:Pool": ["config.spot", "config{}", "disks.kind", "labels", "name"]
@@ -214,7 +214,7 @@ def test_a_schema_from_a_file_says_which_file_it_was(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("broken", ["{", '{"version": "0.0.1"}', None])
-def test_where_one_schema_cannot_be_had_nothing_is_written(
+def test_nothing_is_written_if_one_schema_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], broken: str | None
 ) -> None:
     good, bad = sorted(PROVIDED)
@@ -232,7 +232,7 @@ def test_where_one_schema_cannot_be_had_nothing_is_written(
 
 
 @pytest.mark.parametrize("schema", ["nobody=file.json", f"{min(PROVIDED)}"])
-def test_a_schema_of_a_package_that_there_is_not_is_refused(schema: str) -> None:
+def test_a_schema_of_an_unknown_package_is_refused(schema: str) -> None:
     with pytest.raises(SystemExit):
         main(["--schema", schema])
 

@@ -82,7 +82,7 @@ def one(before: Resource, after: Resource) -> tuple[Outcome, str]:
     return found.outcome, found.because
 
 
-def test_a_job_that_stays_does_not_run() -> None:
+def test_an_unchanged_job_does_not_run() -> None:
     assert runs([job("train", "1")], [job("train", "1")]) == {}
 
 
@@ -162,7 +162,7 @@ def test_jobs_whose_files_only_moved_share_a_row_that_says_so() -> None:
     ]
 
 
-def test_what_else_changed_beside_a_move_is_told() -> None:
+def test_other_changes_beside_a_move_are_listed() -> None:
     before = shipping("1" * 10, {"work/exits.py": "A = 1", "work/use.py": "B = 1", "work/old.py": "C = 1"}, "x")
     after = shipping("2" * 10, {"new/exits.py": "A = 1", "work/use.py": "B = 2", "new/old.py": "C = 2"}, "x")
     changes = compare(stack(*before), stack(*after))
@@ -186,11 +186,11 @@ def test_what_else_changed_beside_a_move_is_told() -> None:
         ({"container": {"env": [{"name": "A", "value": "b"}]}}, "its environment changed"),
     ],
 )
-def test_what_decides_the_result_runs_the_job(changed: dict[str, Any], because: str) -> None:
+def test_a_change_that_affects_the_result_runs_the_job(changed: dict[str, Any], because: str) -> None:
     assert one(job("train", "1"), job("train", "2", **changed)) == (Outcome.RUNS, because)
 
 
-def test_the_directories_of_another_run_are_no_change_of_their_own() -> None:
+def test_another_run_directory_is_not_a_cause() -> None:
     def after(digest: str, text: str) -> list[Resource]:
         environment = {"env": [{"name": "RECORD", "value": f"/store/.runs/train/{digest}/1"}]}
         mounted = mounting(f"train-bundle-{digest}", "train/py")
@@ -203,7 +203,7 @@ def test_the_directories_of_another_run_are_no_change_of_their_own() -> None:
     assert runs(after("4c1a99e007", "a"), after("52dc7b1f3e", "b"))["train"].because == "train/py changed"
 
 
-def test_arguments_of_a_job_that_does_not_say_what_they_name_are_no_cause() -> None:
+def test_directories_of_a_job_without_annotations_are_not_a_cause() -> None:
     before, after = job("train", "1", "--data=/store/prepare/1"), job("train", "2", "--data=/store/prepare/2")
     before.properties["metadata"].pop("annotations")
     assert one(before, after) == (Outcome.RUNS, "what its result depends on changed")
@@ -219,11 +219,13 @@ def test_arguments_of_a_job_that_does_not_say_what_they_name_are_no_cause() -> N
         ({"enableServiceLinks": False}, "its pod's enableServiceLinks changed"),
     ],
 )
-def test_what_decides_no_result_lets_the_job_find_it(changed: dict[str, Any], because: str) -> None:
+def test_a_change_that_does_not_affect_the_result_lets_the_job_find_it(
+    changed: dict[str, Any], because: str
+) -> None:
     assert one(job("train", "1"), job("train", "1", **changed)) == (Outcome.RESUMES, because)
 
 
-def test_what_leaves_no_result_always_runs() -> None:
+def test_a_job_without_a_result_always_runs() -> None:
     before, after = (job("gate", "1", result=False, tolerations=each) for each in ([], [TOLERATION]))
     assert one(before, after) == (Outcome.RUNS, "its tolerations changed")
 
@@ -233,7 +235,7 @@ def test_on_another_cluster_a_job_finds_the_result_that_is_in_the_store() -> Non
     assert (found.outcome, found.because) == (Outcome.RESUMES, "its cluster main is replaced")
 
 
-def test_a_store_that_goes_with_its_cluster_takes_the_results_along() -> None:
+def test_results_are_lost_with_a_store_on_the_replaced_cluster() -> None:
     claim = declared(
         "kubernetes:core/v1:PersistentVolumeClaim",
         "store",
@@ -265,13 +267,13 @@ def test_the_same_folder_behind_another_claim_still_has_the_results() -> None:
     assert (found.outcome, found.because) == (Outcome.RESUMES, "its volumes changed")
 
 
-def test_another_folder_has_no_results() -> None:
+def test_another_folder_of_the_store_has_no_results() -> None:
     other = {"nfs": {**NFS["nfs"], "path": "/elsewhere"}}
     found = runs(on_volume(NFS), on_volume(other, claim="other"))["train"]
     assert (found.outcome, found.because) == (Outcome.RUNS, "its volumes changed; its store is new")
 
 
-def test_a_bucket_stays_whatever_size_its_driver_is_told() -> None:
+def test_another_capacity_of_a_bucket_volume_keeps_the_results() -> None:
     def bucket(capacity: str, options: str) -> dict[str, Any]:
         attributes = {"capacity": capacity, "options": options}
         return {"csi": {"driver": "s3", "volumeHandle": "bucket", "volumeAttributes": attributes}}
@@ -284,7 +286,7 @@ def test_a_bucket_stays_whatever_size_its_driver_is_told() -> None:
 @pytest.mark.parametrize(
     ("source", "outcome"), [(NFS, Outcome.RESUMES), ({"hostPath": {"path": "/data"}}, Outcome.RUNS)]
 )
-def test_a_folder_of_a_node_is_another_one_on_another_cluster(source: dict[str, Any], outcome: Outcome) -> None:
+def test_a_host_folder_on_another_cluster_has_no_results(source: dict[str, Any], outcome: Outcome) -> None:
     assert runs(on_volume(source), on_volume(source), kubeconfig="b")["train"].outcome is outcome
 
 
@@ -308,7 +310,7 @@ def test_another_accelerator_of_the_pool_is_named() -> None:
     assert found.because == "its accelerator changed from t4 to l4"
 
 
-def test_what_a_job_waits_for_is_named_where_nothing_else_explains_it() -> None:
+def test_a_changed_dependency_is_the_cause_if_nothing_else_changed() -> None:
     def chart(digest: str, *needed: Resource) -> Resource:
         urns = frozenset(each.urn for each in needed)
         return replace(job("chart", digest, "--results=/store"), dependencies=urns)
@@ -338,13 +340,13 @@ def test_an_input_that_finds_its_result_does_not_run_again() -> None:
     assert {each.because for each in runs(both("1Gi"), both("2Gi")).values()} == {"its memory changed"}
 
 
-def test_a_new_input_is_no_repeated_one() -> None:
+def test_a_new_input_is_called_new() -> None:
     before = [job("predict", "1", "--model=/elsewhere")]
     after = [job("train", "1"), job("predict", "2", "--model=/store/train/1")]
     assert "its input train is new" in runs(before, after)["predict"].because
 
 
-def test_the_pool_takes_the_pod() -> None:
+def test_a_job_runs_on_the_pool_that_can_take_its_pod() -> None:
     asking = {"resources": {"limits": {GPU_RESOURCE: "1"}}}
     on_gpu: dict[str, Any] = {"nodeSelector": {"pool": "gpu"}, "container": asking}
     right = runs([], [job("train", "1", tolerations=[TOLERATION], **on_gpu)])["train"]

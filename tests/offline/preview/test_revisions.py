@@ -25,7 +25,7 @@ thing("b", data={{"uid": thing("c").id}})
 """
 
 
-def test_a_change_shows_between_two_trees_and_a_secret_compares(tmp_path: Path) -> None:
+def test_two_trees_with_the_same_secret_are_equal(tmp_path: Path) -> None:
     head = make_tree(tmp_path / "head", THINGS.format(secret="hidden"), {"same": {}, "new": {}})
     base = make_tree(tmp_path / "base", THINGS.format(secret="hidden"), {"same": {}, "gone": {}})
     found = evaluate_trees(head, base)
@@ -40,7 +40,7 @@ def test_a_change_shows_between_two_trees_and_a_secret_compares(tmp_path: Path) 
     assert unknown["data"] == {"uid": UNKNOWN}
 
 
-def test_another_secret_is_another(tmp_path: Path) -> None:
+def test_a_changed_secret_is_a_difference(tmp_path: Path) -> None:
     trees = [make_tree(tmp_path / each, THINGS.format(secret=each * 9)) for each in ("head", "base")]
     found = evaluate_trees(trees[0], trees[1], ["dev"])
     now, before = found.head["dev"].stack, found.base["dev"].stack
@@ -51,7 +51,7 @@ def test_another_secret_is_another(tmp_path: Path) -> None:
     }
 
 
-def test_a_secret_that_holds_what_only_an_update_knows_is_compared_by_the_rest(tmp_path: Path) -> None:
+def test_partly_unknown_secrets_are_compared_by_their_known_part(tmp_path: Path) -> None:
     """As a kubeconfig does: its server's address is the cloud's to give, and how to sign in is the program's."""
     body = 'thing("a", config=pulumi.Output.secret(thing("c").id.apply(lambda it: f"{{it}} signs in {how}")))'
     trees = [make_tree(tmp_path / how, body.format(how=how)) for how in ("here", "there")]
@@ -64,7 +64,7 @@ def test_a_secret_that_holds_what_only_an_update_knows_is_compared_by_the_rest(t
     assert configs[0] != configs[1]
 
 
-def test_only_the_stacks_asked_for_are_evaluated_and_one_that_is_nowhere_fails(tmp_path: Path) -> None:
+def test_only_requested_stacks_are_evaluated_and_a_missing_one_fails(tmp_path: Path) -> None:
     head = make_tree(tmp_path / "head", "pass", {"a": {}, "b": {}})
     base = make_tree(tmp_path / "base", "pass", {"gone": {}, "b": {}})
     found = evaluate_trees(head, base, ["gone", "b", "nowhere"])
@@ -79,7 +79,7 @@ def test_only_the_stacks_asked_for_are_evaluated_and_one_that_is_nowhere_fails(t
 @pytest.mark.parametrize(
     ("end", "how"), [("os._exit(3)", "with exit code 3"), ("os.kill(os.getpid(), 9)", "by SIGKILL")]
 )
-def test_a_worker_that_dies_is_a_failure_of_its_stacks_alone(end: str, how: str, tmp_path: Path) -> None:
+def test_a_worker_that_dies_fails_its_own_stacks_only(end: str, how: str, tmp_path: Path) -> None:
     head = make_tree(tmp_path / "head", f'import os; os.write(2, b"first\\nlast words\\n"); {end}')
     base = make_tree(tmp_path / "base", 'thing("a")')
     found = evaluate_trees(head, base)
@@ -132,7 +132,7 @@ match pulumi.get_stack():
 
 
 @pytest.mark.slow
-def test_one_bad_stack_among_others_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stack_that_exceeds_a_limit_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # All in one process, which each of the bad ones ends.
     monkeypatch.setattr("offline.preview.revisions._cores", lambda: 1)
     names = ["a", "b-busy", "c", "d-dead", "e", "f-fat", "g"]
@@ -150,7 +150,7 @@ def test_one_bad_stack_among_others_fails_alone(tmp_path: Path, monkeypatch: pyt
         assert [each.name for each in stack.resources.values()] == ["a"]
 
 
-def test_a_stack_that_waits_for_ever_is_ended(tmp_path: Path) -> None:
+def test_a_stack_that_hangs_is_ended(tmp_path: Path) -> None:
     tree = make_tree(tmp_path / "tree", "import time; time.sleep(600)")
     failure = evaluate_trees(tree, None, limits=Limits(time=2)).head["dev"].failure
     assert failure is not None

@@ -56,12 +56,12 @@ def test_a_pool_that_can_grow_runs_them_side_by_side() -> None:
     assert [number for _, number, _, _ in stays(found)] == [0, 1]
 
 
-def test_what_fits_beside_another_job_shares_its_node() -> None:
+def test_jobs_that_fit_together_share_a_node() -> None:
     found = run(stack([CPU], job("one", "cpu", cpu="2"), job("two", "cpu", cpu="2")), one=100, two=100)
     assert at(found, "one")[0] == at(found, "two")[0] == 0
 
 
-def test_no_new_node_is_booted_where_the_old_one_is_free_earlier() -> None:
+def test_no_node_is_booted_if_an_existing_one_is_free_earlier() -> None:
     slow = Pool("cpu", least=1, most=2, hourly=0.2, boot=1000)
     found = run(stack([slow], job("one", "cpu"), job("two", "cpu")), one=100, two=100)
     assert {work.number for work in found.work} == {0}
@@ -81,7 +81,7 @@ def test_an_idle_node_is_kept_for_ten_minutes(between: int, boots: int) -> None:
     assert at(found, "predict")[1] == 1545 + between + waited + 100
 
 
-def test_a_limit_and_a_time_from_a_cluster_have_the_boot_in_them() -> None:
+def test_limits_and_measured_times_include_the_boot() -> None:
     found = schedule(stack([GPU], job("train", "gpu", gpus=1)), {"train": Measured(900, "measured")})
     assert at(found, "train") == (0, 900)
     assert at(schedule(stack([GPU], job("train", "gpu", gpus=1, limit=7200)), {}), "train") == (0, 7200)
@@ -92,14 +92,14 @@ def test_a_job_without_a_time_takes_its_limit() -> None:
     assert at(found, "one") == (0, 7200)
 
 
-def test_of_some_jobs_the_rest_is_there_already() -> None:
+def test_an_update_of_some_jobs_takes_no_time_for_the_rest() -> None:
     one, two = job("one", "gpu", gpus=1), job("two", "cpu")
     found = schedule(stack([CPU, GPU], one, two, creation={"cloud:k8s:Pool": 100}), {}, {two.urn: Outcome.RUNS})
     assert at(found, "two") == (0, 3600)
     assert [each.resource.name for each in found.work] == ["two"]
 
 
-def test_a_component_is_there_before_its_children_and_waits_for_what_it_needs() -> None:
+def test_a_component_is_created_before_its_children_and_after_its_dependencies() -> None:
     slow = declared("cloud:slow:Thing", "slow")
     component = declared("slipway:a:Component", "whole", custom=False, dependencies=frozenset({slow.urn}))
     child = declared("cloud:quick:Thing", "child", parent=component.urn)
@@ -111,13 +111,13 @@ def test_a_job_that_no_pool_takes_is_named() -> None:
     assert run(stack([CPU], job("lost", "gpu", gpus=1))).homeless == ["lost"]
 
 
-def test_a_job_that_selects_what_the_kubelet_tells_of_its_node_has_a_home() -> None:
+def test_a_job_that_selects_labels_of_the_kubelet_has_a_pool() -> None:
     properties = {"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/os": "linux"}}}}}
     selecting = replace(job("any", "cpu"), properties=properties)
     assert [work.pool.name for work in run(stack([CPU], selecting)).work] == ["cpu"]
 
 
-def test_what_nothing_is_known_of_is_named_and_takes_no_time() -> None:
+def test_resources_of_unknown_duration_are_named_and_take_no_time() -> None:
     silent = Pool("gpu", least=0, most=1, hourly=1, boot=None, gpus=1)
     found = run(stack([silent], job("train", "gpu", gpus=1), job("open", "gpu", gpus=1, limit=None)), train=10)
     assert at(found, "train") == (0, GPU_IMAGE + 10)
@@ -127,7 +127,7 @@ def test_what_nothing_is_known_of_is_named_and_takes_no_time() -> None:
     assert named["here"] == "cloud:k8s:Cluster"
 
 
-def test_a_late_job_does_not_squeeze_in_beside_one_that_an_earlier_one_waits_for() -> None:
+def test_a_later_job_does_not_overtake_a_waiting_one() -> None:
     large, next_, small = job("large", "cpu", cpu="4"), job("next", "cpu", cpu="2"), job("small", "cpu", cpu="2")
     found = run(stack([CPU], large, next_, small), large=1000, next=100, small=100)
     done = at(found, "large")[1]

@@ -88,7 +88,7 @@ def test_created_and_deleted_resources_list_no_properties() -> None:
     }
 
 
-def test_a_component_and_what_is_only_looked_up_are_no_resources_to_change() -> None:
+def test_components_and_lookups_are_not_changes() -> None:
     before = [declared(POLICY, "seen", {"id": "a"}, read=True), declared("cloud:index:Around", custom=False)]
     found = compare(stack(*before), stack())
     assert found.resources == []
@@ -118,25 +118,27 @@ def test_a_replacement_says_which_property_forces_it() -> None:
         ([{"label": "a"}], None, True),
     ],
 )
-def test_a_block_replaces_by_its_number_and_by_what_replaces_in_it(before: Any, after: Any, forces: bool) -> None:
+def test_a_block_replaces_by_its_number_and_its_replacing_properties(
+    before: Any, after: Any, forces: bool
+) -> None:
     change = changed(pool(cluster(), {"disks": before}), pool(cluster(), {"disks": after}))
     assert (change.operation is Operation.REPLACE) == forces
 
 
-def test_a_type_of_which_nothing_is_known_says_so() -> None:
+def test_an_unknown_type_is_reported_as_unknown() -> None:
     change = changed(declared("other:index:Thing", "it", {"a": 1}), declared("other:index:Thing", "it", {"a": 2}))
     assert change.operation is Operation.UPDATE
     assert not change.known
 
 
-def test_a_replaced_resource_replaces_those_that_are_made_of_it() -> None:
+def test_a_replaced_resource_replaces_its_dependents() -> None:
     found = changes([cluster(), pool(cluster())], [cluster("there"), pool(cluster("there"))])
     assert found["main"].operation is found["cpu"].operation is Operation.REPLACE
     assert found["cpu"].because == "its cluster comes from Cluster main, which is replaced"
     assert paths(found["cpu"]) == {"cluster": ("[unknown]", "[unknown]", True)}
 
 
-def test_an_update_leaves_those_that_are_made_of_it() -> None:
+def test_an_updated_resource_keeps_its_dependents() -> None:
     updated = declared(CLUSTER, "main", {"name": "main", "location": "here", "labels": {"a": "b"}})
     assert list(changes([cluster(), pool(cluster())], [updated, pool(updated)])) == ["main"]
 
@@ -146,14 +148,14 @@ def test_depends_on_alone_replaces_nothing() -> None:
     assert list(changes([cluster(), after], [cluster("there"), after])) == ["main"]
 
 
-def test_what_may_differ_but_forces_nothing_is_an_update() -> None:
+def test_a_change_that_forces_no_replacement_is_an_update() -> None:
     policy = declared(POLICY, "it", {"id": UNKNOWN}, property_dependencies={"id": frozenset({cluster().urn})})
     found = changes([cluster(), policy], [cluster("there"), policy])
     assert found["it"].operation is Operation.UPDATE
     assert paths(found["it"]) == {"id": ("[unknown]", "[unknown]", False)}
 
 
-def test_what_is_unknown_on_both_sides_stays_where_its_source_does() -> None:
+def test_unknown_values_of_the_same_source_are_equal() -> None:
     policy = declared(POLICY, "it", {"id": UNKNOWN}, property_dependencies={"id": frozenset({cluster().urn})})
     updated = declared(CLUSTER, "main", {"name": "main", "location": "here", "labels": {"a": "b"}})
     assert list(changes([cluster(), policy], [updated, policy])) == ["main"]
@@ -166,14 +168,14 @@ def linked(to: Resource | None, source: str = "", path: str = "id", **more: Any)
 
 
 @pytest.mark.parametrize(("before", "after"), [("", ""), ("main.id", "other.id"), ("main.id", "main.arn")])
-def test_what_is_unknown_on_both_sides_and_comes_from_elsewhere_differs(before: str, after: str) -> None:
+def test_unknown_values_of_different_sources_differ(before: str, after: str) -> None:
     here, there = cluster(), declared(CLUSTER, "other", {"name": "other"})
     found = changes([here, there, linked(here, before)], [here, there, linked(there, after)])
     assert found["it"].operation is Operation.UPDATE
     assert list(paths(found["it"])) == ["id"]
 
 
-def test_what_no_longer_comes_from_anything_else_is_replaced_where_that_forces_it() -> None:
+def test_a_property_without_its_former_source_replaces_if_it_forces() -> None:
     here, there = cluster(), declared(CLUSTER, "other", {"name": "other"})
     moved = replace(pool(there), urn=pool(here).urn)
     found = changes([here, there, pool(here)], [here, there, moved])
@@ -194,7 +196,7 @@ def test_one_of_several_sources_of_a_property_may_change_without_the_unknown_par
     assert changes([here, there, old], [here, there, replace(old, property_dependencies=both)]) == {}
 
 
-def test_a_secret_of_which_a_part_is_unknown_is_compared_by_the_rest() -> None:
+def test_partly_unknown_secrets_are_compared_by_the_known_part() -> None:
     old, new = (
         declared(POLICY, "it", {"text": Secret(digest, partial=True)}, property_dependencies=needed)
         for digest, needed in (("1", {"text": frozenset({cluster().urn})}), ("2", {}))
@@ -204,7 +206,7 @@ def test_a_secret_of_which_a_part_is_unknown_is_compared_by_the_rest() -> None:
     assert list(found) == ["main", "it"]
 
 
-def test_what_is_taken_away_and_the_provider_computes_stays_and_is_said() -> None:
+def test_a_removed_property_that_the_provider_computes_is_kept() -> None:
     before = pool(cluster(), {"zones": ["a", "b"], "labels": {"x": "y"}})
     found = compare(stack(before), stack(pool(cluster(), {"labels": {"x": "y"}})))
     assert found.resources == []
@@ -217,14 +219,14 @@ def test_what_is_taken_away_and_the_provider_computes_stays_and_is_said() -> Non
     assert set(paths(more)) == {"config.zones", "config.labels"}
 
 
-def test_what_goes_first_takes_along_what_needs_it() -> None:
+def test_a_resource_deleted_first_replaces_its_dependents() -> None:
     user = declared(POOL, "cpu", {"cluster": "a"}, property_dependencies={"cluster": frozenset({cluster().urn})})
     next_ = declared(POOL, "next", {"cluster": "b"}, property_dependencies={"cluster": frozenset({user.urn})})
     found = changes([cluster(), user, next_], [cluster("there"), user, next_])
     assert found["next"].because == "its cluster comes from Pool cpu, which is replaced"
 
 
-def test_a_name_that_is_taken_until_its_owner_is_gone_replaces_those_that_use_it() -> None:
+def test_a_fixed_name_is_deleted_first_and_replaces_its_users() -> None:
     """The engine takes all that comes from a resource that is deleted first for unknown, known as it may be."""
     user = declared(
         POOL, "cpu", {"cluster": "main"}, property_dependencies={"cluster": frozenset({cluster().urn})}
@@ -235,14 +237,14 @@ def test_a_name_that_is_taken_until_its_owner_is_gone_replaces_those_that_use_it
     assert found["cpu"].properties == []
 
 
-def test_what_comes_from_a_resource_of_another_name_and_is_known_to_stay_replaces_nothing() -> None:
+def test_a_known_value_from_a_replaced_resource_replaces_nothing() -> None:
     old = declared(CLUSTER, "main", {"name": "a"})
     new = declared(CLUSTER, "main", {"name": "b"})
     user = declared(POOL, "cpu", {"cluster": "same"}, property_dependencies={"cluster": frozenset({old.urn})})
     assert list(changes([old, user], [new, user])) == ["main"]
 
 
-def test_every_update_of_some_resources_changes_what_others_read() -> None:
+def test_every_update_of_some_types_changes_their_outputs() -> None:
     def group(template: Resource) -> Resource:
         properties = {"template": {"id": UNKNOWN, "version": UNKNOWN}}
         return declared(POOL, "cpu", properties, property_dependencies={"template": frozenset({template.urn})})
@@ -253,7 +255,7 @@ def test_every_update_of_some_resources_changes_what_others_read() -> None:
     assert list(paths(found["cpu"])) == ["template.version"]
 
 
-def test_what_the_program_ignores_is_no_change() -> None:
+def test_ignored_changes_are_left_out() -> None:
     before, after = (
         pool(
             cluster(),
@@ -301,7 +303,7 @@ def test_the_alias_of_a_component_holds_for_its_children() -> None:
     assert len(compare(stack(*tree("old")), stack(*tree("new"))).resources) == 2
 
 
-def test_protection_is_what_the_update_fails_on() -> None:
+def test_an_update_fails_on_a_protected_resource() -> None:
     protected, open_ = cluster(protect=True), cluster("there")
     assert changed(protected, cluster("there", protect=True)).protected
     assert compare(stack(protected), stack()).resources[0].protected
@@ -322,7 +324,7 @@ def on(cluster_provider: Resource, **properties: Any) -> Resource:
     )
 
 
-def test_another_cluster_replaces_the_provider_and_all_that_is_on_it() -> None:
+def test_another_cluster_replaces_the_provider_and_its_objects() -> None:
     old, new = provider(kubeconfig=Secret("a")), provider(kubeconfig=Secret("b"))
     found = changes([old, on(old)], [new, on(new)])
     assert paths(found["main"]) == {"kubeconfig": ("[secret]", "[secret]", True)}
@@ -416,7 +418,7 @@ def test_no_value_is_long() -> None:
     assert after.endswith("y")
 
 
-def test_outputs() -> None:
+def test_new_removed_and_opened_outputs_are_reported() -> None:
     assert output_remarks({"a": True, "b": False}, {"a": False, "c": False}) == [
         "the output c is new",
         "the output b is gone",
@@ -424,7 +426,7 @@ def test_outputs() -> None:
     ]
 
 
-def test_an_output_that_moved_below_the_name_of_its_pipeline_is_said_to_be_there() -> None:
+def test_an_output_that_moved_below_its_pipeline_is_reported_as_moved() -> None:
     before = {"predictions": False, "runs.train": False, "runs.predict": False, "connect": False, "store": False}
     after = {"mnist.predictions": False, "mnist.accuracy": False, "mnist.runs": False, "connect.dev": False}
     assert output_remarks(before, after) == [

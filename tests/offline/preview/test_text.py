@@ -38,7 +38,7 @@ def test_says_what_changes_what_it_costs_and_what_is_wrong() -> None:
     assert "NVIDIA_T4_GPUS" in text
 
 
-def test_of_a_stack_that_is_not_compared_all_is_said() -> None:
+def test_a_stack_without_a_base_is_shown_whole() -> None:
     text = shown(preview(stack().model_copy(update={"changes": None, "difference": None}), base=""))
     assert "`pulumi up` from nothing comes to its first Job after about 5 min and takes about 23 min." in text
     assert "It waits for dev (5 min) → mnist-train (19 min)" in text
@@ -57,7 +57,7 @@ def test_a_sum_with_unknown_prices_is_a_lower_bound_and_says_so() -> None:
     assert "Unknown, and in no sum: other." in text
 
 
-def test_a_sum_without_any_of_what_is_unknown_is_no_lower_bound() -> None:
+def test_a_sum_without_unknown_prices_is_not_a_lower_bound() -> None:
     known = cost(("gpu",))
     (line,) = [line for line in known.lines if line.resource == "gpu"]
     lines = [line.model_copy(update={"idle_count": 0})]
@@ -65,7 +65,7 @@ def test_a_sum_without_any_of_what_is_unknown_is_no_lower_bound() -> None:
     assert "Idle: $0.18 an hour, $131.40 a month. Every pool at its maximum: ≥ $1.50 an hour." in text
 
 
-def test_a_difference_that_is_not_known_is_said() -> None:
+def test_an_unknown_difference_is_shown() -> None:
     unknown = CostDifference(idle_hourly=None, idle_monthly=None, most_hourly=None)
     text = shown(preview(stack().model_copy(update={"difference": unknown})))
     assert "Idle: $0.18 (change unknown) an hour, $131.40 (change unknown) a month." in text
@@ -82,11 +82,11 @@ def test_a_difference_that_is_not_known_is_said() -> None:
         (None, ""),
     ],
 )
-def test_what_jobs_cost_is_a_lower_bound_where_a_price_is_missing(run: RunCost | None, written: str) -> None:
+def test_the_cost_of_jobs_is_a_lower_bound_if_a_price_is_missing(run: RunCost | None, written: str) -> None:
     assert tables.run_figure(cost().model_copy(update={"run": run})) == written
 
 
-def test_what_the_cost_of_jobs_leaves_out_is_named() -> None:
+def test_charges_missing_in_the_cost_of_jobs_are_named() -> None:
     run = RunCost(dollars=3, unknown=["the price of a disk (pool gpu)"])
     text = shown(preview(stack().model_copy(update={"cost": cost().model_copy(update={"run": run})})))
     assert "≥ $3.00" in text
@@ -105,7 +105,7 @@ def test_the_basis_of_all_costs_of_jobs_is_in_the_heading(basis: str, heading: s
     assert heading in shown(preview(stack()).model_copy(update={"basis": basis}))
 
 
-def test_nothing_known_is_unknown_and_not_free() -> None:
+def test_a_cost_without_known_prices_is_unknown_and_not_free() -> None:
     nothing = cost(("nodes of edge",)).model_copy(
         update={"idle_hourly": None, "idle_monthly": None, "most_hourly": None, "run": None, "lines": []}
     )
@@ -128,7 +128,7 @@ def test_nothing_known_is_unknown_and_not_free() -> None:
         ),
     ],
 )
-def test_old_prices_and_those_of_unknown_age_are_told_apart(stale: list[str], said: str) -> None:
+def test_old_and_undated_prices_are_distinguished(stale: list[str], said: str) -> None:
     old = cost().model_copy(update={"stale": [f"https://prices.example ({each})" for each in stale]})
     assert said in shown(preview(StackPreview(stack="dev", cost=old)))
 
@@ -139,7 +139,7 @@ def test_a_broken_stack_lists_its_problems() -> None:
     assert "fix: write `gcs`" in text
 
 
-def test_digests_make_way_for_what_tells_a_reader_something() -> None:
+def test_digests_are_hidden_beside_other_properties() -> None:
     def run(*paths: tuple[str, str, str]) -> str:
         change = (
             changes()
@@ -172,7 +172,7 @@ def test_the_table_has_no_column_without_content() -> None:
     assert heading(preview(StackPreview(stack="dev"), base="")).split() == ["Stack", "Program", "Findings"]
 
 
-def test_of_a_stack_that_does_not_change_only_that_is_said() -> None:
+def test_an_unchanged_stack_takes_one_line() -> None:
     here = stack()
     same = here.model_copy(
         update={
@@ -192,7 +192,7 @@ def test_of_a_stack_that_does_not_change_only_that_is_said() -> None:
     assert "e2-standard-4" not in text
 
 
-def test_what_nobody_can_see_is_not_said_to_be_nothing() -> None:
+def test_a_changed_encrypted_value_is_not_reported_as_no_change() -> None:
     rotated = Changes(unchanged=74, remarks=["the encrypted configuration x:token is another one"])
     text = shown(preview(StackPreview(stack="dev", changes=rotated)))
     assert "no changes to be seen" in text
@@ -222,7 +222,7 @@ def test_findings_say_how_many_of_them_are_new() -> None:
     assert "1 error (none new)" in shown(preview(StackPreview(stack="dev", findings=[old])))
 
 
-def test_what_has_no_price_is_not_listed_twice() -> None:
+def test_resources_without_a_price_are_listed_once() -> None:
     line = CostLine(resource="edge", what="your own nodes", hourly=None, idle=None, most=None)
     nothing = cost(("edge: your own nodes",)).model_copy(update={"idle_hourly": None, "lines": [line]})
     assert shown(preview(StackPreview(stack="onprem", cost=nothing))).count("your own nodes") == 1

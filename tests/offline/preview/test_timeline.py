@@ -10,7 +10,7 @@ CPU = Pool("cpu", least=1, most=1, hourly=0.2)
 GPU = Pool("gpu", least=0, most=1, hourly=3.6, gpus=1)
 
 
-def test_the_critical_path_is_told_leg_by_leg() -> None:
+def test_the_critical_path_lists_each_leg() -> None:
     prepare = job("prepare", "cpu", limit=600)
     train = job("train", "gpu", prepare, gpus=1)
     quick = job("quick", "cpu", prepare, limit=60)
@@ -31,7 +31,7 @@ def test_the_critical_path_is_told_leg_by_leg() -> None:
     assert found.critical[0].basis == "https://prices.example (2026-11-01)"
 
 
-def test_a_cpus_times_are_called_so() -> None:
+def test_rehearsed_times_are_marked_as_cpu_times() -> None:
     found = timeline(stack([CPU], job("one", "cpu")), {"one": Measured(10, "rehearsed")})
     assert any("CPU" in remark for remark in found.remarks)
     real = timeline(stack([CPU], job("one", "cpu")), {"one": Measured(10, "measured")})
@@ -47,12 +47,12 @@ def test_jobs_that_wait_for_one_another_are_pointed_out() -> None:
     assert not any("wait for" in remark for remark in timeline(stack([GPU], one, after)).remarks)
 
 
-def test_what_is_not_known_is_named() -> None:
+def test_unknown_durations_are_named() -> None:
     found = timeline(stack([CPU], job("one", "cpu")))
     assert "Not known how long, and counted as no time, on this path: Cluster, Pool." in found.remarks
 
 
-def test_without_a_limit_there_is_no_most() -> None:
+def test_without_a_limit_there_is_no_maximum() -> None:
     found = timeline(stack([CPU], job("one", "cpu", limit=None)), {"one": Measured(10, "measured")})
     assert (found.seconds, found.limit) == (10, None)
 

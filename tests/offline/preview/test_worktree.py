@@ -66,7 +66,7 @@ def state(root: Path) -> list[str]:
     return [git(root, *each) for each in asked]
 
 
-def test_it_is_the_commit_where_the_base_and_head_parted(repository: Path) -> None:
+def test_the_merge_base_is_checked_out(repository: Path) -> None:
     with checked_out(repository, "main") as found:
         assert name_in(found.path) == "first"
         assert (found.base, found.base_commit) == ("main", git(repository, "rev-parse", "main"))
@@ -75,7 +75,7 @@ def test_it_is_the_commit_where_the_base_and_head_parted(repository: Path) -> No
     assert not found.path.exists()
 
 
-def test_a_base_that_is_behind_head_is_the_base_itself(repository: Path) -> None:
+def test_a_base_behind_head_is_checked_out_itself(repository: Path) -> None:
     with checked_out(repository, "parted") as found:
         assert found.commit == found.base_commit
         assert found.title == f"parted ({found.commit[:10]})"
@@ -103,7 +103,7 @@ def test_the_users_checkout_is_left_alone(repository: Path, monkeypatch: pytest.
     assert not (repository / "hooked").exists()
 
 
-def test_it_is_removed_after_an_error(repository: Path) -> None:
+def test_the_worktree_is_removed_after_an_error(repository: Path) -> None:
     before = state(repository)
     with pytest.raises(LookupError), checked_out(repository, "main") as found:
         raise LookupError
@@ -136,7 +136,7 @@ def holding(root: Path) -> tuple[subprocess.Popen[str], Path]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_it_is_removed_after_a_signal(number: signal.Signals, repository: Path) -> None:
+def test_the_worktree_is_removed_after_a_signal(number: signal.Signals, repository: Path) -> None:
     before = state(repository)
     process, path = holding(repository)
     assert name_in(path) == "first"
@@ -148,7 +148,7 @@ def test_it_is_removed_after_a_signal(number: signal.Signals, repository: Path) 
 
 
 @pytest.mark.parametrize("leave", [lambda _: None, lambda path: shutil.rmtree(path.parent)], ids=["whole", "gone"])
-def test_what_a_killed_run_left_is_removed_by_the_next_and_nothing_else(
+def test_only_worktrees_of_killed_runs_are_removed_by_the_next(
     leave: Callable[[Path], object], repository: Path, tmp_path: Path
 ) -> None:
     git(repository, "worktree", "add", "-q", "--detach", str(tmp_path / "mine"))
@@ -182,7 +182,7 @@ def test_it_works_from_a_linked_worktree_and_from_a_folder_of_the_repository(
     assert git(repository, "worktree", "list").count("\n") == 1
 
 
-def test_submodules_that_are_not_there_do_no_harm(repository: Path) -> None:
+def test_missing_submodules_are_ignored(repository: Path) -> None:
     sha = git(repository, "rev-parse", "parted")
     (repository / ".gitmodules").write_text('[submodule "sub"]\n\tpath = sub\n\turl = ../gone\n', encoding="utf-8")
     git(repository, "add", ".gitmodules")
@@ -214,7 +214,7 @@ def test_a_shallow_clone_says_how_to_get_what_it_lacks(repository: Path, tmp_pat
 
 
 @pytest.mark.parametrize("base", ["nope", "origin/nope", "--output=x", ""])
-def test_a_revision_that_is_not_there_is_named(base: str, repository: Path) -> None:
+def test_a_missing_revision_is_named(base: str, repository: Path) -> None:
     with pytest.raises(TreeError, match="there is no revision") as error:
         checked_out(repository, base).__enter__()
     assert repr(base) in str(error.value)
