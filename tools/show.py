@@ -106,7 +106,7 @@ def listing(console: Console, stack: str, outputs: Mapping[str, Any]) -> None:
 
 
 def shown(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """What can be shown, by name: ``store``, and each output of a pipeline with its name, ``mnist.predictions``."""
+    """What can be shown, by name: ``store``, and of a pipeline each output with its name, ``mnist.accuracy``."""
     values: dict[str, Any] = {}
     for name in outputs.keys() - {SHOW}:
         below: Mapping[str, Any] = {} if name in STACK_OUTPUTS else mapping(outputs[name])

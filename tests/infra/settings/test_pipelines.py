@@ -1,0 +1,65 @@
+"""The names of a stack's pipelines, and the folders that they run."""
+
+from typing import Any
+
+import pytest
+
+from infra.settings.loading import load
+from tests.support.refusals import the_problem
+from tests.support.stack_values import GCP, changed
+
+MNIST = GCP["pipelines"]["mnist"]
+RENAME = "choose another name"
+
+
+def measuring(*runs: str) -> dict[str, Any]:
+    return {
+        "uses": "benchmark",
+        "runs": {name: {"pool": "train", "gpus": 1, "precisions": ["fp32"]} for name in runs},
+        "chart": {"pool": "cpu"},
+    }
+
+
+def test_one_pipeline_runs_twice_under_names_of_ones_own() -> None:
+    found = load(changed(GCP, {"pipelines.on-h100": {**MNIST, "uses": "mnist", "epochs": 2}})).pipelines
+    assert list(found) == ["mnist", "on-h100"]
+    assert found["on-h100"] == type(found["mnist"]).model_validate({**MNIST, "uses": "mnist", "epochs": 2})
+
+
+def test_a_section_that_says_nothing_is_none() -> None:
+    assert "benchmark" not in load(changed(GCP, {"pipelines.benchmark": None})).pipelines
+
+
+@pytest.mark.parametrize(
+    ("sections", "key", "reason"),
+    [
+        (
+            {"a": measuring("b-c"), "a-b": measuring("c")},
+            "a-b",
+            "`a-b-c-fp32`, like that of step `b-c-fp32` of pipeline `a`",
+        ),
+        ({"devices": measuring("gate-a")}, "devices", "like a Job of the gate `devices-gate`"),
+        ({"show": measuring("a")}, "show", "an output of the stack itself"),
+        ({"gates": measuring("a")}, "gates", "what gates write"),
+        ({"cuda": measuring("a")}, "cuda", "the libraries of GPU steps"),
+    ],
+)
+def test_a_name_that_would_mean_two_things_is_refused(sections: dict[str, Any], key: str, reason: str) -> None:
+    found = the_problem(changed(GCP, {f"pipelines.{name}": section for name, section in sections.items()}))
+    assert found.key == f"slipway:pipelines.{key}"
+    assert reason in found.reason
+    assert RENAME in found.fix
+
+
+@pytest.mark.parametrize(("name", "reason"), [("T4", "not a Kubernetes name"), ("t" * 41, "41 characters")])
+def test_a_name_that_no_job_can_have_is_refused(name: str, reason: str) -> None:
+    found = the_problem(changed(GCP, {f"pipelines.{name}": measuring("a")}))
+    assert found.key == f"slipway:pipelines.{name}"
+    assert reason in found.reason
+
+
+def test_what_is_wrong_below_a_misspelt_pipeline_is_said_as_well() -> None:
+    section = {**MNIST, "epochs": 0}
+    assert the_problem(changed(GCP, {"pipelines.a": {**section, "uses": "mnist"}})).key.endswith("a.epochs")
+    with pytest.raises(Exception, match=r"(?s)pipelines\.mnits.*did you mean `mnist`.*pipelines\.mnits\.epochs"):
+        load(changed(GCP, {"pipelines.mnits": section}))

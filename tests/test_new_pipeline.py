@@ -1,0 +1,226 @@
+"""A pipeline that is only put there: a folder below ``workloads`` in a copy of the repository."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.docs.fences import blocks
+from tests.support.checkout import ROOT, copy_checkout
+
+pytestmark = pytest.mark.xdist_group("new-pipeline")  # Its fixture takes longer than most of its tests.
+
+MODULE = '''"""Count the lines of a file."""
+
+import argparse
+import json
+from pathlib import Path
+
+from workloads.runtime.exits import OK, run
+from workloads.runtime.store import digest_of, publish, staging
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--file", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    options = parser.parse_args()
+    count = len(options.file.read_text().splitlines())
+    with staging() as staged:
+        (staged / "lines.json").write_text(json.dumps({"lines": count}))
+        inputs = {"file": digest_of(options.file).sha256}
+        publish(staged, options.output, step="lines.count", inputs=inputs, settings={}, summary={})
+    print(f"{count} lines")
+    return OK
+
+
+if __name__ == "__main__":
+    run(main)
+'''
+
+SECTIONS: dict[str, Any] = {
+    "lines": {"file": "uploads/words.txt", "count": {"pool": "cpu", "memory": "256Mi"}},
+    "again": {"uses": "lines", "file": "uploads/more.txt", "count": {"pool": "cpu", "memory": "256Mi"}},
+}
+
+
+def run(root: Path, *arguments: str, code: int = 0) -> str:
+    """What Python says in ``root``; fails where it ends with another code."""
+    command = [str(ROOT / ".venv" / "bin" / "python"), *arguments]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def git(root: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True)
+
+
+def write_stack(root: Path, pipelines: dict[str, Any]) -> None:
+    """The stack ``local`` with these pipelines in place of its own."""
+    content = yaml.safe_load((ROOT / "stacks" / "Pulumi.local.yaml").read_text(encoding="utf-8"))
+    content["config"]["slipway:pipelines"] = pipelines
+    content["config"]["slipway:rehearsal"] = {
+        "store_files": {"uploads/words.txt": "words.txt", "uploads/more.txt": "more.txt"}
+    }
+    (root / "stacks" / "Pulumi.local.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The copy; its one commit is without the pipeline, which docs/workloads.md shows."""
+    copy = copy_checkout(tmp_path_factory.mktemp("clone") / "slipway")
+    git(copy, "init", "-q")
+    git(copy, "add", ".")
+    git(copy, "commit", "-q", "-m", "before")
+    (declaration,) = (each for each in blocks(ROOT) if each.page == "docs/workloads.md" and each.info == "python")
+    folder = copy / "workloads" / "lines"
+    folder.mkdir()
+    (folder / "pipeline.py").write_text(declaration.body, encoding="utf-8")
+    (folder / "count.py").write_text(MODULE, encoding="utf-8")
+    (copy / "words.txt").write_text("one\ntwo\nthree\n", encoding="utf-8")
+    (copy / "more.txt").write_text("four\n" * 4, encoding="utf-8")
+    write_stack(copy, SECTIONS)
+    return copy
+
+
+def test_its_settings_are_in_the_reference(root: Path) -> None:
+    page = run(root, "-c", "from tools.reference.settings import page; print(page())")
+    assert "## `pipelines.lines`\n\nCount the lines of a file.\n" in page
+    assert "| `file` | path in the store | **required** | The file's path in the store. |" in page
+    assert "`pipelines.lines.count`" in page
+
+
+CHECK = """
+import json, sys
+from infra.schema.problems import SettingsError
+from infra.settings.loading import load
+from offline.engine.stack_config import stack_config
+from pathlib import Path
+raw = stack_config("local", Path.cwd())
+raw = {key.removeprefix("slipway:"): value for key, value in raw.items() if key.startswith("slipway:")}
+raw["pipelines"] = json.loads(sys.argv[1])
+raw.pop("rehearsal")
+try:
+    load(raw)
+except SettingsError as error:
+    print(json.dumps([[each.key, each.reason, each.fix] for each in error.problems]))
+else:
+    print("[]")
+"""
+
+
+def problems(root: Path, sections: dict[str, Any]) -> dict[str, str]:
+    """The problems of the stack with these pipelines: reasons and fixes by key."""
+    found: dict[str, str] = {}
+    for key, reason, fix in json.loads(run(root, "-c", CHECK, json.dumps(sections))):
+        name = key.removeprefix("slipway:pipelines").removeprefix(".")
+        found[name] = "\n".join(filter(None, [found.get(name), reason, fix]))
+    return found
+
+
+def test_everything_wrong_in_its_section_is_said_at_once(root: Path) -> None:
+    assert problems(root, SECTIONS) == {}
+    wrong = {
+        "lines": {"fil": "/uploads/words.txt", "count": {"pool": "cqu", "memory": "lots", "cpu": "64"}},
+        "again": {"uses": "line", "count": {"pool": "cpu", "gpus": 1}},
+        "linse": SECTIONS["lines"],
+        "Again!": {**SECTIONS["again"]},
+        "store": {**SECTIONS["again"]},
+    }
+    found = problems(root, wrong)
+    expected = {
+        "lines.fil": ["there is no such key", "did you mean `file`?", "not a path below the store's root"],
+        "lines.count.pool": ["did you mean `cpu`?"],
+        "lines.count.memory": ["not a size"],
+        "again.uses": ["did you mean `lines`?"],
+        "again.file": ["required, and not there", "add it: The file's path in the store."],
+        "again.count.gpus": ["has no GPUs"],
+        "linse": ["did you mean `lines`?", "`uses: lines`"],
+        '["Again!"]': ["not a Kubernetes name"],
+        "store": ["an output of the stack itself"],
+    }
+    assert set(found) == set(expected)
+    assert {key: [each for each in words if each not in found[key]] for key, words in expected.items()} == {
+        key: [] for key in expected
+    }
+
+
+def test_a_stack_without_it_says_nothing_of_it(root: Path) -> None:
+    code = "import sys; from infra.settings.loading import load; print([m for m in sys.modules if 'lines.p' in m])"
+    assert run(root, "-c", code) == "[]\n"
+
+
+def test_it_is_rehearsed_twice_under_two_names(root: Path) -> None:
+    said = run(root, "-m", "offline.rehearsal", "--stack", "local")
+    assert "lines-count" in said
+    assert "again-count" in said
+    folder = root / "build" / "rehearsal" / "local"
+    outputs = json.loads((folder / "outputs.json").read_text(encoding="utf-8"))
+    assert set(outputs) == {"again", "lines", "store", "show", "connect", "kubeconfig"}
+    assert outputs["lines"]["lines"] == "make show STACK=local lines.lines"
+    assert set(outputs["show"]) == {"lines.lines", "again.lines"}
+    counted = {
+        name: json.loads((folder / "store" / entry["path"]).read_text(encoding="utf-8"))["lines"]
+        for name, entry in outputs["show"].items()
+    }
+    assert counted == {"lines.lines": 3, "again.lines": 4}
+    report = (folder / "report.html").read_text(encoding="utf-8")
+    assert "lines-count" in report
+    assert "<small>Lines</small>" in report
+
+
+@pytest.mark.slow
+def test_a_preview_says_that_it_is_added_and_which_of_its_jobs_a_change_runs_again(root: Path) -> None:
+    preview = ("-m", "offline.preview", "--stack", "local", "--base", "HEAD")
+    added = run(root, *preview)
+    assert "+ lines-count  Job  runs  on pool cpu: it is new" in added
+    assert "+ again-count  Job  runs  on pool cpu: it is new" in added
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "added")
+    write_stack(root, {**SECTIONS, "again": {**SECTIONS["again"], "file": "uploads/words.txt"}})
+    changed = run(root, *preview)
+    assert "again-count  Job  runs" in changed
+    assert "lines-count" not in changed
+
+
+def test_the_policies_look_at_what_it_ships(root: Path) -> None:
+    file = root / "workloads" / "lines" / "count.py"
+    file.write_text(MODULE + f'KEY = "{"AKIA" + "Z7QX2MNB4K8WPL3D"}"\n', encoding="utf-8")
+    found = run(root, "-m", "offline.preview", "--check", "--stack", "local", code=1)
+    file.write_text(MODULE, encoding="utf-8")
+    assert "secret-in-plain-object" in found
+    assert "lines-count-bundle" in found
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("PIPELINE = (", "Python cannot read workloads/broken/pipeline.py:1"),
+        ("import nowhere", "it cannot be imported in line 1: ModuleNotFoundError"),
+        ("x = 1", "`PIPELINE` is not there"),
+        ("PIPELINE = 1", "`PIPELINE` is a int"),
+    ],
+)
+def test_a_broken_declaration_is_one_error_that_names_its_file(root: Path, content: str, said: str) -> None:
+    file = root / "workloads" / "broken" / "pipeline.py"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"{content}\n", encoding="utf-8")
+    found = problems(root, {"broken": {"x": 1}})
+    assert list(found) == ["workloads/broken/pipeline.py"]
+    assert said in found["workloads/broken/pipeline.py"]
+    assert problems(root, SECTIONS) == {}, "a stack that does not run it is not kept from anything"
+    file.unlink()
+
+
+def test_declarations_are_read_without_pulumi_and_tensorflow() -> None:
+    code = (
+        "import sys; from infra.pipelines.discovery import pipeline, pipeline_names, supplements;"
+        "print([pipeline(name).settings.__name__ for name in pipeline_names()], list(supplements()));"
+        "print([name for name in sys.modules if name.partition('.')[0] in {'pulumi', 'tensorflow', 'keras'}])"
+    )
+    assert run(ROOT, "-c", code).splitlines() == ["['Benchmark', 'Mnist'] ['cuda']", "[]"]
