@@ -1,11 +1,12 @@
-"""Where Jobs stand: a column for each pool, and rows in which everything is below what it waits for."""
+"""Where Jobs stand: a column for each pool, and rows in which everything is below what it waits for.
+
+A graph is a mapping from each node to those that come after it.
+"""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
-
-from offline.engine.dag import topological
 
 K = TypeVar("K", str, tuple[str, int])
 
@@ -109,3 +110,36 @@ def _numbered(spans: list[tuple[float, float, K]]) -> dict[K, int]:
         numbers[key] = next(number for number in range(len(spans)) if number not in used)
         chosen.append((first, last, numbers[key]))
     return numbers
+
+
+def topological(after: Mapping[str, set[str]], nodes: Iterable[str]) -> list[str]:
+    """``nodes`` and what comes after them, each behind all that it comes after, as far as there are no circles."""
+    seen: set[str] = set()
+    order: list[str] = []
+
+    def visit(node: str) -> None:
+        if node not in seen:
+            seen.add(node)
+            for each in sorted(after.get(node, ())):
+                visit(each)
+            order.append(node)
+
+    for node in nodes:
+        visit(node)
+    return order[::-1]
+
+
+def reduced(after: Mapping[str, set[str]], nodes: Iterable[str]) -> list[tuple[str, str]]:
+    """The edges without those that others imply, and without those that close a circle."""
+    order = topological(after, nodes)
+    rank = {node: index for index, node in enumerate(order)}
+    forward = {node: {each for each in after.get(node, ()) if rank[each] > rank[node]} for node in order}
+    reachable: dict[str, set[str]] = {}
+    for node in reversed(order):
+        reachable[node] = set[str]().union(*(reachable[each] | {each} for each in forward[node]))
+    return [
+        (node, each)
+        for node in order
+        for each in sorted(forward[node], key=rank.__getitem__)
+        if not any(each in reachable[via] for via in forward[node] if via != each)
+    ]

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +18,36 @@ POLL = 0.02
 """Seconds between two looks at whether the server is to end."""
 
 
+@contextlib.contextmanager
+def serving(answer: Callable[[str, str], tuple[int, Mapping[str, Any]]]) -> Generator[int]:
+    """Serves JSON over HTTP on a free port of the loopback, which it gives, until the context ends.
+
+    ``answer`` gets the path of a GET and its Authorization header; it returns the status and the body.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # The name that http.server asks for.
+            status, body = answer(self.path, self.headers.get("Authorization", ""))
+            content = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Writes nothing: requests are not the rehearsal's output."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(POLL,), daemon=True)
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 @dataclass(frozen=True)
 class ApiServer:
     """The API of the cluster that ``namespace`` is in, whose nodes are the scheduler's."""
@@ -28,29 +58,8 @@ class ApiServer:
     @contextlib.contextmanager
     def serving(self, token: Token) -> Generator[str]:
         """Answers whoever has ``token``, at the URL that this gives."""
-        answer = self.answer
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # The name that http.server asks for.
-                status, body = answer(token, self.headers.get("Authorization", ""), self.path)
-                content = json.dumps(body).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                """Nothing: what a pod asks is not the rehearsal's output."""
-
-        with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-            thread = threading.Thread(target=server.serve_forever, args=(POLL,), daemon=True)
-            thread.start()
-            try:
-                yield f"http://127.0.0.1:{server.server_address[1]}"
-            finally:
-                server.shutdown()
-                thread.join()
+        with serving(lambda path, authorization: self.answer(token, authorization, path)) as port:
+            yield f"http://127.0.0.1:{port}"
 
     def answer(self, token: Token, authorization: str, path: str) -> tuple[HTTPStatus, dict[str, Any]]:
         """What the API server answers to a GET of ``path``, in its own words where it refuses."""

@@ -17,7 +17,6 @@ from offline.rehearsal.cluster_objects import Namespace, RefusedError, contents
 from offline.rehearsal.pods import Container, PodSpec, UnsupportedError
 from offline.rehearsal.processes import Launch, Reaper, Stop
 from offline.rehearsal.scheduler import Placement
-from offline.rehearsal.variable_expansion import expand, localize
 from offline.rehearsal.volumes import Volumes
 
 VIRTUAL_ACCELERATORS = "SLIPWAY_VIRTUAL_ACCELERATORS"
@@ -35,6 +34,9 @@ MESSAGE_LINES = 80
 MESSAGE_BYTES = 2048
 """Kubernetes' bounds on the log that stands in for a termination message (kubernetes.io/docs/tasks/debug/
 debug-application/determine-reason-pod-failure, seen November 2026)."""
+
+_REFERENCE = re.compile(r"\$(?:\$|\((?P<name>[^)]*)\))")
+"""Kubernetes' reference to a variable in commands, arguments and environment."""
 
 _FIELD_WITH_KEY = re.compile(r"metadata\.(?P<of>labels|annotations)\['(?P<key>[^']+)'\]")
 
@@ -228,3 +230,33 @@ def field_value(pod: Pod, path: str) -> str:
     if match := _FIELD_WITH_KEY.fullmatch(path):
         return (pod.spec.labels if match["of"] == "labels" else pod.spec.annotations).get(match["key"], "")
     raise UnsupportedError(f"a rehearsal does not know the field {path}")
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """``text`` with each ``$(NAME)`` replaced by its variable and each ``$$`` by ``$``.
+
+    A reference to a variable that there is not stays as it is, like a ``$`` that begins no reference
+    (kubernetes/third_party/forked/golang/expansion, Kubernetes 1.34).
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name is None:
+            return "$"
+        return variables.get(name, match[0])
+
+    return _REFERENCE.sub(replace, text)
+
+
+def localize(text: str, mounts: Mapping[str, Path]) -> str:
+    """``text`` with every path at or below a mount path replaced by where that mount is on this machine.
+
+    A mount path counts where it begins a path: at the start, or after a character that no path component has. The
+    longest mount path that fits wins, and what was replaced is not looked at again.
+    """
+    if not mounts:
+        return text
+    paths = sorted((path.rstrip("/") for path in mounts), key=len, reverse=True)
+    pattern = rf"(?<![\w./-])(?P<path>{'|'.join(map(re.escape, paths))})(?![\w.-])"
+    places = {path.rstrip("/"): str(place) for path, place in mounts.items()}
+    return re.sub(pattern, lambda match: places[match["path"]], text)

@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from importlib import metadata
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 from urllib.parse import quote
 
 import jinja2
+from pulumi.output import Unknown
 
 from infra.clouds.registry import CLOUDS
 from infra.platform import Resources
@@ -33,7 +35,7 @@ from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.job_results import Collected, JobResults, ShownNumber
 from offline.rehearsal.outcome import Configuration, Outcome
 from offline.rehearsal.state import Place, kept
-from offline.rehearsal.summary import LOG_LINES, last_lines, without_tables
+from offline.rehearsal.summary import LOG_LINES, last_lines, without_tables, written
 
 SDKS = tuple(cloud.sdk for cloud in CLOUDS.values() if cloud.sdk)
 PACKAGES = ("pulumi", *SDKS, "pulumi-kubernetes", "tensorflow", "tensorflow-cpu", "keras")
@@ -106,9 +108,9 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         "remarks": outcome.configuration.remarks,
         "overlay": json.dumps(outcome.configuration.overlay, indent=2) if outcome.configuration.overlay else "",
         "outputs": {
-            name: _text(each.shown)
+            name: dedent(written(each.shown)).strip()
             for name, each in sorted(without_tables(outcome.evaluation.outputs, outcome.results).items())
-            if each.known
+            if not isinstance(each.shown, Unknown)
         },
         "versions": versions(),
     }
@@ -230,11 +232,3 @@ def _embedded(file: Path) -> str:
 
 def _data_uri(content: bytes, kind: str) -> str:
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Mapping):
-        return "\n".join(f"{key}: {_text(each)}" for key, each in value.items())  # pyright: ignore[reportUnknownVariableType]
-    return json.dumps(value, default=str)

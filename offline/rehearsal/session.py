@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import FrameType
 
+from pulumi.output import Unknown
 from rich.console import Console
 from rich.text import Text
 
@@ -33,7 +34,6 @@ from offline.rehearsal.outcome import OK, Configuration, Options, Outcome
 from offline.rehearsal.processes import Reaper
 from offline.rehearsal.result_integrity import Results
 from offline.rehearsal.state import OUTPUTS, Lock, Place, State, kept
-from offline.rehearsal.store import StoreFolder
 from offline.rehearsal.terminal import LiveDisplay, PlainDisplay
 
 PROJECT = "slipway"
@@ -145,7 +145,7 @@ class Session:
                 stack=options.stack,
                 config=configuration.values,
                 emulators=found,
-                store=StoreFolder(place.store),
+                store=store_files.StoreFolder(place.store),
                 observer=engine,
             )
         if options.disrupt and not engine.evicted:
@@ -177,8 +177,8 @@ def _keep_results(place: Place, outcome: Outcome) -> tuple[list[str], list[str]]
     Returns a line for each file that it had to rename, and the copies that it did not replace: a Job's folder
     where none of its copies was replaced.
     """
-    outputs = {name: each.shown if each.known else None for name, each in outcome.evaluation.outputs.items()}
-    text = json.dumps(outputs, indent=2, sort_keys=True, default=str) + "\n"
+    outputs = {name: each.shown for name, each in outcome.evaluation.outputs.items()}
+    text = json.dumps(outputs, indent=2, sort_keys=True, default=_unknown_as_null) + "\n"
     (place.folder / OUTPUTS).write_text(text, encoding="utf-8")
     renamed: list[str] = []
     fresh: set[str] = set()
@@ -192,6 +192,10 @@ def _keep_results(place: Place, outcome: Outcome) -> tuple[list[str], list[str]]
     return renamed, list(
         dict.fromkeys(str(each if str(whole[each]) in folders else whole[each]) for each in older)
     )
+
+
+def _unknown_as_null(value: object) -> str | None:
+    return None if isinstance(value, Unknown) else str(value)
 
 
 def _report(place: Place, outcome: Outcome, console: Console) -> None:

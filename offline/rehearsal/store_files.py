@@ -1,11 +1,12 @@
-"""Files of this machine that a rehearsal's store is given before its Jobs run.
+"""The store of a rehearsal, a folder, and the files of this machine that it is given before the Jobs run.
 
-A real store has them because somebody copied them there; `slipway:rehearsal.store_files` names them for it.
+A real store has those files because somebody copied them there; `slipway:rehearsal.store_files` names them.
 """
 
 import os
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from infra.pipelines.discovery import pipeline_names
@@ -14,6 +15,29 @@ from infra.schema.problems import Problem
 from offline.rehearsal.state import FolderError
 
 KEY = ("rehearsal", "store_files")
+
+
+@dataclass(frozen=True)
+class StoreFolder:
+    """Fulfils `infra.platform.StoreFiles`."""
+
+    folder: Path
+
+    def read_text(self, path: str) -> str:
+        """The file's text; raises FileNotFoundError where there is none, or it would lie outside."""
+        file = (self.folder / path).resolve()
+        if not file.is_relative_to(self.folder.resolve()):
+            raise FileNotFoundError(path)
+        return file.read_text(encoding="utf-8")
+
+    def names(self, prefix: str) -> Sequence[str]:
+        """Paths of the files whose path begins with ``prefix``, sorted."""
+        root = self.folder.resolve()
+        folder = (root / prefix.rpartition("/")[0]).resolve()
+        if not folder.is_relative_to(root):
+            return []
+        found = (path.relative_to(root).as_posix() for path in folder.rglob("*") if path.is_file())
+        return sorted(name for name in found if name.startswith(prefix))
 
 
 def source_of(path: str, root: Path) -> Path:

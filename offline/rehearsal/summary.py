@@ -5,7 +5,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from pulumi.output import Unknown
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -132,7 +134,7 @@ def stack_outputs(console: Console, outputs: Mapping[str, StackOutput], collecte
     console.print(Text("Stack outputs", "italic"))
     for name, each in sorted(shown.items()):
         # Never wrapped: people copy commands from here.
-        console.print(Text.assemble((f"{name}: ", "bold"), printable_lines(_value(each))), soft_wrap=True)
+        console.print(Text.assemble((f"{name}: ", "bold"), printable_lines(written(each.shown))), soft_wrap=True)
 
 
 def without_tables(outputs: Mapping[str, StackOutput], collected: Collected) -> dict[str, StackOutput]:
@@ -141,10 +143,7 @@ def without_tables(outputs: Mapping[str, StackOutput], collected: Collected) -> 
     A text in the place of a result stays: it says why there is none, or how to see it.
     """
     left: dict[str, StackOutput] = {}
-    everywhere = {table.name for job in collected.jobs for table in job.tables}
     for name, each in outputs.items():
-        if name in everywhere and not isinstance(each.value, str):
-            continue
         tables = {table.name for job in collected.pipelines.get(name, []) for table in job.tables}
         entries = mapping(each.shown)
         value = {key: one for key, one in entries.items() if key not in tables or isinstance(one, str)}
@@ -153,12 +152,15 @@ def without_tables(outputs: Mapping[str, StackOutput], collected: Collected) -> 
     return left
 
 
-def _value(output: StackOutput) -> str:
-    if not output.known:
+def written(value: Any, indent: str = "  ") -> str:
+    """A value as text; each entry of a mapping on a line of its own, indented below it."""
+    if isinstance(value, Unknown):
         return "unknown, for what it comes from did not run"
-    if entries := mapping(output.shown):
-        return "".join(f"\n  {key}: {value}" for key, value in sorted(entries.items()))
-    return output.shown if isinstance(output.shown, str) else json.dumps(output.shown)
+    entries = mapping(value)
+    if entries:
+        lines = (f"\n{indent}{key}: {written(each, indent + '  ')}" for key, each in sorted(entries.items()))
+        return "".join(lines)
+    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def last_lines(file: Path, count: int) -> list[str]:

@@ -1,15 +1,14 @@
 """A Kubernetes API server on this machine that answers GETs from a list of objects."""
 
 import contextlib
-import json
-import threading
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from offline.rehearsal import api_server
 
 PLURALS = {"NetworkPolicy": "networkpolicies", "StorageClass": "storageclasses"}
 CLUSTER_WIDE = {"Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "StorageClass"}
@@ -69,29 +68,9 @@ def serving(
 ) -> Generator[Cluster]:
     """Answers whoever uses the kubeconfig that this writes to ``path``; its current context is ``here``."""
     cluster = Cluster(list(objects), refused)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # The name that http.server asks for.
-            status, body = cluster.answer(self.path)
-            content = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        path.write_text(yaml.safe_dump(kubeconfig(server.server_address[1])), encoding="utf-8")
-        try:
-            yield cluster
-        finally:
-            server.shutdown()
-            thread.join()
+    with api_server.serving(lambda asked, _: cluster.answer(asked)) as port:
+        path.write_text(yaml.safe_dump(kubeconfig(port)), encoding="utf-8")
+        yield cluster
 
 
 def kubeconfig(port: int) -> dict[str, Any]:

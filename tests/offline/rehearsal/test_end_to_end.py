@@ -66,8 +66,8 @@ def test_ten_digits_are_predicted(rehearsed: tuple[Path, str]) -> None:
     assert re.search(r"left out: benchmark.* BENCHMARK=1", output)
     assert re.search(r"Predictions, (9|10) of 10 right", output)
     outputs = json.loads((folder / "outputs.json").read_text(encoding="utf-8"))
-    assert outputs["accuracy"] >= 0.9
-    assert len(outputs["predictions"]) == 10
+    assert outputs["mnist"]["accuracy"] >= 0.9
+    assert len(outputs["mnist"]["predictions"]) == 10
     assert outputs["kubeconfig"] == "[secret]"
     assert (folder / "results/mnist-predict/contact_sheet.png").read_bytes().startswith(b"\x89PNG")
     assert "Training finished. Model saved" in (folder / "logs" / "mnist-train.log").read_text(encoding="utf-8")
@@ -165,8 +165,8 @@ def test_a_benchmark_that_is_asked_for_measures_on_every_gpu_after_the_predictio
     output = done.stdout
     outputs = json.loads((folder / "outputs.json").read_text(encoding="utf-8"))
     measured = {f"{gpu}-{precision}" for gpu in ("t4", "h100") for precision in ("fp32", "fp16")}
-    assert set(outputs["images_per_second"]) == measured
-    for shown in outputs["images_per_second"].values():
+    assert set(outputs["benchmark"]["images_per_second"]) == measured
+    for shown in outputs["benchmark"]["images_per_second"].values():
         speed, remark = shown.split(" ", 1)
         assert float(speed) > 0
         assert "say nothing about a GPU" in remark

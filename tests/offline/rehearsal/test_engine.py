@@ -106,6 +106,7 @@ def test_a_failure_stops_what_needs_it_and_nothing_else(tmp_path: Path) -> None:
         other = toys.job("other", "import time; time.sleep(0.5)")
         toys.job("after-other", APPEND, "/store/ran", "y", after=[other])
         pulumi.export("after", broken.metadata.name)
+        pulumi.export("both", {"other": {"name": other.metadata.name}, "broken": broken.metadata.name})
         pulumi.export("applied", broken.metadata.apply(lambda _: pytest.fail("apply of a resource that failed")))
 
     outcome, printed = rehearse(program, tmp_path)
@@ -123,6 +124,12 @@ def test_a_failure_stops_what_needs_it_and_nothing_else(tmp_path: Path) -> None:
     assert "│ no such digit" in printed
     assert "Not run, for they need what failed: dependent, dependent-of-dependent" in printed
     assert outcome.evaluation.outputs["after"].known is False
+    assert (
+        "both: \n  broken: unknown, for what it comes from did not run\n  other: \n    name: other\n" in printed
+    ), printed
+    written = json.loads((tmp_path / "outputs.json").read_text(encoding="utf-8"))
+    assert written["after"] is None
+    assert written["both"] == {"other": {"name": "other"}, "broken": None}
 
 
 def failing(code: int, replace_unready: bool) -> Callable[[], None]:

@@ -12,11 +12,13 @@ from typing import Any
 
 import psutil
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infra.platform import Node, Resources
 from infra.review.resource import Resource
 from offline.rehearsal.cluster_objects import Namespace, Objects, RefusedError
-from offline.rehearsal.kubelet import Kubelet, Pod, PodResult
+from offline.rehearsal.kubelet import Kubelet, Pod, PodResult, expand, localize
 from offline.rehearsal.pods import pod_spec
 from offline.rehearsal.processes import Reaper, Stop
 from offline.rehearsal.scheduler import Placement
@@ -291,3 +293,65 @@ def test_a_volume_whose_source_is_missing_keeps_the_pod_from_starting(
     with pytest.raises(RefusedError, match=says):
         machine.run("print('never')", pod={"volumes": volumes}, volumeMounts=[mount("v", "/v")])
     assert machine.lines == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expanded"),
+    [
+        # kubernetes/third_party/forked/golang/expansion/expand_test.go has these and more.
+        ("$(A)", "a"),
+        ("___$(B)___", "___b___"),
+        ("$(A)$(B)", "ab"),
+        ("$$(A)", "$(A)"),
+        ("$$$(A)", "$a"),
+        ("$$$$(A)", "$$(A)"),
+        ("$(MISSING)", "$(MISSING)"),
+        ("$(A", "$(A"),
+        ("$A ${A}", "$A ${A}"),
+        ("foo$", "foo$"),
+        ("$$", "$"),
+        ("$()", "$()"),
+        ("$(A)$(", "a$("),
+        ("$(EMPTY)!", "!"),
+    ],
+)
+def test_references_to_variables_are_replaced(text: str, expanded: str) -> None:
+    assert expand(text, {"A": "a", "B": "b", "EMPTY": ""}) == expanded
+
+
+@given(st.text())
+def test_escaped_references_stay(text: str) -> None:
+    assert expand(text.replace("$", "$$"), {"A": "a"}) == text
+
+
+@given(st.text(), st.text(alphabet="$()AB"))
+def test_references_in_a_variables_value_stay(value: str, around: str) -> None:
+    assert expand("$(A)", {"A": value, "B": around}) == value
+
+
+MOUNTS = {"/store": Path("/here/store"), "/store/inner": Path("/here/inner"), "/tmp": Path("/here/tmp")}
+
+
+@pytest.mark.parametrize(
+    ("text", "local"),
+    [
+        ("/store", "/here/store"),
+        ("/store/a/b.txt", "/here/store/a/b.txt"),
+        ("/store/inner/b", "/here/inner/b"),
+        ("--output=/store/x", "--output=/here/store/x"),
+        ("/bin:/store:/tmp/x", "/bin:/here/store:/here/tmp/x"),
+        ("/storehouse /store-2 /store.d", "/storehouse /store-2 /store.d"),
+        ("gs://bucket/store", "gs://bucket/store"),
+        ("/var/tmp", "/var/tmp"),
+        ("store", "store"),
+        ("cat '/tmp/a' \"/store\"", "cat '/here/tmp/a' \"/here/store\""),
+    ],
+)
+def test_paths_below_mounts_are_replaced(text: str, local: str) -> None:
+    assert localize(text, MOUNTS) == local
+
+
+def test_a_replaced_path_is_not_replaced_again() -> None:
+    assert (
+        localize("/store/x", {"/store": Path("/tmp/run/store"), "/tmp": Path("/elsewhere")}) == "/tmp/run/store/x"
+    )
