@@ -40,7 +40,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
         Path | None, typer.Option(help="Folder for all that it makes; default: build/rehearsal/<stack>.")
     ] = None,
 ) -> None:
-    """Run a stack here: its clusters are pretended, its Jobs are run as local processes, on the CPU.
+    """Run a stack on this machine: no cluster is created, and its Jobs run as local processes on the CPU.
 
     Exits with 0 where every Job succeeded, 1 where one failed, 2 for wrong settings, 130 when interrupted.
     """

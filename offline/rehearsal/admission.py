@@ -1,4 +1,4 @@
-"""What a namespace lets in: the *restricted* Pod Security Standard and quotas, in the API server's words."""
+"""Refuses pods as the API server does: by the *restricted* Pod Security Standard and by quotas."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +18,7 @@ MANDATORY = {"requests.cpu": "cpu", "requests.memory": "memory"}
 def admit(namespace: Namespace, template: Properties, pod: PodSpec, requests: Resources) -> None:
     """Raises RefusedError where the pod of ``template`` would not be created in ``namespace``.
 
-    ``requests`` is what it asks for with what a cloud injects. Volumes are looked at when they are mounted.
+    ``requests`` are those of the whole pod, with what a cloud injects. Volumes are checked when they are mounted.
     """
     account = pod.service_account
     if account != "default" and not namespace.find("ServiceAccount", account):
@@ -33,7 +33,7 @@ def admit(namespace: Namespace, template: Properties, pod: PodSpec, requests: Re
 
 
 def quota_violations(hard: Mapping[str, str], pod: PodSpec, requests: Resources) -> list[str]:
-    """What of a quota's ``hard`` limits a pod breaks on its own; what other pods use is not counted."""
+    """The limits of a quota (``hard``) that a pod exceeds alone; what other pods use is not counted."""
     containers: Sequence[Container] = (*pod.init_containers, pod.container)
     found = [
         f"must specify {key} for: {container.name}"

@@ -1,4 +1,4 @@
-"""A Kubernetes API of one request, the list of nodes, for pods that have a service account's token."""
+"""A Kubernetes API that answers one request, the list of nodes, to pods with a service account's token."""
 
 import contextlib
 import json
@@ -57,12 +57,12 @@ class ApiServer:
 
     @contextlib.contextmanager
     def serving(self, token: Token) -> Generator[str]:
-        """Answers whoever has ``token``, at the URL that this gives."""
+        """Serves the API to clients that send ``token``; gives its URL."""
         with serving(lambda path, authorization: self.answer(token, authorization, path)) as port:
             yield f"http://127.0.0.1:{port}"
 
     def answer(self, token: Token, authorization: str, path: str) -> tuple[HTTPStatus, dict[str, Any]]:
-        """What the API server answers to a GET of ``path``, in its own words where it refuses."""
+        """Status and body of the answer to a GET of ``path``. A refusal is in the API server's words."""
         if authorization != f"Bearer {token.secret}":
             return HTTPStatus.UNAUTHORIZED, {"kind": "Status", "message": "Unauthorized"}
         if path.partition("?")[0] != "/api/v1/nodes":

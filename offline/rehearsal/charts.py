@@ -17,7 +17,7 @@ STEPS = (1, 2, 2.5, 5, 10)
 
 @dataclass(frozen=True)
 class Tick:
-    """A mark of an axis: where, from 0 to 1, and what it says."""
+    """A tick of an axis: its position from 0 to 1, and its label."""
 
     at: float
     text: str
@@ -67,7 +67,7 @@ class Chart:
 
 
 def timeline(records: Sequence[JobRecord], executed: frozenset[str]) -> Timeline:
-    """When the Jobs of this run were Pending and ran; of the last run, where this one ran nothing."""
+    """When the Jobs of this rehearsal were Pending and ran; of the last one, where this one ran no Job."""
     shown = [each for each in records if each.urn in executed and each.started]
     if not shown:
         newest = max((each.started for each in records), default=0.0)

@@ -1,4 +1,4 @@
-"""The Kubernetes objects that there are in each cluster, and what the API server refuses without them."""
+"""The Kubernetes objects of each cluster, and the checks of the API server that need them."""
 
 import base64
 import re
@@ -39,11 +39,11 @@ class Objects:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def stands(self, cluster: str, namespace: str) -> None:
-        """Notes a namespace that was there before."""
+        """Adds a namespace that exists before the stack."""
         self._namespaces.add((cluster, namespace))
 
     def add(self, resource: Resource) -> None:
-        """Notes a Kubernetes object; any other resource is left alone."""
+        """Adds a Kubernetes object; ignores any other resource."""
         kind = kind_of(resource.type)
         if kind is not None:
             with self._lock:
@@ -84,7 +84,7 @@ class Objects:
 
 @dataclass(frozen=True)
 class Namespace:
-    """The objects of one namespace of one cluster, which are what its pods can name."""
+    """The objects of one namespace of one cluster: those that its pods can refer to."""
 
     objects: Objects
     cluster: str
@@ -96,7 +96,7 @@ class Namespace:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Of the namespace itself."""
+        """The labels of the namespace."""
         found = self.objects.find(self.cluster, "Namespace", "", self.name)
         return strings(found.metadata.get("labels")) if found else {}
 

@@ -44,7 +44,7 @@ class DaemonSet:
         )
 
     def obstacle(self, node: Node) -> str | None:
-        """What keeps its pods off nodes like ``node``, in kube-scheduler's words; None if nothing does."""
+        """Why its pods cannot run on nodes like ``node``, in kube-scheduler's words; None where they can."""
         count = f"{node.count} node(s)"
         if taint := untolerated(self.tolerations, node.taints):
             return f"{count} had untolerated taint {{{taint.key}: {taint.value}}}"
@@ -62,7 +62,7 @@ class DevicePlugins:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, resource: Resource) -> None:
-        """Notes a Helm release of the device plugin; any other resource is left alone."""
+        """Adds a Helm release of the device plugin; ignores any other resource."""
         if resource.type == RELEASE and CHART in str(resource.inputs.get("name") or resource.name):
             with self._lock:
                 self._there.append(DaemonSet.of(resource))

@@ -1,4 +1,4 @@
-"""The engine of a rehearsal: creates resources at once, and Jobs by running them here."""
+"""The engine of a rehearsal: it creates most resources at once, and Jobs by running them on this machine."""
 
 import re
 import secrets
@@ -91,7 +91,7 @@ class Engine(Observer):
                 self.objects.stands(cluster, namespace)
 
     def interrupt(self, grace: float = PATIENCE) -> None:
-        """Ends what runs and starts nothing more. Fit for a signal handler; a second call can cut the grace."""
+        """Stops the running Jobs and starts no other. Safe in a signal handler; a second call may cut the grace."""
         self.interrupted = True
         for stop in list(self._active.values()):
             # From another thread: a signal handler must not wait for a lock that the code it interrupted holds.
@@ -141,7 +141,7 @@ class Engine(Observer):
                 del self._active[resource.urn]
 
     def _keep(self, resource: Resource, record: JobRecord) -> bool:
-        """Whether the Job and its results are as they were when it last succeeded.
+        """Whether the Job need not run: it and its results are as they were when it last succeeded.
 
         Raises NotCreatedError where it failed for good.
         """
@@ -208,7 +208,7 @@ class Engine(Observer):
     def _require_devices(self, cluster: str) -> None:
         """Raises RefusedError where GPUs of the cluster's nodes can never be given to pods.
 
-        All that could change that is there by now, and a pod that reads the nodes would wait until its deadline.
+        All device plugins are declared by now, and a pod that reads the nodes would wait until its deadline.
         """
         reasons = [self.plugins.obstacle(node) for node in self.scheduler.nodes if node.cluster == cluster]
         if any(reasons):

@@ -13,7 +13,7 @@ Seconds = Annotated[float, Field(ge=0, lt=1e10, allow_inf_nan=False)]
 
 
 class Phase(StrEnum):
-    """Where a Job is. The last five are ends."""
+    """The phase of a Job. In the last five it has ended."""
 
     WAITING = "waiting"
     PENDING = "pending"
@@ -26,7 +26,7 @@ class Phase(StrEnum):
 
     @property
     def over(self) -> bool:
-        """Whether it is an end."""
+        """Whether the Job has ended."""
         return self not in {Phase.WAITING, Phase.PENDING, Phase.RUNNING}
 
     @property
@@ -71,9 +71,9 @@ class JobRecord:
 
     @property
     def seconds(self) -> float:
-        """Wall time of the run that this tells of."""
+        """Wall time of the Job's last run."""
         return max(self.finished - self.started, 0.0)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """The record as JSON values."""
         return asdict(self)

@@ -153,10 +153,6 @@ class Collected:
             found.setdefault(each.pipeline, []).append(each)
         return found
 
-    def shown(self, pipeline: str, name: str) -> bool:
-        """Whether a table of this name is shown for the pipeline."""
-        return any(table.name == name for each in self.pipelines.get(pipeline, []) for table in each.tables)
-
 
 def collect(jobs: Iterable[Resource], store: Path) -> Collected:
     """The declared results of ``jobs``, which succeeded, in the folder ``store``."""

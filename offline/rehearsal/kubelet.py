@@ -55,7 +55,7 @@ class PodResult:
 
     @property
     def ending(self) -> str:
-        """Which container ended how."""
+        """A sentence about the container that ended the pod."""
         return f"container {self.container!r} exited with {self.exit_code} ({self.reason})"
 
 
@@ -171,7 +171,7 @@ class Kubelet:
         )
 
     def _variables(self, pod: Pod, container: Container) -> dict[str, str]:
-        """The declared environment, with mount paths as the container would see them."""
+        """The declared environment, with the mount paths that a container in a cluster has."""
         variables: dict[str, str] = {}
         for entry in container.env:
             name = str(entry["name"])

@@ -30,7 +30,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Configuration:
-    """The configuration that is rehearsed, and how it came to differ from what `pulumi up` would use."""
+    """The configuration that is rehearsed. ``remarks`` say how it differs from what `pulumi up` would use."""
 
     config: StackConfig
     values: Mapping[str, Any]

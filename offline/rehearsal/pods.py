@@ -1,4 +1,4 @@
-"""What a pod template asks for, as far as a rehearsal understands it. What it does not understand, it refuses."""
+"""Reads pod templates as far as a rehearsal can run them, and refuses the others."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class UnsupportedError(Exception):
 
 @dataclass(frozen=True)
 class Mount:
-    """Where a container sees a volume."""
+    """The mount of a volume in a container."""
 
     volume: str
     path: str

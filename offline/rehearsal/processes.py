@@ -1,4 +1,4 @@
-"""One container as a process group of this machine: limits, signals, and its end."""
+"""Runs a container as a process group of this machine, with its limits and signals."""
 
 import contextlib
 import math
@@ -37,14 +37,14 @@ class Stop:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def request(self, kind: str, grace: float) -> None:
-        """The first kind stays; a shorter grace takes effect at once."""
+        """Asks for the end. The first ``kind`` counts; a shorter grace takes effect at once."""
         with self._lock:
             self.grace = min(self.grace, grace) if self.kind else grace
             self.kind = self.kind or kind
 
     @property
     def requested(self) -> bool:
-        """Whether somebody asked."""
+        """Whether the end was requested."""
         return bool(self.kind)
 
 
@@ -93,11 +93,11 @@ class Reaper:
 
     @property
     def descriptor(self) -> int:
-        """For launchers, which announce themselves through it."""
+        """The file descriptor to which launchers write their process id."""
         return self._writer
 
     def over(self, group: int) -> None:
-        """The group ended and was cleaned up."""
+        """Tells the helper that the process group ended."""
         os.write(self._writer, f"-{group}\n".encode())
 
     def close(self) -> None:

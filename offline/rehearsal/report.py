@@ -171,7 +171,7 @@ def shown(results: JobResults) -> dict[str, Any]:
 
 
 def shares(record: JobRecord) -> dict[str, tuple[str, str, float]]:
-    """By resource: what the pod asked for, what its node can allocate, and the first as part of the second."""
+    """By resource: the pod's request, what its node can allocate, and the share of the first in the second."""
     wanted, there = record.requested, record.allocatable
     if wanted is None or there is None:
         return {}
@@ -198,7 +198,7 @@ def amount(resources: Resources, key: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """What ran."""
+    """The versions of Python, the system and the packages that matter."""
     found = {"Python": platform.python_version(), "System": f"{platform.system()} {platform.machine()}"}
     for package in PACKAGES:
         try:

@@ -1,4 +1,4 @@
-"""Whether the results that Jobs left in the store are still there, whole and the same."""
+"""Checks that the results of Jobs are still in the store and unchanged."""
 
 import hashlib
 import json
@@ -58,7 +58,7 @@ class Results:
         return found
 
     def changed(self, recorded: Mapping[str, str]) -> str:
-        """What is not as it was when ``recorded`` was published; empty where all of it is."""
+        """What has changed since the results in ``recorded`` were published; empty where nothing has."""
         for directory, digest in recorded.items():
             if reason := self.damaged.get(directory):
                 return f"{directory}: {reason}"

@@ -1,4 +1,4 @@
-"""The scheduler of a rehearsal: gives pods nodes of the declared pools, and has them wait for one."""
+"""The scheduler of a rehearsal: it assigns pods to nodes of the declared pools; a pod waits until one has room."""
 
 import threading
 import time
@@ -42,7 +42,7 @@ class UnschedulableError(Exception):
 
 
 class CancelledError(Exception):
-    """The pod was given up while it was Pending."""
+    """The pod was cancelled while it was Pending."""
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Scheduler:
     _newest: float = 0.0
 
     def add(self, nodes: Sequence[Node]) -> None:
-        """These nodes join their cluster."""
+        """Adds nodes to their clusters."""
         with self._changed:
             self._nodes.extend(nodes)
             self._newest = time.monotonic()
@@ -68,7 +68,7 @@ class Scheduler:
 
     @property
     def nodes(self) -> list[Node]:
-        """The nodes of all clusters, alike ones together."""
+        """The nodes of all clusters; those of one pool are one entry."""
         with self._changed:
             return list(self._nodes)
 
@@ -101,7 +101,7 @@ class Scheduler:
         raise CancelledError
 
     def release(self, placement: Placement) -> None:
-        """The pod is gone; what it held is free."""
+        """Frees the resources of a pod that has ended."""
         with self._changed:
             self._taken.remove(placement)
             self._changed.notify_all()

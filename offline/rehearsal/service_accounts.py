@@ -1,4 +1,4 @@
-"""Service accounts: which pods get a token, where it lies, and what it allows."""
+"""Service accounts: which pods get a token, in which files, and what it allows."""
 
 import secrets
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ API = "https://kubernetes.default.svc"
 
 @dataclass(frozen=True)
 class Token:
-    """The token of a pod and whose it is."""
+    """The token of a pod, and the service account that it stands for."""
 
     secret: str
     namespace: str

@@ -227,7 +227,7 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
 
 @contextlib.contextmanager
 def _interrupting(engine: Engine) -> Generator[None]:
-    """The first signal asks the Jobs to end, the second leaves them no time."""
+    """Handles SIGINT and SIGTERM: the first asks the Jobs to end, the second kills them."""
     signals = 0
 
     def handle(_number: int, _frame: FrameType | None) -> None:
@@ -251,7 +251,7 @@ def _interrupting(engine: Engine) -> Generator[None]:
 
 @contextlib.contextmanager
 def _warnings_to(say: Callable[[str], None]) -> Generator[None]:
-    """What the program says with `pulumi.log`."""
+    """Hands the warnings and errors of `pulumi.log` to ``say``."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

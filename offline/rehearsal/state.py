@@ -1,4 +1,4 @@
-"""What a rehearsal leaves on disk: where its files are, what ran, and who is at it."""
+"""The files of a rehearsal: their places, the record of what ran, and the lock."""
 
 import fcntl
 import itertools
@@ -147,11 +147,11 @@ class Lock:
 
     @property
     def descriptor(self) -> int:
-        """For a helper that has to outlive this process: the lock is free when both are gone."""
+        """The file descriptor for a helper process, which holds the lock until it ends, too."""
         return self._file.fileno()
 
     def release(self) -> None:
-        """Lets the next one in."""
+        """Releases the lock."""
         self._file.close()
 
 
@@ -178,7 +178,7 @@ class State:
 
     @classmethod
     def load(cls, place: Place) -> "State":
-        """What the last rehearsal knew. Nothing, where its store is gone or its file cannot be read."""
+        """The state that the last rehearsal saved; empty where its store is gone or the file cannot be read."""
         file = place.folder / STATE
         if not place.store.is_dir():
             return cls(file, {})

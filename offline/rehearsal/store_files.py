@@ -108,7 +108,7 @@ def give(files: Mapping[str, str], store: Path, root: Path) -> list[str]:
 
 
 def _copy(source: Path, target: Path) -> bool:
-    """Whether there was anything to copy: not where the file is there with the same size and time."""
+    """Copies a file unless it is there with the same size and time; returns whether it did."""
     try:
         have, want = (target.stat() if target.is_file() else None), source.stat()
         if have and (have.st_size, have.st_mtime_ns) == (want.st_size, want.st_mtime_ns):

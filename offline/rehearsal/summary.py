@@ -1,4 +1,4 @@
-"""What a rehearsal says at its end."""
+"""Prints the summary at the end of a rehearsal."""
 
 import json
 from collections import Counter
@@ -54,7 +54,7 @@ def failures(
 
 
 def jobs_table(records: Sequence[JobRecord]) -> Table:
-    """Job, pool, wall time, result."""
+    """The table of the Jobs: name, pool, wall time, result."""
     table = Table(title="Jobs", title_justify="left", box=None, padding=(0, 2, 0, 0))
     for column in ("Job", "Pool", "Wall time", "Result"):
         right, whole = column == "Wall time", column == "Job"

@@ -35,7 +35,7 @@ EPOCH_LINES = 4
 
 
 def group_of(resource: Resource) -> str:
-    """What a resource is counted under: the component below the stack that it belongs to, or its package."""
+    """The group that a resource is counted in: the outermost component around it, or its package."""
     chain = resource.urn.split("::")[2].split("$")
     if len(chain) > 1:
         return chain[0].rpartition(":")[2]
@@ -67,7 +67,7 @@ class PlainDisplay:
             self.console.print(Text(printable_lines(text)), soft_wrap=True)
 
     def resource(self, resource: Resource) -> None:
-        """Resources are too many for lines of their own."""
+        """Prints nothing: there are too many resources for a line each."""
 
     def note(self, record: JobRecord, text: str) -> None:
         """A retry, an eviction, a pod that waits."""
@@ -124,7 +124,7 @@ class LiveDisplay:
         self.console.print(Text(printable_lines(text)), soft_wrap=True)
 
     def resource(self, resource: Resource) -> None:
-        """Counts it."""
+        """Counts the resource."""
         if resource.custom:
             with self._lock:
                 self._created[group_of(resource)] += 1
@@ -134,7 +134,7 @@ class LiveDisplay:
         self.console.print(Text(f"{record.name}: {printable(text)}", style="yellow"))
 
     def job(self, record: JobRecord) -> None:
-        """Shows the Job from now on."""
+        """Adds the Job to the tree, or updates it."""
         with self._lock:
             self._jobs[record.name] = record
 

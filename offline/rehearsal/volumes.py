@@ -40,7 +40,7 @@ class Volumes:
                 change_mode(self.folders[mount.volume], writable=False)
 
     def unprotect(self) -> None:
-        """Gives the write permissions back."""
+        """Restores the write permissions."""
         for name, folder in self.folders.items():
             if name not in self.shared:
                 change_mode(folder, writable=True)
