@@ -24,6 +24,7 @@ from infra.pipelines.images import CPU_IMAGE
 from infra.pipelines.placement import DeclaredPipeline
 from infra.pipelines.results import CONNECT, KUBECONFIG, SHOW, STORE
 from infra.platform import Platform
+from infra.schema.findings import PREFIX
 from infra.schema.problems import Problem, SettingsError
 from infra.settings.loading import clouds_of, load, pipelines_in
 from infra.settings.model import Settings
@@ -31,8 +32,6 @@ from infra.settings.pipelines import folder
 
 ROOT = Path(__file__).resolve().parents[1]
 """The repository, whose files the steps ship."""
-
-PREFIX = "slipway:"
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from infra.clouds.registry import emulators
 from infra.platform import Node, Resources
 from infra.program import ROOT, declare
 from infra.review.resource import Resource
 from infra.schema.quantities import cpu_millicores, mebibytes
 from infra.settings.loading import load
-from offline.engine.emulators import emulators
 from offline.engine.pod_security import breaches, words
 from offline.engine.stack_config import stack_config
 from tests.support.recording import Recording, record
@@ -56,7 +56,7 @@ class AnyRun(Mapping[str, str]):
 def evaluate(stack: str, preview: bool, root: Path = ROOT) -> Recording:
     values = stack_config(stack, ROOT)
     settings = load({key.removeprefix("slipway:"): value for key, value in values.items() if "slipway:" in key})
-    stand_ins = emulators(settings)
+    stand_ins = emulators(settings.request)
     for each in stand_ins:
         values = {**each.configuration, **values}
     return record(

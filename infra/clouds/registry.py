@@ -100,3 +100,9 @@ if TYPE_CHECKING:
 else:
     Cluster = Annotated[Union[tuple(CLUSTERS)], Field(discriminator="cloud")]  # noqa: UP007
     Store = Annotated[Union[tuple(STORES)], Field(discriminator="kind")]  # noqa: UP007
+
+
+def emulators(request: Request) -> list[Emulator]:
+    """One emulator for each cloud of the stack's clusters."""
+    used = {cluster.cloud for cluster in request.clusters.values()}
+    return [cloud.emulator(request) for name, cloud in CLOUDS.items() if name in used]

@@ -2,10 +2,14 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from infra.schema.problems import Problem
+
+PREFIX = "slipway:"
+"""What the keys of the settings begin with in a stack file, which has other keys for providers."""
 
 Path = tuple[str | int, ...]
 """A place in the settings: keys of sections, and indexes of lists."""
@@ -27,12 +31,17 @@ class Finding:
     read: tuple[Path, ...] = ()
     all_of: tuple[Path, ...] = ()
 
-    def problem(self, prefix: str = "slipway:") -> Problem:
+    def problem(self, prefix: str = PREFIX) -> Problem:
         """The problem with its key as a person would look for it in the file."""
         return Problem(key_of(self.path, prefix), self.value, self.reason, self.fix)
 
 
-def key_of(path: Sequence[str | int], prefix: str = "slipway:") -> str:
+def without_prefix(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings among the values of a whole configuration, by their keys without `PREFIX`."""
+    return {key.removeprefix(PREFIX): each for key, each in configuration.items() if key.startswith(PREFIX)}
+
+
+def key_of(path: Sequence[str | int], prefix: str = PREFIX) -> str:
     """``slipway:clusters.dev.pools.train.zones[0]``; keys with other characters stand in brackets and quotes."""
     text = ""
     for part in path:

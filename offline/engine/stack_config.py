@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from infra.schema.findings import did_you_mean, nearest
+from infra.schema.findings import PREFIX, did_you_mean, nearest
 from infra.schema.printable import printable
 from infra.settings.model import Settings
 from offline.engine.yaml_files import ConfigError, read_yaml
-
-PREFIX = "slipway:"
 
 KEYS = ("config", "environment", "secretsprovider", "encryptedkey", "encryptionsalt")
 """Of a stack file (pulumi.com/docs/iac/concepts/projects/stack-settings-file, read November 2026)."""

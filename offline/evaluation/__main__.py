@@ -12,16 +12,15 @@ from typing import Any
 from offline.evaluation.encoding import Encoder, Secrets, configuration
 from offline.evaluation.worker import Program, Remark, document, run, stood_in
 
-PREFIX = "slipway:"
-
 
 def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> dict[str, Any]:
     """What the stack ``name`` of ``tree`` declares; raises what the program raises."""
+    from infra.clouds.registry import emulators
     from infra.program import declare, shipping_problems
     from infra.review.resource import Resource
+    from infra.schema.findings import without_prefix
     from infra.schema.problems import SettingsError
     from infra.settings.loading import load
-    from offline.engine.emulators import emulators
     from offline.engine.evaluate import evaluate
     from offline.engine.monitor import Observer
     from offline.engine.stack_config import load_stack, read_yaml
@@ -32,12 +31,12 @@ def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> d
 
     config = load_stack(name, tree)
     secrets.publish(config.values)
-    raw = {key.removeprefix(PREFIX): value for key, value in config.values.items() if key.startswith(PREFIX)}
+    raw = without_prefix(config.values)
     try:
         settings = load(raw)
     except SettingsError as error:
         raise SettingsError([*error.problems, *shipping_problems(raw, tree)]) from None
-    found = emulators(settings)
+    found = emulators(settings.request)
     values = stood_in(config.values, found, remark)
     if config.secrets:
         remark(f"secrets that only their passphrase opens have a placeholder: {', '.join(config.secrets)}")

@@ -20,14 +20,15 @@ from pulumi_policy import (
 )
 from pulumi_policy.proxy import UnknownValueError
 
+from infra.clouds.registry import emulators
 from infra.review.contract import reviewed
 from infra.review.policy import Policy, Severity
 from infra.review.resource import Resource
 from infra.review.stack import NodePool, Stack
 from infra.review.unknown import UNKNOWN, Secret
+from infra.schema.findings import without_prefix
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load
-from offline.engine.emulators import emulators
 from offline.engine.scheduling import pool_of_nodes
 from offline.engine.stack_config import ConfigError, stack_config
 from offline.policies.check import ABOUT_FILES, about_suppressions, judge, policies, suppressions_of
@@ -35,7 +36,6 @@ from offline.policies.exposed_secrets import SECRET_TYPE
 from offline.preview.evaluated_stack import reviews
 from offline.preview.model import Finding
 
-PREFIX = "slipway:"
 ROOT = Path(__file__).resolve().parents[2]
 
 LEVELS: Mapping[Severity, EnforcementLevel] = {
@@ -127,12 +127,12 @@ def _file(stack: str, root: Path) -> tuple[Mapping[str, Any], Sequence[NodePool]
 
 
 def _standing(configuration: Mapping[str, Any]) -> list[NodePool]:
-    values = {key.removeprefix(PREFIX): each for key, each in configuration.items() if key.startswith(PREFIX)}
+    values = without_prefix(configuration)
     try:
         settings = load(values)
     except SettingsError:
         return []
-    return [pool_of_nodes(node) for emulator in emulators(settings) for node in emulator.standing_nodes()]
+    return [pool_of_nodes(node) for emulator in emulators(settings.request) for node in emulator.standing_nodes()]
 
 
 def _declared(resource: PolicyResource) -> Resource:

@@ -16,12 +16,11 @@ from urllib.parse import quote
 import jinja2
 from pulumi.output import Unknown
 
-from infra.clouds.registry import CLOUDS
+from infra.clouds.registry import CLOUDS, emulators
 from infra.platform import Resources
 from infra.review.contract import reviewed
 from infra.review.resource import Resource
 from infra.review.stack import Stack
-from offline.engine.emulators import emulators
 from offline.engine.scheduling import pool_of_nodes
 from offline.picture.scene import about, scene
 from offline.picture.svg import picture
@@ -118,7 +117,7 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
 
 def stack_of(name: str, resources: Mapping[str, Resource], configuration: Configuration) -> Stack:
     """The stack as previews see it, with these evaluated ``resources``, by URN."""
-    standing = [node for each in emulators(configuration.settings) for node in each.standing_nodes()]
+    standing = [node for each in emulators(configuration.settings.request) for node in each.standing_nodes()]
     declared = Stack(name, resources, configuration.values, pools=[pool_of_nodes(node) for node in standing])
     return reviewed(declared, reviews())
 

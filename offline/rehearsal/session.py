@@ -15,15 +15,16 @@ from pulumi.output import Unknown
 from rich.console import Console
 from rich.text import Text
 
+from infra.clouds.registry import emulators
 from infra.pipelines.discovery import pipeline
 from infra.program import problems_beside
 from infra.review.properties import mapping, strings
 from infra.review.stack import JOB
+from infra.schema.findings import PREFIX, without_prefix
 from infra.schema.problems import SettingsError
 from infra.settings.loading import laid_over, lay_over, load
 from infra.settings.model import Settings
 from infra.settings.pipelines import folder
-from offline.engine.emulators import emulators
 from offline.engine.evaluate import evaluate
 from offline.engine.stack_config import load_stack
 from offline.rehearsal import store_files, summary
@@ -37,7 +38,6 @@ from offline.rehearsal.state import OUTPUTS, Lock, Place, State, kept
 from offline.rehearsal.terminal import LiveDisplay, PlainDisplay
 
 PROJECT = "slipway"
-PREFIX = "slipway:"
 OVERLAY = f"{PREFIX}rehearsal"
 
 
@@ -53,7 +53,7 @@ def configure(stack: str, root: Path, file: Path | None = None, *, benchmark: bo
     if overlay:
         values = lay_over(values, {f"{PREFIX}{key}": value for key, value in laid_over(overlay).items()})
         remarks.append(f"{OVERLAY} lays over the settings: {json.dumps(overlay)}")
-    raw = {key.removeprefix(PREFIX): value for key, value in values.items() if key.startswith(PREFIX)}
+    raw = without_prefix(values)
     try:
         settings = load(raw)
     except SettingsError as error:
@@ -73,7 +73,7 @@ def configure(stack: str, root: Path, file: Path | None = None, *, benchmark: bo
             f"left out: {', '.join(left_out)}, which measures accelerators, and this is a CPU; "
             "`make rehearse BENCHMARK=1` or the option --benchmark runs it"
         )
-    for key, stand_in in (item for each in emulators(settings) for item in each.configuration.items()):
+    for key, stand_in in (item for each in emulators(settings.request) for item in each.configuration.items()):
         if not values.get(key):
             values[key] = stand_in
             remarks.append(f"{key} is not set; {stand_in!r} stands in")
@@ -132,7 +132,7 @@ class Session:
         display: LiveDisplay | PlainDisplay = PlainDisplay(self.console, options.quiet)
         if self.console.is_terminal and self.console.is_interactive and not options.quiet:
             display = LiveDisplay(self.console, options.stack)
-        found = emulators(configuration.settings)
+        found = emulators(configuration.settings.request)
         known = {directory for job in state.jobs.values() for directory in job.results}
         results = Results.checked(place.store, known, options.root)
         engine = Engine(place, state, results, found, reaper, display, options.disrupt)

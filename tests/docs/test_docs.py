@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from infra.clouds.registry import CLOUDS
+from infra.schema.findings import without_prefix
 from infra.settings.loading import lay_over, load
 from infra.settings.model import Settings
 from offline.engine.stack_config import stack_config
@@ -138,7 +139,7 @@ def test_settings_that_are_shown_are_accepted(block: Block) -> None:
     stack = block.info.split()[1]
     shown: dict[str, Any] = yaml.safe_load(block.body)
     config = lay_over(stack_config(stack, ROOT), shown.get("config", shown))
-    load({key.removeprefix("slipway:"): value for key, value in config.items() if key.startswith("slipway:")})
+    load(without_prefix(config))
 
 
 def bare(stack: str) -> list[str]:

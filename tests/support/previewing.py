@@ -5,12 +5,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from infra.clouds.registry import emulators
 from infra.kubernetes.review.hooks import REVIEW
-from infra.program import PREFIX, declare
+from infra.program import declare
 from infra.review.contract import reviewed
 from infra.review.stack import Stack
+from infra.schema.findings import PREFIX, without_prefix
 from infra.settings.loading import load
-from offline.engine.emulators import emulators
 from offline.engine.evaluate import evaluate
 from offline.engine.stack_config import stack_config
 from tests.support.checkout import ROOT
@@ -21,9 +22,9 @@ from tests.support.stack_values import changed
 def previewed(name: str, changes: Mapping[str, Any] | None = None, root: Path = ROOT) -> Stack:
     """One of the repository's stacks with the settings at dotted paths changed, shipping the files of ``root``."""
     config = stack_config(name, ROOT)
-    raw = {key.removeprefix(PREFIX): value for key, value in config.items() if key.startswith(PREFIX)}
+    raw = without_prefix(config)
     raw = changed(raw, changes or {})
-    found = emulators(load(raw))
+    found = emulators(load(raw).request)
     for emulator in found:
         config = {**emulator.configuration, **config}
     config |= {f"{PREFIX}{key}": value for key, value in raw.items()}

@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
-from infra.clouds.registry import CLOUDS
+from infra.clouds.registry import CLOUDS, emulators
 from infra.platform import Emulator
 from infra.program import declare
 from infra.review.contract import reviewed
 from infra.review.resource import Resource
 from infra.review.stack import Stack
-from offline.engine.emulators import emulators
 from offline.engine.evaluate import evaluate
 from offline.engine.stack_config import stack_config
 from tests.support.checkout import ROOT
@@ -22,7 +21,7 @@ REVIEWS = [cloud.review() for cloud in CLOUDS.values()]
 @cache
 def stack_emulators(name: str) -> list[Emulator]:
     """What stands in for the clouds of one of the repository's stacks."""
-    return emulators(stack_settings(name))
+    return emulators(stack_settings(name).request)
 
 
 @cache

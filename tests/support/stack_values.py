@@ -4,6 +4,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from infra.schema.findings import without_prefix
 from infra.settings.loading import load
 from infra.settings.model import Settings
 from offline.engine.stack_config import stack_config
@@ -78,4 +79,4 @@ def changed(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 def stack_settings(stack: str) -> Settings:
     """The settings of one of the repository's stack files."""
     values = stack_config(stack, ROOT)
-    return load({key.removeprefix("slipway:"): each for key, each in values.items() if key.startswith("slipway:")})
+    return load(without_prefix(values))

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from infra.clouds.registry import emulators
 from infra.platform import GPU_RESOURCE
-from infra.program import PREFIX, ROOT, declare
+from infra.program import ROOT, declare
+from infra.schema.findings import PREFIX, without_prefix
 from infra.settings.loading import load
-from offline.engine.emulators import emulators
 from offline.engine.evaluate import evaluate
 from offline.engine.stack_config import stack_config
 from offline.pages import write_or_check
@@ -181,8 +182,8 @@ def _objects(stack: str, pipeline: Mapping[str, Any], root: Path) -> dict[str, d
     }
     values[f"{PREFIX}pipelines"] = {"mnist": {**pipeline, "steps": steps}}
     values.pop(f"{PREFIX}rehearsal", None)
-    settings = load({key.removeprefix(PREFIX): value for key, value in values.items() if key.startswith(PREFIX)})
-    stand_ins = emulators(settings)
+    settings = load(without_prefix(values))
+    stand_ins = emulators(settings.request)
     for each in stand_ins:
         values = {**each.configuration, **values}
     found = evaluate(
