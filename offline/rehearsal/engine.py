@@ -91,7 +91,7 @@ class Engine(Observer):
                 self.objects.stands(cluster, namespace)
 
     def interrupt(self, grace: float = PATIENCE) -> None:
-        """Stops the running Jobs and starts no other. Safe in a signal handler; a second call may cut the grace."""
+        """Stops the running Jobs and starts no other. Safe in a signal handler; a second call cuts the grace."""
         self.interrupted = True
         for stop in list(self._active.values()):
             # From another thread: a signal handler must not wait for a lock that the code it interrupted holds.

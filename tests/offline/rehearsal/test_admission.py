@@ -49,7 +49,7 @@ def changed(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
         ({"count/jobs.batch": "0"}, []),
     ],
 )
-def test_quotas(hard: dict[str, str], says: list[str]) -> None:
+def test_a_pod_that_exceeds_a_quota_is_refused(hard: dict[str, str], says: list[str]) -> None:
     pod = pod_spec({"spec": GOOD})
     assert quota_violations(hard, pod, pod.requests) == says
 

@@ -85,7 +85,7 @@ def test_an_unknown_stack_is_answered_with_the_stacks_there_are(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("stack", ["gcp-dev", "gcp-prod"])
-def test_a_google_project_that_is_nobodys_stands_in_and_is_announced(stack: str) -> None:
+def test_a_made_up_google_project_is_used_and_announced(stack: str) -> None:
     configuration = configure(stack, ROOT)
     assert configuration.values["gcp:project"] == "emulated-project"
     assert any("emulated-project" in remark for remark in configuration.remarks)

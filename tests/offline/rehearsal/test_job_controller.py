@@ -65,7 +65,9 @@ def on_codes(action: str, *codes: int, operator: str = "In", **more: str) -> dic
         (rules(on_codes("FailJob", 143), IGNORE_DISRUPTION), [pod(143, disrupted=True)], "PodFailurePolicy", 1),
     ],
 )
-def test_ends(spec: dict[str, Any], pods: list[PodResult], reason: str, attempts: int) -> None:
+def test_how_pods_end_decides_how_the_job_ends(
+    spec: dict[str, Any], pods: list[PodResult], reason: str, attempts: int
+) -> None:
     result = outcome(spec, *pods)
     assert (result.reason, result.attempts, result.succeeded) == (reason, attempts, reason == "Complete")
 

@@ -108,7 +108,9 @@ def test_a_command_that_is_not_there_cannot_start(machine: Machine) -> None:
     assert "No such file" in result.message
 
 
-def test_the_environment_is_the_pods_and_not_the_users(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_container_gets_the_environment_of_its_pod_and_not_the_users(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("A_SECRET_OF_THE_USER", "leaked")
     monkeypatch.setenv("PYTHONPATH", "/of/the/user")
     entries = [
@@ -186,7 +188,7 @@ def test_init_containers_come_first_and_share_volumes(machine: Machine) -> None:
     assert machine.lines == ["7"]
 
 
-def test_a_failed_init_container_is_the_end(machine: Machine) -> None:
+def test_a_failed_init_container_fails_the_pod(machine: Machine) -> None:
     init = {"name": "install", "command": ["python", "-c", "raise SystemExit(7)"]}
     result = machine.run("print('never')", pod={"initContainers": [init]})
     assert (result.container, result.exit_code, machine.lines) == ("install", 7, [])

@@ -289,7 +289,7 @@ def test_a_state_that_cannot_be_used_says_why(tmp_path: Path, state: str) -> Non
     assert STATES[state] in loaded.problem
 
 
-def test_without_a_state_all_is_looked_at_again(folder: Path) -> None:
+def test_without_a_state_every_job_runs_again(folder: Path) -> None:
     (folder / "state.json").write_text(record("urn", started="yesterday"), encoding="utf-8")
     outcome, printed = rehearse(pipeline, folder)
     assert_all_there(folder, outcome)

@@ -79,7 +79,7 @@ NODES = [node("cpu", count=2), node("train", gpus=1, taints=[GPU_TAINT])]
         (request(cluster="other"), {"dev/cpu": "in another cluster", "dev/train": "in another cluster"}),
     ],
 )
-def test_reasons(pod: PodRequest, reasons: dict[str, str]) -> None:
+def test_the_reasons_of_an_unschedulable_pod_are_kube_schedulers(pod: PodRequest, reasons: dict[str, str]) -> None:
     assert obstacles(pod, NODES) == reasons
     with pytest.raises(UnschedulableError) as raised:
         scheduler(NODES).place(pod, lambda: False)
@@ -98,7 +98,7 @@ def test_reasons(pod: PodRequest, reasons: dict[str, str]) -> None:
         (Toleration("other", "Exists", "", ""), GPU_TAINT, False),
     ],
 )
-def test_tolerations(toleration: Toleration, taint: Taint, matches: bool) -> None:
+def test_a_toleration_matches_by_key_value_and_effect(toleration: Toleration, taint: Taint, matches: bool) -> None:
     assert tolerates(toleration, taint) is matches
 
 

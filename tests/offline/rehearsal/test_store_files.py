@@ -64,7 +64,7 @@ def test_a_folder_that_holds_the_store_is_not_copied_into_it(tmp_path: Path, dat
         store_files.give({"x": str(data.parent)}, data / "store", tmp_path)
 
 
-def test_what_cannot_be_given_is_told_at_once(tmp_path: Path, data: Path) -> None:
+def test_files_that_cannot_be_copied_are_refused_before_anything_runs(tmp_path: Path, data: Path) -> None:
     (tmp_path / "empty").mkdir()
     os.mkfifo(tmp_path / "pipe")
     wrong = {
