@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-from ci.output import append, fenced
+from ci.forge import append, fenced
 
 POLICIES = "policy-pack"
 

@@ -12,8 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ci.deploy import pulumi
-from ci.forge import Forge, ForgeError, forge
-from ci.output import append, fenced
+from ci.forge import Forge, ForgeError, append, fenced, forge
 
 LABEL = "drift"
 

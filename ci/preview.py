@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ci.output import append
+from ci.forge import append
 
 FOLDER = Path("build/ci/preview")
 

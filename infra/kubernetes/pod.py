@@ -6,11 +6,10 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.kubernetes.labels import step_labels
-from infra.kubernetes.quantities import limits, mebibytes, requests
 from infra.kubernetes.run import INSTALLER, Run
 from infra.kubernetes.run_records import record
 from infra.kubernetes.shipped_files import config_map_name, volume
-from infra.platform import Pool, Resources
+from infra.platform import GPU_RESOURCE, Pool, Resources
 
 BUNDLE = "/bundle"
 STORE = "/store"
@@ -213,3 +212,25 @@ def _empty(name: str, size: int, medium: str | None = None) -> k8s.core.v1.Volum
     return k8s.core.v1.VolumeArgs(
         name=name, empty_dir=k8s.core.v1.EmptyDirVolumeSourceArgs(size_limit=mebibytes(size), medium=medium)
     )
+
+
+def requests(resources: Resources) -> dict[str, str]:
+    """What a container asks for. CPU in millicores, sizes in MiB."""
+    asked = {
+        "cpu": f"{resources.cpu}m",
+        "memory": mebibytes(resources.memory),
+        "ephemeral-storage": mebibytes(resources.ephemeral_storage),
+    }
+    if resources.gpus:
+        asked[GPU_RESOURCE] = str(resources.gpus)
+    return asked
+
+
+def limits(resources: Resources) -> dict[str, str]:
+    """What a container may not exceed: all it asks for but CPU, of which it gets more while nobody wants it."""
+    return {name: amount for name, amount in requests(resources).items() if name != "cpu"}
+
+
+def mebibytes(amount: int) -> str:
+    """A size in MiB."""
+    return f"{amount}Mi"

@@ -10,7 +10,7 @@ from infra.kubernetes.device_plugin import NvidiaDevicePlugin, NvidiaDevicePlugi
 from infra.kubernetes.labels import PART_OF
 from infra.kubernetes.network_policy import PUBLIC_HTTPS, NetworkPoliciesArgs, network_policies
 from infra.kubernetes.node_reader import NodeReader, NodeReaderArgs
-from infra.kubernetes.quantities import mebibytes
+from infra.kubernetes.pod import mebibytes
 from infra.platform import GPU_RESOURCE, Claim, Egress, Platform
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
