@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from infra.pipelines.results import SHOW
 from infra.review.properties import at, text
 from infra.review.resource import Resource
 from infra.review.stack import JOB, KUBERNETES_PROVIDER, Stack
@@ -33,17 +34,24 @@ def compare(before: Stack, after: Stack, found: Sequence[Compared] | None = None
 
 
 def output_remarks(before: Mapping[str, bool], after: Mapping[str, bool]) -> list[str]:
-    """Remarks on the changes of a stack's outputs. Both map paths (``mnist.predictions``) to whether they are
-    secret."""
+    """Remarks on the changes of a stack's outputs, one for each kind of change.
+
+    Both map paths (``mnist.predictions``) to whether they are secret. `SHOW` is left out: it repeats the others.
+    """
+    before, after = (
+        {name: secret for name, secret in each.items() if _top(name) != SHOW} for each in (before, after)
+    )
     kept = {_top(name) for name in after}
     gone = dict.fromkeys(name if _top(name) in kept else _top(name) for name in _missing(before, after))
     new = _missing(after, before)
     moved = {old: places for old in gone if (places := [name for name in new if name.endswith(f".{old}")])}
-    told = [f"the output {name} is new" for name in new if not any(name in places for places in moved.values())]
-    told += [f"the output {old} is now {' and '.join(places)}" for old, places in moved.items()]
-    told += [f"the output {name} is gone" for name in gone if name not in moved]
-    told += [f"the output {name} is no longer a secret" for name in after if before.get(name) and not after[name]]
-    return told
+    told = {
+        "new outputs": [name for name in new if not any(name in places for places in moved.values())],
+        "outputs that moved": [f"{old} is now {' and '.join(places)}" for old, places in moved.items()],
+        "removed outputs": [name for name in gone if name not in moved],
+        "outputs that are no longer secret": [name for name in after if before.get(name) and not after[name]],
+    }
+    return [f"{kind}: {', '.join(names)}" for kind, names in told.items() if names]
 
 
 def _missing(outputs: Collection[str], others: Collection[str]) -> list[str]:

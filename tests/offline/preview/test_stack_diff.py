@@ -420,18 +420,23 @@ def test_no_value_is_long() -> None:
 
 def test_new_removed_and_opened_outputs_are_reported() -> None:
     assert output_remarks({"a": True, "b": False}, {"a": False, "c": False}) == [
-        "the output c is new",
-        "the output b is gone",
-        "the output a is no longer a secret",
+        "new outputs: c",
+        "removed outputs: b",
+        "outputs that are no longer secret: a",
     ]
 
 
 def test_an_output_that_moved_below_its_pipeline_is_reported_as_moved() -> None:
     before = {"predictions": False, "runs.train": False, "runs.predict": False, "connect": False, "store": False}
-    after = {"mnist.predictions": False, "mnist.accuracy": False, "mnist.runs": False, "connect.dev": False}
+    after = {
+        "mnist.predictions": False,
+        "mnist.accuracy": False,
+        "mnist.runs": False,
+        "connect.dev": False,
+        "show.x": False,
+    }
     assert output_remarks(before, after) == [
-        "the output mnist.accuracy is new",
-        "the output predictions is now mnist.predictions",
-        "the output runs is now mnist.runs",
-        "the output store is gone",
+        "new outputs: mnist.accuracy",
+        "outputs that moved: predictions is now mnist.predictions, runs is now mnist.runs",
+        "removed outputs: store",
     ]
