@@ -47,7 +47,7 @@ def _mapping_of(folders: tuple[tuple[str, str | None], ...]) -> Any:
 
 
 def _without_empty(sections: dict[str, PipelineSettings | None]) -> dict[str, PipelineSettings]:
-    """A section that says nothing, ``mnist:``, is none."""
+    """A section that says nothing is none."""
     return {name: section for name, section in sections.items() if section is not None}
 
 

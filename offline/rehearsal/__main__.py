@@ -29,7 +29,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     disrupt: Annotated[
         str | None, typer.Option(metavar="JOB", help="Evict this training's pod once, as a Spot node would.")
     ] = None,
-    benchmark: Annotated[
+    all_pipelines: Annotated[
         bool,
         typer.Option("--benchmark", help="Run pipelines that measure accelerators, too; on a CPU they take long."),
     ] = False,
@@ -49,7 +49,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     errors = Console(stderr=True, highlight=False)
     folder = output or ROOT / "build" / "rehearsal" / stack
     try:
-        configuration = session.configure(stack, ROOT, config_file, benchmark=benchmark)
+        configuration = session.configure(stack, ROOT, config_file, all_pipelines=all_pipelines)
         options = Options(stack, ROOT, folder.resolve(), config_file, fresh, disrupt, quiet)
         code = Session(declare, configuration, options, console).run().exit_code
     except SettingsError as error:

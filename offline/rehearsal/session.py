@@ -41,10 +41,10 @@ PROJECT = "slipway"
 OVERLAY = f"{PREFIX}rehearsal"
 
 
-def configure(stack: str, root: Path, file: Path | None = None, *, benchmark: bool = False) -> Configuration:
+def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines: bool = False) -> Configuration:
     """The stack's configuration with its rehearsal overlay. Raises ConfigError and SettingsError.
 
-    Without ``benchmark``, pipelines that measure accelerators are left out, unless the stack has no others.
+    Without ``all_pipelines``, those that measure accelerators are left out, unless the stack has no others.
     """
     config = load_stack(stack, root, file)
     values = dict(config.values)
@@ -64,7 +64,7 @@ def configure(stack: str, root: Path, file: Path | None = None, *, benchmark: bo
         raise SettingsError(missing)
     # What was checked and laid over would be laid over what is left out below.
     values.pop(OVERLAY, None)
-    if not benchmark and (left_out := _measuring(settings)):
+    if not all_pipelines and (left_out := _measuring(settings)):
         pipelines = mapping(values[f"{PREFIX}pipelines"])
         values[f"{PREFIX}pipelines"] = {name: pipelines[name] for name in pipelines if name not in left_out}
         kept = {name: each for name, each in settings.pipelines.items() if name not in left_out}

@@ -1,12 +1,13 @@
 """What differs between the stacks above the platform contract, and docs/clouds.md, which shows it.
 
-Every stack is evaluated with the same MNIST pipeline, on pools of its own, and the Kubernetes objects that the
-pipeline declares are compared field by field.
+Every stack is evaluated with the same pipelines, on pools of its own, and the Kubernetes objects of these are
+compared field by field.
 
 python -m tools.reference.clouds            # write the page
 python -m tools.reference.clouds --check    # exit 1 where it is out of date
 """
 
+import copy
 import json
 import re
 import sys
@@ -16,10 +17,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from infra.clouds.registry import emulators
+from infra.pipelines.contract import placements
+from infra.pipelines.discovery import supplements
+from infra.pipelines.placement import DeclaredPipeline
 from infra.platform import GPU_RESOURCE
 from infra.program import ROOT, declare
-from infra.schema.findings import PREFIX, without_prefix
+from infra.schema.findings import PREFIX, listed, without_prefix
 from infra.settings.loading import load
+from infra.settings.pipelines import folder
+from infra.step import ACCELERATOR_GATE, DEVICES_GATE
 from offline.engine.evaluate import evaluate
 from offline.engine.stack_config import stack_config
 from offline.pages import write_or_check
@@ -27,8 +33,8 @@ from offline.pages import write_or_check
 PAGE = ROOT / "docs" / "clouds.md"
 
 REFERENCE = "gcp-dev"
-"""The stack whose pipeline all are compared with; a stack's own steps say only which pool, how many GPUs,
-and how much of the pool's nodes."""
+"""The stack with whose pipelines all are compared, as far as all have them; a stack's own steps say only which
+pool, how many GPUs, and how much of the pool's nodes."""
 
 OWN = ("pool", "gpus", "cpu", "memory")
 
@@ -36,18 +42,18 @@ PLACES = ("slipway:kubernetes:StepJob", "slipway:kubernetes:Workspace")
 """The components whose objects are compared: those above the platform contract."""
 
 WHOLE = frozenset({"nodeSelector", "tolerations", "annotations", "egress"})
-LIBRARIES = "--libraries="
-"""The argument that a step gets where its pool has GPUs."""
+SUPPLEMENTS = tuple(f"--{each.name}=" for each in supplements().values())
+"""The arguments that a step gets where its pool has GPUs."""
+
+PIPELINES = f"{PREFIX}pipelines"
 
 BY_NAME = frozenset({"volumes", "env", "volumeMounts"})
 
-RESULTS = {
-    "predictions.json": '{"images": [{"path": "3.png", "digit": 3, "confidence": 1.0}]}',
-    "metrics.json": '{"test": {"accuracy": 1.0}}',
-}
-
 ABSENT = "not there"
 PRESENT = "there"
+
+_PUBLISHING = "|".join(f"{folder}-{each.name}" for folder, each in supplements().items())
+_READ = "|".join(each.name for each in supplements().values())
 
 CATEGORIES: Mapping[str, re.Pattern[str]] = {
     "Device plugin": re.compile(r"\S+ <cluster>-device-plugin.*"),
@@ -57,9 +63,9 @@ CATEGORIES: Mapping[str, re.Pattern[str]] = {
     "Network": re.compile(r"NetworkPolicy \S+ spec\.egress"),
     "Identity": re.compile(r".* spec\.template\.spec\.(serviceAccountName|securityContext\..*)"),
     "GPUs": re.compile(
-        r"(Job|ConfigMap) (accelerator-gate|cuda-libraries|devices-gate).*"
+        rf"(Job|ConfigMap) ({ACCELERATOR_GATE}|{DEVICES_GATE}|{_PUBLISHING}).*"
         r"|ClusterRole.*|ServiceAccount .*-nodes-account.*"
-        rf"|.*({re.escape(GPU_RESOURCE)}|\.image|args\.libraries|volumes\.shared-memory)"
+        rf"|.*({re.escape(GPU_RESOURCE)}|\.image|args\.({_READ})|volumes\.shared-memory)"
     ),
     "Capacity": re.compile(r"ResourceQuota .*|.*\.resources\.(requests|limits)\.(cpu|memory)"),
 }
@@ -71,8 +77,9 @@ Every stack runs the same pipelines: the same steps, code, arguments and images,
 changes is below the platform contract (`infra/platform.py`), and only what is listed here of it shows in a
 pipeline's Kubernetes objects. A stack that differed anywhere else would fail a test.
 
-The tables compare all stacks under the same MNIST pipeline, each on pools of its own. Digests are left out, and so
-is what all stacks have alike: {alike} of {fields} fields. `python -m tools.reference.clouds` writes this page.
+The tables compare all stacks under the pipelines that all have, {pipelines}, each on pools of its own. Digests are
+left out, and so is what all stacks have alike: {alike} of {fields} fields. `python -m tools.reference.clouds`
+writes this page.
 """
 
 
@@ -91,23 +98,9 @@ class Comparison:
     """``fields`` is how many were compared over all objects, ``differences`` those that differ."""
 
     stacks: Sequence[str]
+    pipelines: Sequence[str]
     fields: int
     differences: Sequence[Difference]
-
-
-class _Results:
-    """A store in which every run has its results."""
-
-    def read_text(self, path: str) -> str:
-        """The results that a file of that name holds, of any run."""
-        try:
-            return RESULTS[path.rpartition("/")[2]]
-        except KeyError:
-            raise FileNotFoundError(path) from None
-
-    def names(self, prefix: str) -> Sequence[str]:
-        """The file that ``prefix`` names, where it is one of the results."""
-        return [prefix] if prefix.rpartition("/")[2] in RESULTS else []
 
 
 def stacks_of(root: Path = ROOT) -> list[str]:
@@ -116,9 +109,15 @@ def stacks_of(root: Path = ROOT) -> list[str]:
 
 
 def compare(stacks: Sequence[str], root: Path = ROOT) -> Comparison:
-    """The fields of the pipeline's Kubernetes objects in which ``stacks`` differ."""
-    pipeline = stack_config(REFERENCE, root)[f"{PREFIX}pipelines"]["mnist"]
-    objects = {stack: _objects(stack, pipeline, root) for stack in stacks}
+    """The fields of the pipelines' Kubernetes objects in which ``stacks`` differ."""
+    configurations = {stack: stack_config(stack, root) for stack in {REFERENCE, *stacks}}
+    alike = [
+        DeclaredPipeline(name, folder(name, settings), settings)
+        for name, settings in load(without_prefix(configurations[REFERENCE])).pipelines.items()
+        if all(name in each[PIPELINES] for each in configurations.values())
+    ]
+    of_reference = configurations[REFERENCE][PIPELINES]
+    objects = {stack: _objects(stack, configurations[stack], alike, of_reference, root) for stack in stacks}
     every = {thing: None for found in objects.values() for thing in found}
     fields = 0
     rows: dict[tuple[str | None, str, tuple[tuple[str, tuple[str, ...]], ...]], list[str]] = {}
@@ -136,7 +135,7 @@ def compare(stacks: Sequence[str], root: Path = ROOT) -> Comparison:
         Difference(category, tuple(things), field, dict(values))
         for (category, field, values), things in rows.items()
     ]
-    return Comparison(stacks, fields, differences)
+    return Comparison(stacks, [each.name for each in alike], fields, differences)
 
 
 def _differing(by_stack: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -158,7 +157,11 @@ def _differing(by_stack: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 def page(comparison: Comparison) -> str:
     """The whole page."""
     differing = sum(len(each.objects) for each in comparison.differences)
-    text = HEAD.format(alike=comparison.fields - differing, fields=comparison.fields)
+    text = HEAD.format(
+        alike=comparison.fields - differing,
+        fields=comparison.fields,
+        pipelines=listed(comparison.pipelines, "and"),
+    )
     for category in CATEGORIES:
         rows = [each for each in comparison.differences if each.category == category]
         if rows:
@@ -172,24 +175,29 @@ def main(arguments: Sequence[str]) -> int:
     return write_or_check(PAGE, page(compare(stacks_of())), "tools.reference.clouds", arguments)
 
 
-def _objects(stack: str, pipeline: Mapping[str, Any], root: Path) -> dict[str, dict[str, Any]]:
+def _objects(
+    stack: str,
+    configuration: Mapping[str, Any],
+    pipelines: Sequence[DeclaredPipeline],
+    of_reference: Mapping[str, Any],
+    root: Path,
+) -> dict[str, dict[str, Any]]:
     """The fields of each object of the stack, by kind and name, with what only this stack calls so left out."""
-    values = dict(stack_config(stack, root))
-    own = values[f"{PREFIX}pipelines"]["mnist"]["steps"]
-    steps = {
-        name: {**step, "gpus": 0, **{key: own[name][key] for key in OWN if key in own[name]}}
-        for name, step in pipeline["steps"].items()
-    }
-    values[f"{PREFIX}pipelines"] = {"mnist": {**pipeline, "steps": steps}}
+    values = dict(configuration)
+    sections = {each.name: copy.deepcopy(of_reference[each.name]) for each in pipelines}
+    pools: dict[str, str] = {}
+    for pipeline in pipelines:
+        for place, _ in placements(pipeline.settings, (pipeline.name,)):
+            own, step = _at(values[PIPELINES], place), _at(sections, place)
+            step.update({"gpus": 0, **{key: own[key] for key in OWN if key in own}})
+            pools.setdefault(str(step["pool"]), f"<pool of {place[-1]}>")
+    values[PIPELINES] = sections
     values.pop(f"{PREFIX}rehearsal", None)
     settings = load(without_prefix(values))
     stand_ins = emulators(settings.request)
     for each in stand_ins:
         values = {**each.configuration, **values}
-    found = evaluate(
-        lambda: declare(root), project="slipway", stack=stack, config=values, emulators=stand_ins, store=_Results()
-    )
-    pools = {str(step["pool"]): f"<pool of {name}>" for name, step in reversed(steps.items())}
+    found = evaluate(lambda: declare(root), project="slipway", stack=stack, config=values, emulators=stand_ins)
     names = {"accelerator": pools} | dict.fromkeys(
         ("store", "devices"), dict.fromkeys(settings.clusters, "<cluster>")
     )
@@ -205,6 +213,12 @@ def _objects(stack: str, pipeline: Mapping[str, Any], root: Path) -> dict[str, d
                     fields[field] = [value, fields.get(field)]
             objects[f"{kind} {renamed(resource.name)}"] = fields
     return objects
+
+
+def _at(values: Any, place: Iterable[str | int]) -> Any:
+    for part in place:
+        values = values[part]
+    return values
 
 
 def _renaming(
@@ -240,8 +254,10 @@ def _flat(value: Any, path: tuple[str, ...], renamed: Callable[[str], str]) -> I
             yield from _flat(each, (*path, renamed(key)), renamed)
     elif path[-1:] == ("args",):
         arguments = [renamed(str(each)) for each in cast("list[object]", value)]
-        yield ".".join(path), [each for each in arguments if not each.startswith(LIBRARIES)]
-        yield ".".join((*path, "libraries")), [each for each in arguments if each.startswith(LIBRARIES)]
+        yield ".".join(path), [each for each in arguments if not each.startswith(SUPPLEMENTS)]
+        for option in SUPPLEMENTS:
+            name = option.strip("-=")
+            yield ".".join((*path, name)), [each for each in arguments if each.startswith(option)]
     elif isinstance(value, list) and not whole and isinstance(next(iter(cast("list[Any]", value)), None), Mapping):
         for index, each in enumerate(cast("list[Mapping[str, Any]]", value)):
             by_name = path[-1] in BY_NAME

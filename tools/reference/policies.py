@@ -56,7 +56,7 @@ config:
       unpinned-image:
         reason: The nightly build is what this stack tests, agreed with ml-platform.
         until: "2027-03-31"
-        resources: [mnist-train]
+        resources: [nightly-train]
 ```
 
 Those of `change` in the table below look at what an update does to what is there, so only a preview with a base

@@ -106,7 +106,7 @@ MEASURING = ["gcp-dev", "gcp-prod", "aws-dev", "aws-prod", "onprem", "openshift"
 
 @pytest.mark.parametrize("stack", MEASURING)
 def test_a_benchmark_is_left_out_unless_it_is_asked_for(stack: str) -> None:
-    without, asked = configure(stack, ROOT), configure(stack, ROOT, benchmark=True)
+    without, asked = configure(stack, ROOT), configure(stack, ROOT, all_pipelines=True)
     assert "benchmark" not in without.settings.pipelines
     assert "benchmark" not in without.values["slipway:pipelines"]
     assert [each for each in without.remarks if "left out: benchmark" in each and "BENCHMARK=1" in each]
