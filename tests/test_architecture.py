@@ -2,52 +2,86 @@
 
 import ast
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-CLOUDS = ("infra.clouds.gcp", "infra.clouds.aws", "infra.clouds.existing")
-SDKS = ("pulumi_kubernetes", "pulumi_gcp", "pulumi_aws")
+TOPS = ("infra", "offline", "tools", "workloads", "ci", "benchmarks", "policy-pack")
 
-FORBIDDEN = [
-    ("infra", ("workloads", "offline", "tools", "tests")),
-    ("offline", ("workloads", "tools", "tests")),
-    ("workloads", ("tests", "infra", "offline", "tools", "pulumi", *SDKS)),
-    (
+FACTS = ["infra/platform.py", "infra/accelerators.py", "infra/charts.py", "infra/api_server.py"]
+CLOUD = ["infra/schema", "infra/review", *FACTS]
+DECLARATION = [f"infra/pipelines/{name}.py" for name in ("contract", "images", "results")]
+
+MAY_IMPORT: Mapping[str, Sequence[str]] = {
+    **{file: [] for file in FACTS},
+    "infra/schema": ["infra/platform.py"],
+    "infra/review": ["infra/platform.py"],
+    "infra/clouds/gcp": CLOUD,
+    "infra/clouds/aws": CLOUD,
+    "infra/clouds/existing": CLOUD,
+    "infra/clouds/registry.py": [
+        "infra/clouds/*/settings.py",
+        "infra/schema",
+        "infra/review",
+        "infra/platform.py",
+    ],
+    "infra/pipelines": ["infra/schema", "infra/platform.py"],
+    "infra/settings": [
+        "infra/clouds/registry.py",
+        *DECLARATION,
+        "infra/pipelines/discovery.py",
+        "infra/step.py",
+        "infra/schema",
+        "infra/platform.py",
+    ],
+    "infra/step.py": ["infra/pipelines/results.py", "infra/platform.py"],
+    "infra/kubernetes": [
+        "infra/step.py",
+        "infra/pipelines/results.py",
+        "infra/schema",
+        "infra/platform.py",
+        "infra/charts.py",
+        "infra/api_server.py",
+    ],
+    "infra/kubernetes/review": ["infra/review"],
+    "infra/pipelines/placement.py": [
         "infra/kubernetes",
-        (*CLOUDS, *(f"infra.pipelines.{name}" for name in ("contract", "discovery", "placement"))),
-    ),
-    ("infra/pipelines", (*CLOUDS, "infra.settings")),
-    ("infra/settings", (*CLOUDS, "infra.kubernetes", "infra.pipelines.placement", *SDKS)),
-    (
-        "infra/clouds/gcp",
-        ("infra.clouds.aws", "infra.clouds.existing", "infra.pipelines", "infra.kubernetes", "pulumi_aws"),
-    ),
-    (
-        "infra/clouds/aws",
-        ("infra.clouds.gcp", "infra.clouds.existing", "infra.pipelines", "infra.kubernetes", "pulumi_gcp"),
-    ),
-    (
-        "infra/clouds/existing",
-        (
-            "infra.clouds.gcp",
-            "infra.clouds.aws",
-            "infra.pipelines",
-            "infra.kubernetes",
-            "pulumi_gcp",
-            "pulumi_aws",
-        ),
-    ),
-]
+        "infra/pipelines",
+        "infra/step.py",
+        "infra/schema",
+        "infra/platform.py",
+    ],
+    "infra/program.py": ["infra"],
+    "workloads/*/pipeline.py": [*DECLARATION, "infra/schema", "infra/platform.py", "infra/accelerators.py"],
+    "workloads/*/supplement.py": [*DECLARATION, "infra/schema", "infra/platform.py"],
+    "workloads/*": ["workloads/runtime"],
+    "workloads/runtime": ["workloads/cuda/libraries.py"],
+    "offline": ["infra"],
+    "policy-pack": ["offline/policies"],
+    "tools": ["infra", "offline"],
+    "benchmarks": ["infra", "offline", "workloads"],
+    "ci": [],
+}
+"""What the modules of a room may import beside their own room; the table of docs/development.md says the same."""
 
-
-DECLARATIONS = {"pipeline.py", "supplement.py"}
-"""The files of ``workloads`` that no pod imports."""
-
-DECLARING = ("infra.pipelines", "infra.schema", "infra.accelerators", "infra.platform")
-"""What they may import of ``infra``."""
+SDKS = ("pulumi_kubernetes", "pulumi_gcp", "pulumi_aws")
+WITHOUT: Mapping[str, Sequence[str]] = {
+    "infra": ("tensorflow", "keras"),
+    "infra/schema": ("pulumi", *SDKS),
+    "infra/settings": ("pulumi", *SDKS),
+    "infra/review": ("pulumi", *SDKS),
+    "infra/kubernetes": ("pulumi_gcp", "pulumi_aws"),
+    "infra/pipelines": ("pulumi_gcp", "pulumi_aws"),
+    "infra/clouds/gcp": ("pulumi_aws",),
+    "infra/clouds/aws": ("pulumi_gcp",),
+    "infra/clouds/existing": ("pulumi_gcp", "pulumi_aws"),
+    "workloads": ("pulumi", *SDKS),
+    "ci": ("pulumi", "pydantic", *SDKS),
+}
+"""Packages that the modules of a room do not import themselves."""
 
 MEASURING_OPTION = re.compile(r"--benchmark|BENCHMARK=1")
 """How a rehearsal is told to run the pipelines that measure accelerators, whichever these are."""
@@ -56,42 +90,148 @@ ALLOWED = {"gcp-dev"}
 """The stack that commands without one take."""
 
 
+def sources() -> dict[str, Path]:
+    """Every module outside the tests, by its dotted name; a package by its own."""
+    found = [path for top in TOPS for path in sorted((ROOT / top).rglob("*.py"))]
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in found
+    }
+
+
 def imports(path: Path) -> set[str]:
+    """The names that a module imports anywhere: at its top, in functions, and for type checkers alone."""
     found = set[str]()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module, f"{path} imports relative to itself"
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
     return found
 
 
-@pytest.mark.parametrize(("room", "forbidden"), FORBIDDEN, ids=[room for room, _ in FORBIDDEN])
-def test_arrows_point_one_way(room: str, forbidden: tuple[str, ...]) -> None:
+def imported(path: Path, modules: Mapping[str, Path]) -> set[str]:
+    """The modules among ``modules`` that a module imports, whatever it takes from them."""
+    names = imports(path)
+    return {each if each in modules else each.rpartition(".")[0] for each in names} & modules.keys()
+
+
+def circle(graph: Mapping[str, Iterable[str]]) -> str:
+    """A circle of imports for people: ``a -> b -> a``; empty where there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return " -> ".join(reversed(error.args[1]))
+    return ""
+
+
+def test_no_modules_import_each_other() -> None:
+    modules = sources()
+    assert circle({name: imported(path, modules) - {name} for name, path in modules.items()}) == ""
+
+
+def test_a_circle_is_named() -> None:
+    assert circle({"a": ["b"], "b": ["c"], "c": ["b"], "d": ["a"]}) in {"b -> c -> b", "c -> b -> c"}
+    assert circle({"a": ["b"], "b": []}) == ""
+
+
+def part_of(path: PurePosixPath, room: str) -> PurePosixPath | None:
+    """The file or folder that the pattern ``room`` names and ``path`` is or lies in; None where there is none."""
+    parts = len(PurePosixPath(room).parts)
+    found = PurePosixPath(*path.parts[:parts])
+    return found if len(path.parts) >= parts and found.match(room) else None
+
+
+def may_import(source: PurePosixPath, target: PurePosixPath) -> bool:
+    """Whether the module at ``source`` may import that at ``target``: its own room, or one that its room may."""
+    room = max((room for room in MAY_IMPORT if part_of(source, room)), key=len)
+    own = part_of(source, room)
+    return part_of(target, str(own)) is not None or any(part_of(target, each) for each in MAY_IMPORT[room])
+
+
+def test_arrows_point_one_way() -> None:
+    modules = sources()
+    wrong = [
+        f"{relative(path)} imports {name}"
+        for path in modules.values()
+        for name in sorted(imported(path, modules))
+        if not may_import(relative(path), relative(modules[name]))
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("room", WITHOUT)
+def test_rooms_do_without_what_they_do_not_need(room: str) -> None:
     files = sorted((ROOT / room).rglob("*.py"))
     assert files
     wrong = [
-        f"{path.relative_to(ROOT)} imports {name}"
+        f"{relative(path)} imports {name}"
         for path in files
-        if room != "workloads" or path.name not in DECLARATIONS
         for name in sorted(imports(path))
-        if any(name == prefix or name.startswith(prefix + ".") for prefix in forbidden)
+        if name.partition(".")[0] in WITHOUT[room]
     ]
     assert wrong == []
 
 
-def test_a_declaration_knows_the_contract_alone() -> None:
-    files = [path for path in sorted((ROOT / "workloads").rglob("*.py")) if path.name in DECLARATIONS]
-    assert files
+def relative(path: Path) -> PurePosixPath:
+    return PurePosixPath(path.relative_to(ROOT).as_posix())
+
+
+def table(heading: str) -> list[list[str]]:
+    """The rows of the first table below a heading of docs/development.md."""
+    text = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
+    below = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in below.splitlines() if line.startswith("|")]
+    assert rows, heading
+    return rows[2:]
+
+
+def paths(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_arrows_are_held() -> None:
+    """What would be wrong, and what is right, by the rooms' names alone."""
     wrong = [
-        f"{path.relative_to(ROOT)} imports {name}"
-        for path in files
-        for name in sorted(imports(path))
-        if name.partition(".")[0] in {"infra", "offline", "tools", "tests", "workloads", "pulumi", "tensorflow"}
-        if not name.startswith(DECLARING) or name.startswith("infra.pipelines.placement")
+        ("infra/review/stack.py", "infra/clouds/gcp/nodes.py"),
+        ("infra/clouds/gcp/rules/pools.py", "infra/settings/parsing.py"),
+        ("infra/clouds/gcp/pools.py", "infra/clouds/aws/pools.py"),
+        ("infra/clouds/registry.py", "infra/clouds/gcp/platforms.py"),
+        ("infra/settings/model.py", "infra/pipelines/placement.py"),
+        ("infra/kubernetes/job.py", "infra/settings/model.py"),
+        ("infra/program.py", "offline/engine/evaluate.py"),
+        ("workloads/mnist/train.py", "workloads/benchmark/training.py"),
+        ("workloads/mnist/train.py", "infra/schema/paths.py"),
+        ("workloads/mnist/pipeline.py", "infra/settings/model.py"),
+        ("workloads/mnist/pipeline.py", "workloads/mnist/train.py"),
+        ("offline/engine/evaluate.py", "tools/show.py"),
     ]
-    assert wrong == []
+    right = [
+        ("workloads/mnist/train.py", "workloads/mnist/model.py"),
+        ("workloads/new/train.py", "workloads/runtime/store.py"),
+        ("workloads/new/pipeline.py", "infra/pipelines/contract.py"),
+        ("infra/clouds/registry.py", "infra/clouds/gcp/settings.py"),
+    ]
+    for pairs, expected in ((wrong, False), (right, True)):
+        for source, target in pairs:
+            assert may_import(PurePosixPath(source), PurePosixPath(target)) is expected, (source, target)
+
+
+def test_the_table_of_rooms_says_what_these_tests_hold() -> None:
+    said = {room: set(paths(may)) for rooms, _, may in table("Rooms") for room in paths(rooms)}
+    assert said == {room: set(may) for room, may in MAY_IMPORT.items()}
+
+
+def test_the_files_of_every_task_are_there() -> None:
+    rows = table("Task and files")
+    missing = [
+        path
+        for _, files in rows
+        for path in paths(files)
+        if not any(ROOT.glob(path.replace("<name>", "*").replace("<cloud>", "*")))
+    ]
+    assert missing == []
+    assert len(rows) > 20
 
 
 def test_nothing_but_its_folder_names_a_pipeline() -> None:

@@ -9,7 +9,7 @@ rest. The package has these names:
 - ``preflight:problems``: what else has to be right before anything is declared;
 - ``platforms:platforms``: declares its resources;
 - ``emulator:Emulator``: stands in for it, a subclass of `infra.platform.Emulator`;
-- ``review.hooks:REVIEW``: what a preview says of its resources, an `infra.review.contract.Review`.
+- ``review:REVIEW``: what a preview says of its resources, an `infra.review.contract.Review`.
 
 All but ``preflight``, ``platforms`` and ``emulator`` are imported without an SDK.
 """
@@ -75,7 +75,7 @@ class Cloud:
 
     def review(self) -> Review:
         """What a preview says of its resources."""
-        return self._load("review.hooks:REVIEW")
+        return self._load("review:REVIEW")
 
     def _load(self, name: str) -> Any:
         return resolve_name(f"infra.clouds.{self.name}.{name}")

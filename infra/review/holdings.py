@@ -1,6 +1,6 @@
 """What of users' data goes with a resource that is deleted, as dated data: a cloud's table of holdings.
 
-A table is TOML. ``[sources.<id>]`` is as in `infra.review.sources`. All other tables are ``["<type>"]``:
+A table is TOML. ``[sources.<id>]`` is as in `infra.review.data_files`. All other tables are ``["<type>"]``:
 
 - ``lost``: what is gone with the resource, as the object of "deletes": ``the bucket and everything in it``;
 - ``kept``: why the data outlive the resource; not given where they do not;
@@ -19,10 +19,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from infra.review.data_files import sources
 from infra.review.facts import NOT_RESTORED, Holding, Source
 from infra.review.properties import at, is_true
 from infra.review.resource import Resource
-from infra.review.sources import sources
 from infra.review.unknown import unknown
 
 _SECONDS_A_DAY = 86_400

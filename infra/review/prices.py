@@ -1,8 +1,8 @@
 """List prices as dated data: a cloud's table, and how a price by the month counts by the hour.
 
-A table is TOML. ``[sources.<id>]`` is as in `infra.review.sources`; ``[kinds]`` names the source of each kind of
-row. All other tables are ``[<kind>.<name>]``, for example ``[machines.a3-highgpu-8g]``: by region, or by ``"*"``
-for all regions, the amounts in US dollars by column, and a ``source`` where it is not the kind's.
+A table is TOML. ``[sources.<id>]`` is as in `infra.review.data_files`; ``[kinds]`` names the source of each kind
+of row. All other tables are ``[<kind>.<name>]``, for example ``[machines.a3-highgpu-8g]``: by region, or by
+``"*"`` for all regions, the amounts in US dollars by column, and a ``source`` where it is not the kind's.
 """
 
 import tomllib
@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from infra.review.data_files import sources
 from infra.review.facts import Charge, Price, Source
-from infra.review.sources import sources
 
 HOURS_A_MONTH = 730
 """What all clouds count as a month: a twelfth of a year's 8,760 hours."""

@@ -2,7 +2,7 @@
 
 import ipaddress
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -151,6 +151,19 @@ def _cidr(value: str) -> str:
 
 Cidr = Annotated[str, AfterValidator(_cidr)]
 """An IPv4 CIDR block."""
+
+
+def misuse(block: ipaddress.IPv4Network, usable: Iterable[ipaddress.IPv4Network]) -> str | None:
+    """Why nodes and pods cannot have the block's addresses; None where it lies in one of the ``usable`` blocks."""
+    if any(block.subnet_of(each) for each in usable):
+        return None
+    if block.is_loopback:
+        return "loopback addresses, with which every machine reaches itself"
+    if block.is_link_local:
+        return "link-local addresses, among them that of the machines' metadata service"
+    if block.is_multicast:
+        return "multicast addresses, which no machine can have"
+    return "addresses of the Internet, which pods could then not reach"
 
 
 def _utc_time(value: str) -> str:

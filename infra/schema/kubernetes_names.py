@@ -1,17 +1,14 @@
-"""How Kubernetes has names, labels and taints written."""
+"""How Kubernetes has names and labels written."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 from pydantic import AfterValidator
 
-from infra.schema.base import TaintSettings, refuse
+from infra.schema.base import refuse
 from infra.schema.findings import Finding, Path
 from infra.schema.names import KUBERNETES_NAME_LIMIT
-
-GPU_TAINT = "nvidia.com/gpu"
 
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/names and …/labels, as documented in
 # 2025: names are DNS labels of RFC 1123; a label or taint key is a name of at most 63 characters after an optional
@@ -71,7 +68,8 @@ def is_subdomain(text: str) -> bool:
     return len(text) <= SUBDOMAIN_LIMIT and DNS_SUBDOMAIN.fullmatch(text) is not None
 
 
-def _key_problem(key: str) -> str | None:
+def key_problem(key: str) -> str | None:
+    """Why ``key`` cannot be the key of a label or taint; None where it can."""
     prefix, slash, name = key.rpartition("/")
     if not LABEL_NAME.fullmatch(name):
         return "its name is not 1 to 63 letters, digits, `-`, `_` and `.` with a letter or digit at both ends"
@@ -83,7 +81,7 @@ def _key_problem(key: str) -> str | None:
 def label_findings(place: Path, labels: Mapping[str, str]) -> Iterator[Finding]:
     """What Kubernetes would not take as labels."""
     for key, value in labels.items():
-        if problem := _key_problem(key):
+        if problem := key_problem(key):
             yield Finding((*place, key), key, f"not a label key: {problem}", "correct the key")
         elif value and not LABEL_NAME.fullmatch(value):
             yield Finding(
@@ -107,39 +105,4 @@ def node_label_findings(
                 key,
                 f"`{prefix}/` is reserved for {owners}, which set its labels themselves",
                 "use a prefix of your own, or none",
-            )
-
-
-def taint_findings(place: Path, taints: Sequence[TaintSettings]) -> Iterator[Finding]:
-    """What Kubernetes would not take as the taints of one node."""
-    for index, taint in enumerate(taints):
-        if problem := _key_problem(taint.key):
-            yield Finding((*place, index, "key"), taint.key, f"not a taint key: {problem}", "correct the key")
-        if taint.value and not LABEL_NAME.fullmatch(taint.value):
-            yield Finding(
-                (*place, index, "value"),
-                taint.value,
-                "not a taint value: at most 63 letters, digits, `-`, `_` and `.`, a letter or digit at both ends",
-                "correct the value",
-            )
-    for (key, effect), count in Counter((taint.key, taint.effect) for taint in taints).items():
-        if count > 1:
-            yield Finding(
-                place,
-                f"{key}:{effect}",
-                f"the taint stands {count} times, and a node has one of each key and effect",
-                "leave one of them",
-            )
-
-
-def gpu_taint_findings(place: Path, taints: Sequence[TaintSettings], read: Path) -> Iterator[Finding]:
-    """The taint that every GPU pool has, said again; ``read`` is the key that makes it a GPU pool."""
-    for index, taint in enumerate(taints):
-        if taint.key == GPU_TAINT:
-            yield Finding(
-                (*place, index, "key"),
-                taint.key,
-                f"every GPU pool has the taint `{GPU_TAINT}=present:NoSchedule` already",
-                "remove this one",
-                read=(read,),
             )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from infra.clouds.registry import CLOUDS
-from infra.kubernetes.review.hooks import REVIEW
+from infra.kubernetes.review import REVIEW
 from infra.platform import Node, Resources, Taint
 from infra.review.contract import Review, reviewed
 from infra.review.resource import Resource

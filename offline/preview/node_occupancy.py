@@ -4,7 +4,7 @@ from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from infra.kubernetes.review.times import SCALE_DOWN
+from infra.kubernetes.review import SCALE_DOWN
 from infra.platform import Resources
 from infra.review.stack import NodePool
 from offline.engine.scheduling import add, lacking, subtract

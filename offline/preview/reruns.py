@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
-from infra.kubernetes.review.volumes import CLAIM, VOLUME, volume_of
+from infra.kubernetes.review.holdings import CLAIM, VOLUME, volume_of
 from infra.platform import GPU_RESOURCE
 from infra.review.properties import at, mapping, mappings, strings, text, texts
 from infra.review.resource import Resource

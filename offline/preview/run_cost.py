@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from infra.kubernetes.review.times import SCALE_DOWN
+from infra.kubernetes.review import SCALE_DOWN
 from infra.review.facts import Charge
 from infra.review.prices import hourly
 from infra.review.stack import NodePool, Stack

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from infra.kubernetes.review.times import pull
+from infra.kubernetes.review import pull
 from infra.review.properties import at, whole
 from infra.review.resource import Resource
 from infra.review.stack import JOB, NodePool, Stack

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from infra.kubernetes.review.times import SCALE_DOWN
+from infra.kubernetes.review import SCALE_DOWN
 from offline.preview import phrasing
 from offline.preview.model import (
     Cost,

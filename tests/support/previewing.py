@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.clouds.registry import emulators
-from infra.kubernetes.review.hooks import REVIEW
+from infra.kubernetes.review import REVIEW
 from infra.program import declare
 from infra.review.contract import reviewed
 from infra.review.stack import Stack

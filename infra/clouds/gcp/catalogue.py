@@ -13,11 +13,18 @@ from types import MappingProxyType
 from typing import Any
 
 from infra.accelerators import accelerator
-from infra.clouds.gcp.locations import region_of
 from infra.platform import Resources
 from infra.schema.quantities import tiered
 
 DATA = Path(__file__).parent / "data"
+ZONE = re.compile(r"([a-z]+-[a-z]+[0-9]+)-[a-z0-9]+")
+
+REGION_ZONES = 3
+"""Zones that GKE spreads the nodes of a regional cluster over when none are named.
+
+Source: https://cloud.google.com/kubernetes-engine/docs/concepts/regional-clusters, 2026-11-20.
+"""
+
 EVERY_WAY = frozenset({"on_demand", "spot", "preemptible", "flex_start", "reservation"})
 
 
@@ -99,6 +106,17 @@ def regions() -> Mapping[str, tuple[str, ...]]:
     return MappingProxyType(
         {region: tuple(f"{region}-{end}" for end in ends) for region, ends in _toml("regions.toml").items()}
     )
+
+
+def region_of(location: str) -> str:
+    """The region of a zone, or the region itself."""
+    match = ZONE.fullmatch(location)
+    return match[1] if match else location
+
+
+def is_zone(location: str) -> bool:
+    """Whether a location is a zone and not a region."""
+    return ZONE.fullmatch(location) is not None
 
 
 def zones_of(location: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from infra import platform
 from infra.clouds.gcp import nodes
-from infra.clouds.gcp.locations import region_of
+from infra.clouds.gcp.catalogue import region_of
 from infra.clouds.gcp.nodes import NODE_POOL
 from infra.clouds.gcp.settings import GcpCluster
 from infra.clouds.gcp.store import DRIVER

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.clouds.gcp.locations import region_of
+from infra.clouds.gcp.catalogue import region_of
 from infra.clouds.gcp.names import NETWORK_LIMIT, resource_name
 from infra.clouds.gcp.settings import GcpCluster
 

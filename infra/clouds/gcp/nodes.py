@@ -6,8 +6,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from infra.clouds.gcp.catalogue import NodeShape, allocatable, is_arm, machine_type
-from infra.clouds.gcp.locations import REGION_ZONES, is_zone, region_of
+from infra.clouds.gcp.catalogue import (
+    REGION_ZONES,
+    NodeShape,
+    allocatable,
+    is_arm,
+    is_zone,
+    machine_type,
+    region_of,
+)
 from infra.platform import Resources, Taint
 from infra.review.properties import at, is_true, mapping, mappings, strings, text, texts, whole
 from infra.schema.taints import EFFECTS

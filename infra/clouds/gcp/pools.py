@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.clouds.gcp.catalogue import ephemeral_ssds, machine_type, offers
-from infra.clouds.gcp.locations import REGION_ZONES, is_zone
+from infra.clouds.gcp.catalogue import REGION_ZONES, ephemeral_ssds, is_zone, machine_type, offers
 from infra.clouds.gcp.settings import GcpCluster, GcpPool
 from infra.platform import Taint
 from infra.schema.quantities import seconds

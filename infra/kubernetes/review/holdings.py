@@ -4,12 +4,13 @@ Source: https://kubernetes.io/docs/concepts/storage/persistent-volumes/#reclaimi
 https://kubernetes.io/docs/concepts/storage/storage-classes/#reclaim-policy, read 2026-11-22.
 """
 
-from infra.kubernetes.review.volumes import CLAIM, VOLUME, volume_of
 from infra.review.facts import Holding
 from infra.review.properties import at, items, text
 from infra.review.resource import Resource
 from infra.review.stack import Stack
 
+CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
+VOLUME = "kubernetes:core/v1:PersistentVolume"
 NAMESPACE = "kubernetes:core/v1:Namespace"
 STORAGE_CLASS = "kubernetes:storage.k8s.io/v1:StorageClass"
 STATEFUL_SET = "kubernetes:apps/v1:StatefulSet"
@@ -47,6 +48,16 @@ def _claim(claim: Resource, stack: Stack) -> Holding:
     return Holding(
         lost, restore=f"it cannot be restored, unless the reclaim policy of {owner} is Retain", within=within
     )
+
+
+def volume_of(claim: Resource, stack: Stack) -> Resource | None:
+    """The volume that the stack declares for the claim; None where the cluster makes one or has it already."""
+    name = at(claim.properties, "spec", "volumeName")
+    for each in stack.of_type(VOLUME):
+        named = isinstance(name, str) and at(each.properties, "metadata", "name") == name
+        if each.provider == claim.provider and (named or each.urn in claim.property_dependencies.get("spec", ())):
+            return each
+    return None
 
 
 def _policy(volume: Resource) -> str:

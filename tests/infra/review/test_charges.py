@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra.clouds.aws.review.charges import charges as aws_charges
-from infra.clouds.existing.review.charges import charges as existing_charges
+from infra.clouds.existing.review import charges as existing_charges
 from infra.clouds.gcp.review.charges import charges as gcp_charges
 from infra.kubernetes.review.charges import charges as kubernetes_charges
 from infra.platform import Resources

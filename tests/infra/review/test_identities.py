@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from infra.clouds.aws.review import identities as aws
-from infra.clouds.existing.review.identities import VOLUME
-from infra.clouds.existing.review.identities import identities as existing
+from infra.clouds.existing.review import VOLUME
+from infra.clouds.existing.review import identities as existing
 from infra.clouds.gcp.review import identities as gcp
 from infra.clouds.gcp.review.pools import CLUSTER
 from infra.review.facts import Identity

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from infra.review.durations import durations
+from infra.review.data_files import durations
 from infra.review.facts import Price, Source
 from infra.review.prices import hourly, price_table
 from tests.support.checkout import ROOT

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from infra.clouds.aws.review import times as aws
-from infra.clouds.gcp.review import times as gcp
-from infra.kubernetes.review import times as kubernetes
+from infra.clouds.aws import review as aws
+from infra.clouds.gcp import review as gcp
+from infra.kubernetes import review as kubernetes
 from infra.review.facts import Seconds
 from infra.review.resource import Resource
 from tests.support.reviewing import declared, declared_stack
@@ -23,7 +23,7 @@ def amount(found: Seconds | None) -> float | None:
 def test_a_pool_waits_for_the_nodes_that_it_starts_with() -> None:
     gpus = {"machineType": "n1-standard-4", "guestAccelerators": [{"type": "nvidia-tesla-t4", "count": 1}]}
     assert amount(gcp.creation(pool(nodeCount=1, nodeConfig={"machineType": "e2-standard-4"}))) == 94
-    assert gcp.creation(pool(nodeCount=1, nodeConfig=gpus)) == gcp.boot("n1-standard-4", "nvidia-tesla-t4")
+    assert gcp.creation(pool(nodeCount=1, nodeConfig=gpus)) == gcp.pools.TIMES["boot", "gpu"]
     assert gcp.creation(pool(autoscaling={"totalMinNodeCount": 0, "totalMaxNodeCount": 1})) is None
 
 
@@ -43,9 +43,7 @@ def test_add_ons_differ() -> None:
 
 def test_gpus_take_longer_than_cpus() -> None:
     for cloud in (gcp, aws):
-        plain, gpus = cloud.boot("a", None), cloud.boot("a", "nvidia-tesla-t4")
-        assert plain
-        assert gpus
+        plain, gpus = cloud.pools.TIMES["boot", "cpu"], cloud.pools.TIMES["boot", "gpu"]
         assert plain.amount < gpus.amount
 
 

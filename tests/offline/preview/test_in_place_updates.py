@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.review.hooks import REVIEW as KUBERNETES
+from infra.kubernetes.review import REVIEW as KUBERNETES
 from infra.review.facts import Effect
 from offline.preview.evaluated_stack import reviews
 from offline.preview.in_place_updates import Effects

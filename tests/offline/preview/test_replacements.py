@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from infra.clouds.registry import CLOUDS
-from infra.kubernetes.review.replacements import FILE as KUBERNETES_FILE
+from infra.kubernetes.review import FILE as KUBERNETES_FILE
 from infra.review.unknown import UNKNOWN
 from offline.preview.evaluated_stack import reviews
 from offline.preview.property_diff import Difference, parsed

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.review.hooks import REVIEW as KUBERNETES
+from infra.kubernetes.review import REVIEW as KUBERNETES
 from infra.review.contract import Review
 from infra.review.facts import InPlace, Source
 from infra.review.resource import Resource

@@ -1,1 +1,98 @@
-"""What a reviewer wants to know of resources on AWS; none of it imports the SDK."""
+"""What a preview says of resources on AWS. None of it imports the SDK."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from infra.clouds.aws import nodes
+from infra.clouds.aws.review import charges, identities, pools, quotas
+from infra.clouds.aws.review.policies import buckets, grants, networks, protection
+from infra.review.contract import Review
+from infra.review.data_files import in_place_from, replacing_from
+from infra.review.facts import Holding, Seconds
+from infra.review.holdings import holdings_from
+from infra.review.properties import at, text
+from infra.review.resource import Resource
+from infra.review.stack import Stack
+
+DATA = Path(__file__).parents[1] / "data"
+
+HOLDINGS = holdings_from(DATA / "holdings.toml")
+
+FILE_SYSTEM = "aws:efs/fileSystem:FileSystem"
+BACKUP_POLICY = "aws:efs/backupPolicy:BackupPolicy"
+
+BACKED_UP = "AWS Backup keeps its daily backups for 35 days, unless its plan was changed"
+"""Source: https://docs.aws.amazon.com/efs/latest/ug/automatic-backups.html, read 2026-11-22."""
+
+replacing = partial(replacing_from, DATA / "replacing.json")
+"""By resource type, the paths of the properties whose change replaces it."""
+
+in_place = partial(in_place_from, DATA / "in_place.toml")
+"""By resource type, what updates in place mean for what is there."""
+
+
+def _is_taken_away(_: object, after: object) -> bool:
+    return after is None
+
+
+SOMETIMES: Mapping[str, Mapping[str, Callable[[object, object], bool]]] = {
+    "aws:eks/cluster:Cluster": {"encryptionConfig": _is_taken_away}
+}
+"""What the provider's own code decides, so that the schema does not have it. Source:
+https://github.com/hashicorp/terraform-provider-aws/blob/main/internal/service/eks/cluster.go, 2026-06-02."""
+
+
+def holding(resource: Resource, stack: Stack) -> Holding | None:
+    """What goes with this one; None for a type that holds nothing of users'."""
+    row = HOLDINGS.get(resource.type)
+    if row is None:
+        return None
+    found = row.of(resource)
+    if resource.type == FILE_SYSTEM and _backed_up(resource, stack):
+        return replace(found, restore=BACKED_UP)
+    return found
+
+
+def _backed_up(system: Resource, stack: Stack) -> bool:
+    return any(
+        system.urn in policy.property_dependencies.get("fileSystemId", ())
+        and at(policy.properties, "backupPolicy", "status") == "ENABLED"
+        for policy in stack.of_type(BACKUP_POLICY)
+    )
+
+
+def creation(resource: Resource) -> Seconds | None:
+    """How long this one takes; None where it is not known.
+
+    A node group waits for the nodes that it starts with, and how long one without any takes is not recorded.
+    """
+    known = pools.TIMES.get(("creation", resource.type))
+    if resource.type == nodes.NODE_GROUP and not nodes.fewest_nodes(resource.properties):
+        return None
+    if resource.type == "aws:eks/addon:Addon":
+        return pools.TIMES.get(("addons", text(resource.properties.get("addonName"))), known)
+    return known
+
+
+REVIEW = Review(
+    pools=pools.pools,
+    charges=charges.charges,
+    quotas=quotas.quotas,
+    policies=(
+        *buckets.POLICIES,
+        *networks.POLICIES,
+        *grants.POLICIES,
+        *protection.POLICIES,
+    ),
+    replacing=replacing,
+    holding=holding,
+    creation=creation,
+    in_place=in_place,
+    sometimes=SOMETIMES,
+    # Every update makes a new version, which its node group then takes.
+    moving=frozenset({"aws:ec2/launchTemplate:LaunchTemplate"}),
+    identities=identities.identities,
+    endpoints=identities.endpoints,
+)

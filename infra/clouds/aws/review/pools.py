@@ -1,15 +1,19 @@
 """Managed node groups of EKS as their declarations say them."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import yaml
 
 from infra.clouds.aws import nodes
-from infra.clouds.aws.review.times import boot
 from infra.platform import GPU_RESOURCE, Resources
+from infra.review.data_files import durations
 from infra.review.properties import Properties, at, mapping, mappings, strings, text, whole
 from infra.review.resource import Resource
 from infra.review.stack import UNLIMITED, NodePool, Stack
+
+TIMES = durations(Path(__file__).parents[1] / "data" / "times.toml")
+"""How long resources take to be created, and nodes from being asked for until pods can use them."""
 
 CLUSTER = "aws:eks/cluster:Cluster"
 HELM_RELEASE = "kubernetes:helm.sh/v3:Release"
@@ -45,7 +49,7 @@ def _pool(stack: Stack, group: Resource) -> NodePool:
         gpus=nodes.gpus(declared, machines),
         spot=nodes.is_spot(declared),
         machine=machine,
-        boot=boot(machine, accelerator),
+        boot=TIMES["boot", "gpu" if accelerator else "cpu"],
     )
 
 

@@ -1,6 +1,6 @@
 """What a stack file may not say of Amazon Web Services."""
 
-from infra.clouds.aws.rules import capacity, clusters, names, network, nodes, pools, store
+from infra.clouds.aws.rules import capacity, clusters, names, network, pools, store
 from infra.clouds.aws.rules.clusters import provider_problems
 
 __all__ = ["CHECKS", "provider_problems"]
@@ -9,7 +9,6 @@ CHECKS = (
     names.check,
     clusters.check,
     network.check,
-    nodes.check,
     pools.check,
     capacity.check,
     store.check,

@@ -12,7 +12,7 @@ from infra.clouds.aws.catalogue import (
     regions,
     regions_of,
 )
-from infra.clouds.aws.rules.subject import CATALOGUE, Subject, subjects
+from infra.clouds.aws.rules.pools import CATALOGUE, Subject, subjects
 from infra.schema.findings import Finding, listed
 from infra.schema.request import Request
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from infra.charts import copy_problem
 from infra.clouds.aws.catalogue import kubernetes_versions, regions
-from infra.clouds.aws.rules.subject import CATALOGUE
+from infra.clouds.aws.rules.pools import CATALOGUE
 from infra.clouds.aws.settings import AwsCluster
 from infra.schema.findings import Finding, Path, did_you_mean, listed
 from infra.schema.problems import Problem

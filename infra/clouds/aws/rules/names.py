@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 
 from infra.clouds.aws.settings import AwsCluster
 from infra.schema.findings import Finding, Path
-from infra.schema.kubernetes_names import gpu_taint_findings, node_label_findings, taint_findings
+from infra.schema.kubernetes_names import node_label_findings
 from infra.schema.request import Request
+from infra.schema.taints import gpu_taint_findings, taint_findings
 
 # https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html, "Tag naming limits and
 # requirements", as documented in 2025; a resource has 50 tags at most, those of Slipway and EKS included.

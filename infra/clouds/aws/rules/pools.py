@@ -1,17 +1,59 @@
-"""EKS node groups against the catalogue: instance types, their GPUs, and their image."""
+"""EKS node groups: how many nodes they have, and their instance types, GPUs and image against the catalogue."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from infra.accelerators import accelerator, accelerators
-from infra.clouds.aws.catalogue import InstanceType, instance_types, is_arm
-from infra.clouds.aws.rules.subject import CATALOGUE, Subject, subjects
-from infra.schema.findings import Finding, did_you_mean, listed
+from infra.clouds.aws.catalogue import InstanceType, instance_type, instance_types, is_arm
+from infra.clouds.aws.settings import AwsCluster, AwsPool, Nodes
+from infra.schema.findings import Finding, Path, did_you_mean, listed
 from infra.schema.request import Request
+
+CATALOGUE = "infra/clouds/aws/data"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A pool, its cluster, where they stand, and what the catalogue knows of its instance type."""
+
+    at: Path
+    cluster_at: Path
+    cluster: AwsCluster
+    pool: AwsPool
+    machine: InstanceType | None
+
+    @property
+    def zones(self) -> Sequence[str]:
+        """The zones that its nodes can be in."""
+        return self.cluster.zones if self.pool.zones is None else self.pool.zones
+
+    @property
+    def zone_places(self) -> tuple[Path, ...]:
+        """Where these zones stand."""
+        return ((*self.at, "zones"), (*self.cluster_at, "zones"), (*self.cluster_at, "region"))
+
+    def on(self, *keys: str) -> tuple[Path, ...]:
+        """The places of these keys of the pool."""
+        return tuple((*self.at, key) for key in keys)
+
+
+def subjects(request: Request) -> Iterator[Subject]:
+    """Every pool on AWS."""
+    for name, cluster in request.clusters_of(AwsCluster).items():
+        for key, pool in cluster.pools.items():
+            yield Subject(
+                at=("clusters", name, "pools", key),
+                cluster_at=("clusters", name),
+                cluster=cluster,
+                pool=pool,
+                machine=instance_type(pool.instance_type),
+            )
 
 
 def check(request: Request) -> Iterator[Finding]:
     """Findings about each pool on AWS, by itself."""
     for subject in subjects(request):
+        yield from _counts((*subject.at, "nodes"), subject.pool.nodes)
         yield from _machine(subject)
         yield from _accelerator(subject)
         yield from _sharing(subject)
@@ -104,4 +146,33 @@ def _image(subject: Subject) -> Iterator[Finding]:
             f"`{subject.machine.name}` has GPUs, and that image has no driver for them",
             "remove it, or write `AL2023_x86_64_NVIDIA`",
             read=subject.on("instance_type"),
+        )
+
+
+def _counts(place: Path, nodes: Nodes) -> Iterator[Finding]:
+    here = {key: (*place, key) for key in Nodes.model_fields}
+    limits = [key for key in ("min", "max") if getattr(nodes, key) is not None]
+    if nodes.count is not None and limits:
+        yield Finding(
+            here["count"],
+            nodes.count,
+            f"a fixed number, and {listed(limits, 'and')} let the autoscaler choose",
+            "keep `count`, or the limits",
+            read=tuple(here[key] for key in limits),
+        )
+    if nodes.min is not None and nodes.max is None:
+        yield Finding(
+            here["min"],
+            nodes.min,
+            "the autoscaler needs `max` as well",
+            f"add `max`, or write `count: {nodes.min}`",
+            read=(here["max"],),
+        )
+    elif nodes.min is not None and nodes.max is not None and nodes.min > nodes.max:
+        yield Finding(
+            here["min"],
+            nodes.min,
+            f"more than `max`, which is {nodes.max}",
+            f"write `min: {nodes.max}` or less",
+            read=(here["max"],),
         )

@@ -5,8 +5,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from infra.clouds.gcp import nodes
-from infra.clouds.gcp.catalogue import machine_type
-from infra.clouds.gcp.locations import is_zone, region_of
+from infra.clouds.gcp.catalogue import is_zone, machine_type, region_of
 from infra.clouds.gcp.review.pools import CLUSTER, DeclaredPool, declared_pools
 from infra.review.facts import Charge, Price
 from infra.review.prices import price_table, priced_in

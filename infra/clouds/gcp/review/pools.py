@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from infra.clouds.gcp import nodes
-from infra.clouds.gcp.locations import is_zone
-from infra.clouds.gcp.review.times import boot
+from infra.clouds.gcp.catalogue import is_zone
 from infra.platform import Resources
+from infra.review.data_files import durations
 from infra.review.properties import Properties, is_true, mappings, text, texts, whole
 from infra.review.resource import Resource
 from infra.review.stack import UNLIMITED, NodePool, Stack
+
+TIMES = durations(Path(__file__).parents[1] / "data" / "times.toml")
+"""How long resources take to be created, and nodes from being asked for until pods can use them."""
 
 CLUSTER = "gcp:container/cluster:Cluster"
 
@@ -89,7 +93,7 @@ def _pool(pool: DeclaredPool) -> NodePool:
         spot=nodes.is_spot(pool.inputs),
         run_limit=nodes.run_limit(pool.inputs),
         machine=machine,
-        boot=boot(machine, accelerator),
+        boot=TIMES["boot", "gpu" if accelerator else "cpu"],
     )
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.clouds.gcp import nodes
-from infra.clouds.gcp.catalogue import machine_type
-from infra.clouds.gcp.locations import region_of
+from infra.clouds.gcp.catalogue import machine_type, region_of
 from infra.clouds.gcp.review.pools import declared_pools
 from infra.review.facts import Quota
 from infra.review.properties import Properties, at, is_true, text

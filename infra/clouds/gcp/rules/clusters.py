@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import combinations
 
-from infra.clouds.gcp.locations import REGION_ZONES, is_zone
+from infra.clouds.gcp.catalogue import REGION_ZONES, is_zone
 from infra.clouds.gcp.settings import GcpCluster, Network
-from infra.schema.addresses import misuse
+from infra.schema.base import misuse
 from infra.schema.findings import Finding, Path, listed
 from infra.schema.request import Request
 

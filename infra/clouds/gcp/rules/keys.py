@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from infra.clouds.gcp.locations import region_of
+from infra.clouds.gcp.catalogue import region_of
 from infra.clouds.gcp.settings import OWN, GcpCluster, GcsStore
 from infra.schema.findings import Finding, Path
 from infra.schema.request import Request

@@ -6,10 +6,11 @@ from typing import Any
 
 from infra.clouds.gcp.settings import GcpCluster
 from infra.schema.findings import Finding, Path
-from infra.schema.kubernetes_names import DNS_LABEL, gpu_taint_findings, node_label_findings, taint_findings
+from infra.schema.kubernetes_names import DNS_LABEL, node_label_findings
 from infra.schema.names import KUBERNETES_NAME_LIMIT
 from infra.schema.problems import Problem
 from infra.schema.request import Request
+from infra.schema.taints import gpu_taint_findings, taint_findings
 
 # https://cloud.google.com/resource-manager/docs/creating-managing-labels, as documented in 2025.
 CLOUD_LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from infra.clouds.gcp.catalogue import offers, regions, zones_of
-from infra.clouds.gcp.locations import is_zone, region_of
+from infra.clouds.gcp.catalogue import is_zone, offers, region_of, regions, zones_of
 from infra.clouds.gcp.rules.pools import CATALOGUE
 from infra.clouds.gcp.settings import GcpCluster, GcpPool, Nodes
 from infra.schema.findings import Finding, Path, did_you_mean, listed

@@ -146,6 +146,17 @@ def _any_subject(statement: Properties) -> bool:
     return bool(federated) and by_token and not any(key.endswith(":sub") for key in condition_keys(statement))
 
 
+def _node_role(stack: Stack) -> Iterator[Violation]:
+    for group, grant in node_grants(stack):
+        if why := too_much(grant):
+            yield Violation(
+                grant.urn,
+                f"{why}; it is for the nodes of {group.name}, and whoever breaks out of a pod has it",
+                "leave nodes AmazonEKSWorkerNodePolicy and AmazonEC2ContainerRegistryPullOnly, and give pods "
+                "theirs by Pod Identity",
+            )
+
+
 POLICIES = (
     Policy(
         "aws-iam-wildcard",
@@ -161,5 +172,12 @@ POLICIES = (
         _trust,
         "Name who may take it on.",
         harm=True,
+    ),
+    Policy(
+        "aws-node-role",
+        Severity.ERROR,
+        "The role of nodes administers nothing, and has full access to no service.",
+        _node_role,
+        "Leave nodes what EKS asks for, and give pods what they need by Pod Identity.",
     ),
 )

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from infra.clouds.gcp import nodes
-from infra.clouds.gcp.catalogue import regions
-from infra.clouds.gcp.locations import is_zone, region_of
+from infra.clouds.gcp.catalogue import is_zone, region_of, regions
 from infra.clouds.gcp.review.charges import TABLE, charges
 from infra.clouds.gcp.review.pools import CLUSTER, declared_pools
 from infra.review.policy import Policy, Severity, Violation

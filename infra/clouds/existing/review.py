@@ -1,11 +1,44 @@
-"""Policies about stores that clusters mount."""
+"""What a preview says of clusters that are already there. None of it imports the SDK."""
 
 from collections.abc import Iterator, Sequence
 
 from infra.clouds.existing.catalogue import S3Driver, s3_drivers
+from infra.review.contract import Review
+from infra.review.facts import Charge, Identity
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import Properties, at, mapping, mappings, text, texts
-from infra.review.stack import Stack
+from infra.review.stack import KUBERNETES_PROVIDER, Stack
+
+VOLUME = "kubernetes:core/v1:PersistentVolume"
+
+
+def charges(stack: Stack) -> Sequence[Charge]:
+    """The nodes of clusters that are there already, whose price only their owner knows: unknown, not free."""
+    providers = {each.name: each.urn for each in stack.resources.values() if each.type == KUBERNETES_PROVIDER}
+    return [
+        Charge(
+            providers.get(pool.cluster, ""),
+            f"your own nodes ({pool.name}), not priced",
+            None,
+            idle=pool.max_nodes,
+            most=pool.max_nodes,
+        )
+        for pool in stack.pools
+        if not pool.urn
+    ]
+
+
+def identities(stack: Stack) -> Sequence[Identity]:
+    """The Secrets with which CSI drivers mount the volumes that the stack declares: all that asks for keys."""
+    found: list[Identity] = []
+    for volume in stack.of_type(VOLUME):
+        driver = text(at(volume.properties, "spec", "csi", "driver"))
+        secret = at(volume.properties, "spec", "csi", "nodeStageSecretRef")
+        if name := text(at(secret, "name")):
+            owner = f"Secret {text(at(secret, 'namespace')) or 'default'}/{name}"
+            may = "mount the store's volume"
+            found.append(Identity(owner, f"driver {driver}", may, [stack.cluster_of(volume)], store=True))
+    return found
 
 
 def _cannot_rename(stack: Stack) -> Iterator[Violation]:
@@ -55,3 +88,5 @@ POLICIES: Sequence[Policy] = (
         "Use a store that renames, or mount this one read-only.",
     ),
 )
+
+REVIEW = Review(charges=charges, identities=identities, policies=POLICIES)
