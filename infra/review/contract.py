@@ -1,4 +1,4 @@
-"""What a cloud says of the resources that it knows, and a stack with what all clouds say of it."""
+"""The contract of a review: the facts that a cloud has about resources, and how they are added to a stack."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +11,7 @@ from infra.review.stack import NodePool, Stack
 
 @dataclass(frozen=True)
 class Review:
-    """What a cloud, or Kubernetes, says of the resources that it knows. What is left out says nothing.
+    """The facts that a cloud, or Kubernetes, has about its resources. Each field has a default without facts.
 
     ``replacing`` are, by resource type, the paths of the properties whose change replaces a resource, whatever the
     change below them is, without the indices of lists: ``nodeConfig.diskType``, ``spec.template``. A path that

@@ -1,4 +1,4 @@
-"""What is said of a resource: what it costs, how long it takes, what it needs, what a change of it does."""
+"""Facts about a resource: what it costs, how long it takes, what it needs, what a change of it does."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class Quota:
 
 @dataclass(frozen=True)
 class Seconds:
-    """How long something takes, as far as its source goes."""
+    """How long something takes, and the source of that."""
 
     amount: float
     source: Source

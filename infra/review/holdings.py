@@ -30,7 +30,7 @@ _SECONDS_A_DAY = 86_400
 
 @dataclass(frozen=True)
 class Row:
-    """What a table says of one type of resource; empty where it says nothing."""
+    """One row of a table: the facts about one type of resource. A field that the table lacks is empty."""
 
     lost: str
     source: Source

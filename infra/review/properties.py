@@ -52,7 +52,7 @@ def strings(value: object) -> dict[str, str]:
 
 
 def whole(value: object, otherwise: int = 0) -> int:
-    """A whole number, be it written as a float or a text; ``otherwise`` for anything else."""
+    """A whole number, also where it is written as a float or a text; ``otherwise`` for anything else."""
     if isinstance(value, bool):
         return otherwise
     if isinstance(value, int | float):
@@ -61,7 +61,7 @@ def whole(value: object, otherwise: int = 0) -> int:
 
 
 def is_true(value: object) -> bool:
-    """Whether a flag is set, be it as a boolean or as the text that some APIs want."""
+    """Whether a flag is set, as a boolean or as the text that some APIs use."""
     return value is True or (isinstance(value, str) and value.lower() == "true")
 
 

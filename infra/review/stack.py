@@ -15,7 +15,9 @@ JOB = "kubernetes:batch/v1:Job"
 """The one type of resource that runs to an end."""
 
 UNLIMITED = 10**9
-"""What a node is taken to have of a resource where nobody can tell, so that nothing is said of it."""
+"""The amount of a resource that a node is assumed to have where its machine type is in no catalogue.
+
+Every pod fits, and no policy reports one."""
 
 
 @dataclass(frozen=True)

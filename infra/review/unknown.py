@@ -1,4 +1,4 @@
-"""Values that nobody may see, and values that nobody knows yet."""
+"""Stand-ins for secret values, and for values that are not known before an update."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class Unknown:
 
 
 UNKNOWN = Unknown()
-"""One of which nobody can say where it is from."""
+"""An unknown value whose source is not known."""
 
 
 class Partial(str):

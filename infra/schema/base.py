@@ -51,21 +51,21 @@ def _number_as_text(value: Any) -> Any:
 
 
 MOST_CPU = 2_000_000
-"""Millicores from which an amount of CPU is taken for a slip: no machine has 2,000 cores, and ``2000`` for
-``2000m`` is a common one."""
+"""An amount of CPU of so many millicores is refused as a mistake: no machine has 2,000 cores, and people often
+write ``2000`` for ``2000m``."""
 
 LEAST_SIZE = 2**20
-"""Bytes below which a size is taken for a slip: no container starts in less than 1 MiB, and ``8192`` for
-``8192Mi`` is a common one."""
+"""A size of fewer bytes is refused as a mistake: no container starts in less than 1 MiB, and people often write
+``8192`` for ``8192Mi``."""
 
 MOST_MEMORY = 64 * 2**40
-"""Bytes above which an amount of memory is taken for a slip: no machine has 64 TiB."""
+"""An amount of memory of more bytes is refused as a mistake: no machine has 64 TiB."""
 
 MOST_STORAGE = 2**50
-"""Bytes above which an amount of storage is taken for a slip: what Slipway stores is far below 1 PiB."""
+"""An amount of storage of more bytes is refused as a mistake: what Slipway stores is far below 1 PiB."""
 
 LONGEST = 365 * 86400
-"""Seconds above which a duration is taken for a slip: a year."""
+"""A duration of more seconds, a year, is refused as a mistake."""
 
 
 def _cpu(value: str) -> str:
@@ -231,7 +231,7 @@ class PoolSettings(Model, ABC):
 
     @property
     def shares_gpus(self) -> bool:
-        """Whether it slices or partitions its GPUs, of which a pod can use only one share."""
+        """Whether it slices or partitions its GPUs; a pod can then use only one share."""
         return False
 
     @property

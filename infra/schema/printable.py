@@ -1,7 +1,7 @@
-"""Text of somebody else's, such as a key of a stack file or the name of an image, made fit to be shown.
+"""Escapes text from outside, such as a key of a stack file or the name of an image, before it is shown.
 
-A terminal, a log and a page obey characters that nobody sees: colours, cursor movements, line breaks, a change of
-the direction of reading. They are written as Python writes them, for example ``\\x1b`` or ``\\u202e``.
+Invisible characters change what a terminal, a log or a page shows: colours, cursor movements, line breaks, the
+direction of reading. They are written as Python writes them, for example ``\\x1b`` or ``\\u202e``.
 """
 
 import re

@@ -8,10 +8,10 @@ from itertools import islice
 from typing import Any, cast
 
 MASK = "[secret]"
-"""Is shown in place of a secret."""
+"""What is shown instead of a secret."""
 
 CERTAIN_NAME = re.compile(r"(?:^|_)(?:password|passwd|passphrase|pwd)$")
-"""Last words of names whose value is a secret whatever it is, be it a number."""
+"""Last words of names whose value is always a secret, even where it is a number."""
 
 SECRET_NAME = re.compile(
     r"(?:^|_)(?:password|passwd|passphrase|pwd|secret|token|credentials?|"

@@ -30,7 +30,7 @@ class StoreBucket:
 
 
 def store_bucket(name: str, args: StoreBucketArgs) -> StoreBucket:
-    """A bucket that nobody outside the account can be let into by mistake, and no one without TLS."""
+    """A bucket that blocks public access and refuses requests without TLS."""
     region, store = args.cluster.region, args.store
     bucket = aws.s3.Bucket(
         name,

@@ -10,7 +10,7 @@ from infra.clouds.aws.settings import EfsStore
 from infra.platform import POD_USER
 
 MOUNT_OPTIONS = ("tls", "iam")
-"""Encrypted, and as the driver's own role: without `iam` the driver mounts as nobody whom a policy could name."""
+"""Encrypted, and as the driver's own role: without `iam` the mount is anonymous, and no policy can name it."""
 
 
 def elastic_file_system(name: str, store: EfsStore, args: MountArgs) -> Mountable:

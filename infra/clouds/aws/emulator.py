@@ -1,8 +1,8 @@
 """Stands in for AWS where the program is evaluated without it: outputs, function results and nodes.
 
 Everything it makes up is well-formed and clearly fake. Nodes are worked out from what a node group and its launch
-template were declared with, not from the settings they came from, so that a mistake on the way is seen by whoever
-places pods on them.
+template were declared with, not from the settings they came from, so that a mistake in between is found
+when pods are placed on them.
 """
 
 import hashlib

@@ -24,7 +24,7 @@ def allow(
 def deny(
     actions: Sequence[str], resources: Sequence[pulumi.Input[str]], condition: Condition | None = None
 ) -> Statement:
-    """Keeps everybody from doing ``actions`` to ``resources``: a resource's policy, whatever others allow."""
+    """Forbids everyone to do ``actions`` to ``resources``, in a resource's policy. It overrides any other."""
     return _statement("Deny", {"Principal": "*", "Action": list(actions), "Resource": list(resources)}, condition)
 
 

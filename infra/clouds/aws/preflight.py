@@ -10,7 +10,7 @@ from infra.schema.problems import Problem
 from infra.schema.request import Request
 
 EXAMPLES = [ipaddress.IPv4Network(block) for block in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")]
-"""Networks that documentation may name and nobody comes from: RFC 5737, January 2010."""
+"""Networks that are reserved for documentation: RFC 5737, January 2010."""
 
 
 def account_id() -> pulumi.Output[str]:
@@ -36,7 +36,10 @@ def problems(_: Request | None = None) -> list[Problem]:
 
 
 def warn_of_example_networks(name: str, cluster: AwsCluster) -> None:
-    """Says so where nobody can reach the API of the cluster ``name``. Rehearsals and previews need nobody to."""
+    """Warns where only example networks may reach the API of the cluster ``name``.
+
+    No error: rehearsals and previews do not need to reach it.
+    """
     networks = cluster.control_plane.authorized_networks.values()
     blocks = [ipaddress.IPv4Network(network) for network in networks]
     if blocks and all(any(block.subnet_of(example) for example in EXAMPLES) for block in blocks):

@@ -29,7 +29,7 @@ def single_node_classes() -> Mapping[str, str]:
 
 
 def system_folder(path: str) -> str | None:
-    """The system's folder that the absolute ``path`` is or lies in, as far as no store may be there, or None."""
+    """The system folder that the absolute ``path`` is or lies in, where no store may be; None for others."""
     folders = _system_folders()
     parts = PurePosixPath(path)
     inside = next((tree for tree in folders["trees"] if parts.is_relative_to(tree)), None)

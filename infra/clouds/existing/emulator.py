@@ -38,7 +38,7 @@ class Emulator(platform.Emulator):
 
 
 def _nodes(pools: Sequence[Pool]) -> Node:
-    """The nodes that all ``pools`` describe, each as far as its pods need: they have the most that one says."""
+    """The nodes that all ``pools`` describe, with the largest amount of each resource that one of them names."""
     most = max(pools, key=lambda pool: pool.allocatable.gpus)
     sizes = [pool.allocatable for pool in pools]
     return Node(

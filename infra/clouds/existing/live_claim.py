@@ -43,7 +43,7 @@ def check(server: ApiServer, store: PvcStore, namespace: str) -> Iterator[Findin
 
 
 def _fixed(server: ApiServer, claim: Mapping[str, Any]) -> str | None:
-    """Why the claim keeps its size; None where it can grow, or nobody may read whether it can."""
+    """Why the claim cannot grow; None where it can, or where the user may not read whether it can."""
     name = claim["spec"].get("storageClassName")
     if not name:
         return "it has no StorageClass"

@@ -32,7 +32,7 @@ class StoreBucketArgs:
 
 
 def store_bucket(name: str, args: StoreBucketArgs) -> gcp.storage.Bucket:
-    """A regional bucket that nobody outside the project can be let into by mistake."""
+    """A regional bucket with uniform access and public access prevention."""
     return gcp.storage.Bucket(
         name,
         name=bucket_name(args.project, args.store.bucket),

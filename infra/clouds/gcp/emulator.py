@@ -1,7 +1,7 @@
 """Stands in for Google Cloud where the program is evaluated without it: outputs, function results and nodes.
 
 Everything it makes up is well-formed and clearly fake. Nodes are worked out from what a node pool was declared
-with, not from the settings it came from, so that a mistake on the way is seen by whoever places pods on them.
+with, not from the settings it came from, so that a mistake in between is found when pods are placed on them.
 """
 
 import base64

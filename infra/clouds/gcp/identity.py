@@ -82,7 +82,7 @@ def workload_pool(project: str) -> str:
 
 
 def workload_identity(args: WorkloadIdentityArgs) -> WorkloadIdentity:
-    """Lets pods of the Kubernetes service account read and write the bucket, and nobody else.
+    """Lets only pods of the Kubernetes service account read and write the bucket.
 
     The pods are let in as themselves, or as a Google service account that they impersonate. The same namespace and
     service account in two clusters of a project are one identity.

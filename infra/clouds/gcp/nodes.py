@@ -1,4 +1,4 @@
-"""The nodes of a GKE node pool, as its declaration says them, whoever wrote it.
+"""The nodes of a GKE node pool, read from the pool's declaration.
 
 ``inputs`` are those of ``gcp.container.NodePool`` throughout. What is left out has GKE's default.
 """

@@ -46,7 +46,7 @@ def endpoints(stack: Stack) -> Mapping[str, str]:
 
 
 def _direct(stack: Stack, pods: Mapping[str, Sequence[str]]) -> Iterator[Identity]:
-    """Buckets' grants to members of a Workload Identity pool; before the first update nobody knows their names."""
+    """Buckets' grants to members of a Workload Identity pool, whose names are unknown before the first update."""
     by_owner: dict[str, list[Resource]] = {}
     for grant in stack.of_type(*BUCKET_GRANTS):
         if _granted_to(stack, grant) is None:

@@ -30,7 +30,7 @@ USABLE = [
         )
     ),
 ]
-"""What a subnet can have of the addresses that are nobody's on the Internet.
+"""The private and reserved addresses that a subnet can have.
 
 Source: https://docs.cloud.google.com/vpc/docs/subnets#valid-ranges, 2026-11-22. GKE takes others for pods only
 where its default source NAT is off, which it is not here:

@@ -1,1 +1,1 @@
-"""Policies about resources that only AWS has, whoever declared them."""
+"""Policies about resources of AWS."""

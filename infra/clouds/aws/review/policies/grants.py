@@ -57,7 +57,7 @@ def attached(resource: Resource) -> list[str]:
 
 
 def too_much(resource: Resource) -> str:
-    """Why a policy, an attachment or a role gives too much, as far as that is known."""
+    """Why a policy, an attachment or a role grants too much; empty where it does not, or that is not known."""
     if found := sorted(ADMINISTERS & set(attached(resource))):
         return f"{' and '.join(found)}: whoever has it can change everything, or give itself the right to"
     if full := sorted(name for name in attached(resource) if name.endswith("FullAccess")):

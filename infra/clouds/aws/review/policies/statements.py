@@ -1,4 +1,4 @@
-"""IAM policy documents as resources have them: JSON, of which a preview may know nothing yet."""
+"""Reads the IAM policy documents of resources: JSON, which may be unknown before an update."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ LIMITS = (
     "s3:dataaccesspointaccount",
     "s3:dataaccesspointarn",
 )
-"""Condition keys that make a statement for everybody one for somebody.
+"""Condition keys that limit a statement for every principal to some of them.
 
 Source: "The meaning of public",
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/access-control-block-public-access.html, 2026-11-20.
@@ -43,7 +43,7 @@ def allowing(document: object) -> list[Properties]:
 
 
 def for_everybody(statement: Properties) -> bool:
-    """Whether it names every AWS account there is, and no condition says of whom it speaks."""
+    """Whether the statement is for every AWS account, without a condition that limits it to some."""
     principal = statement.get("Principal")
     named = texts(principal) or texts(mapping(principal).get("AWS"))
     return "*" in named and not any(key in LIMITS for key in condition_keys(statement))

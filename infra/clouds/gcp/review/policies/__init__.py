@@ -1,1 +1,1 @@
-"""Policies about resources that only Google Cloud has, whoever declared them."""
+"""Policies about resources of Google Cloud."""

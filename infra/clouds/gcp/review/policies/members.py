@@ -1,4 +1,4 @@
-"""IAM bindings, whichever resource declares them, and who everyone is in them."""
+"""Reads IAM bindings from the resources that declare them, and finds members that stand for everyone."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ def everyone_in(members: Sequence[str]) -> str:
 
 
 def _whole_pool(member: str) -> bool:
-    """Whether it is every identity that a workload identity pool lets in, whoever that is elsewhere."""
+    """Whether it is every identity that a workload identity pool admits, also those from outside Google Cloud."""
     return member.startswith("principalSet://") and member.endswith("/*")
 
 

@@ -32,7 +32,7 @@ def _endpoints(stack: Stack) -> Iterator[Violation]:
 def _open(cluster: Resource) -> str:
     """Why anyone reaches the cluster's IP endpoint; empty where not, or where an update decides.
 
-    The DNS endpoint is no concern: IAM lets nobody through it who is not known.
+    The DNS endpoint does not count: IAM authenticates every request to it.
     """
     properties = cluster.properties
     enabled = at(properties, "controlPlaneEndpointsConfig", "ipEndpointsConfig", "enabled")

@@ -1,4 +1,4 @@
-"""What a production stack may not let go of."""
+"""Deletion protection in production stacks."""
 
 from collections.abc import Iterator
 
