@@ -58,7 +58,7 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
     "workloads/*/pipeline.py": [*DECLARATION, "infra/schema", "infra/platform.py", "infra/accelerators.py"],
     "workloads/*/supplement.py": [*DECLARATION, "infra/schema", "infra/platform.py"],
     "workloads/*": ["workloads/runtime"],
-    "workloads/runtime": ["workloads/cuda/libraries.py"],
+    "workloads/runtime": [],
     "offline": ["infra"],
     "policy-pack": ["offline/policies"],
     "tools": ["infra", "offline"],

@@ -32,8 +32,3 @@ GPU (github.com/tensorflow/build, issue 221, open; read 2026-11-20); ``infra.pip
 def tensorflow_image(pool: Pool) -> str:
     """The image for steps on ``pool``: with CUDA where the pool has GPUs."""
     return GPU_IMAGE if pool.accelerator else CPU_IMAGE
-
-
-def lacks_cuda_libraries(image: str) -> bool:
-    """Whether ``image`` is the official one with CUDA, by tag or by any digest."""
-    return image.partition("@")[0] == TAGS[1]

@@ -15,7 +15,7 @@ import pytest
 
 from tests.workloads.steps import ROOT, environment, only_error, run
 from tests.workloads.wheels import offline, pin, write_wheel
-from workloads.cuda.libraries import SONAMES
+from workloads.runtime.cuda_libraries import SONAMES
 from workloads.runtime.exits import BAD_INPUT, INSTALL_FAILED
 from workloads.runtime.store import MANIFEST, check
 
@@ -29,7 +29,7 @@ needs_compiler = pytest.mark.skipif(
 LOAD = """
 import ctypes, sys
 from pathlib import Path
-from workloads.cuda.libraries import SONAMES, preload
+from workloads.runtime.cuda_libraries import SONAMES, preload
 from workloads.runtime.exits import run
 def main():
     preload(Path(sys.argv[1]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from workloads.cuda.libraries import SONAMES, lacking
+from workloads.runtime.cuda_libraries import SONAMES, lacking
 from workloads.runtime.exits import INSTALL_FAILED, OK, StepError, run, stop_on_sigterm
 from workloads.runtime.packages import install, read_requirements
 from workloads.runtime.store import finished, publish, staging

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workloads.cuda.libraries import preload
+from workloads.runtime.cuda_libraries import preload
 from workloads.runtime.exits import USAGE, StepError
 
 if TYPE_CHECKING:
