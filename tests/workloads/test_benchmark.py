@@ -212,6 +212,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, run("benchmark.images", "--output", folder, "--count", 130, "--seed", 3)
 
 
+@pytest.mark.slow
 def test_images_are_written_once_in_files_of_imagenets_form(images: tuple[Path, str]) -> None:
     folder, output = images
     assert "130 images" in output
@@ -222,6 +223,7 @@ def test_images_are_written_once_in_files_of_imagenets_form(images: tuple[Path, 
     assert again.startswith("Nothing to do")
 
 
+@pytest.mark.slow
 def test_a_damaged_folder_of_images_is_refused(images: tuple[Path, str], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(images[0], tmp_path / "images"))
     (folder / "train-00001-of-00002").write_bytes(b"short")
@@ -229,6 +231,7 @@ def test_a_damaged_folder_of_images_is_refused(images: tuple[Path, str], tmp_pat
     assert "train-00001-of-00002 is missing or has another size" in only_error(output)
 
 
+@pytest.mark.slow
 def test_images_of_others_are_taken_without_a_manifest(images: tuple[Path, str], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(images[0], tmp_path / "images"))
     (folder / MANIFEST).unlink()

@@ -54,6 +54,7 @@ def test_rates_are_read_and_wrong_ones_refused() -> None:
             parse_learning_rates(text)
 
 
+@pytest.mark.slow
 def test_a_training_says_each_epoch_once_and_ends_as_promised(training: tuple[Path, str]) -> None:
     _, output = training
     lines = output.splitlines()
@@ -64,6 +65,7 @@ def test_a_training_says_each_epoch_once_and_ends_as_promised(training: tuple[Pa
     assert lines[-1] == "Training finished. Model saved"
 
 
+@pytest.mark.slow
 def test_the_result_is_whole_and_complete(training: tuple[Path, str], data: Path) -> None:
     folder, _ = training
     result = metrics(folder)
@@ -85,6 +87,7 @@ def test_the_result_is_whole_and_complete(training: tuple[Path, str], data: Path
         assert events[0].read_bytes().count(b"epoch_accuracy") == 12
 
 
+@pytest.mark.slow
 def test_running_a_finished_training_again_does_nothing(training: tuple[Path, str], data: Path) -> None:
     folder, _ = training
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
@@ -98,6 +101,7 @@ def test_running_a_finished_training_again_does_nothing(training: tuple[Path, st
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
+@pytest.mark.slow
 def test_a_finished_model_below_the_asked_accuracy_is_refused(training: tuple[Path, str], data: Path) -> None:
     output = run("mnist.train", "--data", data, "--output", training[0], "--min-accuracy", 1, code=MODEL_REFUSED)
     assert "1.0 is asked for" in only_error(output)
