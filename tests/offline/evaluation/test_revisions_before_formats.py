@@ -7,13 +7,24 @@ from pathlib import Path
 
 import pytest
 
+from infra.review.stack import JOB
 from offline.preview.build import Options, build
-from offline.preview.model import Operation
 from offline.preview.revisions import evaluate_trees, stacks_of
 from tests.support.checkout import ROOT
 
 LAST = "945ce654125936b68b44b25b6c207db6fc4333d2"
 """The last revision before the modules moved to the rooms that they are in now."""
+
+JOBS = {
+    "aws-dev": 13,
+    "aws-prod": 15,
+    "gcp-dev": 13,
+    "gcp-prod": 17,
+    "local": 4,
+    "onprem": 13,
+    "openshift": 15,
+}
+"""How many Jobs each of its stacks declared."""
 
 BEFORE_PREVIEWS = "d25a2dd4c5c14074612b71f07e9ca99a864e4d6a"
 """The last revision before there were previews."""
@@ -34,22 +45,26 @@ def tree_of(tmp_path: Path) -> Callable[[str], Path]:
 
 
 @pytest.mark.slow
-def test_moving_every_module_changed_no_stack_but_for_the_files_of_its_jobs(
+def test_a_revision_from_before_formats_is_evaluated_and_compared_with_this_one(
     tree_of: Callable[[str], Path],
 ) -> None:
-    """A change that declares something else on purpose excepts it here."""
     evaluations = evaluate_trees(ROOT, tree_of(LAST))
+    stacks = {name: each.stack for name, each in evaluations.base.items()}
+    assert {name: len(stack.of_type(JOB)) for name, stack in stacks.items() if stack} == JOBS
+    gcp = stacks["gcp-dev"]
+    assert gcp is not None
+    (train,) = (each for each in gcp.of_type(JOB) if each.name == "mnist-train")
+    assert train.properties["spec"]["activeDeadlineSeconds"] == 14400
+    pod = train.properties["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"cloud.google.com/gke-nodepool": "train"}
+    (cluster,) = gcp.of_type("gcp:container/cluster:Cluster")
+    assert cluster.properties["location"] == "us-central1"
+    assert [pool.name for pool in gcp.pools] == ["cpu", "train", "predict"]
+
     preview = build(evaluations, Options(date(2026, 11, 22), lambda _: {}, base=LAST))
-    assert {each.stack for each in preview.stacks} == set(stacks_of(ROOT))
-    for stack in preview.stacks:
-        assert not stack.failures
-        assert stack.changes is not None
-        jobs = {each.name for each in stack.changes.runs}
-        assert jobs
-        for each in stack.changes.resources:
-            assert each.operation is Operation.REPLACE, f"{stack.stack}: {each.urn}"
-            assert each.name.removesuffix("-bundle") in jobs, f"{stack.stack}: {each.urn}"
-        assert not [each.policy for each in stack.findings if each.new]
+    assert {each.stack for each in preview.stacks} >= set(stacks_of(ROOT))
+    assert not [failure for each in preview.stacks for failure in each.failures]
+    assert all(each.changes is not None for each in preview.stacks if not (each.new_stack or each.removed))
 
 
 @pytest.mark.slow
