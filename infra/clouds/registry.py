@@ -102,6 +102,11 @@ else:
     Store = Annotated[Union[tuple(STORES)], Field(discriminator="kind")]  # noqa: UP007
 
 
+def reviews() -> list[Review]:
+    """The reviews of all clouds, then that of Kubernetes."""
+    return [*(cloud.review() for cloud in CLOUDS.values()), resolve_name("infra.kubernetes.review:REVIEW")]
+
+
 def emulators(request: Request) -> list[Emulator]:
     """One emulator for each cloud of the stack's clusters."""
     used = {cluster.cloud for cluster in request.clusters.values()}

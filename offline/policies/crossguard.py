@@ -20,7 +20,7 @@ from pulumi_policy import (
 )
 from pulumi_policy.proxy import UnknownValueError
 
-from infra.clouds.registry import emulators
+from infra.clouds.registry import emulators, reviews
 from infra.review.contract import reviewed
 from infra.review.policy import Policy, Severity
 from infra.review.resource import Resource
@@ -33,7 +33,6 @@ from offline.engine.scheduling import pool_of_nodes
 from offline.engine.stack_config import ConfigError, stack_config
 from offline.policies.check import ABOUT_FILES, about_suppressions, judge, policies, suppressions_of
 from offline.policies.exposed_secrets import SECRET_TYPE
-from offline.preview.evaluated_stack import reviews
 from offline.preview.model import Finding
 
 ROOT = Path(__file__).resolve().parents[2]

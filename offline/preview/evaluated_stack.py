@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from infra.clouds.registry import CLOUDS
-from infra.kubernetes.review import REVIEW
+from infra.clouds.registry import reviews
 from infra.platform import Node, Resources, Taint
-from infra.review.contract import Review, reviewed
+from infra.review.contract import reviewed
 from infra.review.resource import Resource
 from infra.review.stack import NodePool, Stack
 from infra.review.unknown import UNKNOWN, Secret, Unknown
@@ -44,11 +43,6 @@ class Evaluated:
     failure: Failed | None = None
     outputs: Mapping[str, bool] = field(default_factory=dict[str, bool])
     remarks: Sequence[str] = ()
-
-
-def reviews() -> list[Review]:
-    """The reviews of all clouds and of Kubernetes."""
-    return [*(cloud.review() for cloud in CLOUDS.values()), REVIEW]
 
 
 def evaluated(name: str, document: Mapping[str, Any]) -> Evaluated:

@@ -8,11 +8,11 @@ https://pkg.go.dev/github.com/pulumi/pulumi/pkg/v3@v3.259.0/resource/deploy, rea
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from infra.clouds.registry import reviews
 from infra.review.contract import Review
 from infra.review.resource import Resource
 from infra.review.stack import KUBERNETES_PROVIDER, Stack
 from infra.review.unknown import UNKNOWN, Unknown, unknown
-from offline.preview.evaluated_stack import reviews
 from offline.preview.in_place_updates import Consequence, Effects
 from offline.preview.model import Operation
 from offline.preview.property_diff import Difference, Path, covers, differences, parsed, unknown_paths, value_at

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import jinja2
 from pulumi.output import Unknown
 
-from infra.clouds.registry import CLOUDS, emulators
+from infra.clouds.registry import CLOUDS, emulators, reviews
 from infra.platform import Resources
 from infra.review.contract import reviewed
 from infra.review.resource import Resource
@@ -25,7 +25,6 @@ from offline.engine.scheduling import pool_of_nodes
 from offline.picture.scene import about, scene
 from offline.picture.svg import picture
 from offline.preview.cost import cost
-from offline.preview.evaluated_stack import reviews
 from offline.preview.job_durations import Measured
 from offline.preview.model import Cost
 from offline.preview.phrasing import money

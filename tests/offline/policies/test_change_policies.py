@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from infra.clouds.registry import reviews
 from infra.review.contract import reviewed
 from infra.review.policy import Severity
 from infra.review.resource import Resource
 from infra.review.stack import Stack
 from offline.policies.changes import POLICIES, Change
 from offline.policies.check import check, check_change, policies, suppressions_of
-from offline.preview.evaluated_stack import reviews
 from offline.preview.model import Finding, Suppressed
 from offline.preview.operations import compared
 from tests.support.reviewing import declared

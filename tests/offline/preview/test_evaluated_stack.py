@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from infra.clouds.registry import CLOUDS
+from infra.clouds.registry import CLOUDS, reviews
 from infra.platform import Taint
 from infra.review.unknown import UNKNOWN, Secret
-from offline.preview.evaluated_stack import evaluated, reviews
+from offline.preview.evaluated_stack import evaluated
 
 RESOURCE: dict[str, Any] = {
     "urn": "urn:pulumi:dev::slipway::kubernetes:core/v1:Secret::a",

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from infra.clouds.registry import reviews
 from infra.kubernetes.review import REVIEW as KUBERNETES
 from infra.review.facts import Effect
-from offline.preview.evaluated_stack import reviews
 from offline.preview.in_place_updates import Effects
 from offline.preview.property_diff import Difference, differences, parsed
 from offline.preview.replacements import Replacing

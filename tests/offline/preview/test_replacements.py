@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from infra.clouds.registry import CLOUDS
+from infra.clouds.registry import CLOUDS, reviews
 from infra.kubernetes.review import FILE as KUBERNETES_FILE
 from infra.review.unknown import UNKNOWN
-from offline.preview.evaluated_stack import reviews
 from offline.preview.property_diff import Difference, parsed
 from offline.preview.replacements import Replacing
 from tests.support.checkout import ROOT
