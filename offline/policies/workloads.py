@@ -117,6 +117,10 @@ class Workload:
         """The pools whose nodes can take the pod; empty if that cannot be determined."""
         return suitable(self.request, pools_of(stack, self.cluster)) if self.request else []
 
+    def placement_known(self, stack: Stack) -> bool:
+        """Whether its requests and the pools of its cluster are known, so that `suitable_pools` has all."""
+        return self.request is not None and bool(pools_of(stack, self.cluster))
+
     @property
     def is_device_plugin(self) -> bool:
         """Whether it is NVIDIA's device plugin, which needs access to the host."""

@@ -87,7 +87,8 @@ class JobRun(Model):
     name: str
     outcome: Outcome
     cluster: str
-    pool: str = Field(description="The pool that takes it; empty where none can.")
+    pool: str = Field(description="The pool that takes it; empty where none can, or where that is not known.")
+    known: bool = Field(default=True, description="False where the preview cannot tell which pool can take it.")
     accelerator: str = ""
     gpus: int = 0
     because: str = Field(description="What changed for it.")

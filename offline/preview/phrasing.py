@@ -106,11 +106,11 @@ def job_words(changes: Changes | None, named: int = 0) -> str:
     if changes is None:
         return ""
     running = [each for each in changes.runs if each.outcome is Outcome.RUNS]
-    pools = dict.fromkeys(each.pool or "no pool" for each in running)
+    pools = dict.fromkeys(map(_pool, running))
     kept = len(changes.runs) - len(running)
     told = [f"{len(running)} on {listed(pools)}"] if running else []
     if len(running) <= named:
-        told = [f"{each.name} on {each.pool or 'no pool'}" for each in running]
+        told = [f"{each.name} on {_pool(each)}" for each in running]
     if kept:
         told.append(f"{kept} {'finds its result' if kept == 1 else 'find their results'}")
     return "; ".join(told) or "none"
@@ -125,7 +125,13 @@ def running(changes: Changes | None) -> list[str]:
 def place(run: JobRun) -> str:
     """The pool that a Job runs on."""
     gpus = f", {run.gpus} {run.accelerator}" if run.gpus and run.accelerator else ""
+    if not run.known:
+        return "on a pool that this preview cannot tell"
     return f"on pool {run.pool}{gpus}" if run.pool else "on no pool, for none can take it"
+
+
+def _pool(run: JobRun) -> str:
+    return run.pool or ("no pool" if run.known else "an unknown pool")
 
 
 def finding_words(findings: Sequence[Finding]) -> str:

@@ -73,14 +73,16 @@ class _Runs:
         return made
 
     def _job_run(self, compared: Compared, job: Resource, outcome: Outcome) -> JobRun:
+        workload = workload_of(job, self._after)
         pool = pool_of(job, self._after)
-        gpus = gpus_of(workload_of(job, self._after))
+        gpus = gpus_of(workload)
         return JobRun(
             urn=job.urn,
             name=job.name,
             outcome=outcome,
             cluster=self._after.cluster_of(job),
             pool=pool.name if pool else "",
+            known=workload.placement_known(self._after),
             accelerator=(pool.accelerator or "") if pool and gpus else "",
             gpus=gpus,
             because="; ".join(self._causes(compared, job, pool)),

@@ -23,7 +23,7 @@ def run_cost(
     ``charges`` are the stack's charges by the hour, ``measured`` the times of its Jobs, by name.
     """
     expected = _Run(stack, charges, schedule(stack, measured, jobs))
-    if not expected.schedule.work and not expected.schedule.homeless:
+    if not (expected.schedule.work or expected.schedule.homeless or expected.schedule.unplaced):
         return None
     longest = _Run(stack, charges, schedule(stack, {}, jobs)) if measured else expected
     amounts = [amount for amount, _ in expected.amounts]
@@ -79,6 +79,7 @@ class _Run:
     def unknown(self) -> Iterator[str]:
         """Charges without a known price."""
         yield from (f"a pool for {name}" for name in self.schedule.homeless)
+        yield from (f"the pool of {name}" for name in self.schedule.unplaced)
         for each in self.schedule.work:
             if each.basis == "unknown":
                 yield f"a time limit of {each.resource.name}"

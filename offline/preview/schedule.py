@@ -78,6 +78,8 @@ class Schedule:
     """Reasons by URN why the duration of a resource is not known: its type, or what a Job waits for."""
     homeless: list[str] = field(default_factory=list[str])
     """The names of the Jobs that no pool can take."""
+    unplaced: list[str] = field(default_factory=list[str])
+    """The names of the Jobs of which it cannot be told which pools can take them."""
 
 
 def schedule(
@@ -148,7 +150,8 @@ class _Scheduler:
             self._found.unknown[resource.urn] = "Job without a time limit"
         whole_job = Part(resource.name, JOB, seconds, basis)
         if nodes is None or workload.requests is None:
-            self._found.homeless.append(resource.name)
+            known = workload.placement_known(self._stack)
+            (self._found.homeless if known else self._found.unplaced).append(resource.name)
             return Span(resource, time, time + seconds, after, [whole_job])
         seat = nodes.seat(time, workload.requests)
         parts = [*self._before(workload, seat), whole_job] if basis in WORK_ALONE else [whole_job]

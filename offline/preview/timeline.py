@@ -57,6 +57,8 @@ def _remarks(found: Schedule, critical: list[Span]) -> Iterator[str]:
         yield "Jobs wait for one another on a pool that has no further node."
     if found.homeless:
         yield f"No pool takes {', '.join(found.homeless)}, so these will wait until their time limit."
+    if found.unplaced:
+        yield f"Not known which pool takes {', '.join(found.unplaced)}: waits for nodes are not counted."
 
 
 def _queued(one: Span, two: Span) -> bool:

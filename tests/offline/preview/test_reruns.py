@@ -10,7 +10,8 @@ import pytest
 from infra.platform import GPU_RESOURCE, Resources, Taint
 from infra.review.resource import Resource
 from infra.review.stack import KUBERNETES_PROVIDER, NodePool, Stack
-from infra.review.unknown import Secret
+from infra.review.unknown import UNKNOWN, Secret
+from offline.preview import phrasing
 from offline.preview.change_rows import rows
 from offline.preview.model import JobRun, Outcome
 from offline.preview.stack_diff import compare
@@ -356,3 +357,14 @@ def test_a_job_runs_on_the_pool_that_can_take_its_pod() -> None:
     too_many = {"resources": {"limits": {GPU_RESOURCE: "8"}}}
     more = job("train", "1", tolerations=[TOLERATION], nodeSelector={"pool": "gpu"}, container=too_many)
     assert runs([], [more])["train"].pool == ""
+
+
+def test_a_job_whose_pool_cannot_be_told_is_not_said_to_fit_none() -> None:
+    unknown = job("train", "1", nodeSelector=UNKNOWN)
+    too_large = job("train", "1", container={"resources": {"requests": {"memory": "1Ti"}}})
+    said = {}
+    for name, each in (("unknown", unknown), ("too large", too_large)):
+        changes = compare(stack(), stack(each))
+        said[name] = (rows(changes)[-1].place, phrasing.job_words(changes, 3))
+    assert said["unknown"] == ("on a pool that this preview cannot tell", "train on an unknown pool")
+    assert said["too large"] == ("on no pool, for none can take it", "train on no pool")

@@ -111,6 +111,12 @@ def test_a_job_that_no_pool_takes_is_named() -> None:
     assert run(stack([CPU], job("lost", "gpu", gpus=1))).homeless == ["lost"]
 
 
+def test_a_job_on_a_cluster_of_unknown_pools_is_not_said_to_have_none() -> None:
+    found = run(stack([], job("somewhere", "cpu")))
+    assert found.homeless == []
+    assert found.unplaced == ["somewhere"]
+
+
 def test_a_job_that_selects_labels_of_the_kubelet_has_a_pool() -> None:
     properties = {"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/os": "linux"}}}}}
     selecting = replace(job("any", "cpu"), properties=properties)
