@@ -3,6 +3,7 @@
 Keys may be missing, and values may be unknown before an update or have any type.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -68,6 +69,16 @@ def is_true(value: object) -> bool:
 def number(value: object) -> int | None:
     """``value`` if it is a whole number, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def json_document(value: object) -> Any:
+    """The mapping or list in a text that is JSON, such as a policy; None for anything else."""
+    if not isinstance(value, str) or not value.startswith(("{", "[")):
+        return None
+    try:
+        return json.loads(value)
+    except ValueError:
+        return None
 
 
 def leaves(value: object, place: str = "") -> Iterator[tuple[str, object]]:

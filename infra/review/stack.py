@@ -14,6 +14,8 @@ KUBERNETES_PROVIDER = "pulumi:providers:kubernetes"
 JOB = "kubernetes:batch/v1:Job"
 """The one type of resource that runs to an end."""
 
+CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
+
 UNLIMITED = 10**9
 """The amount of a resource that a node is assumed to have where its machine type is in no catalogue.
 

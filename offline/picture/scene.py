@@ -9,9 +9,9 @@ from infra.review.properties import at, items, mapping, strings, text, whole
 from infra.review.stack import JOB, UNLIMITED, NodePool, Stack
 from infra.review.unknown import Secret, Unknown
 from infra.schema.findings import PREFIX
+from infra.step import GATES
 from offline.engine.scheduling import has_gpus, pools_of
 from offline.picture.grid import reduced
-from offline.policies.jobs import GATES
 from offline.policies.workloads import Workload, workloads
 from offline.preview.phrasing import duration, many
 

@@ -3,20 +3,18 @@
 The policy about the stack file needs no resources, so it also covers stacks whose program fails.
 """
 
-import json
 import re
 from collections.abc import Iterator
 
 from infra.review.policy import Policy, Severity, Violation
-from infra.review.properties import Properties, items, leaves, mapping, mappings
-from infra.review.stack import Stack
+from infra.review.properties import Properties, items, json_document, leaves, mapping, mappings
+from infra.review.stack import CONFIG_MAP, Stack
 from infra.schema.secret_values import looks_like, secret, words
 from offline.engine.stack_config import SECRET_PLACEHOLDER
 from offline.policies.images import CHARTS
 from offline.policies.workloads import workloads
 
 SECRET_TYPE = "kubernetes:core/v1:Secret"
-CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 
 OBJECT_NAME = re.compile(r"(?:^|_)(?:secret|credentials?)$")
 """Names whose value in charts and arguments is often that of a Secret: `existingSecret`, `tls-secret`."""
@@ -27,13 +25,7 @@ OPTION = re.compile(r"--?([A-Za-z][\w.-]*)=(.*)", re.DOTALL)
 
 def _within(value: object) -> str | None:
     """The kind of secret in a text that is JSON, as `pulumi config set` writes structured values."""
-    if not isinstance(value, str) or not value.startswith(("{", "[")):
-        return None
-    try:
-        whole = json.loads(value)
-    except ValueError:
-        return None
-    return next((what for place, each in leaves(whole) if (what := secret(place, each))), None)
+    return next((what for place, each in leaves(json_document(value)) if (what := secret(place, each))), None)
 
 
 def _plain(stack: Stack) -> Iterator[Violation]:

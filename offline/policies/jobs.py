@@ -3,9 +3,11 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from infra.kubernetes.labels import NAME
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import Properties, known, leaves, mapping, mappings, number
 from infra.review.stack import JOB, NodePool, Stack
+from infra.step import GATES
 from offline.policies.workloads import Workload, gpus_of, workloads
 
 SHORT = 1800
@@ -31,11 +33,6 @@ LOST = frozenset(
 
 REMOTE = re.compile(r"\b(?!https?:)[a-z][a-z0-9+.-]+://")
 """A URL of storage, such as a bucket."""
-
-GATES = frozenset({"store-gate", "devices-gate", "accelerator-gate"})
-"""The program's own Jobs that test and keep nothing (`infra.kubernetes.gates`), by `NAME_LABEL`."""
-
-NAME_LABEL = "app.kubernetes.io/name"
 
 
 def _ttl(stack: Stack) -> Iterator[Violation]:
@@ -86,7 +83,7 @@ def _without_checkpoints(stack: Stack) -> Iterator[Violation]:
         limit = number(workload.job.get("activeDeadlineSeconds"))
         labels = mapping(mapping(workload.template.get("metadata")).get("labels"))
         short = limit is not None and limit <= SHORT
-        if short or labels.get(NAME_LABEL) in GATES or _saves(workload):
+        if short or labels.get(NAME) in GATES or _saves(workload):
             continue
         yield Violation(
             workload.resource.urn,

@@ -9,7 +9,7 @@ from typing import Any
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import at, known, mapping, strings, whole
 from infra.review.resource import Resource
-from infra.review.stack import Stack
+from infra.review.stack import CONFIG_MAP, Stack
 
 LIMIT = 1024 * 1024
 """Most bytes that the values of one ConfigMap may have together ("cannot exceed 1 MiB",
@@ -18,7 +18,6 @@ kubernetes.io/docs/concepts/configuration/configmap, seen November 2026)."""
 NEAR = 0.9
 """The share of a limit from which on a warning is given."""
 
-CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 QUOTA = "kubernetes:core/v1:ResourceQuota"
 
 PLAIN_COUNTS = frozenset(

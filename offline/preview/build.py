@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from infra.review.policy import Severity
+from infra.review.properties import leaves
 from infra.review.stack import JOB, Stack
 from infra.review.unknown import Secret
 from offline.evaluation.failures import where
@@ -215,17 +216,7 @@ def _priced(
 
 
 def _quotas(stack: Stack) -> list[QuotaNeed]:
-    return [
-        QuotaNeed(
-            metric=quota.metric,
-            where=quota.where,
-            needed=quota.needed,
-            unit=quota.unit,
-            see=quota.see,
-            ordinary=quota.ordinary,
-        )
-        for quota in stack.quotas
-    ]
+    return [QuotaNeed.model_validate(quota, from_attributes=True) for quota in stack.quotas]
 
 
 def _removed(base: Evaluated) -> StackPreview:
@@ -258,19 +249,12 @@ def _encrypted_remarks(before: Mapping[str, Any], after: Mapping[str, Any]) -> l
     return [
         f"the encrypted configuration {key} is another one; what it changes cannot be seen"
         for key in sorted({*before, *after})
-        if list(_secrets(before.get(key))) != list(_secrets(after.get(key)))
+        if _secrets(before.get(key)) != _secrets(after.get(key))
     ]
 
 
-def _secrets(value: object) -> Iterable[Secret]:
-    if isinstance(value, Secret):
-        yield value
-    elif isinstance(value, Mapping):
-        for each in cast("Mapping[str, object]", value).values():
-            yield from _secrets(each)
-    elif isinstance(value, list):
-        for each in cast("list[object]", value):
-            yield from _secrets(each)
+def _secrets(value: object) -> list[Secret]:
+    return [each for _, each in leaves(value) if isinstance(each, Secret)]
 
 
 def _unique(remarks: Sequence[str]) -> list[str]:

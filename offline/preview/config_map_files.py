@@ -5,14 +5,7 @@ from typing import Any
 
 from infra.review.properties import at, mapping, mappings, text
 from infra.review.resource import Resource
-from infra.review.stack import JOB, Stack
-
-CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
-
-
-def is_config_map(resource: Resource) -> bool:
-    """Whether the resource is a ConfigMap."""
-    return resource.type == CONFIG_MAP
+from infra.review.stack import CONFIG_MAP, JOB, Stack
 
 
 def pod_spec(job: Resource) -> Mapping[str, Any]:

@@ -4,15 +4,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from pydantic import TypeAdapter
+
 from infra.clouds.registry import reviews
-from infra.platform import Node, Resources, Taint
+from infra.platform import Node
 from infra.review.contract import reviewed
 from infra.review.resource import Resource
-from infra.review.stack import NodePool, Stack
+from infra.review.stack import Stack
 from infra.review.unknown import UNKNOWN, Secret, Unknown
 from offline.engine.scheduling import pool_of_nodes
 from offline.engine.unknown_outputs import told
-from offline.evaluation.encoding import MARK
+from offline.evaluation.encoding import LISTS, MARK
+
+_RESOURCE, _NODE = TypeAdapter(Resource), TypeAdapter(Node)
 
 
 @dataclass(frozen=True)
@@ -53,49 +57,18 @@ def evaluated(name: str, document: Mapping[str, Any]) -> Evaluated:
     stack = reviewed(
         Stack(
             name=name,
-            resources={each["urn"]: _declared(each) for each in document["resources"]},
+            resources={each["urn"]: _resource(each) for each in document["resources"]},
             configuration=_opened(document["configuration"]),
-            pools=[_pool(each) for each in document["standing"]],
+            pools=[pool_of_nodes(_NODE.validate_python(each)) for each in document["standing"]],
         ),
         reviews(),
     )
     return Evaluated(name, stack, outputs=document["outputs"], remarks=remarks)
 
 
-def _declared(resource: Mapping[str, Any]) -> Resource:
-    return Resource(
-        urn=resource["urn"],
-        type=resource["type"],
-        name=resource["name"],
-        properties=_opened(resource["properties"]),
-        custom=resource["custom"],
-        parent=resource["parent"],
-        provider=resource["provider"],
-        dependencies=frozenset(resource["dependencies"]),
-        property_dependencies={key: frozenset(urns) for key, urns in resource["property_dependencies"].items()},
-        protect=resource["protect"],
-        retain_on_delete=resource["retain_on_delete"],
-        delete_before_replace=resource["delete_before_replace"],
-        ignore_changes=tuple(resource["ignore_changes"]),
-        replace_on_changes=tuple(resource["replace_on_changes"]),
-        replace_with=frozenset(resource["replace_with"]),
-        aliases=tuple(resource["aliases"]),
-        read=resource["read"],
-    )
-
-
-def _pool(node: Mapping[str, Any]) -> NodePool:
-    return pool_of_nodes(
-        Node(
-            cluster=node["cluster"],
-            pool=node["pool"],
-            labels=node["labels"],
-            taints=[Taint(**taint) for taint in node["taints"]],
-            allocatable=Resources(**node["allocatable"]),
-            count=node["count"],
-            accelerator=node["accelerator"],
-        )
-    )
+def _resource(resource: Mapping[str, Any]) -> Resource:
+    lists = {key: tuple(resource[key]) for key in LISTS}
+    return _RESOURCE.validate_python({**resource, **lists, "properties": _opened(resource["properties"])})
 
 
 _MARKED: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {

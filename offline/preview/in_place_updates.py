@@ -9,10 +9,9 @@ from typing import Any
 from infra.review.contract import Review
 from infra.review.facts import InPlace, When
 from infra.review.resource import Resource
-from infra.schema.quantities import UNITS
+from infra.schema.quantities import size_in_bytes
 from offline.preview.property_diff import Difference, covers, parsed, touches, value_at, without_indices
 
-_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z]+)?")
 _VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)(?:\.([0-9]+))?(?:-.*)?")
 
 Amount = tuple[Fraction, ...]
@@ -93,7 +92,7 @@ def _amount(value: Any) -> Amount | None:
         return None
     if version := _VERSION.fullmatch(value):
         return tuple(Fraction(part or 0) for part in version.groups())
-    quantity = _QUANTITY.fullmatch(value)
-    if quantity is None or quantity[2] not in UNITS:
+    try:
+        return (size_in_bytes(value),)
+    except ValueError:
         return None
-    return (Fraction(quantity[1]) * UNITS[quantity[2]],)

@@ -5,9 +5,9 @@ be said share a section. GitHub takes at most 65,536 characters ("Body is too lo
 its API in 2025): the largest sections lose detail until the comment fits, and no stack is ever left out.
 """
 
-import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import quote
 
 from offline.policies.check import SETTINGS
@@ -75,16 +75,12 @@ def comment(preview: Preview, limit: int = LIMIT) -> str:
     sections = [section(index, 0) for index in range(len(groups))]
     details = [0] * len(sections)
     length = len(head) + len(foot) + len(SHORTENED) + 4 + sum(len(each) + 1 for each in sections)
-    largest = [(-len(each), index) for index, each in enumerate(sections)]
-    heapq.heapify(largest)
-    while largest and length > limit:
-        _, index = heapq.heappop(largest)
+    while length > limit and any(sections):
+        index = max(range(len(sections)), key=lambda each: len(sections[each]))
         details[index] += 1
         length -= len(sections[index])
         sections[index] = section(index, details[index])
         length += len(sections[index])
-        if details[index] < len(DETAILS):
-            heapq.heappush(largest, (-len(sections[index]), index))
     text = "\n".join(filter(None, [head, *sections, foot, f"{SHORTENED}\n" if any(details) else ""]))
     return text if len(text) <= limit else _names(preview, limit)
 
@@ -177,22 +173,11 @@ def _section(group: Group, body: str, *, opened: bool) -> str:
     return "\n".join([f"<details{' open' if opened else ''}>", summary, "", body, "", "</details>", ""])
 
 
-def _full(about: About) -> Iterator[str]:
+def _content(about: About, *, properties: int | None = None, lines: bool = True) -> Iterator[str]:
+    """``properties`` is how many properties of each resource are shown; None for all."""
     yield from _start(about)
-    yield from _changes(about, properties=None)
-    yield from _figures(about.stack, lines=True)
-
-
-def _fewer_values(about: About) -> Iterator[str]:
-    yield from _start(about)
-    yield from _changes(about, properties=3)
-    yield from _figures(about.stack, lines=False)
-
-
-def _no_values(about: About) -> Iterator[str]:
-    yield from _start(about)
-    yield from _changes(about, properties=0)
-    yield from _figures(about.stack, lines=False)
+    yield from _changes(about, properties)
+    yield from _figures(about.stack, lines=lines)
 
 
 def _least(about: About) -> Iterator[str]:
@@ -201,7 +186,12 @@ def _least(about: About) -> Iterator[str]:
         yield f"- {plain(phrasing.change_words(about.stack.changes))}"
 
 
-DETAILS: Sequence[Callable[[About], Iterator[str]]] = (_full, _fewer_values, _no_values, _least)
+DETAILS: Sequence[Callable[[About], Iterator[str]]] = (
+    _content,
+    partial(_content, properties=3, lines=False),
+    partial(_content, properties=0, lines=False),
+    _least,
+)
 """The contents of a section at each level of detail. After the last one, only the row in the table is left."""
 
 
@@ -226,7 +216,6 @@ def _suppressed(each: Suppressed) -> str:
 
 
 def _changes(about: About, properties: int | None) -> Iterator[str]:
-    """``properties`` is how many properties of each resource are shown; None for all."""
     if about.stack.changes is None:
         return
     found = rows(about.stack.changes)

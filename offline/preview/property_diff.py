@@ -2,11 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import zip_longest
 from typing import Any, cast
 
+from infra.review.properties import at, text
 from infra.review.unknown import UNKNOWN, Unknown, unknown
 
 Path = tuple[str | int, ...]
@@ -52,31 +54,27 @@ def unknown_paths(value: Any, path: Path) -> Iterator[Path]:
     """The places in ``value`` that are unknown until the update."""
     if unknown(value):
         yield path
-    elif isinstance(value, Mapping):
-        for key, each in cast("Mapping[str, Any]", value).items():
-            yield from unknown_paths(each, (*path, key))
-    elif isinstance(value, list):
-        for index, each in enumerate(cast("list[Any]", value)):
-            yield from unknown_paths(each, (*path, index))
+    for step, each in _items(value):
+        yield from unknown_paths(each, (*path, step))
 
 
 def written(path: Path) -> str:
     """The path as people and Pulumi write it: ``spec.containers[0].args``, ``data["train.py"]``."""
-    text = ""
+    found = ""
     for step in path:
         if isinstance(step, int):
-            text += f"[{step}]"
+            found += f"[{step}]"
         elif _PLAIN_KEY.fullmatch(step):
-            text += f".{step}" if text else step
+            found += f".{step}" if found else step
         else:
-            text += f"[{json.dumps(step, ensure_ascii=False)}]"
-    return text
+            found += f"[{json.dumps(step, ensure_ascii=False)}]"
+    return found
 
 
-def parsed(text: str) -> Path:
+def parsed(path: str) -> Path:
     """A path as it stands in ``ignore_changes``; ``*`` is a step like any other."""
     steps: list[str | int] = []
-    for found in _STEP.finditer(text):
+    for found in _STEP.finditer(path):
         quoted, index, key = found.groups()
         if quoted is not None:
             steps.append(json.loads(quoted))
@@ -128,15 +126,15 @@ def _equal(before: Any, after: Any) -> bool:
 
 
 def _below(path: Path, value: Any) -> Iterator[Path]:
-    if isinstance(value, Mapping):
-        items = list(cast("Mapping[str, Any]", value).items())
-    elif isinstance(value, list):
-        items = list(enumerate(cast("list[Any]", value)))
-    else:
-        return
-    for step, each in items:
+    for step, each in _items(value):
         yield (*path, step)
         yield from _below((*path, step), each)
+
+
+def _items(value: Any) -> Iterable[tuple[str | int, Any]]:
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value).items()
+    return enumerate(cast("list[Any]", value)) if isinstance(value, list) else ()
 
 
 def _of_lists(before: list[Any], after: list[Any], path: Path) -> Iterator[Difference]:
@@ -145,8 +143,8 @@ def _of_lists(before: list[Any], after: list[Any], path: Path) -> Iterator[Diffe
         yield from _of_scalars(before, after, path)
         return
     if old is None or new is None:
-        for index in range(max(len(before), len(after))):
-            yield from differences(_at(before, index), _at(after, index), (*path, index))
+        for index, (earlier, now) in enumerate(zip_longest(before, after)):
+            yield from differences(earlier, now, (*path, index))
         return
     for name, index in new.items():
         earlier = before[old[name]] if name in old else None
@@ -182,16 +180,7 @@ def _named(elements: list[Any]) -> dict[str, int] | None:
     if not elements:
         return {}
     for key in IDENTIFYING:
-        names = [_text(each, key) for each in elements]
+        names = [text(at(each, key)) for each in elements]
         if all(names) and len(set(names)) == len(names):
             return {name: index for index, name in enumerate(names)}
     return None
-
-
-def _text(element: Any, key: str) -> str:
-    value = cast("Mapping[str, Any]", element).get(key) if isinstance(element, Mapping) else None
-    return value if isinstance(value, str) else ""
-
-
-def _at(elements: Sequence[Any], index: int) -> Any:
-    return elements[index] if index < len(elements) else None

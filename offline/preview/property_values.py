@@ -3,9 +3,7 @@
 import difflib
 import json
 from collections.abc import Mapping
-from typing import Any, cast
-
-from infra.review.unknown import Secret, Unknown
+from typing import Any
 
 LIMIT = 200
 """Most characters of a value that is shown."""
@@ -22,7 +20,7 @@ def shown(value: object) -> Any:
         return value if _short(value) else _lines(value) if "\n" in value else _cut(value, 0)
     if isinstance(value, Mapping | list):
         text = json.dumps(value, ensure_ascii=False, default=repr)
-        return _as_plain(cast("Any", value)) if len(text) <= LIMIT else _cut(text, 0)
+        return json.loads(text) if len(text) <= LIMIT else _cut(text, 0)
     return repr(value)
 
 
@@ -61,13 +59,3 @@ def _cut(text: str, begins: int) -> str:
     start = max(begins, 0)
     piece = text[start : start + LIMIT - 2]
     return f"{'…' if start else ''}{piece}{'…' if start + len(piece) < len(text) else ''}"
-
-
-def _as_plain(value: Any) -> Any:
-    if isinstance(value, Secret | Unknown):
-        return repr(value)
-    if isinstance(value, Mapping):
-        return {key: _as_plain(each) for key, each in cast("Mapping[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [_as_plain(each) for each in cast("list[Any]", value)]
-    return value

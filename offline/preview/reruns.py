@@ -165,7 +165,9 @@ class _Runs:
 
     def _store_is_new(self, job: Resource) -> bool:
         """Whether the update creates the store that the Job mounts."""
-        claims = {text(at(each, "persistentVolumeClaim", "claimName")) for each in _volumes(job)}
+        claims = {
+            text(at(each, "persistentVolumeClaim", "claimName")) for each in mappings(pod_spec(job).get("volumes"))
+        }
         origins = set(job.property_dependencies.get("spec", ()))
         for claim in self._claims:
             if claim.provider == job.provider and text(at(claim.properties, "metadata", "name")) in claims:
@@ -276,10 +278,6 @@ def _place(volume: Resource) -> list[object]:
         at(spec, "csi", "volumeHandle"),
         attributes,
     ]
-
-
-def _volumes(job: Resource) -> list[Mapping[str, object]]:
-    return [mapping(each) for each in mappings(pod_spec(job).get("volumes"))]
 
 
 def _listed(paths: Sequence[str], verb: str) -> list[str]:

@@ -1,14 +1,12 @@
 """The changes that an update from one evaluation of a stack to another would make."""
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
 
 from infra.pipelines.results import SHOW
-from infra.review.properties import at, text
+from infra.review.properties import at, json_document, text
 from infra.review.resource import Resource
-from infra.review.stack import JOB, KUBERNETES_PROVIDER, Stack
-from offline.preview.config_map_files import ShippedFiles, is_config_map
+from infra.review.stack import CONFIG_MAP, JOB, KUBERNETES_PROVIDER, Stack
+from offline.preview.config_map_files import ShippedFiles
 from offline.preview.model import Changes, PropertyChange, ResourceChange
 from offline.preview.moved_files import MOVED, MovedFiles
 from offline.preview.operations import Compared, compared
@@ -109,24 +107,15 @@ def _moved(path: Path, difference: Difference, moved: MovedFiles) -> bool:
 
 def _inside(resource: Resource, difference: Difference) -> list[Difference]:
     """The differences inside a JSON document such as a policy; for other values the difference itself."""
-    old, new = _document(difference.before), _document(difference.after)
-    if is_config_map(resource) or old is None or new is None:
+    old, new = json_document(difference.before), json_document(difference.after)
+    if resource.type == CONFIG_MAP or old is None or new is None:
         return [difference]
     return list(differences(old, new, difference.path)) or [difference]
 
 
-def _document(value: object) -> Any:
-    if not isinstance(value, str) or not value.startswith(("{", "[")):
-        return None
-    try:
-        return json.loads(value)
-    except ValueError:
-        return None
-
-
 def _file_path(change: Compared, path: Path, files: MovedFiles) -> Path:
     """The path of a difference, with a file's path in place of its key in a ConfigMap."""
-    if not is_config_map(change.resource) or len(path) != 2:
+    if change.resource.type != CONFIG_MAP or len(path) != 2:
         return path
     for side, shipped in ((change.after, files.after), (change.before, files.before)):
         if side is not None and (name := shipped.path(side, str(path[1]))):

@@ -7,12 +7,10 @@ from datetime import date
 
 import pytest
 
-from infra.kubernetes.gates import ACCELERATOR_GATE, DEVICES_GATE, STORE_GATE
 from infra.review.policy import Severity
 from infra.review.stack import Stack
 from offline.policies.changes import POLICIES as CHANGE_POLICIES
 from offline.policies.check import ABOUT_FILES, EVERYWHERE, check, of_clouds, policies
-from offline.policies.jobs import GATES
 from tests.offline.policies.cases import PASSES, TRIPS
 from tests.offline.policies.samples import container, gpu_pod, job, pod, pool, stack
 from tests.support.checkout import ROOT
@@ -87,10 +85,6 @@ def test_no_finding_shows_the_secret_that_it_found() -> None:
             findings, _ = check(each, {}, TODAY)
             text = " ".join(finding.model_dump_json() for finding in findings)
             assert not re.search("hunter2|abc123|MIIE|AKIA", text)
-
-
-def test_the_gates_of_the_program_are_known_by_name() -> None:
-    assert {ACCELERATOR_GATE, DEVICES_GATE, STORE_GATE} == GATES
 
 
 def test_checking_needs_no_sdk() -> None:
