@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from infra.pipelines.images import DATA, DIGESTS, REPOSITORY
+from offline import files
 
 TOKENS = "https://auth.docker.io/token?service=registry.docker.io&scope=repository:{repository}:pull"
 MANIFESTS = "https://registry-1.docker.io/v2/{repository}/manifests/{tag}"
@@ -60,9 +61,7 @@ def write(digests: Sequence[tuple[str, str]], file: Path = DATA) -> None:
     head = file.read_text(encoding="utf-8").partition("[digests]\n")[0]
     today = datetime.now(UTC).date()
     lines = [f"# From the registry's own API on {today}.", *(f'"{tag}" = "{digest}"' for tag, digest in digests)]
-    temporary = file.with_name(f".{file.name}.partial")
-    temporary.write_text("\n".join([f"{head}[digests]", *lines, ""]), encoding="utf-8")
-    temporary.replace(file)
+    files.write(file, "\n".join([f"{head}[digests]", *lines, ""]))
 
 
 def main() -> int:

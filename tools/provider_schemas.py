@@ -8,6 +8,7 @@ Asks the Pulumi CLI for the schema of each cloud's pinned provider, or reads the
 
 import argparse
 import ast
+import contextlib
 import hashlib
 import json
 import subprocess
@@ -21,6 +22,7 @@ from typing import Any
 from infra.clouds.registry import CLOUDS
 from infra.program import ROOT
 from infra.review.properties import Properties, mapping
+from offline.files import replacing
 
 FILE = Path("data", "replacing.json")
 BLOCK = "{}"
@@ -182,14 +184,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def _write(made: Mapping[Path, dict[str, Any]]) -> None:
     """Writes all files beside their places before it puts the first into its own."""
-    for path, content in made.items():
-        _beside(path).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    for path in made:
-        _beside(path).replace(path)
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.partial")
+    with contextlib.ExitStack() as written:
+        for path, content in made.items():
+            temporary = written.enter_context(replacing(path))
+            temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def _outdated(path: Path, made: Properties) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 import jinja2
 
 from infra.review.stack import Stack
-from offline.pages import write_or_check
+from offline.files import write_or_check
 from offline.picture.layout import layout
 from offline.picture.scene import about, scene
 from offline.picture.text_width import STYLES, clean

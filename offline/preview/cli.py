@@ -1,6 +1,5 @@
 """The command line: ``python -m offline.preview --base origin/main``."""
 
-import contextlib
 import io
 import os
 import sys
@@ -15,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from infra.review.policy import Severity
+from offline import files
 from offline.engine.stack_config import ConfigError, load_stack
 from offline.preview.job_durations import Measured, TimesError, exported, rehearsed
 from offline.preview.model import Preview
@@ -162,15 +162,10 @@ def _speak(encoding: str) -> None:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Writes the file atomically."""
-    temporary = file.with_name(f".{file.name}.partial")
+    """Writes the file whole; raises OutputError."""
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(file)
+        files.write(file, text)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise OutputError(f"{file} cannot be written: {error.strerror}") from error
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from infra.review.policy import Severity
-from offline.pages import write_or_check
+from offline.files import write_or_check
 
 FORMAT = 2
 

@@ -21,6 +21,7 @@ from infra.platform import Resources
 from infra.review.contract import reviewed
 from infra.review.resource import Resource
 from infra.review.stack import Stack
+from offline import files
 from offline.engine.scheduling import pool_of_nodes
 from offline.picture.scene import about, scene
 from offline.picture.svg import picture
@@ -58,9 +59,7 @@ def write_report(place: Place, outcome: Outcome) -> Path:
     )
     page = environment.get_template("report.html.j2").render(context(place, outcome))
     file = place.folder / "report.html"
-    temporary = file.with_suffix(".partial")
-    temporary.write_text(page, encoding="utf-8")
-    temporary.replace(file)
+    files.write(file, page)
     return file
 
 

@@ -25,6 +25,7 @@ from infra.schema.problems import SettingsError
 from infra.settings.loading import laid_over, lay_over, load
 from infra.settings.model import Settings
 from infra.settings.pipelines import folder
+from offline import files
 from offline.engine.evaluate import evaluate
 from offline.engine.stack_config import load_stack
 from offline.rehearsal import store_files, summary
@@ -179,7 +180,7 @@ def _keep_results(place: Place, outcome: Outcome) -> tuple[list[str], list[str]]
     """
     outputs = {name: each.shown for name, each in outcome.evaluation.outputs.items()}
     text = json.dumps(outputs, indent=2, sort_keys=True, default=_unknown_as_null) + "\n"
-    (place.folder / OUTPUTS).write_text(text, encoding="utf-8")
+    files.write(place.folder / OUTPUTS, text)
     renamed: list[str] = []
     fresh: set[str] = set()
     for job in outcome.results.jobs:

@@ -12,6 +12,7 @@ from typing import IO, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from offline import files
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.volumes import remove
 
@@ -96,10 +97,8 @@ class Place:
         target = self.folder / name
         if target.is_dir():
             renamed.append(self._make_way(name))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.partial")
-        shutil.copyfile(source, temporary)
-        temporary.replace(target)
+        with files.replacing(target) as temporary:
+            shutil.copyfile(source, temporary)
         return renamed
 
     def copies(self) -> list[str]:
@@ -211,9 +210,7 @@ class State:
     def save(self) -> None:
         """Writes the file whole or not at all."""
         content = {"format": FORMAT, "jobs": {urn: job.as_dict() for urn, job in self.jobs.items()}}
-        temporary = self.file.with_suffix(".partial")
-        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(self.file)
+        files.write(self.file, json.dumps(content, indent=1) + "\n")
 
 
 def first_problem(error: ValidationError) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from infra.pipelines.discovery import pipeline_names
 from infra.schema.findings import key_of
 from infra.schema.problems import Problem
+from offline.files import replacing
 from offline.rehearsal.state import FolderError
 
 KEY = ("rehearsal", "store_files")
@@ -113,10 +114,8 @@ def _copy(source: Path, target: Path) -> bool:
         have, want = (target.stat() if target.is_file() else None), source.stat()
         if have and (have.st_size, have.st_mtime_ns) == (want.st_size, want.st_mtime_ns):
             return False
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.partial")
-        shutil.copy2(source, temporary)
-        temporary.replace(target)
+        with replacing(target) as temporary:
+            shutil.copy2(source, temporary)
     except OSError as error:
         raise FolderError(f"{source} cannot be copied to {target}: {error.strerror}") from error
     return True

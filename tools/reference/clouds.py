@@ -28,7 +28,7 @@ from infra.settings.pipelines import folder
 from infra.step import ACCELERATOR_GATE, DEVICES_GATE
 from offline.engine.evaluate import evaluate
 from offline.engine.stack_config import stack_config
-from offline.pages import write_or_check
+from offline.files import write_or_check
 
 PAGE = ROOT / "docs" / "clouds.md"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from infra.review.policy import Severity
-from offline.pages import write_or_check
+from offline.files import write_or_check
 from offline.policies.changes import POLICIES as CHANGE_POLICIES
 from offline.policies.check import ABOUT_FILES, EVERYWHERE, of_clouds
 

@@ -20,7 +20,7 @@ from infra.schema import base, image, kubernetes_names, paths
 from infra.settings import limits, suppressions
 from infra.settings.model import with_pipelines
 from infra.settings.pipelines import every_pipeline
-from offline.pages import write_or_check
+from offline.files import write_or_check
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
 

@@ -1,0 +1,38 @@
+"""Files that the project writes on this machine: whole or not at all."""
+
+import contextlib
+import sys
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def replacing(target: Path) -> Generator[Path]:
+    """A path beside ``target``. What is written there takes the place of ``target``, unless an error is raised."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.partial")
+    try:
+        yield temporary
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write(target: Path, text: str) -> None:
+    """Writes ``text`` to ``target``, with the folders above it. Until that is done ``target`` stays as it is."""
+    with replacing(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_or_check(page: Path, text: str, module: str, arguments: Sequence[str]) -> int:
+    """Writes a page that the project generates, or says with ``--check`` whether it is up to date.
+
+    ``module`` generates it. Returns the module's exit status.
+    """
+    if "--check" not in arguments:
+        write(page, text)
+        return 0
+    if page.is_file() and page.read_text(encoding="utf-8") == text:
+        return 0
+    print(f"{page} is out of date; run: python -m {module}", file=sys.stderr)
+    return 1

@@ -1,0 +1,24 @@
+"""Files that are written whole or not at all."""
+
+from pathlib import Path
+
+import pytest
+
+from offline.files import write
+
+
+def test_a_file_is_replaced_with_the_folders_above_it(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "page.md"
+    write(target, "first")
+    write(target, "second")
+    assert target.read_text("utf-8") == "second"
+    assert [each.name for each in target.parent.iterdir()] == ["page.md"]
+
+
+def test_an_error_leaves_the_file_as_it_was_and_nothing_beside_it(tmp_path: Path) -> None:
+    target = tmp_path / "page.md"
+    write(target, "first")
+    with pytest.raises(UnicodeEncodeError):
+        write(target, "second \ud800")
+    assert target.read_text("utf-8") == "first"
+    assert [each.name for each in tmp_path.iterdir()] == ["page.md"]
