@@ -22,7 +22,7 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as k8s
 
-from benchmarks.machine import processor
+from benchmarks.training import processor
 from infra.kubernetes import job
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs

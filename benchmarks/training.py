@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.machine import processor
 from workloads.mnist.data import load, save
 from workloads.runtime.store import load_manifest, publish
 
@@ -139,6 +138,16 @@ def _parse() -> argparse.Namespace:
     if options.epochs < 2 or options.rounds < 1:
         parser.error("--epochs must be at least 2, --rounds at least 1")
     return options
+
+
+def processor() -> str:
+    """The processor's name, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
 
 
 if __name__ == "__main__":

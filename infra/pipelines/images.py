@@ -26,7 +26,7 @@ CPU_IMAGE, GPU_IMAGE = (
     f"{tag}@{digest}" if digest else tag for tag, digest in zip(TAGS, DIGESTS.values(), strict=True)
 )
 """What steps run in. The one with CUDA has from 2.18 on cuDNN 8.9 where TensorFlow loads 9, so that it finds no
-GPU (github.com/tensorflow/build, issue 221, open; read 2026-11-20); ``infra.pipelines.cuda`` has what it lacks."""
+GPU (github.com/tensorflow/build, issue 221, open; read 2026-11-20); ``workloads/cuda`` has what it lacks."""
 
 
 def tensorflow_image(pool: Pool) -> str:
