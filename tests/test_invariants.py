@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -72,12 +72,23 @@ def evaluate(stack: str, preview: bool, root: Path = ROOT) -> Recording:
 once = cache(evaluate)
 
 
-@pytest.fixture(params=[(stack, preview) for stack in STACKS for preview in (True, False)], ids=str)
+def marks(stack: str) -> Sequence[pytest.MarkDecorator]:
+    """The largest stacks are slow: each is evaluated four times, for a second each."""
+    return [pytest.mark.slow] if stack.endswith("-prod") else []
+
+
+@pytest.fixture(
+    params=[
+        pytest.param((stack, preview), marks=marks(stack), id=f"{stack}-{preview}")
+        for stack in STACKS
+        for preview in (True, False)
+    ]
+)
 def recording(request: pytest.FixtureRequest) -> Recording:
     return once(*request.param)
 
 
-@pytest.fixture(params=STACKS)
+@pytest.fixture(params=[pytest.param(stack, marks=marks(stack)) for stack in STACKS])
 def stack(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

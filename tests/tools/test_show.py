@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
-from tools.show import words
+from tools.show import main, words
 
 ROOT = Path(__file__).parents[2]
 
@@ -118,10 +120,19 @@ class Cluster:
     def outputs(self, outputs: Mapping[str, Any]) -> None:
         (self.folder / "outputs.json").write_text(json.dumps(outputs))
 
-    def show(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "tools.show", "--output", str(self.folder / "copies"), *words]
-        environment = {**os.environ, "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
-        return subprocess.run(command, check=False, cwd=ROOT, env=environment, capture_output=True, text=True)
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+
+    def arguments(self, *words: str) -> list[str]:
+        return ["--output", str(self.folder / "copies"), *words]
+
+    def show(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Runs the command line in this process, where its imports are there already."""
+        app = typer.Typer()
+        app.command()(main)
+        done = CliRunner().invoke(app, self.arguments(*words), env=self.environment, catch_exceptions=False)
+        return subprocess.CompletedProcess([*words], done.exit_code, done.stdout, done.stderr)
 
     def calls(self) -> list[list[str]]:
         file = self.folder / "calls"
@@ -134,7 +145,8 @@ def a_cluster(tmp_path: Path) -> Cluster:
 
 
 def test_predictions_are_a_table_and_the_pod_goes_again(cluster: Cluster) -> None:
-    done = cluster.show("--stack", "local", "predictions")
+    command = [sys.executable, "-m", "tools.show", *cluster.arguments("--stack", "local", "predictions")]
+    done = subprocess.run(command, check=False, cwd=ROOT, env=cluster.environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "3.png" in done.stdout
     assert "0.98125" in done.stdout

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image
-from sklearn.datasets import load_digits
 
 from tests.workloads.steps import MNIST_FILES, only_error, run
 from workloads.mnist import idx
@@ -64,6 +63,8 @@ def make_idx(folder: Path, split: str, count: int = 400, suffix: str = "") -> Pa
 
 
 def test_digits_are_all_there_and_none_twice(data: Path) -> None:
+    from sklearn.datasets import load_digits
+
     train, test = load(data / "train.npz"), load(data / "test.npz")
     labels = json.loads((data / "images" / "labels.json").read_text())
     held_out = {name: np.asarray(Image.open(data / "images" / name)) for name in labels}
