@@ -155,6 +155,7 @@ def test_a_stack_without_it_says_nothing_of_it(root: Path) -> None:
     assert run(root, "-c", code) == "[]\n"
 
 
+@pytest.mark.slow
 def test_it_is_rehearsed_twice_under_two_names(root: Path) -> None:
     said = run(root, "-m", "offline.rehearsal", "--stack", "local")
     assert "lines-count" in said

@@ -20,6 +20,7 @@ def comparison() -> Comparison:
     return compare(stacks_of())
 
 
+@pytest.mark.slow
 def test_stacks_differ_only_in_selectors_volumes_annotations_network_identity_and_what_their_pools_have(
     comparison: Comparison,
 ) -> None:
@@ -30,15 +31,18 @@ def test_stacks_differ_only_in_selectors_volumes_annotations_network_identity_an
     assert unexplained == []
 
 
+@pytest.mark.slow
 def test_every_step_is_compared_in_every_stack(comparison: Comparison) -> None:
     partly_there = {name for each in comparison.differences if not each.field for name in each.objects}
     assert not {name for name in partly_there if name.startswith(("Job mnist", "ConfigMap mnist"))}
 
 
+@pytest.mark.slow
 def test_the_page_shows_todays_differences(comparison: Comparison) -> None:
     assert clouds.PAGE.read_text(encoding="utf-8") == page(comparison), "run: python -m tools.reference.clouds"
 
 
+@pytest.mark.slow
 def test_the_page_lists_each_difference_once_with_each_of_its_values(comparison: Comparison) -> None:
     rows = [line for line in page(comparison).splitlines() if line.startswith("|")]
     values = [line for line in rows if not line.startswith(("| objects", "| ---"))]

@@ -24,7 +24,11 @@ def run(tree: Path, *stacks: str, key: str = "k") -> str:
 
 
 def evaluated(tree: Path, *stacks: str, key: str = "k") -> dict[str, Any]:
-    lines = [json.loads(line) for line in run(tree, *stacks, key=key).splitlines()]
+    return parsed(run(tree, *stacks, key=key))
+
+
+def parsed(output: str) -> dict[str, Any]:
+    lines = [json.loads(line) for line in output.splitlines()]
     assert {line["format"] for line in lines} == {1}
     assert [line["begun"] for line in lines[::2]] == [line["stack"] for line in lines[1::2]]
     return {line["stack"]: line["document"] for line in lines[1::2]}
@@ -108,8 +112,9 @@ thing("three", stringData=pulumi.Output.secret({"password": "another"}), open="h
 
 def test_a_secret_is_a_digest_that_only_its_key_can_compare(tmp_path: Path) -> None:
     tree = make_tree(tmp_path / "tree", SECRETS)
-    assert "hunter2" not in run(tree)
-    found = properties(evaluated_dev(tree))
+    output = run(tree)
+    assert "hunter2" not in output
+    found = properties(parsed(output)["dev"])
     assert found["one"] == found["two"]
     assert found["one"]["stringData"].keys() == {"$slipway", "digest"}
     assert found["one"]["stringData"] != found["three"]["stringData"]
@@ -121,9 +126,9 @@ def test_a_secret_is_a_digest_that_only_its_key_can_compare(tmp_path: Path) -> N
 def test_errors_hide_secrets(tmp_path: Path) -> None:
     body = SECRETS + 'pulumi.export("x", pulumi.Output.secret("hunter2-and-more").apply(lambda text: int(text)))'
     tree = make_tree(tmp_path / "tree", body)
-    failure = evaluated_dev(tree)["failure"]
-    assert "[secret]" in failure["message"]
-    assert "hunter2" not in run(tree)
+    output = run(tree)
+    assert "[secret]" in parsed(output)["dev"]["failure"]["message"]
+    assert "hunter2" not in output
 
 
 def test_plain_values_of_the_stack_file_are_not_hidden(

@@ -423,7 +423,9 @@ def test_a_missing_stack_is_reported_with_the_existing_ones(clone: Path) -> None
     assert ".py" not in done.stdout
 
 
-@pytest.mark.parametrize("option", ["--output", "--json", "--pictures"])
+@pytest.mark.parametrize(
+    "option", ["--output", *(pytest.param(each, marks=pytest.mark.slow) for each in ("--json", "--pictures"))]
+)
 def test_an_unwritable_file_is_one_clear_error(clone: Path, option: str) -> None:
     done = preview(clone, "-s", "local", option, "stacks" if option != "--pictures" else "README.md")
     assert done.returncode == 2

@@ -62,6 +62,7 @@ def test_an_interrupted_rehearsal_ends_its_processes_and_goes_on_later(
     assert resumed_after(tmp_path) >= 2
 
 
+@pytest.mark.slow
 def test_ctrl_c_on_a_terminal_reaches_the_whole_group_and_still_saves(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.offline.rehearsal.toy", str(tmp_path), "training"]
     process = subprocess.Popen(
@@ -75,6 +76,7 @@ def test_ctrl_c_on_a_terminal_reaches_the_whole_group_and_still_saves(tmp_path: 
     assert (tmp_path / "state.json").exists()
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
     process = start(tmp_path, "stubborn")
     wait_for_epoch(tmp_path, 1)
