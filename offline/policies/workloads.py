@@ -117,6 +117,10 @@ class Workload:
         """The pools whose nodes can take the pod; empty if that cannot be determined."""
         return suitable(self.request, pools_of(stack, self.cluster)) if self.request else []
 
+    def pool(self, stack: Stack) -> NodePool | None:
+        """The pool that the pod goes to; None if no pool can take it, or if that cannot be determined."""
+        return next(iter(self.suitable_pools(stack)), None)
+
     def placement_known(self, stack: Stack) -> bool:
         """Whether its requests and the pools of its cluster are known, so that `suitable_pools` has all."""
         return self.request is not None and bool(pools_of(stack, self.cluster))

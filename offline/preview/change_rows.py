@@ -90,7 +90,7 @@ def _singles(changes: Changes) -> Iterator[Row]:
 
 def _job(run: JobRun, change: ResourceChange) -> Row:
     again = change.operation is Operation.REPLACE and run.outcome is Outcome.RUNS
-    done = phrasing.OUTCOMES[run.outcome] + (" again" if again else "")
+    done = run.outcome.value + (" again" if again else "")
     shown = [each for each in telling(change) if not (phrasing.digests(each) or _describes_run(each))][:OF_A_JOB]
     why = "; ".join(filter(None, [run.because, phrasing.why(change, because=False)]))
     return Row(done, change.operation, [(run.name, phrasing.kind(change.type))], why, shown, phrasing.place(run))

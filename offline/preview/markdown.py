@@ -24,7 +24,7 @@ from offline.preview.model import (
     Suppressed,
     Timeline,
 )
-from offline.preview.verdict import Group, Level, Line, alike, known, told, untold, verdict
+from offline.preview.verdict import OLD, Group, Level, Line, alike, known, told, untold, verdict
 
 LIMIT = 65_000
 """Most characters of the preview. The rest of GitHub's limit is for the marker and the link that the comment adds.
@@ -35,9 +35,6 @@ SCREEN = 60
 
 NAMED = 8
 """How many stacks are named in a line of the verdict."""
-
-OLD = 15
-"""How many findings that are not new are listed."""
 
 SHORTENED = "Detail was left out to fit into a comment; the whole of it is in the JSON."
 

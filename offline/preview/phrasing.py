@@ -43,13 +43,9 @@ WORK = frozenset({JOB, "node", "image"})
 LONG = 10
 """Shortest wait, in seconds, that is shown."""
 
-OUTCOMES = {Outcome.RUNS: "runs", Outcome.RESUMES: "finds its result"}
-"""The outcomes of a Job as text."""
-
 REVISIONS = {"base": "the base", "head": "this revision"}
 
 UNKNOWN = "unknown"
-NO_CHANGES = "no changes"
 
 
 def money(amount: float | None) -> str:
@@ -94,7 +90,7 @@ def counted(changes: Changes) -> dict[Operation, int]:
 
 def change_words(changes: Changes) -> str:
     """``1 replaced, 2 created``, without the Jobs that `job_words` counts."""
-    nothing = "Jobs alone" if changes.runs else NO_CHANGES
+    nothing = "Jobs alone" if changes.runs else "no changes"
     return listed((f"{count} {DONE[operation]}" for operation, count in counted(changes).items()), nothing)
 
 

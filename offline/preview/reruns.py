@@ -41,11 +41,6 @@ def runs(before: Stack, after: Stack, compared: Sequence[Compared], moved: Moved
     return _Runs(before, after, compared, moved).found()
 
 
-def pool_of(job: Resource, stack: Stack) -> NodePool | None:
-    """The pool that the Job's pod goes to; None if no pool can take it, or if that cannot be determined."""
-    return next(iter(workload_of(job, stack).suitable_pools(stack)), None)
-
-
 class _Runs:
     """Decides about Jobs in the order of declaration, so that the Jobs whose results one reads are decided before
     it."""
@@ -74,7 +69,7 @@ class _Runs:
 
     def _job_run(self, compared: Compared, job: Resource, outcome: Outcome) -> JobRun:
         workload = workload_of(job, self._after)
-        pool = pool_of(job, self._after)
+        pool = workload.pool(self._after)
         gpus = gpus_of(workload)
         return JobRun(
             urn=job.urn,
@@ -125,7 +120,7 @@ class _Runs:
         return [f"the pool {name} changes" for name in changed]
 
     def _other_accelerator(self, old: Resource, pool: NodePool | None) -> list[str]:
-        earlier = pool_of(old, self._before)
+        earlier = workload_of(old, self._before).pool(self._before)
         known = earlier and earlier.accelerator, pool and pool.accelerator
         return (
             [f"its accelerator changed from {known[0]} to {known[1]}"] if all(known) and len({*known}) > 1 else []

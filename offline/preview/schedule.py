@@ -188,7 +188,7 @@ class _Scheduler:
         return (float(limit), "limit") if limit else (0.0, "unknown")
 
     def _nodes(self, workload: Workload) -> PoolNodes | None:
-        pool = next(iter(workload.suitable_pools(self._stack)), None)
+        pool = workload.pool(self._stack)
         return pool and self._pools.setdefault((pool.cluster, pool.name), PoolNodes(pool))
 
 

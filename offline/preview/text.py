@@ -24,7 +24,7 @@ from offline.preview.model import (
     QuotaNeed,
     StackPreview,
 )
-from offline.preview.verdict import Level, Line, alike, known, told, untold, verdict
+from offline.preview.verdict import OLD, Level, Line, alike, known, told, untold, verdict
 
 STYLES = {
     Operation.CREATE: "green",
@@ -39,9 +39,6 @@ LEVELS = {
     Level.ERROR: "bold red",
     Level.WARNING: "yellow",
 }
-
-OLD = 15
-"""How many old findings are listed."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,9 @@ from offline.preview.model import Failure, Finding, Operation, Outcome, Preview,
 MOST = 20
 """Most lines of a verdict. The other findings are shown with their stacks."""
 
+OLD = 15
+"""How many findings that are not new are listed."""
+
 
 class Level(IntEnum):
     """The level of a line of the verdict, the worst first."""

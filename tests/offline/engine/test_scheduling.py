@@ -7,7 +7,6 @@ from offline.engine.scheduling import PodRequest, obstacles, suitable
 from offline.picture.scene import NOWHERE, scene
 from offline.policies.check import check
 from offline.policies.workloads import workload_of
-from offline.preview.reruns import pool_of
 from offline.preview.schedule import schedule
 from tests.support.costing import Pool, job, stack
 
@@ -15,7 +14,7 @@ from tests.support.costing import Pool, job, stack
 def test_every_placement_refuses_a_job_of_640_cpus() -> None:
     large = job("large", "cpu", cpu="640")
     found = stack([Pool("cpu", least=1, most=1, hourly=None)], large)
-    assert pool_of(large, found) is None
+    assert workload_of(large, found).pool(found) is None
     assert "unschedulable-pod" in {each.policy for each in check(found, {}, date(2026, 11, 22))[0]}
     assert schedule(found, {}).homeless == ["large"]
     (zone,) = scene(found).zones
