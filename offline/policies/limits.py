@@ -35,22 +35,17 @@ PLAIN_COUNTS = frozenset(
 (kubernetes.io/docs/concepts/policy/resource-quotas, November 2026)."""
 
 
-def _size(config_map: Resource) -> int | None:
-    """The bytes of its values as Kubernetes counts them; None if only the update can tell."""
-    data, binary = config_map.properties.get("data"), config_map.properties.get("binaryData")
-    if not known((data, binary)):
-        return None
-    try:
-        decoded = [base64.b64decode(each) for each in strings(binary).values()]
-    except binascii.Error:
-        return None
-    return sum(len(each.encode()) for each in strings(data).values()) + sum(map(len, decoded))
-
-
 def _sizes(stack: Stack) -> Iterator[tuple[Resource, int]]:
+    """The ConfigMaps whose values are known, with the bytes of these as Kubernetes counts them."""
     for config_map in stack.of_type(CONFIG_MAP):
-        if (size := _size(config_map)) is not None:
-            yield config_map, size
+        data, binary = config_map.properties.get("data"), config_map.properties.get("binaryData")
+        if not known((data, binary)):
+            continue
+        try:
+            decoded = [base64.b64decode(each) for each in strings(binary).values()]
+        except binascii.Error:
+            continue
+        yield config_map, sum(len(each.encode()) for each in strings(data).values()) + sum(map(len, decoded))
 
 
 def _too_large(stack: Stack) -> Iterator[Violation]:
