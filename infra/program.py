@@ -24,8 +24,7 @@ from infra.pipelines.images import CPU_IMAGE
 from infra.pipelines.placement import DeclaredPipeline
 from infra.pipelines.results import CONNECT, KUBECONFIG, SHOW, STORE
 from infra.platform import Platform
-from infra.schema.findings import PREFIX
-from infra.schema.problems import Problem, SettingsError
+from infra.schema.problems import PREFIX, Problem, SettingsError
 from infra.settings.loading import clouds_of, load, pipelines_in
 from infra.settings.model import Settings
 from infra.settings.pipelines import folder

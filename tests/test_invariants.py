@@ -12,7 +12,7 @@ import pytest
 from infra.clouds.registry import emulators
 from infra.platform import Node, Resources
 from infra.program import ROOT, declare
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 from infra.schema.quantities import cpu_millicores, mebibytes
 from infra.settings.loading import load
 from offline.engine.pod_security import breaches, words

@@ -27,8 +27,7 @@ from infra.clouds.gcp.settings import GcpCluster, GcsStore
 from infra.platform import Emulator, Platform
 from infra.review.contract import Review
 from infra.schema.base import ClusterSettings, StoreSettings
-from infra.schema.findings import Finding
-from infra.schema.problems import Problem
+from infra.schema.problems import Finding, Problem
 from infra.schema.request import Request
 
 Check = Callable[[Request], Iterable[Finding]]

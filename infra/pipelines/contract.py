@@ -13,9 +13,9 @@ from pydantic import BaseModel, Field
 from infra.pipelines.results import Result
 from infra.platform import Resources
 from infra.schema.base import Cpu, Duration, Int, Memory, Model, PoolSettings, Size
-from infra.schema.findings import Finding, Path
 from infra.schema.image import Image
 from infra.schema.paths import STORED
+from infra.schema.problems import Finding, Path
 
 
 class StepSettings(Model):

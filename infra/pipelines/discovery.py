@@ -10,8 +10,7 @@ from typing import TypeVar
 
 from infra.pipelines.contract import AnyPipeline, Pipeline, PipelineSettings, StepDeclaration, Supplement
 from infra.pipelines.results import PIPELINE_OUTPUTS
-from infra.schema.findings import listed, nearest
-from infra.schema.problems import Problem, SettingsError
+from infra.schema.problems import Problem, SettingsError, listed, nearest
 
 ROOT = Path(__file__).resolve().parents[2]
 """The repository that this module is part of."""

@@ -15,9 +15,8 @@ from infra.pipelines.contract import PipelineSettings, StepDeclaration, Suppleme
 from infra.pipelines.discovery import declared_steps, supplements
 from infra.pipelines.images import tensorflow_image
 from infra.platform import Platform, Pool, Resources
-from infra.schema.findings import key_of
 from infra.schema.printable import printable
-from infra.schema.problems import Problem, SettingsError
+from infra.schema.problems import Problem, SettingsError, key_of
 from infra.schema.quantities import cpu_millicores, mebibytes, seconds
 from infra.step import Requirements, Step
 

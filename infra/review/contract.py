@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from infra.review.facts import Charge, Holding, Identity, InPlace, Quota, Seconds
 from infra.review.policy import Policy
-from infra.review.resource import Resource
-from infra.review.stack import NodePool, Stack
+from infra.review.stack import NodePool, Resource, Stack
 
 
 @dataclass(frozen=True)

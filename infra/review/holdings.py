@@ -21,9 +21,8 @@ from typing import Any
 
 from infra.review.data_files import sources
 from infra.review.facts import NOT_RESTORED, Holding, Source
-from infra.review.properties import at, is_true
-from infra.review.resource import Resource
-from infra.review.unknown import unknown
+from infra.review.properties import at, is_true, unknown
+from infra.review.stack import Resource
 
 _SECONDS_A_DAY = 86_400
 

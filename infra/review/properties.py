@@ -1,15 +1,64 @@
 """Typed looks into plain values: properties of resources, Kubernetes objects, settings, JSON files.
 
-Keys may be missing, and values may be unknown before an update or have any type.
+Keys may be missing, and values may have any type. `Unknown`, `Partial` and `Secret` stand in for values that only
+an update can tell, and for secret ones.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
-from infra.review.unknown import UNKNOWN, Unknown
-
 Properties = Mapping[str, Any]
+
+
+@dataclass(frozen=True, repr=False)
+class Unknown:
+    """A property's value that only an update can tell; all of them count as equal.
+
+    ``source`` says which output it is, where that is known: ``store.projectNumber``.
+    """
+
+    source: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unknown)
+
+    def __hash__(self) -> int:
+        return hash(Unknown)
+
+    def __repr__(self) -> str:
+        return f"[{self.source or 'unknown'}]"
+
+
+UNKNOWN = Unknown()
+"""An unknown value whose source is not known."""
+
+
+class Partial(str):
+    """A text that is known but for what only an update can tell, which stands in it as ``[resource.property]``."""
+
+    __slots__ = ()
+
+
+def unknown(value: object) -> bool:
+    """Whether only an update can tell all of ``value``."""
+    return isinstance(value, Unknown | Partial) or (isinstance(value, Secret) and value.partial)
+
+
+@dataclass(frozen=True)
+class Secret:
+    """Stands for a secret value. Two are equal where their values are, as far as ``digest`` tells.
+
+    The digest is keyed, with a key that no run of the preview keeps, so nothing can be guessed from it.
+    ``partial`` says that only an update can tell a part of the value.
+    """
+
+    digest: str
+    partial: bool = False
+
+    def __repr__(self) -> str:
+        return "[secret]"
 
 
 def at(properties: object, *path: str) -> Any:

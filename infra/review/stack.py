@@ -3,11 +3,10 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from infra.platform import Resources, Taint
 from infra.review.facts import Charge, Holding, Identity, Quota, Seconds
-from infra.review.resource import Resource
 
 KUBERNETES_PROVIDER = "pulumi:providers:kubernetes"
 
@@ -20,6 +19,58 @@ UNLIMITED = 10**9
 """The amount of a resource that a node is assumed to have where its machine type is in no catalogue.
 
 Every pod fits, and no policy reports one."""
+
+
+@dataclass
+class Resource:
+    """What the program asks the engine for.
+
+    ``properties`` are its inputs as they may be shown: `Unknown` where only an update knows the value, `Partial`
+    where it knows a part of a text, and a `Secret` for each secret. ``inputs`` are the same for the engine that
+    evaluates the program: secrets in clear, a `pulumi.output.Unknown` for each unknown value. They are empty where
+    another process evaluated it. ``outputs`` are there once an engine has created it, without secrets.
+
+    ``parent`` and ``provider`` are URNs, empty where there is none (for ``provider``: the default one).
+    ``property_dependencies`` are URNs by property. ``create_timeout`` is text such as ``45m``, empty without one.
+    ``read`` says that it is looked up, not managed.
+    """
+
+    urn: str
+    type: str
+    name: str
+    properties: Mapping[str, Any]
+    custom: bool = True
+    parent: str = ""
+    provider: str = ""
+    dependencies: frozenset[str] = frozenset()
+    property_dependencies: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    protect: bool = False
+    retain_on_delete: bool = False
+    delete_before_replace: bool = False
+    ignore_changes: Sequence[str] = ()
+    replace_on_changes: Sequence[str] = ()
+    replace_with: frozenset[str] = frozenset()
+    aliases: Sequence[str] = ()
+    create_timeout: str = ""
+    read: bool = False
+    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    outputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def package(self) -> str:
+        """The Pulumi package of its type."""
+        return self.type.partition(":")[0]
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """URNs without which it cannot be created."""
+        return self.dependencies | ({self.provider} if self.provider else frozenset[str]())
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The ``metadata`` of a Kubernetes object's inputs; empty for other resources."""
+        found = self.inputs.get("metadata")
+        return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
 
 
 @dataclass(frozen=True)
@@ -90,13 +141,6 @@ class Stack:
     def of_type(self, *types: str) -> list[Resource]:
         """The custom resources of these types that the stack manages, in the order of their declaration."""
         return [each for each in self.resources.values() if each.type in types and not each.read]
-
-    def ancestor(self, resource: Resource, type_: str) -> Resource | None:
-        """The nearest component of that type around ``resource``."""
-        parent = self.resources.get(resource.parent)
-        while parent is not None and parent.type != type_:
-            parent = self.resources.get(parent.parent)
-        return parent
 
     def source(self, resource: Resource, key: str, type_: str) -> Resource | None:
         """The resource of that type that a property comes from; None without one."""

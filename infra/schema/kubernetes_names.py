@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from infra.schema.base import refuse
-from infra.schema.findings import Finding, Path
 from infra.schema.names import KUBERNETES_NAME_LIMIT
+from infra.schema.problems import Finding, Path
 
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/names and …/labels, as documented in
 # 2025: names are DNS labels of RFC 1123; a label or taint key is a name of at most 63 characters after an optional

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from infra.schema.base import ClusterSettings, StoreSettings
-from infra.schema.findings import Path
+from infra.schema.problems import Path
 
 C = TypeVar("C", bound=ClusterSettings)
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from infra.schema.findings import Finding, Path
+from infra.schema.problems import Finding, Path
 from infra.settings import validation
 from infra.settings.model import Settings, model_of
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from infra.schema.findings import Path, key_of
-from infra.schema.problems import Problem
+from infra.schema.problems import Path, Problem, key_of
 
 # The largest stack file of this repository has 5 KB, 200 values and a depth of 8.
 FILE_BYTES = 256 * 1024

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 from infra.clouds.registry import CLUSTERS, Cluster, Store
 from infra.pipelines.contract import PipelineSettings
 from infra.schema.base import ClusterSettings, Model
-from infra.schema.findings import Finding, Path
+from infra.schema.problems import Finding, Path
 from infra.schema.request import Request
 from infra.settings import plain_values, validation
 from infra.settings.corrections import as_written, repair, section_at

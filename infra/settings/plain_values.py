@@ -4,7 +4,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from infra.schema.findings import Finding, Path
+from infra.schema.problems import Finding, Path
 
 LINES_ALLOWED = ("policies",)
 """Sections whose texts are for people and may have several lines."""

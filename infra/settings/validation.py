@@ -12,7 +12,7 @@ from typing_extensions import is_typeddict
 
 from infra.clouds.registry import Cluster, Store
 from infra.schema.base import WRONG_VALUE, Model
-from infra.schema.findings import Finding, Path, did_you_mean, listed, nearest
+from infra.schema.problems import Finding, Path, did_you_mean, listed, nearest
 from infra.settings.model import Settings
 
 KINDS = {

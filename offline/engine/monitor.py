@@ -14,8 +14,7 @@ from pulumi.runtime.proto import resource_pb2
 
 from infra.platform import Emulator, StoreFiles
 from infra.review.properties import mapping, texts
-from infra.review.resource import Resource
-from infra.review.stack import JOB
+from infra.review.stack import JOB, Resource
 from offline.engine.provider_outputs import computed_outputs, physical_id
 from offline.engine.resources import StackOutput, masked, plain, requested, stood_in
 from offline.engine.unknown_outputs import is_marked, mark, number_mark

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 
 EPOCH = "2026-01-01T00:00:00Z"
 """Creation time of every emulated object: the same in every evaluation, so that nothing seems to have changed."""

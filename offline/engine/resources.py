@@ -7,9 +7,9 @@ from typing import Any, cast
 from pulumi.output import Unknown
 from pulumi.runtime import rpc
 
-from infra.review import unknown as review
-from infra.review.resource import Resource
-from infra.review.unknown import Secret
+from infra.review import properties as review
+from infra.review.properties import Secret
+from infra.review.stack import Resource
 from offline.engine.unknown_outputs import as_marks, is_marked, told, whole
 
 SECRET = "[secret]"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from infra.schema.findings import PREFIX, did_you_mean, nearest
 from infra.schema.printable import printable
+from infra.schema.problems import PREFIX, did_you_mean, nearest
 from infra.settings.model import Settings
 from offline.engine.yaml_files import ConfigError, read_yaml
 

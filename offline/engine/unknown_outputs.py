@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from infra.review.unknown import UNKNOWN, Partial, Unknown
+from infra.review.properties import UNKNOWN, Partial, Unknown
 
 _MARK = re.compile(r"<<unknown:([^<>]*)>>")
 

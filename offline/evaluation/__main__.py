@@ -17,9 +17,8 @@ def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> d
     """What the stack ``name`` of ``tree`` declares; raises what the program raises."""
     from infra.clouds.registry import emulators
     from infra.program import declare, shipping_problems
-    from infra.review.resource import Resource
-    from infra.schema.findings import without_prefix
-    from infra.schema.problems import SettingsError
+    from infra.review.stack import Resource
+    from infra.schema.problems import SettingsError, without_prefix
     from infra.settings.loading import load
     from offline.engine.evaluate import evaluate
     from offline.engine.monitor import Observer

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from infra.clouds.registry import CLOUDS
 from infra.review.facts import Identity
-from infra.review.properties import at, items, mapping, strings, text, whole
+from infra.review.properties import Secret, Unknown, at, items, mapping, strings, text, whole
 from infra.review.stack import JOB, UNLIMITED, NodePool, Stack
-from infra.review.unknown import Secret, Unknown
-from infra.schema.findings import PREFIX
+from infra.schema.problems import PREFIX
 from infra.step import GATES
 from offline.engine.scheduling import has_gpus, pools_of
 from offline.picture.grid import reduced

@@ -6,8 +6,7 @@ from functools import cached_property
 
 from infra.review.facts import Effect
 from infra.review.policy import Severity, Violation
-from infra.review.resource import Resource
-from infra.review.stack import Stack
+from infra.review.stack import Resource, Stack
 from offline.policies.protection import holding
 from offline.preview.in_place_updates import Consequence
 from offline.preview.model import Operation

@@ -13,7 +13,7 @@ from infra.clouds.registry import CLOUDS
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import mapping
 from infra.review.stack import Stack
-from infra.schema.findings import did_you_mean, key_of
+from infra.schema.problems import did_you_mean, key_of
 from infra.settings.suppressions import Suppression
 from offline.policies import exposed_secrets, images, jobs, limits, pods, pools, protection, security
 from offline.policies.changes import POLICIES as CHANGE_POLICIES

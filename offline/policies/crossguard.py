@@ -23,11 +23,9 @@ from pulumi_policy.proxy import UnknownValueError
 from infra.clouds.registry import emulators, reviews
 from infra.review.contract import reviewed
 from infra.review.policy import Policy, Severity
-from infra.review.resource import Resource
-from infra.review.stack import NodePool, Stack
-from infra.review.unknown import UNKNOWN, Secret
-from infra.schema.findings import without_prefix
-from infra.schema.problems import SettingsError
+from infra.review.properties import UNKNOWN, Secret
+from infra.review.stack import NodePool, Resource, Stack
+from infra.schema.problems import SettingsError, without_prefix
 from infra.settings.loading import load
 from offline.engine.scheduling import pool_of_nodes
 from offline.engine.stack_config import ConfigError, stack_config

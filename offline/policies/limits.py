@@ -8,8 +8,7 @@ from typing import Any
 
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import at, known, mapping, strings, whole
-from infra.review.resource import Resource
-from infra.review.stack import CONFIG_MAP, Stack
+from infra.review.stack import CONFIG_MAP, Resource, Stack
 
 LIMIT = 1024 * 1024
 """Most bytes that the values of one ConfigMap may have together ("cannot exceed 1 MiB",

@@ -6,7 +6,7 @@ from infra.review.policy import Policy, Severity, Violation
 from infra.review.prices import node_price
 from infra.review.properties import Properties, at, mapping, whole
 from infra.review.stack import JOB, NodePool, Stack
-from infra.schema.findings import key_of
+from infra.schema.problems import key_of
 from offline.engine.scheduling import HARD_EFFECTS, has_gpus, pools_of
 from offline.policies.workloads import Workload, workloads
 

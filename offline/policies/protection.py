@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from infra.review.facts import Holding
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import texts
-from infra.review.resource import Resource
-from infra.review.stack import PROTECT, Stack
+from infra.review.stack import PROTECT, Resource, Stack
 
 DISABLED = "pulumi:disable-default-providers"
 

@@ -6,8 +6,7 @@ from typing import Any
 from infra.review.networks import whole_internet
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import at, known, mapping, mappings, strings, texts, whole
-from infra.review.resource import Resource
-from infra.review.stack import Stack
+from infra.review.stack import Resource, Stack
 from offline.engine.pod_security import Breach, Rule, breaches, effective, words
 from offline.policies.workloads import Workload, workloads
 

@@ -10,8 +10,7 @@ from functools import cached_property
 
 from infra.platform import Resources
 from infra.review.properties import Properties, at, known, mapping, mappings, strings
-from infra.review.resource import Resource
-from infra.review.stack import JOB, NodePool, Stack
+from infra.review.stack import JOB, NodePool, Resource, Stack
 from offline.engine.scheduling import PodRequest, add, affinity, amounts, largest, pools_of, suitable, tolerations
 
 POD = "kubernetes:core/v1:Pod"

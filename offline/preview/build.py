@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from infra.review.policy import Severity
-from infra.review.properties import leaves
+from infra.review.properties import Secret, leaves
 from infra.review.stack import JOB, Stack
-from infra.review.unknown import Secret
 from offline.evaluation.failures import where
 from offline.policies.changes import Change
 from offline.policies.check import (

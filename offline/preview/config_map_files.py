@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from infra.review.properties import at, mapping, mappings, text
-from infra.review.resource import Resource
-from infra.review.stack import CONFIG_MAP, JOB, Stack
+from infra.review.stack import CONFIG_MAP, JOB, Resource, Stack
 
 
 def pod_spec(job: Resource) -> Mapping[str, Any]:

@@ -9,9 +9,8 @@ from pydantic import TypeAdapter
 from infra.clouds.registry import reviews
 from infra.platform import Node
 from infra.review.contract import reviewed
-from infra.review.resource import Resource
-from infra.review.stack import Stack
-from infra.review.unknown import UNKNOWN, Secret, Unknown
+from infra.review.properties import UNKNOWN, Secret, Unknown
+from infra.review.stack import Resource, Stack
 from offline.engine.scheduling import pool_of_nodes
 from offline.engine.unknown_outputs import told
 from offline.evaluation.encoding import LISTS, MARK

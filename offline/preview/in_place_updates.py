@@ -8,7 +8,7 @@ from typing import Any
 
 from infra.review.contract import Review
 from infra.review.facts import InPlace, When
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 from infra.schema.quantities import size_in_bytes
 from offline.preview.property_diff import Difference, covers, parsed, touches, value_at, without_indices
 

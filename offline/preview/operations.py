@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from infra.clouds.registry import reviews
 from infra.review.contract import Review
-from infra.review.resource import Resource
-from infra.review.stack import KUBERNETES_PROVIDER, Stack
-from infra.review.unknown import UNKNOWN, Unknown, unknown
+from infra.review.properties import UNKNOWN, Unknown, unknown
+from infra.review.stack import KUBERNETES_PROVIDER, Resource, Stack
 from offline.preview.in_place_updates import Consequence, Effects
 from offline.preview.model import Operation
 from offline.preview.property_diff import Difference, Path, covers, differences, parsed, unknown_paths, value_at

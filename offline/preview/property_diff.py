@@ -8,8 +8,7 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any, cast
 
-from infra.review.properties import at, text
-from infra.review.unknown import UNKNOWN, Unknown, unknown
+from infra.review.properties import UNKNOWN, Unknown, at, text, unknown
 
 Path = tuple[str | int, ...]
 """Keys of mappings and indices of lists, from the resource's inputs downwards."""

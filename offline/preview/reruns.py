@@ -6,8 +6,7 @@ from infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
 from infra.kubernetes.review.holdings import CLAIM, VOLUME, volume_of
 from infra.platform import GPU_RESOURCE
 from infra.review.properties import at, mapping, mappings, strings, text, texts
-from infra.review.resource import Resource
-from infra.review.stack import JOB, NodePool, Stack
+from infra.review.stack import JOB, NodePool, Resource, Stack
 from offline.policies.workloads import gpus_of, workload_of
 from offline.preview.config_map_files import pod_spec
 from offline.preview.model import JobRun, Operation, Outcome

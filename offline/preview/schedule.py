@@ -12,8 +12,7 @@ from typing import Literal
 
 from infra.kubernetes.review import pull
 from infra.review.properties import at, whole
-from infra.review.resource import Resource
-from infra.review.stack import JOB, NodePool, Stack
+from infra.review.stack import JOB, NodePool, Resource, Stack
 from offline.policies.workloads import Workload, workloads
 from offline.preview.job_durations import Measured
 from offline.preview.model import Outcome

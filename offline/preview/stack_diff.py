@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from infra.pipelines.results import SHOW
 from infra.review.properties import at, json_document, text
-from infra.review.resource import Resource
-from infra.review.stack import CONFIG_MAP, JOB, KUBERNETES_PROVIDER, Stack
+from infra.review.stack import CONFIG_MAP, JOB, KUBERNETES_PROVIDER, Resource, Stack
 from offline.preview.config_map_files import ShippedFiles
 from offline.preview.model import Changes, PropertyChange, ResourceChange
 from offline.preview.moved_files import MOVED, MovedFiles

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 
 from infra.review.properties import mapping, strings
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 from infra.schema.names import KUBERNETES_NAME_LIMIT
 from offline.engine.provider_outputs import kind_of, namespace_of, object_name
 

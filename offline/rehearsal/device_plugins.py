@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from infra.platform import GPU_RESOURCE, Node
 from infra.review.properties import Properties, mapping, mappings, strings, texts
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 from offline.engine.scheduling import Toleration, tolerations, untolerated
 from offline.rehearsal.cluster_objects import cluster_of
 

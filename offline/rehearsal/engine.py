@@ -11,8 +11,7 @@ from typing import IO, Protocol
 from infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
 from infra.platform import Emulator
 from infra.review.properties import strings
-from infra.review.resource import Resource
-from infra.review.stack import JOB
+from infra.review.stack import JOB, Resource
 from offline.engine.monitor import NotCreatedError, Observer
 from offline.engine.scheduling import PodRequest, add
 from offline.rehearsal import job_controller

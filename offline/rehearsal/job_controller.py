@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from infra.review.properties import Properties, items, mapping, mappings
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 from offline.engine.provider_outputs import namespace_of, object_name
 from offline.rehearsal.cluster_objects import RefusedError, cluster_of
 from offline.rehearsal.kubelet import PodResult

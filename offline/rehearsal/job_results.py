@@ -14,7 +14,7 @@ from infra.kubernetes.labels import NAME, RESULTS_ANNOTATION, RUN_ANNOTATION
 from infra.kubernetes.results import selected
 from infra.pipelines.results import RESULTS, Column, Curves, Format, Number, Picture, Result, Table
 from infra.review.properties import strings
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 from offline.rehearsal.state import first_problem
 
 VALUES: Mapping[Format, TypeAdapter[Any]] = {

@@ -19,8 +19,7 @@ from pulumi.output import Unknown
 from infra.clouds.registry import CLOUDS, emulators, reviews
 from infra.platform import Resources
 from infra.review.contract import reviewed
-from infra.review.resource import Resource
-from infra.review.stack import Stack
+from infra.review.stack import Resource, Stack
 from offline import files
 from offline.engine.scheduling import pool_of_nodes
 from offline.picture.scene import about, scene

@@ -20,8 +20,7 @@ from infra.pipelines.discovery import pipeline
 from infra.program import problems_beside
 from infra.review.properties import mapping, strings
 from infra.review.stack import JOB
-from infra.schema.findings import PREFIX, without_prefix
-from infra.schema.problems import SettingsError
+from infra.schema.problems import PREFIX, SettingsError, without_prefix
 from infra.settings.loading import laid_over, lay_over, load
 from infra.settings.model import Settings
 from infra.settings.pipelines import folder

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.pipelines.discovery import pipeline_names
-from infra.schema.findings import key_of
-from infra.schema.problems import Problem
+from infra.schema.problems import Problem, key_of
 from offline.files import replacing
 from offline.rehearsal.state import FolderError
 

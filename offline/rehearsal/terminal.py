@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.clouds.registry import CLOUDS
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 from infra.schema.printable import printable, printable_lines
 from offline.rehearsal.job_records import JobRecord, Phase
 

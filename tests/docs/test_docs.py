@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from infra.clouds.registry import CLOUDS
-from infra.schema.findings import without_prefix
+from infra.schema.problems import without_prefix
 from infra.settings.loading import lay_over, load
 from infra.settings.model import Settings
 from offline.engine.stack_config import stack_config

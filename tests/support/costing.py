@@ -8,8 +8,7 @@ from typing import Any
 from infra.platform import Resources
 from infra.review.contract import Review, reviewed
 from infra.review.facts import Charge, Price, Seconds, Source
-from infra.review.resource import Resource
-from infra.review.stack import KUBERNETES_PROVIDER, NodePool, Stack
+from infra.review.stack import KUBERNETES_PROVIDER, NodePool, Resource, Stack
 from tests.support.reviewing import declared
 
 TODAY = date(2026, 11, 21)

@@ -10,7 +10,7 @@ from infra.kubernetes.review import REVIEW
 from infra.program import declare
 from infra.review.contract import reviewed
 from infra.review.stack import Stack
-from infra.schema.findings import PREFIX, without_prefix
+from infra.schema.problems import PREFIX, without_prefix
 from infra.settings.loading import load
 from offline.engine.evaluate import evaluate
 from offline.engine.stack_config import stack_config

@@ -13,8 +13,8 @@ import pulumi
 from pulumi.output import Unknown
 
 from infra.platform import Emulator
-from infra.review.resource import Resource
-from infra.review.unknown import Secret
+from infra.review.properties import Secret
+from infra.review.stack import Resource
 from offline.engine.evaluate import evaluate
 from offline.engine.monitor import Evaluation, EvaluationError, Hooks, NoStore, Observer
 from offline.engine.unknown_outputs import is_marked

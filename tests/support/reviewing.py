@@ -8,8 +8,7 @@ from infra.clouds.registry import CLOUDS, emulators
 from infra.platform import Emulator
 from infra.program import declare
 from infra.review.contract import reviewed
-from infra.review.resource import Resource
-from infra.review.stack import Stack
+from infra.review.stack import Resource, Stack
 from offline.engine.evaluate import evaluate
 from offline.engine.stack_config import stack_config
 from tests.support.checkout import ROOT

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from infra.schema.findings import without_prefix
+from infra.schema.problems import without_prefix
 from infra.settings.loading import load
 from infra.settings.model import Settings
 from offline.engine.stack_config import stack_config

@@ -22,7 +22,7 @@ from infra.pipelines.discovery import supplements
 from infra.pipelines.placement import DeclaredPipeline
 from infra.platform import GPU_RESOURCE
 from infra.program import ROOT, declare
-from infra.schema.findings import PREFIX, listed, without_prefix
+from infra.schema.problems import PREFIX, listed, without_prefix
 from infra.settings.loading import load
 from infra.settings.pipelines import folder
 from infra.step import ACCELERATOR_GATE, DEVICES_GATE

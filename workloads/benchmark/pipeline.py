@@ -17,9 +17,9 @@ from infra.pipelines.contract import (
 )
 from infra.pipelines.results import Column, Number, Picture, Table
 from infra.schema.base import Int, refuse
-from infra.schema.findings import Finding, did_you_mean, listed
 from infra.schema.kubernetes_names import name_findings
 from infra.schema.paths import STORED, below_problem
+from infra.schema.problems import Finding, did_you_mean, listed
 
 Precision = Literal["fp32", "fp16", "bf16"]
 """What a training computes in."""

@@ -18,8 +18,8 @@ from infra.pipelines.contract import (
 )
 from infra.pipelines.results import Column, Curves, Number, Picture, Table
 from infra.schema.base import Float, Int, Model, refuse
-from infra.schema.findings import Finding
 from infra.schema.paths import STORED, Folder, StorePath
+from infra.schema.problems import Finding
 
 
 def _epoch(value: Any) -> Any:

@@ -19,7 +19,7 @@ from infra.schema.base import (
     TaintSettings,
     TimeSlicing,
 )
-from infra.schema.findings import nearest
+from infra.schema.problems import nearest
 
 AmiType = Literal["AL2023_x86_64_STANDARD", "AL2023_x86_64_NVIDIA"]
 LogDays = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731]

@@ -8,7 +8,7 @@ from typing import Any
 from infra.api_server import ApiServer, UnreadableError
 from infra.clouds.existing.settings import PvcStore
 from infra.clouds.existing.store import claim_name
-from infra.schema.findings import Finding
+from infra.schema.problems import Finding
 from infra.schema.quantities import size_in_bytes
 
 

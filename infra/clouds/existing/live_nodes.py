@@ -13,7 +13,7 @@ import pulumi
 
 from infra.clouds.existing.settings import ExistingCluster, ExistingPool
 from infra.platform import GPU_RESOURCE, Taint
-from infra.schema.findings import Finding, Path, key_of, listed
+from infra.schema.problems import Finding, Path, key_of, listed
 from infra.schema.quantities import size_in_bytes
 from infra.schema.taints import as_taints
 

@@ -7,8 +7,7 @@ from infra.api_server import ApiServer, UnreachableError, UnreadableError
 from infra.clouds.existing import live_claim, live_nodes
 from infra.clouds.existing.kubeconfig import UNREAD, KubeconfigError, context_of
 from infra.clouds.existing.settings import ExistingCluster, PvcStore
-from infra.schema.findings import Finding
-from infra.schema.problems import Problem
+from infra.schema.problems import Finding, Problem
 from infra.schema.request import Request
 
 TIMEOUTS = (3, 10)

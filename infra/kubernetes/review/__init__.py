@@ -14,8 +14,7 @@ from infra.kubernetes.review.holdings import holding
 from infra.review.contract import Review
 from infra.review.data_files import durations, in_place_from
 from infra.review.facts import Seconds
-from infra.review.resource import Resource
-from infra.review.stack import JOB
+from infra.review.stack import JOB, Resource
 
 DATA = Path(__file__).parents[1] / "data"
 FILE = DATA / "replacing.toml"

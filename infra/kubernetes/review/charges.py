@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 
 from infra.review.facts import Charge
-from infra.review.properties import at, text
-from infra.review.resource import Resource
-from infra.review.stack import Stack
-from infra.review.unknown import UNKNOWN
+from infra.review.properties import UNKNOWN, at, text
+from infra.review.stack import Resource, Stack
 
 BALANCED = ("kubernetes:networking.k8s.io/v1:Ingress", "kubernetes:gateway.networking.k8s.io/v1:Gateway")
 

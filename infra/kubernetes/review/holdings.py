@@ -6,8 +6,7 @@ https://kubernetes.io/docs/concepts/storage/storage-classes/#reclaim-policy, rea
 
 from infra.review.facts import Holding
 from infra.review.properties import at, items, text
-from infra.review.resource import Resource
-from infra.review.stack import Stack
+from infra.review.stack import Resource, Stack
 
 CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
 VOLUME = "kubernetes:core/v1:PersistentVolume"

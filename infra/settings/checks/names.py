@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from infra.schema.findings import Finding
 from infra.schema.kubernetes_names import name_findings
+from infra.schema.problems import Finding
 from infra.settings.parsing import Reading
 
 

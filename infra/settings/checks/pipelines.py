@@ -6,9 +6,8 @@ from infra.pipelines.contract import PipelineSettings, Section
 from infra.pipelines.discovery import declared_steps, pipeline, pipeline_names, supplements
 from infra.pipelines.results import STACK_OUTPUTS
 from infra.schema.base import PoolSettings
-from infra.schema.findings import Finding, Path, listed, nearest
 from infra.schema.kubernetes_names import name_findings
-from infra.schema.problems import SettingsError
+from infra.schema.problems import Finding, Path, SettingsError, listed, nearest
 from infra.settings.parsing import Draft, Reading
 from infra.settings.pipelines import KEY, folder
 from infra.step import GATES, GATES_FOLDER

@@ -8,7 +8,7 @@ from infra.pipelines.discovery import supplements
 from infra.pipelines.images import GPU_IMAGE
 from infra.platform import Resources
 from infra.schema.base import PoolSettings
-from infra.schema.findings import Finding, Path, did_you_mean, listed
+from infra.schema.problems import Finding, Path, did_you_mean, listed
 from infra.schema.quantities import cpu_millicores, mebibytes
 from infra.settings.checks.pipelines import pools_of
 from infra.settings.parsing import Draft, Reading

@@ -15,7 +15,7 @@ from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.pipelines.results import RESULTS as ANNOTATION
 from infra.pipelines.results import Number, Picture
 from infra.platform import Resources, Taint
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 from infra.step import Requirements, Step
 from tests.support.recording import Recording, record
 from tests.support.stand_in import GPU_TAINT, cpu_pool, gpu_pool, platform, step

@@ -19,7 +19,7 @@ from infra.kubernetes.shipped_files import (
     left_out,
     volume,
 )
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 from tests.support.recording import record
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\xff"

@@ -11,7 +11,7 @@ from infra.kubernetes.gates import DEVICES_GATE
 from infra.kubernetes.labels import PART_OF, step_labels
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.platform import Egress, Platform
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 from tests.support.recording import Recording, record
 from tests.support.stand_in import cpu_pool, gpu_pool, platform
 

@@ -12,9 +12,8 @@ from infra.clouds.gcp.review.charges import charges as gcp_charges
 from infra.kubernetes.review.charges import charges as kubernetes_charges
 from infra.platform import Resources
 from infra.review.facts import Charge
-from infra.review.resource import Resource
-from infra.review.stack import KUBERNETES_PROVIDER, NodePool, Stack
-from infra.review.unknown import UNKNOWN
+from infra.review.properties import UNKNOWN
+from infra.review.stack import KUBERNETES_PROVIDER, NodePool, Resource, Stack
 from tests.support.reviewing import declared, declared_stack, stack_of
 
 CLUSTER = "gcp:container/cluster:Cluster"

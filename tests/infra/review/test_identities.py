@@ -12,9 +12,8 @@ from infra.clouds.existing.review import identities as existing
 from infra.clouds.gcp.review import identities as gcp
 from infra.clouds.gcp.review.pools import CLUSTER
 from infra.review.facts import Identity
-from infra.review.resource import Resource
-from infra.review.stack import KUBERNETES_PROVIDER
-from infra.review.unknown import UNKNOWN
+from infra.review.properties import UNKNOWN
+from infra.review.stack import KUBERNETES_PROVIDER, Resource
 from tests.support.reviewing import declared, declared_stack, stack_of
 
 

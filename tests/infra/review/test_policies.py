@@ -9,9 +9,8 @@ import pytest
 
 from infra.clouds.aws.review.policies.buckets import FLAGS
 from infra.review.policy import Policy
-from infra.review.resource import Resource
-from infra.review.stack import Stack
-from infra.review.unknown import UNKNOWN, Partial
+from infra.review.properties import UNKNOWN, Partial
+from infra.review.stack import Resource, Stack
 from tests.support import aws
 from tests.support.reviewing import REVIEWS, declared, declared_stack, stack_of
 

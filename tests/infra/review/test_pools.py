@@ -10,8 +10,8 @@ from infra.clouds.aws.review.pools import pools as aws_pools
 from infra.clouds.gcp.review.pools import pools as gcp_pools
 from infra.kubernetes.device_plugin import values
 from infra.platform import DevicePlugin, Taint
+from infra.review.properties import UNKNOWN
 from infra.review.stack import KUBERNETES_PROVIDER, UNLIMITED, NodePool
-from infra.review.unknown import UNKNOWN
 from tests.support import aws, gcp
 from tests.support.reviewing import declared, declared_stack, stack_emulators, stack_of
 from tests.support.stand_in import gpu_pool

@@ -11,7 +11,7 @@ from infra.clouds.aws.review.quotas import quotas as aws_quotas
 from infra.clouds.gcp.review.quotas import DATA as GCP_DATA
 from infra.clouds.gcp.review.quotas import quotas as gcp_quotas
 from infra.review.facts import Quota
-from infra.review.unknown import UNKNOWN
+from infra.review.properties import UNKNOWN
 from tests.support import aws, gcp
 from tests.support.reviewing import declared, declared_stack, stack_of
 

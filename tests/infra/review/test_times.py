@@ -6,7 +6,7 @@ from infra.clouds.aws import review as aws
 from infra.clouds.gcp import review as gcp
 from infra.kubernetes import review as kubernetes
 from infra.review.facts import Seconds
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 from tests.support.reviewing import declared, declared_stack
 
 NODE_POOL = "gcp:container/nodePool:NodePool"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra.review.unknown import UNKNOWN
+from infra.review.properties import UNKNOWN
 from offline.engine.pod_security import breaches, words
 
 RESTRICTED: dict[str, Any] = {

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.review.facts import Identity
-from infra.review.resource import Resource
-from infra.review.stack import UNLIMITED, Stack
+from infra.review.stack import UNLIMITED, Resource, Stack
 from offline.picture import svg as module
 from offline.picture.layout import layout
 from offline.picture.scene import NOWHERE, Column, Scene, Work, Zone

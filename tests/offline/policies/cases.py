@@ -7,9 +7,8 @@ from typing import Any
 
 from infra.kubernetes.shipped_files import LIMIT
 from infra.pipelines.images import TAGS
-from infra.review.resource import Resource
-from infra.review.stack import Stack
-from infra.review.unknown import UNKNOWN, Secret
+from infra.review.properties import UNKNOWN, Secret
+from infra.review.stack import Resource, Stack
 from tests.offline.policies.samples import (
     DAEMON_SET,
     DEPLOYMENT,

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infra.platform import Resources, Taint
-from infra.review.resource import Resource
-from infra.review.stack import KUBERNETES_PROVIDER, NodePool, Stack
+from infra.review.stack import KUBERNETES_PROVIDER, NodePool, Resource, Stack
 
 CLUSTER = "dev"
 PROVIDER = f"urn:pulumi:test::slipway::{KUBERNETES_PROVIDER}::{CLUSTER}"

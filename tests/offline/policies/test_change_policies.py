@@ -9,8 +9,7 @@ import pytest
 from infra.clouds.registry import reviews
 from infra.review.contract import reviewed
 from infra.review.policy import Severity
-from infra.review.resource import Resource
-from infra.review.stack import Stack
+from infra.review.stack import Resource, Stack
 from offline.policies.changes import POLICIES, Change
 from offline.policies.check import check, check_change, policies, suppressions_of
 from offline.preview.model import Finding, Suppressed

@@ -4,7 +4,7 @@ from typing import Any
 
 from infra.clouds.registry import CLOUDS, reviews
 from infra.platform import Taint
-from infra.review.unknown import UNKNOWN, Secret
+from infra.review.properties import UNKNOWN, Secret
 from offline.preview.evaluated_stack import evaluated
 
 RESOURCE: dict[str, Any] = {

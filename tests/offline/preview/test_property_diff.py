@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.review.unknown import UNKNOWN, Secret
+from infra.review.properties import UNKNOWN, Secret
 from offline.preview.property_diff import Difference, Path, covers, differences, parsed, unknown_paths, written
 from offline.preview.property_values import LIMIT, both, shown
 

@@ -12,7 +12,7 @@ import pytest
 
 from infra.clouds.registry import CLOUDS, reviews
 from infra.kubernetes.review import FILE as KUBERNETES_FILE
-from infra.review.unknown import UNKNOWN
+from infra.review.properties import UNKNOWN
 from offline.preview.property_diff import Difference, parsed
 from offline.preview.replacements import Replacing
 from tests.support.checkout import ROOT

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from infra.platform import GPU_RESOURCE, Resources, Taint
-from infra.review.resource import Resource
-from infra.review.stack import KUBERNETES_PROVIDER, NodePool, Stack
-from infra.review.unknown import UNKNOWN, Secret
+from infra.review.properties import UNKNOWN, Secret
+from infra.review.stack import KUBERNETES_PROVIDER, NodePool, Resource, Stack
 from offline.preview import phrasing
 from offline.preview.change_rows import rows
 from offline.preview.model import JobRun, Outcome

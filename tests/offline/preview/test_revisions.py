@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from infra.review.unknown import UNKNOWN, Secret
+from infra.review.properties import UNKNOWN, Secret
 from offline.preview import cli
 from offline.preview.build import NOT_EVALUATED
 from offline.preview.revisions import Limits, evaluate_trees

@@ -8,9 +8,8 @@ import pytest
 from infra.kubernetes.review import REVIEW as KUBERNETES
 from infra.review.contract import Review
 from infra.review.facts import InPlace, Source
-from infra.review.resource import Resource
-from infra.review.stack import KUBERNETES_PROVIDER, Stack
-from infra.review.unknown import UNKNOWN, Secret, Unknown
+from infra.review.properties import UNKNOWN, Secret, Unknown
+from infra.review.stack import KUBERNETES_PROVIDER, Resource, Stack
 from offline.preview import stack_diff
 from offline.preview.model import Changes, Operation, ResourceChange
 from offline.preview.operations import compared

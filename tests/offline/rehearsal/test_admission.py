@@ -9,7 +9,7 @@ import pulumi_kubernetes as k8s
 import pytest
 
 from infra.platform import Resources
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 from offline.rehearsal.admission import quota_violations
 from offline.rehearsal.cluster_objects import Objects, RefusedError
 from offline.rehearsal.pods import pod_spec

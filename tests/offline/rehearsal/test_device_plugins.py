@@ -16,7 +16,7 @@ from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import declare
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.platform import DevicePlugin, Node, Resources, Taint
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 from offline.rehearsal.device_plugins import DevicePlugins
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.outcome import Options

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 from offline.rehearsal.cluster_objects import RefusedError
 from offline.rehearsal.job_controller import JobResult, JobSpec, Rule, identity, job_spec, run
 from offline.rehearsal.kubelet import PodResult

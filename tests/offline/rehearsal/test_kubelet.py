@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.platform import Node, Resources
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 from offline.rehearsal.cluster_objects import Namespace, Objects, RefusedError
 from offline.rehearsal.kubelet import Kubelet, Pod, PodResult, expand, localize
 from offline.rehearsal.pods import pod_spec

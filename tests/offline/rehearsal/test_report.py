@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from infra.kubernetes.labels import RESULTS_ANNOTATION, RUN_ANNOTATION
 from infra.pipelines.results import Column, Curves, Number, Picture, Table
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 from offline.rehearsal import charts
 from offline.rehearsal.job_results import Collected, ShownCurves, collect, decimals, written
 from offline.rehearsal.report import priced, stack_of

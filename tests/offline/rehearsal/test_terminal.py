@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.job_results import Row, ShownTable
 from offline.rehearsal.summary import failures, jobs_table, result_table

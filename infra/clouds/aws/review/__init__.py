@@ -13,8 +13,7 @@ from infra.review.data_files import in_place_from, replacing_from
 from infra.review.facts import Holding, Seconds
 from infra.review.holdings import holdings_from
 from infra.review.properties import at, text
-from infra.review.resource import Resource
-from infra.review.stack import Stack
+from infra.review.stack import Resource, Stack
 
 DATA = Path(__file__).parents[1] / "data"
 

@@ -10,8 +10,7 @@ from infra.clouds.aws.review.pools import template
 from infra.review.facts import Charge, Price
 from infra.review.prices import price_table, priced_in, scaled
 from infra.review.properties import Properties, at, items, mappings, text, whole
-from infra.review.resource import Resource
-from infra.review.stack import Stack
+from infra.review.stack import Resource, Stack
 
 TABLE = price_table(Path(__file__).parents[1] / "data" / "prices.toml")
 

@@ -5,10 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from infra.clouds.aws import nodes
 from infra.review.facts import Identity
-from infra.review.properties import at, items, mapping, mappings, text, texts
-from infra.review.resource import Resource
-from infra.review.stack import Stack
-from infra.review.unknown import UNKNOWN
+from infra.review.properties import UNKNOWN, at, items, mapping, mappings, text, texts
+from infra.review.stack import Resource, Stack
 
 CLUSTER = "aws:eks/cluster:Cluster"
 ROLE = "aws:iam/role:Role"

@@ -9,8 +9,7 @@ from infra.clouds.aws import nodes
 from infra.platform import GPU_RESOURCE, Resources
 from infra.review.data_files import durations
 from infra.review.properties import Properties, at, mapping, mappings, strings, text, whole
-from infra.review.resource import Resource
-from infra.review.stack import UNLIMITED, NodePool, Stack
+from infra.review.stack import UNLIMITED, NodePool, Resource, Stack
 
 TIMES = durations(Path(__file__).parents[1] / "data" / "times.toml")
 """How long resources take to be created, and nodes from being asked for until pods can use them."""

@@ -13,8 +13,7 @@ from infra.clouds.aws.catalogue import instance_type
 from infra.clouds.aws.review.pools import CLUSTER, template
 from infra.review.facts import Quota
 from infra.review.properties import at, mappings, text
-from infra.review.resource import Resource
-from infra.review.stack import Stack
+from infra.review.stack import Resource, Stack
 
 DATA = Path(__file__).parents[1] / "data" / "quotas.toml"
 SUBNET = "aws:ec2/subnet:Subnet"

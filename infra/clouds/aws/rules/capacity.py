@@ -13,7 +13,7 @@ from infra.clouds.aws.catalogue import (
     regions_of,
 )
 from infra.clouds.aws.rules.pools import CATALOGUE, Subject, subjects
-from infra.schema.findings import Finding, listed
+from infra.schema.problems import Finding, listed
 from infra.schema.request import Request
 
 # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/resource-ids.html, as documented in 2025.

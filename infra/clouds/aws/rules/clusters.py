@@ -9,8 +9,7 @@ from infra.charts import copy_problem
 from infra.clouds.aws.catalogue import kubernetes_versions, regions
 from infra.clouds.aws.rules.pools import CATALOGUE
 from infra.clouds.aws.settings import AwsCluster
-from infra.schema.findings import Finding, Path, did_you_mean, listed
-from infra.schema.problems import Problem
+from infra.schema.problems import Finding, Path, Problem, did_you_mean, listed
 from infra.schema.request import Request
 
 EVERYWHERE = ipaddress.IPv4Network("0.0.0.0/0")

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from infra.clouds.aws.settings import AwsCluster
-from infra.schema.findings import Finding, Path
 from infra.schema.kubernetes_names import node_label_findings
+from infra.schema.problems import Finding, Path
 from infra.schema.request import Request
 from infra.schema.taints import gpu_taint_findings, taint_findings
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from infra.clouds.aws.catalogue import hosts_control_plane, is_zone_id, region_of, regions
 from infra.clouds.aws.settings import AwsCluster
 from infra.schema.base import misuse
-from infra.schema.findings import Finding, Path, did_you_mean, listed
+from infra.schema.problems import Finding, Path, did_you_mean, listed
 from infra.schema.request import Request
 
 MOST_ZONES = 3

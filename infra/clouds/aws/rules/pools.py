@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from infra.accelerators import accelerator, accelerators
 from infra.clouds.aws.catalogue import InstanceType, instance_type, instance_types, is_arm
 from infra.clouds.aws.settings import AwsCluster, AwsPool, Nodes
-from infra.schema.findings import Finding, Path, did_you_mean, listed
+from infra.schema.problems import Finding, Path, did_you_mean, listed
 from infra.schema.request import Request
 
 CATALOGUE = "infra/clouds/aws/data"

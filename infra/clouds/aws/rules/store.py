@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from infra.clouds.aws.rules.clusters import key_findings
 from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
-from infra.schema.findings import Finding, Path, listed
+from infra.schema.problems import Finding, Path, listed
 from infra.schema.request import STORE_KIND, Request
 
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html, as documented in 2025. Dots, which

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from infra.charts import copy_problem
 from infra.clouds.existing.settings import ExistingCluster
-from infra.schema.findings import Finding, Path
+from infra.schema.problems import Finding, Path
 from infra.schema.request import Request
 
 

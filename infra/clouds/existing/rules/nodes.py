@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from infra.clouds.existing.settings import ExistingCluster, ExistingPool
-from infra.schema.findings import Finding, Path
 from infra.schema.kubernetes_names import is_subdomain, node_label_findings
+from infra.schema.problems import Finding, Path
 from infra.schema.request import Request
 
 

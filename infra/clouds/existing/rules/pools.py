@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from infra.accelerators import accelerator, accelerators
 from infra.clouds.existing.settings import ExistingCluster, ExistingPool
-from infra.schema.findings import Finding, Path, did_you_mean, listed
 from infra.schema.kubernetes_names import label_findings
+from infra.schema.problems import Finding, Path, did_you_mean, listed
 from infra.schema.request import Request
 from infra.schema.taints import taint_findings
 

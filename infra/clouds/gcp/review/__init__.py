@@ -12,8 +12,7 @@ from infra.review.contract import Review
 from infra.review.data_files import computed_from, in_place_from, replacing_from
 from infra.review.facts import Holding, Seconds
 from infra.review.holdings import holdings_from
-from infra.review.resource import Resource
-from infra.review.stack import Stack
+from infra.review.stack import Resource, Stack
 
 DATA = Path(__file__).parents[1] / "data"
 

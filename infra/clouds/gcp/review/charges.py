@@ -9,10 +9,8 @@ from infra.clouds.gcp.catalogue import is_zone, machine_type, region_of
 from infra.clouds.gcp.review.pools import CLUSTER, DeclaredPool, declared_pools
 from infra.review.facts import Charge, Price
 from infra.review.prices import price_table, priced_in
-from infra.review.properties import Properties, at, is_true, mappings, text, texts, whole
-from infra.review.resource import Resource
-from infra.review.stack import Stack
-from infra.review.unknown import Unknown
+from infra.review.properties import Properties, Unknown, at, is_true, mappings, text, texts, whole
+from infra.review.stack import Resource, Stack
 
 TABLE = price_table(Path(__file__).parents[1] / "data" / "prices.toml")
 

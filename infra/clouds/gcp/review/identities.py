@@ -7,8 +7,7 @@ from infra.clouds.gcp import nodes
 from infra.clouds.gcp.review.pools import CLUSTER
 from infra.review.facts import Identity
 from infra.review.properties import at, is_true, mappings, text
-from infra.review.resource import Resource
-from infra.review.stack import JOB, Stack
+from infra.review.stack import JOB, Resource, Stack
 
 ACCOUNT = "gcp:serviceaccount/account:Account"
 IMPERSONATION = "gcp:serviceaccount/iAMMember:IAMMember"

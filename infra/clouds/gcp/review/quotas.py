@@ -12,8 +12,7 @@ from infra.clouds.gcp.catalogue import machine_type, region_of
 from infra.clouds.gcp.review.pools import declared_pools
 from infra.review.facts import Quota
 from infra.review.properties import Properties, at, is_true, text
-from infra.review.resource import Resource
-from infra.review.stack import Stack
+from infra.review.stack import Resource, Stack
 
 DATA = Path(__file__).parents[1] / "data" / "quotas.toml"
 

@@ -9,7 +9,7 @@ from itertools import combinations
 from infra.clouds.gcp.catalogue import REGION_ZONES, is_zone
 from infra.clouds.gcp.settings import GcpCluster, Network
 from infra.schema.base import misuse
-from infra.schema.findings import Finding, Path, listed
+from infra.schema.problems import Finding, Path, listed
 from infra.schema.request import Request
 
 RANGES = tuple(Network.model_fields)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from infra.clouds.gcp.catalogue import region_of
 from infra.clouds.gcp.settings import OWN, GcpCluster, GcsStore
-from infra.schema.findings import Finding, Path
+from infra.schema.problems import Finding, Path
 from infra.schema.request import Request
 
 KEY = re.compile(

@@ -5,10 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from infra.clouds.gcp.settings import GcpCluster
-from infra.schema.findings import Finding, Path
 from infra.schema.kubernetes_names import DNS_LABEL, node_label_findings
 from infra.schema.names import KUBERNETES_NAME_LIMIT
-from infra.schema.problems import Problem
+from infra.schema.problems import Finding, Path, Problem
 from infra.schema.request import Request
 from infra.schema.taints import gpu_taint_findings, taint_findings
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from infra.clouds.gcp.catalogue import is_zone, offers, region_of, regions, zones_of
 from infra.clouds.gcp.rules.pools import CATALOGUE
 from infra.clouds.gcp.settings import GcpCluster, GcpPool, Nodes
-from infra.schema.findings import Finding, Path, did_you_mean, listed
+from infra.schema.problems import Finding, Path, did_you_mean, listed
 from infra.schema.request import Request
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from infra.accelerators import Accelerator, accelerator
 from infra.clouds.gcp.catalogue import AttachLimit, MachineType, Offer, is_arm, machine_type, machine_types, offers
 from infra.clouds.gcp.settings import GcpCluster, GcpPool
-from infra.schema.findings import Finding, Path, did_you_mean, listed
+from infra.schema.problems import Finding, Path, did_you_mean, listed
 from infra.schema.quantities import seconds
 from infra.schema.request import Request
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from infra.clouds.gcp.catalogue import regions
 from infra.clouds.gcp.rules.names import PROJECT_FIX, is_project
 from infra.clouds.gcp.settings import GcpCluster, GcsStore
-from infra.schema.findings import Finding, did_you_mean, listed
+from infra.schema.problems import Finding, did_you_mean, listed
 from infra.schema.request import STORE_KIND, Request
 
 # https://cloud.google.com/storage/docs/buckets#naming, as documented in 2025.

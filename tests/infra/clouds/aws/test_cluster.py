@@ -7,7 +7,7 @@ import pytest
 
 from infra.clouds.aws.catalogue import addon_version
 from infra.clouds.aws.settings import ControlPlane
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 from infra.settings.loading import load
 from infra.settings.model import Settings
 from tests.support.aws import (

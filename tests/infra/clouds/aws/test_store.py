@@ -9,7 +9,7 @@ import pulumi_kubernetes as k8s
 import pytest
 
 from infra.platform import POD_USER, Platform
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 from infra.settings.loading import load
 from infra.settings.model import Settings
 from tests.support.aws import (

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 from infra.settings.model import Settings
 from tests.support.gcp import BUCKET, CLUSTER, NODE_POOL, declare
 from tests.support.stack_values import stack_settings

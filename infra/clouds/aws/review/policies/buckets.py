@@ -5,10 +5,8 @@ from collections.abc import Iterator
 from infra.clouds.aws.nodes import LAUNCH_TEMPLATE
 from infra.clouds.aws.review.policies.statements import allowing, for_everybody
 from infra.review.policy import Policy, Severity, Violation
-from infra.review.properties import at, is_true, mappings, text
-from infra.review.resource import Resource
-from infra.review.stack import Stack
-from infra.review.unknown import UNKNOWN
+from infra.review.properties import UNKNOWN, at, is_true, mappings, text
+from infra.review.stack import Resource, Stack
 
 BUCKETS = ("aws:s3/bucket:Bucket", "aws:s3/bucketV2:BucketV2")
 BLOCK = "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock"

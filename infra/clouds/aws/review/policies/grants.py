@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from infra.clouds.aws.review.policies.statements import allowing, condition_keys, for_everybody
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import Properties, mapping, mappings, texts
-from infra.review.resource import Resource
-from infra.review.stack import Stack
+from infra.review.stack import Resource, Stack
 
 ROLE = "aws:iam/role:Role"
 

@@ -6,10 +6,8 @@ from infra.clouds.aws.nodes import LAUNCH_TEMPLATE, NODE_GROUP
 from infra.clouds.aws.review.pools import CLUSTER, template
 from infra.review.networks import whole_internet
 from infra.review.policy import Policy, Severity, Violation
-from infra.review.properties import at, is_true, mappings, text, texts
-from infra.review.resource import Resource
-from infra.review.stack import Stack
-from infra.review.unknown import UNKNOWN
+from infra.review.properties import UNKNOWN, at, is_true, mappings, text, texts
+from infra.review.stack import Resource, Stack
 
 SECURITY_GROUP = "aws:ec2/securityGroup:SecurityGroup"
 DEFAULT_GROUP = "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup"

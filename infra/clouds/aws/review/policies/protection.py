@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from infra.clouds.aws.review.pools import CLUSTER
 from infra.review.policy import Policy, Severity, Violation
-from infra.review.properties import is_true
+from infra.review.properties import UNKNOWN, is_true
 from infra.review.stack import PROTECT, Stack
-from infra.review.unknown import UNKNOWN
 
 FIX = f"set `{PROTECT}: true` in the stack file"
 

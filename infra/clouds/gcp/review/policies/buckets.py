@@ -4,10 +4,8 @@ from collections.abc import Iterator
 
 from infra.clouds.gcp.review.policies.members import EVERYONE, bindings, everyone_in
 from infra.review.policy import Policy, Severity, Violation
-from infra.review.properties import text, texts
-from infra.review.resource import Resource
-from infra.review.stack import Stack
-from infra.review.unknown import UNKNOWN
+from infra.review.properties import UNKNOWN, text, texts
+from infra.review.stack import Resource, Stack
 
 BUCKET = "gcp:storage/bucket:Bucket"
 

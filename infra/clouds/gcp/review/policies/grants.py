@@ -8,10 +8,8 @@ from infra.clouds.gcp.review.policies.buckets import GRANTS as OF_BUCKETS
 from infra.clouds.gcp.review.policies.members import bindings, everyone_in
 from infra.clouds.gcp.review.pools import CLUSTER
 from infra.review.policy import Policy, Severity, Violation
-from infra.review.properties import at, is_true
-from infra.review.resource import Resource
-from infra.review.stack import Stack
-from infra.review.unknown import UNKNOWN
+from infra.review.properties import UNKNOWN, at, is_true
+from infra.review.stack import Resource, Stack
 
 ACCOUNT = "gcp:serviceaccount/account:Account"
 

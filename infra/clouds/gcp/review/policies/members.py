@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from infra.review.properties import mapping, mappings, text, texts
-from infra.review.resource import Resource
+from infra.review.stack import Resource
 
 EVERYONE = frozenset({"allUsers", "allAuthenticatedUsers"})
 """Anyone, and anyone with any Google account.

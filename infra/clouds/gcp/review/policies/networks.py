@@ -6,10 +6,8 @@ from infra.clouds.gcp.nodes import NODE_POOL
 from infra.clouds.gcp.review.pools import CLUSTER
 from infra.review.networks import whole_internet
 from infra.review.policy import Policy, Severity, Violation
-from infra.review.properties import at, is_true, items, mappings, texts
-from infra.review.resource import Resource
-from infra.review.stack import Stack
-from infra.review.unknown import UNKNOWN
+from infra.review.properties import UNKNOWN, at, is_true, items, mappings, texts
+from infra.review.stack import Resource, Stack
 
 FIREWALL = "gcp:compute/firewall:Firewall"
 FORWARDING_RULES = (
