@@ -32,8 +32,7 @@ class Accelerator:
 @cache
 def accelerators() -> Mapping[str, Accelerator]:
     """Every accelerator by its name."""
-    with DATA.open("rb") as file:
-        data = tomllib.load(file)
+    data = tomllib.loads(DATA.read_text(encoding="utf-8"))
     return MappingProxyType(
         {
             name: Accelerator(

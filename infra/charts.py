@@ -3,7 +3,7 @@
 import hashlib
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -26,7 +26,7 @@ class Chart:
     version: str
     digest: str
     image: str
-    images: Mapping[str, str]
+    images: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def place(self, copy: str | None) -> str:
         """What Helm is told to take: the name in the repository, or a ``copy`` of one's own."""
@@ -39,21 +39,8 @@ class Chart:
 @cache
 def charts() -> Mapping[str, Chart]:
     """Every pinned chart by its name."""
-    with DATA.open("rb") as file:
-        data = tomllib.load(file)
-    return MappingProxyType(
-        {
-            name: Chart(
-                name=name,
-                repository=facts["repository"],
-                version=facts["version"],
-                digest=facts["digest"],
-                image=facts["image"],
-                images=facts.get("images", {}),
-            )
-            for name, facts in data.items()
-        }
-    )
+    data = tomllib.loads(DATA.read_text(encoding="utf-8"))
+    return MappingProxyType({name: Chart(name=name, **facts) for name, facts in data.items()})
 
 
 def copy_problem(name: str, place: str, version: str | None) -> str | None:

@@ -11,8 +11,7 @@ DATA = Path(__file__).parents[1] / "data" / "images.toml"
 
 def _images(file: Path) -> tuple[str, Mapping[str, str]]:
     """The repository, and the digest of each tag that steps use; empty where it is not pinned."""
-    with file.open("rb") as opened:
-        data = tomllib.load(opened)
+    data = tomllib.loads(file.read_text(encoding="utf-8"))
     version: str = data["version"]
     return data["repository"], {tag: data["digests"].get(tag, "") for tag in (version, f"{version}-gpu")}
 

@@ -35,8 +35,7 @@ def durations(path: Path) -> Mapping[tuple[str, str], Seconds]:
     Its other tables are ``[<kind>.<name>]``, for example ``[creation."gcp:compute/router:Router"]``, with
     ``seconds`` and ``source``. Raises KeyError where a row has no seconds or no source that is there.
     """
-    with path.open("rb") as file:
-        content = tomllib.load(file)
+    content = tomllib.loads(path.read_text(encoding="utf-8"))
     known = sources(content.pop("sources"))
     return MappingProxyType(
         {
@@ -56,8 +55,7 @@ def replacing_from(file: Path) -> Mapping[str, Sequence[str]]:
 @cache
 def computed_from(file: Path) -> Mapping[str, Sequence[str]]:
     """By resource type, the paths of the properties that keep their value where they are taken away."""
-    with file.open("rb") as opened:
-        return tomllib.load(opened)["types"]
+    return tomllib.loads(file.read_text(encoding="utf-8"))["types"]
 
 
 @cache
@@ -68,8 +66,7 @@ def in_place_from(file: Path) -> Mapping[str, Sequence[InPlace]]:
     ``source`` (an address) and ``date`` (of the source, or when it was read), and where they are not the default
     ``effect``, ``when``, ``kept`` and ``fix``.
     """
-    with file.open("rb") as opened:
-        types = tomllib.load(opened)
+    types = tomllib.loads(file.read_text(encoding="utf-8"))
     return {type_: [_in_place(each) for each in facts] for type_, facts in types.items()}
 
 

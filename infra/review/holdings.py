@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from infra.review.data_files import sources
 from infra.review.facts import NOT_RESTORED, Holding, Source
@@ -66,7 +65,6 @@ class Row:
 @cache
 def holdings_from(path: Path) -> Mapping[str, Row]:
     """By resource type. Raises KeyError or TypeError where a row lacks a key, or has one that is not known."""
-    with path.open("rb") as file:
-        content: dict[str, Any] = tomllib.load(file)
+    content = tomllib.loads(path.read_text(encoding="utf-8"))
     known = sources(content.pop("sources"))
     return MappingProxyType({type_: Row(source=known[row.pop("source")], **row) for type_, row in content.items()})

@@ -18,6 +18,9 @@ from infra.review.facts import Charge, Price, Source
 HOURS_A_MONTH = 730
 """What all clouds count as a month: a twelfth of a year's 8,760 hours."""
 
+RESERVED = "reserved, and billed whether it runs or not"
+"""How a node is bought that belongs to a reservation."""
+
 EVERYWHERE = "*"
 
 UNITS: Mapping[str, str] = {
@@ -58,8 +61,7 @@ class PriceTable:
 @cache
 def price_table(path: Path) -> PriceTable:
     """The table in ``path``. Raises ValueError where a row has no source, no known column or no amount above 0."""
-    with path.open("rb") as file:
-        content = tomllib.load(file)
+    content = tomllib.loads(path.read_text(encoding="utf-8"))
     known = sources(content["sources"])
     rows: dict[tuple[str, str], dict[str, dict[str, Price]]] = {}
     for kind, names in content.items():

@@ -212,6 +212,10 @@ class TimeSlicing(Model):
 class PoolSettings(Model, ABC):
     """A node pool of any cluster, as far as the steps that ask for it are concerned."""
 
+    if TYPE_CHECKING:
+        accelerator: Any
+        gpus: Any
+
     node_keys: ClassVar[Mapping[str, tuple[str, ...]]]
     """Its keys that decide what one of its nodes leaves to pods, by the field of `infra.platform.Resources`."""
 
@@ -220,14 +224,14 @@ class PoolSettings(Model, ABC):
         """What one node leaves to pods; None where its machine type is not known."""
 
     @property
-    @abstractmethod
     def has_gpus(self) -> bool:
         """Whether its nodes have GPUs."""
+        return self.accelerator is not None or bool(self.gpus)
 
     @property
     def gpu_type(self) -> str | None:
         """The accelerator of its nodes, where it is known."""
-        return None
+        return self.accelerator
 
     @property
     def shares_gpus(self) -> bool:

@@ -91,7 +91,7 @@ def test_the_fused_optimizer_computes_what_kerass_does() -> None:
     import keras
     import tensorflow as tf
 
-    from workloads.benchmark.optimizer import FusedSGD
+    from workloads.benchmark.training import FusedSGD
 
     values = []
     for kind in (keras.optimizers.SGD, FusedSGD):

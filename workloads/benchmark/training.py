@@ -9,8 +9,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from workloads.benchmark.optimizer import FusedSGD
-
 POLICIES = {"fp32": "float32", "fp16": "mixed_float16", "bf16": "mixed_bfloat16"}
 """Keras' policy for each precision. In the mixed ones variables, batch statistics and loss stay float32."""
 CLASSES = 1000
@@ -20,6 +18,27 @@ MOMENTUM = 0.9
 LOSS_SCALE = 128.0
 """For fp16, whose smallest numbers gradients would fall below; what tf_cnn_benchmarks takes for ResNet
 (scripts/tf_cnn_benchmarks/models/model.py, read 2026-11-20). A step whose gradients overflow halves it."""
+
+
+class FusedSGD(keras.optimizers.SGD):
+    """keras.optimizers.SGD with momentum for dense gradients: the same numbers, computed by one kernel.
+
+    ResNet-50 has 161 variables. Keras' 800 small operations for their update would be as many launches as the
+    forward and the backward pass have together, and a fast GPU would wait for the host. tf_cnn_benchmarks, to
+    whose figures these are compared, updates with one kernel each, too.
+    """
+
+    def update_step(self, gradient: tf.Tensor, variable: Any, learning_rate: Any) -> None:
+        """Apply one gradient to one variable; Keras calls this for each."""
+        momentum = self.momentums[self._get_variable_index(variable)]
+        tf.raw_ops.ResourceApplyKerasMomentum(
+            var=variable.handle,
+            accum=momentum.value.handle,
+            lr=tf.cast(learning_rate, variable.dtype),
+            grad=tf.cast(gradient, variable.dtype),
+            momentum=tf.constant(self.momentum, variable.dtype),
+            use_nesterov=self.nesterov,
+        )
 
 
 @dataclass(frozen=True)

@@ -61,8 +61,7 @@ class NodeShape:
 
 
 def _toml(name: str) -> dict[str, Any]:
-    with (DATA / name).open("rb") as file:
-        return tomllib.load(file)
+    return tomllib.loads((DATA / name).read_text(encoding="utf-8"))
 
 
 @cache

@@ -4,7 +4,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.clouds.aws.iam_policies import allow, document
-from infra.clouds.aws.mounts import ROOT, Mountable, MountArgs, nfs_security_group
+from infra.clouds.aws.mounts import ROOT, Mountable, MountArgs, mount_targets, nfs_security_group
 from infra.clouds.aws.names import CREATION_TOKEN_LIMIT, named, resource_name
 from infra.clouds.aws.settings import EfsStore
 from infra.platform import POD_USER
@@ -36,17 +36,7 @@ def elastic_file_system(name: str, store: EfsStore, args: MountArgs) -> Mountabl
         opts=child,
     )
     group, rule = nfs_security_group(f"{name}-mount", args)
-    targets = [
-        aws.efs.MountTarget(
-            f"{name}-{zone}",
-            region=region,
-            file_system_id=files.id,
-            subnet_id=subnet.id,
-            security_groups=[group.id],
-            opts=child,
-        )
-        for zone, subnet in args.network.private.items()
-    ]
+    targets = mount_targets(aws.efs.MountTarget, name, args, files, group)
     entrance = aws.efs.AccessPoint(
         name,
         region=region,

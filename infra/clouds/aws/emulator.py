@@ -107,6 +107,11 @@ def _ec2(prefix: str, kind: str, **more: Any) -> Outputs:
     return outputs
 
 
+def _named(form: str) -> Outputs:
+    """The outputs of what is identified by its inputs alone."""
+    return lambda _, inputs: {"id": form.format_map(inputs)}
+
+
 def _vpc(name: str, inputs: Inputs) -> Mapping[str, Any]:
     return {
         **_ec2("vpc", "vpc")(name, inputs),
@@ -201,14 +206,6 @@ def _role(_: str, inputs: Inputs) -> Mapping[str, Any]:
     return {"id": name, "arn": _arn("iam", inputs, f"role/{name}"), "uniqueId": "AROAEMULATED00000000"}
 
 
-def _role_policy(_: str, inputs: Inputs) -> Mapping[str, Any]:
-    return {"id": f"{inputs['role']}:{inputs['name']}"}
-
-
-def _attachment(_: str, inputs: Inputs) -> Mapping[str, Any]:
-    return {"id": f"{inputs['role']}/{inputs['policyArn']}"}
-
-
 def _bucket(_: str, inputs: Inputs) -> Mapping[str, Any]:
     name = inputs["bucket"]
     return {
@@ -217,10 +214,6 @@ def _bucket(_: str, inputs: Inputs) -> Mapping[str, Any]:
         "bucketDomainName": f"{name}.s3.amazonaws.com",
         "bucketRegionalDomainName": f"{name}.s3.{inputs['region']}.amazonaws.com",
     }
-
-
-def _of_bucket(_: str, inputs: Inputs) -> Mapping[str, Any]:
-    return {"id": inputs["bucket"]}
 
 
 def _file_system(service: str) -> Outputs:
@@ -232,11 +225,8 @@ def _file_system(service: str) -> Outputs:
 
 
 def _mount_target(name: str, inputs: Inputs) -> Mapping[str, Any]:
-    return {"id": _id("fsmt", name), "networkInterfaceId": _id("eni", name), "ownerId": ACCOUNT, **_vpc_of(inputs)}
-
-
-def _vpc_of(inputs: Inputs) -> Mapping[str, Any]:
-    return {"vpcId": _id("vpc", inputs["subnetId"])}
+    network = {"networkInterfaceId": _id("eni", name), "vpcId": _id("vpc", inputs["subnetId"])}
+    return {"id": _id("fsmt", name), "ownerId": ACCOUNT, **network}
 
 
 def _access_point(service: str, path: str) -> Outputs:
@@ -246,10 +236,6 @@ def _access_point(service: str, path: str) -> Outputs:
         return {"id": made, "arn": arn, "ownerId": ACCOUNT}
 
     return outputs
-
-
-def _of_file_system(_: str, inputs: Inputs) -> Mapping[str, Any]:
-    return {"id": inputs["fileSystemId"]}
 
 
 def _repository(_: str, inputs: Inputs) -> Mapping[str, Any]:
@@ -296,28 +282,28 @@ _OUTPUTS: Mapping[str, Outputs] = {
     "aws:cloudwatch/logGroup:LogGroup": _log_group,
     "aws:kms/key:Key": _key,
     "aws:iam/role:Role": _role,
-    "aws:iam/rolePolicy:RolePolicy": _role_policy,
-    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": _attachment,
+    "aws:iam/rolePolicy:RolePolicy": _named("{role}:{name}"),
+    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": _named("{role}/{policyArn}"),
     "aws:s3/bucket:Bucket": _bucket,
-    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": _of_bucket,
-    "aws:s3/bucketOwnershipControls:BucketOwnershipControls": _of_bucket,
-    "aws:s3/bucketVersioning:BucketVersioning": _of_bucket,
-    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": _of_bucket,
-    "aws:s3/bucketPolicy:BucketPolicy": _of_bucket,
-    "aws:s3/bucketLogging:BucketLogging": _of_bucket,
-    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": _of_bucket,
+    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": _named("{bucket}"),
+    "aws:s3/bucketOwnershipControls:BucketOwnershipControls": _named("{bucket}"),
+    "aws:s3/bucketVersioning:BucketVersioning": _named("{bucket}"),
+    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": _named("{bucket}"),
+    "aws:s3/bucketPolicy:BucketPolicy": _named("{bucket}"),
+    "aws:s3/bucketLogging:BucketLogging": _named("{bucket}"),
+    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": _named("{bucket}"),
     "aws:s3/filesFileSystem:FilesFileSystem": _file_system("s3files"),
-    "aws:s3/filesSynchronizationConfiguration:FilesSynchronizationConfiguration": _of_file_system,
+    "aws:s3/filesSynchronizationConfiguration:FilesSynchronizationConfiguration": _named("{fileSystemId}"),
     "aws:s3/filesMountTarget:FilesMountTarget": _mount_target,
     "aws:s3/filesAccessPoint:FilesAccessPoint": _access_point(
         "s3files", "file-system/{system}/access-point/{point}"
     ),
-    "aws:s3/filesFileSystemPolicy:FilesFileSystemPolicy": _of_file_system,
+    "aws:s3/filesFileSystemPolicy:FilesFileSystemPolicy": _named("{fileSystemId}"),
     "aws:efs/fileSystem:FileSystem": _file_system("elasticfilesystem"),
-    "aws:efs/backupPolicy:BackupPolicy": _of_file_system,
+    "aws:efs/backupPolicy:BackupPolicy": _named("{fileSystemId}"),
     "aws:efs/mountTarget:MountTarget": _mount_target,
     "aws:efs/accessPoint:AccessPoint": _access_point("elasticfilesystem", "access-point/{point}"),
-    "aws:efs/fileSystemPolicy:FileSystemPolicy": _of_file_system,
+    "aws:efs/fileSystemPolicy:FileSystemPolicy": _named("{fileSystemId}"),
     "aws:ecr/repository:Repository": _repository,
     "aws:ecr/lifecyclePolicy:LifecyclePolicy": _lifecycle_policy,
     "aws:autoscaling/tag:Tag": _group_tag,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pulumi
 import pulumi_aws as aws
@@ -12,6 +13,8 @@ from infra.clouds.aws.network import Network
 from infra.clouds.aws.settings import AwsCluster
 
 NFS_PORT = 2049
+
+Target = TypeVar("Target", aws.efs.MountTarget, aws.s3.FilesMountTarget)
 
 ROOT = "store"
 """The folder of a file system that is the store's root, and so the prefix of its objects in a bucket.
@@ -67,3 +70,24 @@ def nfs_security_group(
         opts=pulumi.ResourceOptions(parent=group),
     )
     return group, rule
+
+
+def mount_targets(
+    kind: type[Target],
+    name: str,
+    args: MountArgs,
+    files: pulumi.CustomResource,
+    group: aws.ec2.SecurityGroup,
+) -> list[Target]:
+    """A mount target of the file system ``files`` in every zone."""
+    return [
+        kind(
+            f"{name}-{zone}",
+            region=args.settings.region,
+            file_system_id=files.id,
+            subnet_id=subnet.id,
+            security_groups=[group.id],
+            opts=pulumi.ResourceOptions(parent=files),
+        )
+        for zone, subnet in args.network.private.items()
+    ]

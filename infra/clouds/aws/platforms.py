@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from infra.clouds.aws.autoscaler import AutoscalerArgs, autoscaler
 from infra.clouds.aws.cluster import EksCluster, EksClusterArgs
+from infra.clouds.aws.image_repository import image_repository
 from infra.clouds.aws.kubeconfig import profile_option
 from infra.clouds.aws.logs import flow_logs
 from infra.clouds.aws.mounts import MountArgs
@@ -17,7 +18,6 @@ from infra.clouds.aws.network import Network, NetworkArgs
 from infra.clouds.aws.nodes import POOL_LABEL
 from infra.clouds.aws.pools import fingerprint, taints
 from infra.clouds.aws.preflight import account_id, warn_of_example_networks
-from infra.clouds.aws.registry import image_repository
 from infra.clouds.aws.roles import PodIdentityArgs, pod_identity
 from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
 from infra.clouds.aws.store import efs_store, s3_store

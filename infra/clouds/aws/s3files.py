@@ -12,7 +12,7 @@ import pulumi_aws as aws
 
 from infra.clouds.aws.bucket import StoreBucket
 from infra.clouds.aws.iam_policies import Statement, allow, document, trust
-from infra.clouds.aws.mounts import ROOT, Mountable, MountArgs, nfs_security_group
+from infra.clouds.aws.mounts import ROOT, Mountable, MountArgs, mount_targets, nfs_security_group
 from infra.clouds.aws.names import named
 from infra.clouds.aws.roles import RoleArgs, role, role_policy
 from infra.clouds.aws.settings import S3Store
@@ -76,17 +76,7 @@ def s3_files(name: str, store: S3Store, bucket: StoreBucket, args: MountArgs) ->
         opts=child,
     )
     group, rule = nfs_security_group(f"{name}-mount", args)
-    targets = [
-        aws.s3.FilesMountTarget(
-            f"{name}-{zone}",
-            region=region,
-            file_system_id=files.id,
-            subnet_id=subnet.id,
-            security_groups=[group.id],
-            opts=child,
-        )
-        for zone, subnet in args.network.private.items()
-    ]
+    targets = mount_targets(aws.s3.FilesMountTarget, name, args, files, group)
     entrance = aws.s3.FilesAccessPoint(
         name,
         region=region,

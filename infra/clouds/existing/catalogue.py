@@ -48,5 +48,4 @@ def s3_drivers() -> Mapping[str, S3Driver]:
 
 
 def _load(name: str) -> dict[str, Any]:
-    with (DATA / f"{name}.toml").open("rb") as file:
-        return tomllib.load(file)
+    return tomllib.loads((DATA / f"{name}.toml").read_text(encoding="utf-8"))

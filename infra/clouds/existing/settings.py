@@ -77,16 +77,6 @@ class ExistingPool(PoolSettings):
         )
 
     @property
-    def gpu_type(self) -> str | None:
-        """The accelerator that it names."""
-        return self.accelerator
-
-    @property
-    def has_gpus(self) -> bool:
-        """Whether its nodes have GPUs."""
-        return self.accelerator is not None or bool(self.gpus)
-
-    @property
     def shares_gpus(self) -> bool:
         """Whether it slices or partitions its GPUs, of which a pod can use only one share."""
         return self.gpu_sharing is not None or self.mig_strategy != "none"

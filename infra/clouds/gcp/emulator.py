@@ -109,10 +109,6 @@ class Emulator(platform.Emulator):
             )
         ]
 
-    def standing_nodes(self) -> Sequence[Node]:
-        """None: nothing is there before the program runs."""
-        return []
-
 
 def _project_of(inputs: Inputs) -> str:
     return str(inputs.get("project") or FALLBACK_PROJECT)

@@ -171,16 +171,6 @@ class GcpPool(PoolSettings):
         )
 
     @property
-    def gpu_type(self) -> str | None:
-        """The accelerator that it names."""
-        return self.accelerator
-
-    @property
-    def has_gpus(self) -> bool:
-        """Whether its nodes have GPUs."""
-        return self.accelerator is not None or bool(self.gpus)
-
-    @property
     def shares_gpus(self) -> bool:
         """Whether it slices or partitions its GPUs."""
         return self.gpu_sharing is not None or self.gpu_partition is not None

@@ -25,12 +25,6 @@ BACKUP_POLICY = "aws:efs/backupPolicy:BackupPolicy"
 BACKED_UP = "AWS Backup keeps its daily backups for 35 days, unless its plan was changed"
 """Source: https://docs.aws.amazon.com/efs/latest/ug/automatic-backups.html, read 2026-11-22."""
 
-replacing = partial(replacing_from, DATA / "replacing.json")
-"""By resource type, the paths of the properties whose change replaces it."""
-
-in_place = partial(in_place_from, DATA / "in_place.toml")
-"""By resource type, what updates in place mean for what is there."""
-
 
 def _is_taken_away(_: object, after: object) -> bool:
     return after is None
@@ -85,10 +79,10 @@ REVIEW = Review(
         *grants.POLICIES,
         *protection.POLICIES,
     ),
-    replacing=replacing,
+    replacing=partial(replacing_from, DATA / "replacing.json"),
     holding=holding,
     creation=creation,
-    in_place=in_place,
+    in_place=partial(in_place_from, DATA / "in_place.toml"),
     sometimes=SOMETIMES,
     # Every update makes a new version, which its node group then takes.
     moving=frozenset({"aws:ec2/launchTemplate:LaunchTemplate"}),

@@ -8,7 +8,7 @@ from infra.clouds.aws import nodes
 from infra.clouds.aws.catalogue import instance_type
 from infra.clouds.aws.review.pools import template
 from infra.review.facts import Charge, Price
-from infra.review.prices import price_table, priced_in, scaled
+from infra.review.prices import RESERVED, price_table, priced_in, scaled
 from infra.review.properties import Properties, at, items, mappings, text, whole
 from infra.review.stack import Resource, Stack
 
@@ -40,8 +40,6 @@ FREE = (
     "aws:s3/files?*:*",
 )
 """Types that cost nothing by themselves; some only tell how another one is kept, which is billed."""
-
-RESERVED = "reserved, and billed whether it runs or not"
 
 
 def charges(stack: Stack) -> Sequence[Charge]:

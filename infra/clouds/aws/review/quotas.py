@@ -115,5 +115,4 @@ def _rules() -> Mapping[str, Mapping[str, Any]]:
 
 @cache
 def _data() -> dict[str, Any]:
-    with DATA.open("rb") as file:
-        return tomllib.load(file)
+    return tomllib.loads(DATA.read_text(encoding="utf-8"))

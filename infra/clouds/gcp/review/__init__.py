@@ -18,15 +18,6 @@ DATA = Path(__file__).parents[1] / "data"
 
 HOLDINGS = holdings_from(DATA / "holdings.toml")
 
-replacing = partial(replacing_from, DATA / "replacing.json")
-"""By resource type, the paths of the properties whose change replaces it."""
-
-computed = partial(computed_from, DATA / "computed.toml")
-"""By resource type, the properties that keep their value where they are taken away."""
-
-in_place = partial(in_place_from, DATA / "in_place.toml")
-"""By resource type, what updates in place mean for what is there."""
-
 
 def _does_not_only_grow(before: object, after: object) -> bool:
     if not isinstance(before, str) or not isinstance(after, str):
@@ -75,11 +66,11 @@ REVIEW = Review(
         *protection.POLICIES,
         *places.POLICIES,
     ),
-    replacing=replacing,
-    computed=computed,
+    replacing=partial(replacing_from, DATA / "replacing.json"),
+    computed=partial(computed_from, DATA / "computed.toml"),
     holding=holding,
     creation=creation,
-    in_place=in_place,
+    in_place=partial(in_place_from, DATA / "in_place.toml"),
     sometimes=SOMETIMES,
     identities=identities.identities,
     endpoints=identities.endpoints,

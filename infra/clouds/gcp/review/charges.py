@@ -8,7 +8,7 @@ from infra.clouds.gcp import nodes
 from infra.clouds.gcp.catalogue import is_zone, machine_type, region_of
 from infra.clouds.gcp.review.pools import CLUSTER, DeclaredPool, declared_pools
 from infra.review.facts import Charge, Price
-from infra.review.prices import price_table, priced_in
+from infra.review.prices import RESERVED, price_table, priced_in
 from infra.review.properties import Properties, Unknown, at, is_true, mappings, text, texts, whole
 from infra.review.stack import Resource, Stack
 
@@ -18,7 +18,7 @@ WITHOUT_SSDS = "machines_without_ssds"
 """The kind of rows that price machine types without the local SSDs which they always have."""
 
 LOCAL_SSD_GB = 375
-"""Of one local SSD. Source: https://cloud.google.com/compute/docs/disks/local-ssd, as documented in 2025."""
+"""Of one local SSD. Source: https://cloud.google.com/compute/docs/disks/local-ssd, 2026-11-20."""
 
 MOST_NAT_VMS = 32
 """From so many VMs on, Cloud NAT costs no more. Source: https://cloud.google.com/nat/pricing, as documented in
@@ -74,15 +74,13 @@ def _cluster(_: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
         if credit and (zonal or autopilot)
         else ""
     )
-    yield Charge(
-        resource.urn, f"GKE control plane{free}", TABLE.price("fixed", "gke-control-plane", "", "per_hour")
-    )
+    price = TABLE.price("fixed", "gke-control-plane", "", "per_hour")
+    yield Charge(resource.urn, f"GKE control plane{free}", price)
     if autopilot:
         yield Charge(resource.urn, "what pods on Autopilot ask for", None)
     if texts(at(resource.properties, "loggingConfig", "enableComponents")):
-        yield Charge(
-            resource.urn, "Cloud Logging", TABLE.price("fixed", "cloud-logging", "", "per_gib"), metered=True
-        )
+        logging = TABLE.price("fixed", "cloud-logging", "", "per_gib")
+        yield Charge(resource.urn, "Cloud Logging", logging, metered=True)
     if is_true(at(resource.properties, "monitoringConfig", "managedPrometheus", "enabled")):
         yield Charge(resource.urn, "Managed Service for Prometheus, by sample", None, metered=True)
 
@@ -130,18 +128,10 @@ def _nat(pools: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
         most=min(sum(map(nodes.most_nodes, behind)), MOST_NAT_VMS),
     )
     yield Charge(resource.urn, "external address", TABLE.price("fixed", "external-ipv4", region, "per_hour"))
-    yield Charge(
-        resource.urn,
-        "data through Cloud NAT",
-        TABLE.price("fixed", "nat-gateway", region, "per_gib"),
-        metered=True,
-    )
-    yield Charge(
-        resource.urn,
-        "data to the Internet",
-        TABLE.price("fixed", "internet-egress", region, "per_gib"),
-        metered=True,
-    )
+    through = TABLE.price("fixed", "nat-gateway", region, "per_gib")
+    yield Charge(resource.urn, "data through Cloud NAT", through, metered=True)
+    egress = TABLE.price("fixed", "internet-egress", region, "per_gib")
+    yield Charge(resource.urn, "data to the Internet", egress, metered=True)
 
 
 def _bucket(_: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
@@ -177,8 +167,6 @@ _BILLED: Mapping[str, Callable[[Sequence[DeclaredPool], Resource], Iterator[Char
     "gcp:projects/iAMAuditConfig:IAMAuditConfig": _audit_logs,
     "gcp:storage/bucket:Bucket": _bucket,
 }
-
-RESERVED = "reserved, and billed whether it runs or not"
 
 
 def _way(config: object) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from infra.clouds.gcp import nodes
 from infra.clouds.gcp.catalogue import machine_type, region_of
+from infra.clouds.gcp.review.charges import LOCAL_SSD_GB
 from infra.clouds.gcp.review.pools import declared_pools
 from infra.review.facts import Quota
 from infra.review.properties import Properties, at, is_true, text
@@ -17,9 +18,6 @@ from infra.review.stack import Resource, Stack
 DATA = Path(__file__).parents[1] / "data" / "quotas.toml"
 
 ALL_REGIONS = "all regions"
-
-SSD_GB = 375
-"""Of one local SSD. Source: https://cloud.google.com/compute/docs/disks/local-ssd, 2026-11-20."""
 
 SPOT_CPUS = "PREEMPTIBLE_CPUS"
 
@@ -81,7 +79,7 @@ def _of_node(pool: Properties) -> Iterator[tuple[Need, int]]:
     if metric := _data()["disks"].get(nodes.disk_type(pool)):
         yield (region, metric, "GB"), nodes.disk_size(pool)
     if ssds := nodes.local_ssds(pool):
-        yield (region, "PREEMPTIBLE_LOCAL_SSD_GB" if spot else "LOCAL_SSD_TOTAL_GB", "GB"), ssds * SSD_GB
+        yield (region, "PREEMPTIBLE_LOCAL_SSD_GB" if spot else "LOCAL_SSD_TOTAL_GB", "GB"), ssds * LOCAL_SSD_GB
     if at(pool, "networkConfig", "enablePrivateNodes") is False:
         yield (region, "IN_USE_ADDRESSES", "addresses"), 1
 
@@ -119,5 +117,4 @@ def _region(resource: Resource) -> str:
 
 @cache
 def _data() -> dict[str, Any]:
-    with DATA.open("rb") as file:
-        return tomllib.load(file)
+    return tomllib.loads(DATA.read_text(encoding="utf-8"))
