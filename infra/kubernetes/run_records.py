@@ -16,7 +16,8 @@ RECORDS = ".runs"
 """The store's folder of records: ``.runs/<run>/<number>``."""
 
 MANIFEST = "manifest.json"
-"""The file that a step publishes last (`workloads.runtime.store`)."""
+"""The file that a step publishes last: it names all others of its directory with their sizes and SHA-256
+(`workloads.runtime.store`)."""
 
 
 def record(run: Run) -> pulumi.Input[str]:

@@ -130,14 +130,9 @@ def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _is_unknown(value: Any) -> bool:
-    return _has_unknown(value) or is_marked(value)
-
-
-def _has_unknown(value: Any) -> bool:
-    if isinstance(value, Unknown):
-        return True
+    """Whether ``value`` or anything below it is unknown, or has the mark of an unknown value."""
     if isinstance(value, Mapping):
-        return any(_has_unknown(each) for each in cast("Mapping[Any, Any]", value).values())
+        return any(_is_unknown(each) for each in cast("Mapping[Any, Any]", value).values())
     if isinstance(value, list):
-        return any(_has_unknown(each) for each in cast("list[Any]", value))
-    return False
+        return any(_is_unknown(each) for each in cast("list[Any]", value))
+    return isinstance(value, Unknown) or is_marked(value)

@@ -1,6 +1,6 @@
 """Placement: whether a node can take a pod, and why not, in kube-scheduler's terms."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from infra.platform import GPU_RESOURCE, Node, Resources, Taint
@@ -203,12 +203,7 @@ def lacking(wanted: Resources, there: Resources) -> dict[str, str]:
 
 def subtract(there: Resources, taken: Resources) -> Resources:
     """What is left of ``there``."""
-    return Resources(
-        cpu=there.cpu - taken.cpu,
-        memory=there.memory - taken.memory,
-        ephemeral_storage=there.ephemeral_storage - taken.ephemeral_storage,
-        gpus=there.gpus - taken.gpus,
-    )
+    return _combined(lambda both: both[0] - both[1], [there, taken])
 
 
 def tolerations(value: object) -> list[Toleration]:
@@ -255,10 +250,5 @@ def largest(*amounts: Resources) -> Resources:
     return _combined(max, amounts)
 
 
-def _combined(combine: Callable[[Iterable[int]], int], amounts: Sequence[Resources]) -> Resources:
-    return Resources(
-        cpu=combine(each.cpu for each in amounts),
-        memory=combine(each.memory for each in amounts),
-        ephemeral_storage=combine(each.ephemeral_storage for each in amounts),
-        gpus=combine(each.gpus for each in amounts),
-    )
+def _combined(combine: Callable[[list[int]], int], amounts: Sequence[Resources]) -> Resources:
+    return Resources(**{key: combine([getattr(each, key) for each in amounts]) for key in AMOUNTS})

@@ -216,9 +216,7 @@ def _verdict(outcome: Outcome) -> tuple[str, str]:
 
 
 def _count_phases(records: list[JobRecord]) -> str:
-    counts: dict[Phase, int] = {}
-    for each in records:
-        counts[each.phase] = counts.get(each.phase, 0) + 1
+    counts = Counter(each.phase for each in records)
     return ", ".join(f"{count} {phase}" for phase, count in counts.items())
 
 

@@ -9,10 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from infra.kubernetes.run_records import MANIFEST
 from offline.rehearsal.state import FolderError
-
-MANIFEST = "manifest.json"
-"""The file that a step publishes last: it names all others of its directory with their sizes and SHA-256."""
 
 CHECKER = "workloads.runtime.store"
 """The module that reads manifests, for the pods too. It runs as a process, as pods run it."""

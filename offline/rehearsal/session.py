@@ -27,6 +27,7 @@ from infra.settings.pipelines import folder
 from offline import files
 from offline.engine.evaluate import evaluate
 from offline.engine.stack_config import load_stack
+from offline.evaluation.worker import stood_in
 from offline.rehearsal import store_files, summary
 from offline.rehearsal.engine import Engine
 from offline.rehearsal.job_records import Phase
@@ -73,10 +74,7 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
             f"left out: {', '.join(left_out)}, which measures accelerators, and this is a CPU; "
             "`make rehearse BENCHMARK=1` or the option --benchmark runs it"
         )
-    for key, stand_in in (item for each in emulators(settings.request) for item in each.configuration.items()):
-        if not values.get(key):
-            values[key] = stand_in
-            remarks.append(f"{key} is not set; {stand_in!r} stands in")
+    values = stood_in(values, emulators(settings.request), remarks.append)
     if config.secrets:
         remarks.append(f"secrets that only their passphrase opens have a placeholder: {', '.join(config.secrets)}")
     return Configuration(config, values, settings, overlay, tuple(remarks))

@@ -24,7 +24,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from workloads.runtime.exits import BAD_INPUT, OK, STORE_TROUBLE, StepError, run
 
@@ -278,20 +278,14 @@ def publish(
 
 def copy_atomically(source: Path, target: Path) -> None:
     """Copy a file so that `target` is either as before or the whole copy. Makes missing parent directories."""
-    with _beside(target) as temporary:
-        with source.open("rb") as reading, temporary.open("wb") as writing:
-            shutil.copyfileobj(reading, writing, _CHUNK)
-            _settle(writing)
-        temporary.replace(target)
+    with source.open("rb") as reading, _replacing(target) as writing:
+        shutil.copyfileobj(reading, writing, _CHUNK)
 
 
 def write_atomically(target: Path, content: bytes) -> None:
     """Write a file so that `target` is either as before or holds all of `content`."""
-    with _beside(target) as temporary:
-        with temporary.open("wb") as writing:
-            writing.write(content)
-            _settle(writing)
-        temporary.replace(target)
+    with _replacing(target) as writing:
+        writing.write(content)
 
 
 def remove_stale(directory: Path) -> None:
@@ -332,21 +326,22 @@ def explain(error: OSError) -> str:
 
 
 @contextlib.contextmanager
-def _beside(target: Path) -> Iterator[Path]:
-    """A name next to `target` that no other process uses; what is left there at the end is deleted."""
+def _replacing(target: Path) -> Iterator[BinaryIO]:
+    """A new file next to `target`, under a name that no other process uses. It takes the place of `target` at the
+    end, once it is on the disk; after an error it is deleted.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     own = f"{socket.gethostname()[:32]}-{os.getpid()}-{secrets.token_hex(4)}"
     temporary = target.with_name(f".{target.name[:120]}.{own}{TEMPORARY_SUFFIX}")
     try:
-        yield temporary
+        with temporary.open("wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(target)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-
-
-def _settle(stream: Any) -> None:
-    stream.flush()
-    os.fsync(stream.fileno())
 
 
 def _whole_manifest(directory: Path) -> Manifest | None:
