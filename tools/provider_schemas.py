@@ -65,13 +65,15 @@ def declarable(package: str, root: Path = ROOT) -> set[str]:
     found: set[str] = set()
     for path in sorted((root / "infra" / "clouds" / package).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            match node:
-                case ast.Call(
-                    func=ast.Attribute(value=ast.Attribute(value=ast.Name(id=sdk), attr=module), attr=name)
-                ) if sdk == package and name[0].isupper() and not name.endswith("Args"):
-                    found.add(f"{module}.{name}")
-                case _:
-                    pass
+            # Called, or handed to the function that calls it.
+            for named in [node.func, *node.args] if isinstance(node, ast.Call) else ():
+                match named:
+                    case ast.Attribute(value=ast.Attribute(value=ast.Name(id=sdk), attr=module), attr=name) if (
+                        sdk == package and name[0].isupper() and not name.endswith("Args")
+                    ):
+                        found.add(f"{module}.{name}")
+                    case _:
+                        pass
     return found
 
 
