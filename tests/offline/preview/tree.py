@@ -40,7 +40,8 @@ def make_tree(root: Path, body: str, stacks: Mapping[str, Mapping[str, object]] 
     (root / "stacks").mkdir(parents=True)
     (root / "infra").mkdir()
     for path in (ROOT / "infra").iterdir():
-        if path.name != "program.py":
+        # In shared bytecode, programs of one size and second would be taken for one another.
+        if path.name not in {"program.py", "__pycache__"}:
             (root / "infra" / path.name).symlink_to(path)
     (root / "offline").symlink_to(ROOT / "offline")
     files = {
