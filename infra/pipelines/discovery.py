@@ -105,5 +105,9 @@ def _failed(file: str, what: str, error: Exception) -> SettingsError:
 
 def _broken(file: str, reason: str) -> SettingsError:
     return SettingsError(
-        [Problem(file, None, reason, "correct the file; docs/workloads.md says what it declares")]
+        [
+            Problem(
+                file, Path(file).stem.upper(), reason, "correct the file; docs/workloads.md says what it declares"
+            )
+        ]
     )
