@@ -1,6 +1,8 @@
 """How the tests are divided among workers, and what keeps them quick."""
 
 import gc
+import sys
+from collections.abc import Iterator
 
 import pulumi.runtime.resource
 import pytest
@@ -49,3 +51,11 @@ def no_stack_traces() -> None:
     """
     assert callable(pulumi.runtime.resource._get_stack_trace)
     pulumi.runtime.resource._get_stack_trace = source_pb2.StackTrace
+
+
+@pytest.fixture(autouse=True)
+def scikit_learn_may_be_imported() -> Iterator[None]:
+    """Takes back that a step was prepared in this process: steps keep Keras from importing scikit-learn."""
+    yield
+    if sys.modules.get("sklearn", pytest) is None:
+        del sys.modules["sklearn"]
