@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
+from infra.pipelines.contract import Best, Variant
 from infra.pipelines.results import Result
 from infra.platform import Platform, Pool, Resources
 
@@ -25,10 +27,36 @@ class Requirements:
 
 
 @dataclass(frozen=True)
+class Command:
+    """A program that ``workloads.runtime.command`` starts in the folder ``code``, an absolute path.
+
+    ``files`` are patterns below ``code`` of Python files that ship beside those that the program imports.
+    """
+
+    code: Path
+    files: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An input that is one of several: the names of those ``among`` the step's inputs, and how it is chosen.
+
+    ``path`` and ``select`` say where each has the number that counts, ``of`` whether the largest or smallest wins.
+    Where they are equal the first of ``among`` does.
+    """
+
+    among: Sequence[str]
+    path: str
+    select: str
+    of: Literal["max", "min"]
+
+
+@dataclass(frozen=True)
 class Step:
     """What one Job runs.
 
-    ``module`` is started as ``python -m <module>``. ``arguments`` may hold ``{store}`` (where the store is
+    ``module`` is started as ``python -m <module>`` with ``arguments``; where it is None, ``arguments`` are the
+    whole command line of ``command``. ``arguments`` may hold ``{store}`` (where the store is
     mounted), ``{output}`` (this step's directory in the store), ``{<input>}`` (the directory of an input step)
     and ``{<folder>}`` (a folder shipped with the step). ``inputs`` are steps whose results it reads: when one of
     them runs again, so does this. ``after`` are steps that only have to succeed first. ``time_limit`` is in
@@ -37,11 +65,14 @@ class Step:
     module's own, that the step reads below its working directory. ``reads_nodes`` gives its pod a token that may
     read the cluster's nodes. ``results`` are what is worth showing of its directory. ``supplements`` says that it
     publishes what the image of the steps that read it lacks, so that their accelerator gate needs it, too.
+    ``secrets`` are names of the stack's secrets by the environment variable that has the value. ``choices`` are
+    inputs, by their name in the arguments, of which the program is given the best. ``variant`` says which of
+    several steps made from one it is, and ``best`` which of them others read.
     """
 
     pipeline: str
     name: str
-    module: str
+    module: str | None
     arguments: Sequence[str]
     image: str
     platform: Platform
@@ -59,6 +90,11 @@ class Step:
     fingerprint: str = ""
     results: Sequence[Result] = ()
     supplements: bool = False
+    command: Command | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict[str, str])
+    choices: Mapping[str, Choice] = field(default_factory=dict[str, Choice])
+    variant: Variant | None = None
+    best: Best | None = None
 
     @property
     def publishes(self) -> bool:

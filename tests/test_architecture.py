@@ -37,7 +37,7 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
         "infra/schema",
         "infra/platform.py",
     ],
-    "infra/step.py": ["infra/pipelines/results.py", "infra/platform.py"],
+    "infra/step.py": ["infra/pipelines/contract.py", "infra/pipelines/results.py", "infra/platform.py"],
     "infra/kubernetes": [
         "infra/step.py",
         "infra/pipelines/results.py",

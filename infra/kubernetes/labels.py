@@ -23,6 +23,11 @@ INPUTS_ANNOTATION = "slipway/inputs"
 RESULTS_ANNOTATION = "slipway/results"
 """The annotation of a Job with its results that are worth showing: JSON, a list (`infra.pipelines.results`)."""
 
+VARIANT_ANNOTATION = "slipway/variant"
+"""The annotation of a Job that runs a variant of a step with a matrix: JSON. ``of`` is that step's name, and
+``values`` are the variant's own by the names of parameters, or ``pool``. ``best`` is there where others read the
+best of them: with ``by``, the name of a result, and ``of``, ``max`` or ``min``."""
+
 VALUE_LIMIT = 63
 """Longest value of a label (kubernetes.io/docs/concepts/overview/working-with-objects/labels, November 2026)."""
 

@@ -118,7 +118,7 @@ def _container(run: Run) -> k8s.core.v1.ContainerArgs:
     if step.resources.gpus > 1:
         mounts.append(_mount("shared-memory", SHARED_MEMORY))
     return _python(
-        step.name, step.module, arguments(run), run, step.resources, environment=environment, mounts=mounts
+        step.name, step.module or "", arguments(run), run, step.resources, environment=environment, mounts=mounts
     )
 
 

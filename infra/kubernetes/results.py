@@ -11,7 +11,7 @@ import pulumi
 
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.workspace import Workspace
-from infra.pipelines.results import Curves, Number, Picture, Result, Table
+from infra.pipelines.results import Curves, File, Number, Picture, Result, Table
 from infra.step import STORE_GATE, Step
 
 
@@ -58,14 +58,14 @@ class Outputs:
         name = ".".join(filter(None, (job.run.step.pipeline, result.name, step)))
         path = f"{job.run.path}/{result.path}"
         match result:
-            case Picture() if store.claim is None:
+            case Picture() | File() if store.claim is None:
                 return pulumi.Output.concat(store.url, "/", path)
             case Curves() if result.logs:
                 logs = f"{job.run.path}/{result.logs}"
                 if store.claim is None:
                     return tensorboard(logs, store.url)
                 return self._command(name, job, logs, then="tensorboard --logdir {copy}")
-            case Picture():
+            case Picture() | File():
                 return self._command(name, job, path)
             case _ if store.read is None:
                 return self._command(name, job, path, result.select)

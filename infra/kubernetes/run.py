@@ -81,6 +81,7 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
             f"{step.pipeline} {step.name}: {', '.join(sorted(taken))} would mean two things in arguments"
         )
     inputs = {name: plan(each, root, known) for name, each in step.inputs.items()}
+    assert step.module is not None
     shipped = (step.module, step.requirements, tuple(step.files))
     bundle = known.bundles.get(shipped) or bundle_of(step.module, step.requirements, root, step.files)
     known.bundles[shipped] = bundle

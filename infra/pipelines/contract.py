@@ -6,7 +6,7 @@ knows neither clusters nor Jobs: `infra.pipelines.placement` puts its steps on p
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from pydantic import BaseModel, Field
 
@@ -15,7 +15,7 @@ from infra.platform import Resources
 from infra.schema.base import Cpu, Duration, Int, Memory, Model, PoolSettings, Size
 from infra.schema.image import Image
 from infra.schema.paths import STORED
-from infra.schema.problems import Finding, Path
+from infra.schema.problems import Finding, Path, Problem
 
 
 class StepSettings(Model):
@@ -82,20 +82,73 @@ class ShippedFolder:
 
 
 @dataclass(frozen=True)
+class Substitute:
+    """What a rehearsal runs of a command that needs what this machine lacks.
+
+    ``run`` takes the command's place where its program is not on this machine; it may hold the same references.
+    ``requirements`` is the path of a lock file with the packages that the step's own image has.
+    """
+
+    run: Sequence[str] = ()
+    requirements: str | None = None
+
+
+@dataclass(frozen=True)
+class Command:
+    """A program of a step's image that knows nothing of Slipway. ``workloads.runtime.command`` starts it.
+
+    ``code`` is the folder whose files ship with the step, and in which the program starts: a path relative to the
+    repository, or absolute. Of its Python files those ship that the program imports, and those that one of
+    ``files``, patterns below ``code``, names; of its other files all.
+    """
+
+    code: str
+    files: Sequence[str] = ()
+    substitute: Substitute | None = None
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Which of the steps made from one that has a matrix: ``of`` is that step's name.
+
+    ``values`` are its own values of the parameters of the matrix, and of ``pool`` where the matrix has pools.
+    """
+
+    of: str
+    values: Mapping[str, str | int | float | bool]
+
+
+@dataclass(frozen=True)
+class Best:
+    """Which variant of a step others read: that with the largest or smallest ``by``, a `Number` of its results."""
+
+    by: str
+    of: Literal["max", "min"] = "max"
+
+
+@dataclass(frozen=True)
 class StepDeclaration:
     """One step: what a Job runs, and which of the pipeline's settings place it.
 
-    ``module`` is started as ``python -m <module>``. ``arguments`` may hold ``{output}`` (the step's directory in
-    the store), ``{<input>}`` (the directory of an input), ``{<folder>}`` (a shipped folder), ``{pipeline}`` (the
-    pipeline's directory) and ``{store}``; `literal` escapes braces. ``placed_by`` is an object of the settings.
+    ``module`` is started as ``python -m <module>`` with ``arguments``. Where it is None, ``command`` says what
+    ships, and ``arguments`` are the whole command line, its program first. ``arguments`` and the values of
+    ``environment`` may hold ``{output}`` (the step's directory in the store), ``{<input>}`` (the directory of an
+    input), ``{<folder>}`` (a shipped folder), ``{pipeline}`` (the pipeline's directory) and ``{store}``; `literal`
+    escapes braces. ``placed_by`` is an object of the settings, or a copy of one on another pool.
 
     ``inputs`` are steps of the pipeline by the input's name: when one runs again, so does this step. ``after`` are
-    steps that only have to succeed first. With ``runs_last`` it waits for the steps of other pipelines on its
-    pool. ``requirements`` is the path of a pinned requirements file, which is installed before the step starts.
+    steps that only have to succeed first. Both may name the step that variants are made of: ``after`` then means
+    all of them, and so does an input, whose argument ``{<input>}`` becomes one argument for each, unless their
+    ``best`` says which one it is. With ``runs_last`` a step waits for the steps of other pipelines on its pool.
+
+    ``requirements`` is the path of a pinned requirements file, relative to the repository or absolute. For a
+    module it is installed before the step starts; for a command once for all steps that name an equal file and run
+    in the same image, on a node without GPUs. ``secrets`` are names of the stack's ``slipway:secrets`` by the
+    environment variable that has the value.
     """
 
     name: str
-    module: str
+    module: str | None
     placed_by: StepSettings
     arguments: Sequence[str]
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -104,6 +157,11 @@ class StepDeclaration:
     folders: Mapping[str, ShippedFolder] = field(default_factory=dict[str, ShippedFolder])
     results: tuple[Result, ...] = ()
     runs_last: bool = False
+    command: Command | None = None
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    secrets: Mapping[str, str] = field(default_factory=dict[str, str])
+    variant: Variant | None = None
+    best: Best | None = None
 
 
 @dataclass(frozen=True)
@@ -112,13 +170,15 @@ class Pipeline(Generic[S]):
 
     The docstring of ``settings`` says what it does. ``steps`` are made from valid settings. ``checks`` find what
     is wrong with keys that are right each by itself. ``measures_devices`` says that its results are figures of
-    accelerators, which are worth nothing from a CPU.
+    accelerators, which are worth nothing from a CPU. ``problems`` are what is wrong with the declaration itself;
+    the rest then stands for what of it can be read, so that stack files are still checked against it.
     """
 
     settings: type[S]
     steps: Callable[[S], Sequence[StepDeclaration]]
     checks: Sequence[Callable[[Section[S]], Iterable[Finding]]] = ()
     measures_devices: bool = False
+    problems: Sequence[Problem] = ()
 
 
 @dataclass(frozen=True)

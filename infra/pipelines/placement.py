@@ -58,10 +58,10 @@ def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]
             steps = pipeline.steps
         except SettingsError:
             continue
-        bundles = {(step.module, step.requirements): step for step in reversed(steps)}
+        bundles = {(step.module, step.requirements): step for step in reversed(steps) if step.module}
         for step in reversed(bundles.values()):
             try:
-                bundle_of(step.module, _requirements(step), root)
+                bundle_of(step.module or "", _requirements(step), root)
             except ShippingError as error:
                 found.append(Problem(pipeline.key(step), error.value, error.reason, error.fix))
         for folder in dict.fromkeys(folder for step in steps for folder in step.folders.values()):

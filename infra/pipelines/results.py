@@ -95,7 +95,13 @@ class Picture(_Result):
     kind: Literal["picture"] = "picture"
 
 
-Result = Annotated[Number | Table | Curves | Picture, Field(discriminator="kind")]
+class File(_Result):
+    """Any other file, of which only the place is shown."""
+
+    kind: Literal["file"] = "file"
+
+
+Result = Annotated[Number | Table | Curves | Picture | File, Field(discriminator="kind")]
 
 RESULTS: TypeAdapter[tuple[Result, ...]] = TypeAdapter(tuple[Result, ...])
 """Reads the annotation, a JSON list."""
