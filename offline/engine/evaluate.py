@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar, cast
 
 import pulumi
+from google.protobuf import struct_pb2
 from pulumi.runtime import mocks, run_in_stack
 from pulumi.runtime import settings as pulumi_settings
 from pulumi.runtime.config import set_all_config
@@ -38,19 +39,23 @@ def evaluate(
     observer: Observer | None = None,
     hooks: Hooks | None = None,
     preview: bool = False,
+    stacks: Mapping[str, struct_pb2.Struct] | None = None,
 ) -> Evaluation:
     """Runs ``program`` as the Pulumi CLI would, and returns what it declared.
 
     ``config`` has full keys (``slipway:clusters``). Values that only a cloud knows come from ``emulators``. With
     ``preview`` they are unknown, as before the first update, and so are files that are not in ``store``; only what
-    a provider's function returns still comes from ``emulators``. Raises what the program raises, and
+    a provider's function returns still comes from ``emulators``. ``stacks`` are the outputs of other stacks, as
+    `Evaluation.exported` has them, by the name that a reference to one has. Raises what the program raises, and
     EvaluationError for what goes wrong after it has returned.
     """
     evaluation = Evaluation()
     disabled = config.get("pulumi:disable-default-providers")
     cloud = Cloud(emulators, store or NoStore())
     called = hooks or Hooks()
-    monitor = Monitor(evaluation, cloud, observer or Observer(), called, preview=preview, disabled=disabled)
+    monitor = Monitor(
+        evaluation, cloud, observer or Observer(), called, preview=preview, disabled=disabled, stacks=stacks
+    )
     # A preview waits for nothing but for hooks, which run in the program's event loop.
     inline = preview and hooks is None
 

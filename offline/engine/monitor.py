@@ -19,6 +19,9 @@ from offline.engine.provider_outputs import computed_outputs, physical_id
 from offline.engine.resources import StackOutput, masked, plain, requested, stood_in
 from offline.engine.unknown_outputs import is_marked, mark, number_mark
 
+STACK_REFERENCE = "pulumi:pulumi:StackReference"
+"""The type of the resource that reads the outputs of another stack."""
+
 
 class NotCreatedError(Exception):
     """The resource was not created, and what depends on it will not be."""
@@ -70,6 +73,8 @@ class Evaluation:
     """Reasons by URN."""
     skipped: dict[str, str] = field(default_factory=dict[str, str])
     """URN of the failed resource by URN of the one that needs it."""
+    exported: struct_pb2.Struct = field(default_factory=struct_pb2.Struct)
+    """The outputs as the program sent them, with its marks of secrets: what a reference to the stack reads."""
 
 
 class NoStore:
@@ -102,8 +107,11 @@ class Monitor(mocks.MockMonitor):
         *,
         preview: bool,
         disabled: object = None,
+        stacks: Mapping[str, struct_pb2.Struct] | None = None,
     ) -> None:
-        """``disabled`` are the packages whose default provider may not be used."""
+        """``disabled`` are the packages whose default provider may not be used, ``stacks`` the outputs of other
+        stacks, by the name that a reference to one has.
+        """
         super().__init__(cloud)
         self._hooks = hooks
         self._cloud = cloud
@@ -112,6 +120,7 @@ class Monitor(mocks.MockMonitor):
         self._observer = observer
         self._preview = preview
         self._disabled = frozenset(texts(disabled))
+        self._stacks = stacks or {}
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
         qualified = parent.split("::")[2] if parent else ""
@@ -144,6 +153,8 @@ class Monitor(mocks.MockMonitor):
 
     def ReadResource(self, request: Any) -> Any:  # noqa: N802
         resource = self._note(request)
+        if resource.type == STACK_REFERENCE:
+            return resource_pb2.ReadResourceResponse(urn=resource.urn, properties=self._referenced(request.id))
         if self._preview:
             known = self._cloud.foreseen(request.properties, resource)
             return resource_pb2.ReadResourceResponse(urn=resource.urn, properties=known)
@@ -154,6 +165,7 @@ class Monitor(mocks.MockMonitor):
         if "::pulumi:pulumi:Stack::" in request.urn:
             outputs: dict[str, Any] = rpc.deserialize_properties(request.outputs, keep_unknowns=True)
             self._evaluation.outputs.update({name: StackOutput.of(value) for name, value in outputs.items()})
+            self._evaluation.exported.CopyFrom(request.outputs)
         return super().RegisterResourceOutputs(request)
 
     def Invoke(self, request: Any) -> Any:  # noqa: N802
@@ -165,6 +177,16 @@ class Monitor(mocks.MockMonitor):
             return super().Invoke(request)
         except FileNotFoundError as error:
             raise EvaluationError(f"{request.tok}: there is no {error} in the store") from error
+
+    def _referenced(self, stack: str) -> struct_pb2.Struct:
+        """The properties of a reference to ``stack``."""
+        if stack not in self._stacks:
+            raise EvaluationError(f"unknown stack {stack!r}")
+        outputs = self._stacks[stack]
+        secret = [name for name, value in outputs.items() if _has_secret(value)]
+        found = struct_pb2.Struct()
+        found.update({"name": stack, "outputs": outputs, "secretOutputNames": secret})
+        return found
 
     def _note(self, request: Any) -> Resource:
         urn = self.make_urn(request.parent, request.type, request.name)
@@ -259,6 +281,13 @@ class Cloud(mocks.Mocks):
     def _called(self, token: str, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
         answers = (each.call(token, arguments, self._store) for each in self._emulators)
         return next((answer for answer in answers if answer is not None), None)
+
+
+def _has_secret(value: Any) -> bool:
+    """Whether a value of Pulumi's protocol has a secret in it."""
+    if isinstance(value, struct_pb2.Struct):
+        return rpc.is_rpc_secret(dict(value)) or any(map(_has_secret, value.values()))
+    return isinstance(value, struct_pb2.ListValue) and any(map(_has_secret, value))
 
 
 def _add_unknowns(
