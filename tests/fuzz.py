@@ -99,7 +99,7 @@ def text_of(number: int, seed: int) -> tuple[str, str]:
 
 @cache
 def _content(stack: str) -> dict[str, Any]:
-    from offline.engine.yaml_files import read_yaml
+    from infra.schema.yaml_files import read_yaml
 
     return read_yaml(ROOT / "stacks" / f"Pulumi.{stack}.yaml")
 

@@ -6,8 +6,8 @@ from typing import Any, cast
 from infra.clouds.registry import CLOUDS
 from infra.pipelines.contract import PipelineSettings
 from infra.pipelines.discovery import declared_steps, pipeline_names
+from infra.schema import limits
 from infra.schema.problems import Finding, Problem, SettingsError, key_of
-from infra.settings import limits
 from infra.settings.checks import names, pipelines, steps
 from infra.settings.corrections import as_written
 from infra.settings.model import Rehearsal, Settings

@@ -10,10 +10,11 @@ from pydantic_core import ErrorDetails
 
 from infra.clouds.registry import CLUSTERS, Cluster, Store
 from infra.pipelines.contract import PipelineSettings
+from infra.schema import plain_values
 from infra.schema.base import ClusterSettings, Model
 from infra.schema.problems import Finding, Path
 from infra.schema.request import Request
-from infra.settings import plain_values, validation
+from infra.settings import validation
 from infra.settings.corrections import as_written, repair, section_at
 from infra.settings.model import Settings, model_of
 

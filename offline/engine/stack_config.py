@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from infra.schema.printable import printable
 from infra.schema.problems import PREFIX, did_you_mean, nearest
+from infra.schema.yaml_files import ConfigError, read_yaml
 from infra.settings.model import Settings
-from offline.engine.yaml_files import ConfigError, read_yaml
 
 KEYS = ("config", "environment", "secretsprovider", "encryptedkey", "encryptionsalt")
 """Of a stack file (pulumi.com/docs/iac/concepts/projects/stack-settings-file, read November 2026)."""

@@ -16,8 +16,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typing_extensions import is_typeddict
 
-from infra.schema import base, image, kubernetes_names, paths
-from infra.settings import limits, suppressions
+from infra.schema import base, image, kubernetes_names, limits, paths
+from infra.settings import suppressions
 from infra.settings.model import with_pipelines
 from infra.settings.pipelines import every_pipeline
 from offline.files import write_or_check

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra.program import configured
-from infra.settings import limits
+from infra.schema import limits
 from tests.support.refusals import problems, the_problem
 from tests.support.stack_values import EXISTING, GCP, changed
 

@@ -28,7 +28,7 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from infra.settings import limits
+from infra.schema import limits
 
 TAG = "tag:yaml.org,2002:"
 MERGE = "<<"
