@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 import pulumi
-from pulumi.runtime.config import CONFIG
+from pulumi.runtime.config import CONFIG, is_config_secret
 
 from infra.clouds.registry import CLOUDS, Cloud
 from infra.kubernetes import job, ownership
@@ -25,6 +25,7 @@ from infra.pipelines.placement import DeclaredPipeline
 from infra.pipelines.results import CONNECT, KUBECONFIG, SHOW, STORE
 from infra.platform import Platform
 from infra.schema.problems import PREFIX, Problem, SettingsError
+from infra.schema.secret_values import protected
 from infra.settings.loading import clouds_of, load, pipelines_in
 from infra.settings.model import Settings
 from infra.settings.pipelines import folder
@@ -104,11 +105,20 @@ def declare(root: Path = ROOT) -> Declared:
 
 
 def configured() -> dict[str, Any]:
-    """All ``slipway:`` keys of the stack's configuration without their prefix, known or not, as plain values."""
-    return {
+    """All ``slipway:`` keys of the stack's configuration without their prefix, known or not, as plain values.
+
+    What Pulumi knows as a secret is protected where it is one of ``slipway:secrets``, or nobody knows what it is.
+    """
+    found = {
         key.removeprefix(PREFIX): _plain(value)
         for key, value in _configuration().items()
         if key.startswith(PREFIX)
+    }
+    return {
+        key: protected(value)
+        if is_config_secret(PREFIX + key) and (key == "secrets" or key not in Settings.model_fields)
+        else value
+        for key, value in found.items()
     }
 
 

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from infra.schema.problems import Finding, Path
 
-LINES_ALLOWED = ("policies",)
-"""Sections whose texts are for people and may have several lines."""
+LINES_ALLOWED = ("policies", "secrets")
+"""Sections whose texts are for people, or nobody's, and may have several lines."""
 
 WORDS = {
     "Cc": "the control character U+{code:04X}",

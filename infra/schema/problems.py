@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from infra.schema.printable import printable
@@ -25,7 +25,7 @@ class Problem:
     """
 
     key: str
-    value: object
+    value: object = field(repr=False)
     reason: str
     fix: str
 
@@ -74,7 +74,7 @@ class Finding:
     """
 
     path: Path
-    value: object
+    value: object = field(repr=False)
     reason: str
     fix: str
     read: tuple[Path, ...] = ()

@@ -5,10 +5,41 @@ import reprlib
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import islice
-from typing import Any, cast
+from typing import Annotated, Any, cast
+
+from pydantic import BeforeValidator, SecretStr
+
+from infra.schema.base import refuse
 
 MASK = "[secret]"
-"""What is shown instead of a secret."""
+"""What is shown instead of a secret. A configuration that is read without the key to its secrets has it in their
+place."""
+
+
+class InClear(SecretStr):
+    """A text that was to be encrypted and is not."""
+
+
+def _protected(value: Any) -> Any:
+    if isinstance(value, SecretStr):
+        return value
+    if not isinstance(value, str | int | float):
+        raise refuse("not text", "set it with `pulumi config set --secret --path 'slipway:secrets.<name>'`")
+    return SecretStr(MASK) if value == MASK else InClear(str(value))
+
+
+SecretText = Annotated[SecretStr, BeforeValidator(_protected)]
+"""A secret of the configuration: what `protected` made of it, or `MASK`. From any other text, `InClear`."""
+
+
+def protected(value: object) -> object:
+    """``value`` with its texts as ``SecretStr``, which no message, representation or JSON shows."""
+    if isinstance(value, Mapping):
+        return {key: protected(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list):
+        return [protected(each) for each in cast("list[Any]", value)]
+    return value if value is None or isinstance(value, SecretStr) else SecretStr(str(value))
+
 
 CERTAIN_NAME = re.compile(r"(?:^|_)(?:password|passwd|passphrase|pwd)$")
 """Last words of names whose value is always a secret, even where it is a number."""
@@ -50,6 +81,11 @@ GitHub: github.blog/changelog/2021-03-31-authentication-token-format-updates-are
 
 NAMED = "what its name calls a secret"
 
+OF_STACK = re.compile(r"slipway:(?:se(?!rvice)[a-z]*|(?!pipelines|clusters)\w+\.secrets)(?:[.\[].*)?", re.DOTALL)
+"""Keys of a stack file below which everything is a secret: `secrets`, and what may be a misspelling of it."""
+
+STORED = "a secret of the stack"
+
 SHORTEST = 4
 """Characters of the shortest secret that is looked for in texts; any shorter one is part of many words."""
 
@@ -59,6 +95,8 @@ DEPTH, KEYS, ELEMENTS, CHARACTERS = 3, 4, 6, 80
 
 def secret(place: str, value: object) -> str | None:
     """What secret ``value`` is, by its looks or by the name at the end of ``place``; None where it is none."""
+    if OF_STACK.fullmatch(place) and value is not None and value != MASK:
+        return STORED
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     if what := looks_like(value):
@@ -126,7 +164,7 @@ def _without_secrets(place: str, value: object, found: set[str], depth: int) -> 
             return cast("object", value)
         elements = islice(cast("list[Any]", value), ELEMENTS + 1)
         return [_without_secrets(place, each, found, depth - 1) for each in elements]
-    if secret(place, value) is None:
+    if secret(place, value) is None and not isinstance(value, SecretStr):
         return value
     if isinstance(value, str) and len(value) >= SHORTEST:
         found.add(value)

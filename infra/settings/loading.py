@@ -8,7 +8,7 @@ from infra.pipelines.contract import PipelineSettings
 from infra.pipelines.discovery import declared_steps, pipeline_names
 from infra.schema import limits
 from infra.schema.problems import Finding, Problem, SettingsError, key_of
-from infra.settings.checks import names, pipelines, steps
+from infra.settings.checks import names, pipelines, secrets, steps
 from infra.settings.corrections import as_written
 from infra.settings.model import Rehearsal, Settings
 from infra.settings.parsing import OVERLAY, Reading, read
@@ -21,6 +21,7 @@ CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
     pipelines.check,
     pipelines.same_job_names,
     steps.check,
+    secrets.check,
 )
 """Those that hold on every cloud."""
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, create_model
+from pydantic import ConfigDict, Field, SecretStr, create_model
 
 from infra.clouds.registry import Cluster, Store
 from infra.pipelines.contract import PipelineSettings
@@ -16,6 +16,7 @@ from infra.platform import Egress
 from infra.schema.base import Cidr, Model
 from infra.schema.paths import LocalPath, StorePath
 from infra.schema.request import Request
+from infra.schema.secret_values import SecretText
 from infra.settings.pipelines import section_type
 from infra.settings.suppressions import Policies
 
@@ -85,6 +86,11 @@ class Settings(Model):
         default_factory=dict[str, PipelineSettings],
         description="The pipelines to run, each by a name: that of a folder below `workloads/`, or one of your "
         "choice with `uses`. Jobs, folders in the store and stack outputs have the name.",
+    )
+    secrets: dict[str, SecretText] = Field(
+        default_factory=dict[str, SecretStr],
+        description="What steps are given as environment variables and nobody else may read, by name. "
+        "`pulumi config set --secret --path 'slipway:secrets.<name>'` encrypts a value; one in clear is refused.",
     )
     policies: Policies = Field(default_factory=Policies, description="What the policies may find in this stack.")
     rehearsal: Rehearsal = Field(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Union, cast
 
-from pydantic import ConfigDict, Field, ValidationError, create_model
+from pydantic import ConfigDict, Field, SecretStr, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
 from infra.clouds.registry import CLUSTERS, Cluster, Store
@@ -14,6 +14,7 @@ from infra.schema import plain_values
 from infra.schema.base import ClusterSettings, Model
 from infra.schema.problems import Finding, Path
 from infra.schema.request import Request
+from infra.schema.secret_values import SecretText
 from infra.settings import validation
 from infra.settings.corrections import as_written, repair, section_at
 from infra.settings.model import Settings, model_of
@@ -47,6 +48,7 @@ class Draft(Model):
     clusters: dict[str, ClusterDraft] = Field(default_factory=dict)
     store: Store | None = None
     pipelines: dict[str, PipelineSettings] = Field(default_factory=dict[str, PipelineSettings])
+    secrets: dict[str, SecretText] = Field(default_factory=dict[str, SecretStr])
 
 
 @dataclass(frozen=True)

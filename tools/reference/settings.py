@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typing_extensions import is_typeddict
 
-from infra.schema import base, image, kubernetes_names, limits, paths
+from infra.schema import base, image, kubernetes_names, limits, paths, secret_values
 from infra.settings import suppressions
 from infra.settings.model import with_pipelines
 from infra.settings.pipelines import every_pipeline
@@ -57,6 +57,7 @@ KINDS: Mapping[Any, str] = {
         (paths.LocalPath, "path on this machine"),
         (paths.Folder, "path in the repository, or `store:<path>`"),
         (paths.ExportedPath, "absolute path"),
+        (secret_values.SecretText, "encrypted text"),
         (kubernetes_names.ObjectName, "name of an object"),
         (kubernetes_names.NamespaceName, "name of a namespace"),
     )

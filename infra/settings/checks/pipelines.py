@@ -10,7 +10,7 @@ from infra.schema.kubernetes_names import name_findings
 from infra.schema.problems import Finding, Path, SettingsError, listed, nearest
 from infra.settings.parsing import Draft, Reading
 from infra.settings.pipelines import KEY, folder
-from infra.step import GATES, GATES_FOLDER
+from infra.step import GATES, GATES_FOLDER, PACKAGES
 
 NAME_LIMIT = 40
 """Characters of a pipeline's name, of which those of its Jobs and labels are made."""
@@ -42,6 +42,7 @@ def _name(at: Path, name: str) -> Iterator[Finding]:
     taken = {
         **dict.fromkeys(STACK_OUTPUTS, f"`{name}` is an output of the stack itself"),
         **{each: f"`{each}/` of the store has the {it.name} of GPU steps" for each, it in supplements().items()},
+        PACKAGES: f"`{PACKAGES}/` of the store has the packages that images lack",
         GATES_FOLDER: f"`{GATES_FOLDER}/` of the store has what gates write",
     }
     if name in taken:
