@@ -1,0 +1,198 @@
+"""Virtual environments for the steps that run a program of their own: one for each lock file, made once.
+
+They lie below ``build/environments/``, outside the folders of rehearsals, so that ``FRESH=1`` makes none anew.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from offline import files
+from offline.rehearsal import image_packages, processes
+from offline.rehearsal.processes import Launch, Reaper, Stop
+from offline.rehearsal.scheduler import CancelledError
+
+FORMAT = 1
+"""Part of every digest. Raise it when environments are made in another way."""
+
+WHOLE = "whole.json"
+"""The file of an environment that is written last. Its time of modification is that of the last use."""
+
+KEPT = 10
+RECENT = 24 * 3600.0
+"""How many environments are kept. Beyond these, one goes that no rehearsal used for this many seconds."""
+
+INSTALLING = ("pip", "sync", "--require-hashes", "--compile-bytecode", "--no-progress")
+"""How uv installs a lock file. Pods write no bytecode, and every one of them would compile the packages anew."""
+
+
+class EnvironmentFailedError(Exception):
+    """An environment could not be made; the text says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Software:
+    """What a step's container has beside its own files: the packages of the ``locks``, which are lock files.
+
+    With ``tensorflow`` also TensorFlow and what it depends on, as TensorFlow's image has them.
+    """
+
+    locks: tuple[Path, ...] = ()
+    tensorflow: bool = False
+
+    def __str__(self) -> str:
+        parts = [each.name for each in self.locks] + ["TensorFlow's image"] * self.tensorflow
+        return " and ".join(parts) or "no packages"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment. ``made`` says that this call made it, ``seconds`` how long that took."""
+
+    folder: Path
+    made: bool = False
+    seconds: float = 0.0
+
+    @property
+    def bin(self) -> Path:
+        """The folder with ``python`` and the programs of its packages."""
+        return self.folder / "bin"
+
+
+@dataclass(frozen=True)
+class Environments:
+    """The environments in ``folder``, which several rehearsals may use at a time."""
+
+    folder: Path
+    reaper: Reaper
+    poll: float = 0.1
+    """Seconds between two looks at whether another one has finished."""
+
+    def provide(self, software: Software, stop: Stop, write: Callable[[bytes], None]) -> Environment:
+        """The environment with ``software``, made where it is not there; ``write`` gets what uv says.
+
+        One at a time is made. Raises EnvironmentFailedError, and CancelledError where ``stop`` is requested.
+        """
+        began = time.monotonic()
+        folder = self.folder / self._name(software)
+        if self._used(folder):
+            return Environment(folder)
+        with self._alone(stop):
+            if self._used(folder):
+                return Environment(folder)
+            # What a killed rehearsal left is in no known state.
+            shutil.rmtree(folder, ignore_errors=True)
+            self._make(software, folder, stop, write)
+            self._clean(folder)
+        return Environment(folder, made=True, seconds=time.monotonic() - began)
+
+    def known(self, software: Software) -> Environment | None:
+        """The environment with ``software`` where it is there already."""
+        folder = self.folder / self._name(software)
+        return Environment(folder) if (folder / WHOLE).is_file() else None
+
+    def _name(self, software: Software) -> str:
+        """Changes with all that decides what is in the environment and whether it can be used where it is."""
+        image = image_packages.closure() if software.tensorflow else {}
+        decisive = {
+            "format": FORMAT,
+            "folder": str(self.folder),
+            "python": [sys.version, sys.base_prefix],
+            "image": [sysconfig.get_path("purelib"), {name: each.version for name, each in image.items()}],
+            "locks": [_content(each) for each in software.locks],
+        }
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
+
+    def _used(self, folder: Path) -> bool:
+        """Whether it is there; notes that it is used."""
+        try:
+            os.utime(folder / WHOLE)
+        except FileNotFoundError:
+            return False
+        return True
+
+    @contextlib.contextmanager
+    def _alone(self, stop: Stop) -> Generator[None]:
+        """Waits until nobody else makes or deletes an environment. The system ends a killed one's turn."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("a") as lock:
+            while True:
+                if stop.requested:
+                    raise CancelledError
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    time.sleep(self.poll)
+            yield
+
+    def _make(self, software: Software, folder: Path, stop: Stop, write: Callable[[bytes], None]) -> None:
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+        uv = shutil.which("uv", path=path)
+        if uv is None:
+            raise EnvironmentFailedError("uv is not in the project's environment; run `make setup`")
+        self._uv([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], stop, write)
+        if software.locks:
+            python = str(folder / "bin" / "python")
+            # Without files of the project's: their settings are for its own lock files.
+            self._uv([uv, *INSTALLING, "--python", python, *map(str, software.locks)], stop, write)
+        if software.tensorflow:
+            image = folder / "image"
+            image_packages.link(image_packages.closure(), image)
+            site = next(folder.glob("lib/python*/site-packages"))
+            # Comes last in Python's path, so that a package of the lock file hides the image's, as on a cluster.
+            (site / "image.pth").write_text(f"{image}\n", encoding="utf-8")
+        files.write(folder / WHOLE, json.dumps({"locks": [str(each) for each in software.locks]}) + "\n")
+
+    def _uv(self, command: Sequence[str], stop: Stop, write: Callable[[bytes], None]) -> None:
+        said: list[str] = []
+
+        def note(line: bytes) -> None:
+            said.append(line.decode(errors="replace").rstrip())
+            write(line)
+
+        # All that says where packages are and how to reach them, of which nobody has a list.
+        ours = ("PYTHON", "SLIPWAY_")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        # Started in the root folder: below the repository uv would take up the settings in pyproject.toml.
+        launch = Launch(command, {**environment, "LANG": "C.UTF-8"}, Path(self.folder.anchor))
+        ended = processes.run(launch, self.reaper, stop, note)
+        if stop.requested:
+            raise CancelledError
+        if ended.code != 0:
+            raise EnvironmentFailedError(_reason(said) or f"uv ended with exit code {ended.code}")
+
+    def _clean(self, newest: Path) -> None:
+        """Deletes environments that nobody used of late, and what killed rehearsals left of others."""
+        others = [each for each in self.folder.iterdir() if each.is_dir() and each != newest]
+        used = {each: (each / WHOLE).stat().st_mtime for each in others if (each / WHOLE).is_file()}
+        oldest = sorted(used, key=lambda each: used[each], reverse=True)[KEPT - 1 :]
+        for each in others:
+            if each not in used or (each in oldest and time.time() - used[each] > RECENT):
+                # Without its mark first: what is half deleted counts as not there.
+                (each / WHOLE).unlink(missing_ok=True)
+                shutil.rmtree(each, ignore_errors=True)
+
+
+def _content(lock: Path) -> str:
+    """The digest of a lock file. Raises EnvironmentFailedError."""
+    try:
+        return hashlib.sha256(lock.read_bytes()).hexdigest()
+    except OSError as error:
+        raise EnvironmentFailedError(f"{lock} cannot be read: {error.strerror}") from error
+
+
+def _reason(said: Sequence[str]) -> str:
+    """What uv gives as the reason: its ``error:`` with the causes below it, as one line."""
+    first = next((number for number, line in enumerate(said) if line.startswith("error")), None)
+    lines = said[-3:] if first is None else said[first:]
+    return "; ".join(line.strip().removeprefix("error: ") for line in lines if line.strip())

@@ -1,0 +1,65 @@
+"""The Python packages of TensorFlow's image, as far as the project's own environment stands in for it."""
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+TENSORFLOW = ("tensorflow", "tensorflow-cpu")
+"""The distributions that are TensorFlow; the project installs one of them, as the platform has it."""
+
+
+def closure(roots: Iterable[str] = TENSORFLOW) -> dict[str, metadata.Distribution]:
+    """Those of ``roots`` that are installed, with all that they depend on, by normalized name."""
+    found: dict[str, metadata.Distribution] = {}
+    seen: set[tuple[str, str]] = set()
+    left = [(canonicalize_name(each), "") for each in roots]
+    while left:
+        name, extra = left.pop()
+        if (name, extra) in seen:
+            continue
+        seen.add((name, extra))
+        try:
+            distribution = found.setdefault(name, metadata.distribution(name))
+        except metadata.PackageNotFoundError:
+            continue
+        for line in distribution.requires or ():
+            needed = Requirement(line)
+            if needed.marker is None or needed.marker.evaluate({"extra": extra}):
+                left += [(canonicalize_name(needed.name), each) for each in ("", *needed.extras)]
+    return dict(sorted(found.items()))
+
+
+def link(packages: Mapping[str, metadata.Distribution], folder: Path) -> None:
+    """Fills ``folder``, which is new, with links to the files of ``packages``, so that Python finds these there.
+
+    A folder that only they have files in is one link. One that others have files in, too, as namespace packages
+    have, is made, with links to what is theirs: nothing of the others is found in ``folder``.
+    """
+    folder.mkdir(parents=True)
+    for site in {Path(str(each.locate_file(""))) for each in packages.values()}:
+        others = {PurePosixPath()}
+        for each in metadata.distributions(path=[str(site)]):
+            if canonicalize_name(each.name) not in packages:
+                others.update(parent for file in _files(each) for parent in file.parents)
+        linked: set[PurePosixPath] = set()
+        for file in (each for package in packages.values() for each in _files(package)):
+            # The outermost folder above the file that is theirs alone; the file itself where there is none.
+            whole = next((each for each in [*reversed(file.parents), file] if each not in others), file)
+            if whole in linked or not (site / whole).exists():
+                continue
+            linked.add(whole)
+            target = folder / whole
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(site / whole)
+
+
+def _files(distribution: metadata.Distribution) -> Iterator[PurePosixPath]:
+    """The files that a distribution has below site-packages."""
+    # `Distribution.files` makes an object with hash and size of each of TensorFlow's 20,000.
+    for path, *_ in csv.reader((distribution.read_text("RECORD") or "").splitlines()):
+        if not path.startswith(("../", "/")):
+            yield PurePosixPath(path)

@@ -1,0 +1,203 @@
+"""A step that runs a program of its own finds what its lock file pins, what its image has, and nothing else."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from offline.rehearsal import environments, image_packages
+from offline.rehearsal.environments import Environment, EnvironmentFailedError, Environments, Software
+from offline.rehearsal.processes import Reaper, Stop
+from offline.rehearsal.scheduler import CancelledError
+from tests.workloads.wheels import pin, write_wheel
+
+ENTRY = b"[console_scripts]\nshout = shout:main\n"
+
+
+@pytest.fixture
+def reaper() -> Iterator[Reaper]:
+    made = Reaper()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path, reaper: Reaper, monkeypatch: pytest.MonkeyPatch) -> Environments:
+    """Environments of the wheels in the folder ``wheels``."""
+    (tmp_path / "wheels").mkdir()
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    return Environments(tmp_path / "environments", reaper)
+
+
+def lock(folder: Path, name: str, version: str = "1.0", says: str = "hello", extra: bytes = b"") -> Path:
+    """A lock file that pins one package, which has a module and a program of its name."""
+    content = {f"{name}.py": f"def main(): print({says!r})".encode()}
+    if extra:
+        content[f"{name}-{version}.dist-info/entry_points.txt"] = extra
+    wheel = write_wheel(folder / "wheels", name, version, content)
+    file = folder / f"{name}-{version}-{says}.txt"
+    file.write_text(pin(name, version, wheel), encoding="utf-8")
+    return file
+
+
+def provide(place: Environments, *locks: Path, tensorflow: bool = False) -> Environment:
+    return place.provide(Software(locks, tensorflow), Stop(), lambda _: None)
+
+
+def run(environment: Environment, *command: str) -> subprocess.CompletedProcess[str]:
+    program = str(environment.bin / command[0])
+    return subprocess.run(
+        [program, *command[1:]], check=False, capture_output=True, text=True, env={"TF_CPP_MIN_LOG_LEVEL": "3"}
+    )
+
+
+def imports(environment: Environment, *names: str) -> list[bool]:
+    """Which of the modules Python finds there."""
+    script = f"import importlib.util; print([importlib.util.find_spec(n) is not None for n in {names!r}])"
+    return eval(run(environment, "python", "-c", script).stdout)
+
+
+def test_it_has_the_lock_file_and_nothing_of_the_project(place: Environments, tmp_path: Path) -> None:
+    environment = provide(place, lock(tmp_path, "shout", extra=ENTRY))
+    assert environment.made
+    assert imports(environment, "shout", "pulumi", "tensorflow", "numpy") == [True, False, False, False]
+    assert run(environment, "shout").stdout == "hello\n"
+
+
+def test_without_a_lock_file_it_is_empty(place: Environments) -> None:
+    assert imports(provide(place), "json", "pip", "numpy") == [True, False, False]
+
+
+def test_it_is_made_once_for_a_content(place: Environments, tmp_path: Path) -> None:
+    first = lock(tmp_path, "shout")
+    copy = tmp_path / "copy.txt"
+    copy.write_bytes(first.read_bytes())
+    made, again = provide(place, first), provide(place, copy)
+    assert (made.made, again.made, again.folder == made.folder) == (True, False, True)
+    other = provide(place, lock(tmp_path, "shout", says="other"))
+    assert other.made
+    assert other.folder != made.folder
+
+
+def test_tensorflow_s_image_is_seen_without_the_rest_of_the_project(place: Environments, tmp_path: Path) -> None:
+    environment = provide(place, lock(tmp_path, "shout"), tensorflow=True)
+    names = ("shout", "tensorflow", "keras", "numpy", "google.protobuf", "pulumi", "sklearn", "PIL", "pydantic")
+    assert imports(environment, *names) == [True] * 5 + [False] * 4
+    version = "from importlib import metadata; print(metadata.version('keras'))"
+    assert run(environment, "python", "-c", version).stdout.strip() == image_packages.closure()["keras"].version
+
+
+def test_a_package_of_the_lock_file_hides_the_image_s(place: Environments, tmp_path: Path) -> None:
+    environment = provide(place, lock(tmp_path, "termcolor", "99.0"), tensorflow=True)
+    script = "import termcolor; from importlib import metadata; print(metadata.version('termcolor'))"
+    assert run(environment, "python", "-c", script + "; termcolor.main()").stdout == "99.0\nhello\n"
+
+
+@pytest.mark.slow
+def test_tensorflow_works_there(place: Environments) -> None:
+    script = "import tensorflow as tf; print(int(tf.reduce_sum(tf.constant([1, 2]))))"
+    assert run(provide(place, tensorflow=True), "python", "-c", script).stdout == "3\n"
+
+
+def test_a_folder_that_others_share_shows_only_what_is_linked(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    for name, module in (("mine", "shared/mine/code.py"), ("theirs", "shared/theirs.py")):
+        info = site / f"{name}-1.0.dist-info"
+        (site / module).parent.mkdir(parents=True, exist_ok=True)
+        (site / module).write_text("", encoding="utf-8")
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
+        files = [module, f"{info.name}/METADATA", f"{info.name}/RECORD", "../../bin/tool"]
+        (info / "RECORD").write_text("".join(f"{each},,\n" for each in files), encoding="utf-8")
+    found = {each.name: each for each in image_packages.metadata.distributions(path=[str(site)])}
+    image_packages.link({"mine": found["mine"]}, tmp_path / "image")
+    assert sorted(each.relative_to(tmp_path / "image").as_posix() for each in (tmp_path / "image").rglob("*")) == [
+        "mine-1.0.dist-info",
+        "shared",
+        "shared/mine",
+    ]
+    assert (tmp_path / "image/shared/mine/code.py").is_file()
+
+
+@pytest.mark.parametrize("broken", ["hash", "missing", "unhashed"])
+def test_what_cannot_be_installed_is_said_and_left_nowhere(
+    place: Environments, tmp_path: Path, broken: str
+) -> None:
+    file = lock(tmp_path, "shout")
+    texts = {
+        "hash": "shout==1.0 --hash=sha256:" + "0" * 64,
+        "missing": "nothing-like-this==1.0 --hash=sha256:" + "0" * 64,
+        "unhashed": "shout==1.0",
+    }
+    good = file.read_text(encoding="utf-8")
+    file.write_text(texts[broken], encoding="utf-8")
+    with pytest.raises(EnvironmentFailedError, match={"missing": "nothing-like-this"}.get(broken, "(?i)hash")):
+        provide(place, file)
+    assert place.known(Software((file,))) is None
+    file.write_text(good, encoding="utf-8")
+    assert imports(provide(place, file), "shout") == [True]
+
+
+def test_a_lock_file_that_is_gone(place: Environments, tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFailedError, match="No such file"):
+        provide(place, tmp_path / "gone.txt")
+
+
+def test_two_that_need_it_at_once_make_it_once(place: Environments, tmp_path: Path) -> None:
+    file = lock(tmp_path, "shout")
+    found: list[Environment] = []
+    threads = [threading.Thread(target=lambda: found.append(provide(place, file))) for _ in range(3)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert sorted(each.made for each in found) == [False, False, True]
+    assert imports(found[0], "shout") == [True]
+
+
+def test_what_a_killed_rehearsal_left_is_made_anew(place: Environments, tmp_path: Path) -> None:
+    environment = provide(place, lock(tmp_path, "shout"))
+    # As a kill would leave it that came while files were written.
+    (environment.folder / environments.WHOLE).unlink()
+    next(environment.folder.glob("lib/*/site-packages/shout.py")).unlink()
+    again = provide(place, lock(tmp_path, "shout"))
+    assert again.made
+    assert run(again, "python", "-c", "import shout; shout.main()").stdout == "hello\n"
+
+
+def test_a_wait_for_another_one_s_turn_ends_when_it_is_asked_to(place: Environments, tmp_path: Path) -> None:
+    stop = Stop()
+    with place._alone(Stop()):
+        threading.Timer(0.2, lambda: stop.request("interrupted", 0)).start()
+        with pytest.raises(CancelledError):
+            place.provide(Software((lock(tmp_path, "shout"),)), stop, lambda _: None)
+
+
+def test_few_old_ones_are_kept_and_none_that_was_used_of_late(
+    place: Environments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environments, "KEPT", 2)
+    now = time.time()
+    for name, age in (("new", 60.0), ("old", 2 * environments.RECENT), ("older", 3 * environments.RECENT)):
+        (place.folder / name).mkdir(parents=True)
+        (place.folder / name / environments.WHOLE).write_text("{}", encoding="utf-8")
+        os.utime(place.folder / name / environments.WHOLE, (now - age, now - age))
+    (place.folder / "half").mkdir()
+    made = provide(place)
+    left = {each.name for each in place.folder.iterdir() if each.is_dir()}
+    assert left == {"new", made.folder.name}
+
+
+def test_a_user_s_own_settings_for_python_do_not_reach_it(
+    place: Environments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(sys.executable).parent))
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path))
+    assert imports(provide(place, lock(tmp_path, "shout")), "shout", "pulumi") == [True, False]
