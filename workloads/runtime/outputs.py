@@ -1,0 +1,155 @@
+"""What a program left in its directory: the files of its result, and whether those that it promised are there.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from workloads.runtime.exits import USAGE, StepError
+from workloads.runtime.json_values import AbsentError, split, value_at
+from workloads.runtime.store import MANIFEST, TEMPORARY_SUFFIX, Entry, digest_of, store_errors
+
+NO_RESULT = 9
+"""Exit code: the program ended well, and what it left is not the result that was declared."""
+
+_SHOWN = 20
+_PAUSES = (0.2, 0.5, 1.0, 2.0)
+"""Seconds to wait, one after the other, for a file that is still being written."""
+
+
+class NoResultError(StepError):
+    """The program ended well, and what it left is not the result that was declared."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(NO_RESULT, message)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A result that has to be there: a file, a folder with files, or a value of a JSON file."""
+
+    name: str
+    reference: str
+
+    @staticmethod
+    def parse(text: str) -> Declared:
+        """The result of a `--result NAME=FILE[#/pointer]`. Raises StepError with USAGE."""
+        name, _, reference = text.partition("=")
+        path = PurePosixPath(split(reference)[0])
+        if not name or not path.parts or path.is_absolute() or ".." in path.parts:
+            raise StepError(USAGE, f"--result {text!r}; write NAME=FILE or NAME=FILE#/pointer")
+        return Declared(name, reference)
+
+    def absence(self, directory: Path, files: Mapping[str, Entry]) -> str:
+        """What keeps it from being one of `files`, the result in `directory`; empty where it is there."""
+        file, pointer = split(self.reference)
+        wanted = PurePosixPath(file).as_posix()
+        if wanted not in files and not any(name.startswith(f"{wanted}/") for name in files):
+            return f"there is no file {file}"
+        if not pointer:
+            return ""
+        try:
+            value_at(directory, self.reference)
+        except AbsentError as error:
+            return str(error)
+        return ""
+
+
+def require(directory: Path, files: Mapping[str, Entry], declared: Sequence[Declared]) -> None:
+    """Raise NoResultError, which names all that are missing of `declared`, and the files that are there."""
+    missing = [f"{each.name}: {why}" for each in declared if (why := each.absence(directory, files))]
+    if not missing:
+        return
+    names = list(files)[:_SHOWN]
+    more = f" and {len(files) - len(names)} more" if len(files) > len(names) else ""
+    raise NoResultError(
+        f"the program ended well, but {len(missing)} of its {len(declared)} results "
+        f"{'is' if len(missing) == 1 else 'are'} not in {directory}: {'; '.join(missing)}. "
+        f"It wrote {', '.join(names) + more if names else 'no file'}"
+    )
+
+
+def collect(directory: Path) -> dict[str, Entry]:
+    """Size and SHA-256 of every file below `directory`, by its path with `/`.
+
+    Temporary files of Slipway are none of them. What is no file, or a link to none within the directory, is left
+    out by name on standard error.
+
+    Raises:
+        NoResultError: a file of the name of the manifest, or one that changes while it is read.
+        StoreError: the store cannot be read.
+    """
+    for pause in (*_PAUSES, None):
+        with store_errors(directory):
+            names, left_out = _listed(directory)
+            if MANIFEST in names:
+                raise NoResultError(
+                    f"the program wrote {directory / MANIFEST}, which is the name of Slipway's list of the "
+                    "result's files: let it write another name, or into a folder"
+                )
+            unsteady: list[str] = []
+            entries: dict[str, Entry] = {}
+            for name in names:
+                entry = _steady(directory / name)
+                if entry is None:
+                    unsteady.append(name)
+                else:
+                    entries[name] = entry
+            if not unsteady and _listed(directory)[0] == names:
+                for line in left_out:
+                    print(f"warning: left out of the result: {line}", file=sys.stderr, flush=True)
+                return entries
+        if pause is not None:
+            time.sleep(pause)
+    raise NoResultError(
+        f"files in {directory} still change after the program ended: "
+        f"{', '.join(unsteady[:_SHOWN]) or 'some come and go'}; does it leave processes behind?"
+    )
+
+
+def _steady(path: Path) -> Entry | None:
+    """The file's entry; None where it vanishes or is written meanwhile."""
+    try:
+        before = path.stat()
+        entry = digest_of(path)
+        after = path.stat()
+    except FileNotFoundError:
+        return None
+    if entry.size != after.st_size or before.st_size != after.st_size:
+        return None
+    # A store may learn a file's time of change late: then its content decides.
+    return entry if before.st_mtime_ns == after.st_mtime_ns or digest_of(path) == entry else None
+
+
+def _listed(directory: Path) -> tuple[list[str], list[str]]:
+    """The files of the result, sorted, and what is left out, each with the reason."""
+    names: list[str] = []
+    left_out: list[str] = []
+    inside = directory.resolve()
+    for folder, folders, files in os.walk(directory):
+        for name in (*folders, *files):
+            path = Path(folder) / name
+            shown = path.relative_to(directory).as_posix()
+            if name.endswith(TEMPORARY_SUFFIX) or (name in folders and not path.is_symlink()):
+                continue
+            if path.is_symlink():
+                target = path.resolve()
+                if inside not in target.parents:
+                    left_out.append(f"{shown} is a link out of {directory}")
+                    continue
+                if target.is_dir():
+                    # Its files are listed under their own names.
+                    left_out.append(f"{shown} is a link to a folder")
+                    continue
+            if path.is_file():
+                names.append(shown)
+            elif os.path.lexists(path):
+                left_out.append(f"{shown} is {'a link to no file' if path.is_symlink() else 'no regular file'}")
+    return sorted(names), sorted(left_out)
