@@ -111,6 +111,21 @@ class Store:
     files: "Callable[[str], pulumi.Output[Sequence[str]]] | None" = None
     browse: "Callable[[pulumi.Input[str]], pulumi.Output[str]] | None" = None
     """The web address at which a person can look at a store path, where there is one."""
+    reader: "Mapping[str, pulumi.Input[str]] | None" = None
+    """What another stack needs to make ``read``, ``files`` and ``browse`` from; None where there are none."""
+
+
+@dataclass(frozen=True)
+class TeamAccess:
+    """What another team's stack has of a cluster: its store, whose root is a folder of the team's own.
+
+    ``service_account_annotations`` are for the service account of the team's Jobs.
+    """
+
+    store: Store
+    service_account_annotations: "Mapping[str, pulumi.Input[str]]" = field(
+        default_factory=dict[str, "pulumi.Input[str]"]
+    )
 
 
 @dataclass(frozen=True)
@@ -154,7 +169,9 @@ class Platform:
     ``device_plugin`` is None where the cluster has one. ``pod_user`` is None where the cluster assigns user and
     group of its pods. ``egress`` is what pods need beside HTTPS to public addresses: name servers, and what an
     identity or a mount asks of the node. ``creates_namespace`` is False where the namespace is there already, and
-    ``reads_nodes`` where the stack may not let a pod read the cluster's nodes.
+    ``reads_nodes`` where the stack may not let a pod read the cluster's nodes. ``context`` is that of
+    ``kubeconfig``, where it is not its current one. ``teams`` is what the teams have whose own stacks run Jobs
+    here, by name.
     """
 
     name: str
@@ -171,6 +188,8 @@ class Platform:
     egress: Sequence[Egress] = (dns_of("kube-system", 53),)
     creates_namespace: bool = True
     reads_nodes: bool = True
+    context: str | None = None
+    teams: Mapping[str, TeamAccess] = field(default_factory=dict[str, TeamAccess])
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 import pulumi
 from pulumi.runtime.config import CONFIG, is_config_secret
 
+from infra.clouds.other_stack.outputs import outputs_of
 from infra.clouds.registry import CLOUDS, Cloud
 from infra.kubernetes import job, ownership
 from infra.kubernetes.gates import Gates
@@ -147,7 +148,7 @@ def _checked(raw: Mapping[str, Any], values: Mapping[str, Any], root: Path) -> t
     problems: list[Problem] = []
     settings = None
     try:
-        settings = load(raw)
+        settings = load(raw, outputs_of)
     except SettingsError as error:
         problems.extend(error.problems)
     clouds = [CLOUDS[name] for name in clouds_of(raw)]

@@ -18,10 +18,12 @@ DECLARATION = [f"infra/pipelines/{name}.py" for name in ("contract", "images", "
 MAY_IMPORT: Mapping[str, Sequence[str]] = {
     **{file: [] for file in FACTS},
     "infra/schema": ["infra/platform.py"],
+    "infra/platform_output.py": ["infra/schema", "infra/platform.py"],
     "infra/review": ["infra/platform.py"],
     "infra/clouds/gcp": CLOUD,
     "infra/clouds/aws": CLOUD,
     "infra/clouds/existing": CLOUD,
+    "infra/clouds/other_stack": [*CLOUD, "infra/platform_output.py", "infra/clouds/registry.py"],
     "infra/clouds/registry.py": [
         "infra/clouds/*/settings.py",
         "infra/schema",
@@ -36,6 +38,7 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
         "infra/step.py",
         "infra/schema",
         "infra/platform.py",
+        "infra/platform_output.py",
     ],
     "infra/step.py": ["infra/pipelines/contract.py", "infra/pipelines/results.py", "infra/platform.py"],
     "infra/kubernetes": [
@@ -78,6 +81,7 @@ WITHOUT: Mapping[str, Sequence[str]] = {
     "infra/clouds/gcp": ("pulumi_aws",),
     "infra/clouds/aws": ("pulumi_gcp",),
     "infra/clouds/existing": ("pulumi_gcp", "pulumi_aws"),
+    "infra/clouds/other_stack": ("pulumi_gcp", "pulumi_aws"),
     "workloads": ("pulumi", *SDKS),
     "ci": ("pulumi", "pydantic", *SDKS),
 }

@@ -9,7 +9,8 @@ rest. The package has these names:
 - ``preflight:problems``: what else has to be right before anything is declared;
 - ``platforms:platforms``: declares its resources;
 - ``emulator:Emulator``: stands in for it, a subclass of `infra.platform.Emulator`;
-- ``review:REVIEW``: what a preview says of its resources, an `infra.review.contract.Review`.
+- ``review:REVIEW``: what a preview says of its resources, an `infra.review.contract.Review`;
+- ``store:readable``: lets a store be read by another stack, where `Store.reader` says how.
 
 All but ``preflight``, ``platforms`` and ``emulator`` are imported without an SDK.
 """
@@ -24,7 +25,9 @@ from pydantic import Field
 from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
 from infra.clouds.existing.settings import ExistingCluster, NfsStore, PvcStore, S3CompatibleStore
 from infra.clouds.gcp.settings import GcpCluster, GcsStore
+from infra.clouds.other_stack.settings import OtherStackCluster
 from infra.platform import Emulator, Platform
+from infra.platform import Store as MountedStore
 from infra.review.contract import Review
 from infra.schema.base import ClusterSettings, StoreSettings
 from infra.schema.problems import Finding, Problem
@@ -68,6 +71,10 @@ class Cloud:
         """Declares everything that the stack has on this cloud, and returns its clusters by name."""
         return self._load("platforms:platforms")(request)
 
+    def readable(self, store: MountedStore, arguments: Mapping[str, str]) -> MountedStore:
+        """``store`` with what reads it, made from what the output of another stack has as its ``reader``."""
+        return self._load("store:readable")(store, arguments)
+
     def emulator(self, request: Request) -> Emulator:
         """What stands in for this cloud when the stack is evaluated without it."""
         return self._load("emulator:Emulator")(request)
@@ -86,6 +93,7 @@ CLOUDS: Mapping[str, Cloud] = {
         Cloud("gcp", "Google Cloud", "pulumi-gcp", GcpCluster, (GcsStore,)),
         Cloud("aws", "AWS", "pulumi-aws", AwsCluster, (S3Store, EfsStore)),
         Cloud("existing", "Existing cluster", None, ExistingCluster, (PvcStore, NfsStore, S3CompatibleStore)),
+        Cloud("other_stack", "Another stack's cluster", None, OtherStackCluster, ()),
     )
 }
 """By the ``cloud`` of a cluster, which is also the Pulumi package of a cloud's resources."""
@@ -108,5 +116,5 @@ def reviews() -> list[Review]:
 
 def emulators(request: Request) -> list[Emulator]:
     """One emulator for each cloud of the stack's clusters."""
-    used = {cluster.cloud for cluster in request.clusters.values()}
+    used = {cloud for cluster in request.clusters.values() for cloud in cluster.clouds}
     return [cloud.emulator(request) for name, cloud in CLOUDS.items() if name in used]

@@ -263,6 +263,30 @@ class ClusterSettings(Model):
         """Whether the stack creates the namespace, and deletes it."""
         return self.creates_namespace
 
+    @property
+    def clouds(self) -> tuple[str, ...]:
+        """The clouds whose behaviour its pods meet."""
+        return (self.cloud,)
+
+    @property
+    def other_stack(self) -> str | None:
+        """The stack that has the cluster, and whose file has its pools; None where it is this stack's own."""
+        return None
+
+    @property
+    def sidecar(self) -> Resources | None:
+        """What the store's mount adds to a pod's requests, where no section `store` says so."""
+        return None
+
+
+class Team(Model):
+    """A team whose own stack runs Jobs on the clusters: as one service account, in one namespace of each."""
+
+    namespace: str = Field(description="Namespace of its Jobs: `slipway:namespace` of its stack.")
+    service_account: str = Field(
+        default="runner", description="Service account of its Jobs: `slipway:service_account` of its stack."
+    )
+
 
 class StoreSettings(Model):
     """A store of any kind. Each kind's own model has ``kind``, which tells it apart."""

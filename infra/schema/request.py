@@ -1,10 +1,10 @@
 """What a stack asks of a cloud: the part of its settings that a cloud's declarations and rules are given."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
-from infra.schema.base import ClusterSettings, StoreSettings
+from infra.schema.base import ClusterSettings, StoreSettings, Team
 from infra.schema.problems import Path
 
 C = TypeVar("C", bound=ClusterSettings)
@@ -19,7 +19,7 @@ class Request:
 
     Rules are given what can be read of a stack file with mistakes: ``store`` is None and ``clusters`` lacks those
     whose section cannot be read. ``pool_names`` are the names of all pools in the file by cluster, those included
-    that cannot be read.
+    that cannot be read. ``teams`` are those whose own stacks run Jobs on the clusters, by name.
     """
 
     clusters: Mapping[str, ClusterSettings]
@@ -28,6 +28,7 @@ class Request:
     service_account: str
     protect: bool
     pool_names: Mapping[str, Sequence[str]]
+    teams: Mapping[str, Team] = field(default_factory=dict[str, Team])
 
     def clusters_of(self, kind: type[C]) -> Mapping[str, C]:
         """The clusters of one cloud, by name."""

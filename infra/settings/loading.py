@@ -6,6 +6,7 @@ from typing import Any, cast
 from infra.clouds.registry import CLOUDS
 from infra.pipelines.contract import PipelineSettings
 from infra.pipelines.discovery import declared_steps, pipeline_names
+from infra.platform_output import Resolve
 from infra.schema import limits
 from infra.schema.problems import Finding, Problem, SettingsError, key_of
 from infra.settings.checks import names, pipelines, secrets, steps
@@ -13,6 +14,7 @@ from infra.settings.corrections import as_written
 from infra.settings.model import Rehearsal, Settings
 from infra.settings.parsing import OVERLAY, Reading, read
 from infra.settings.pipelines import folder
+from infra.settings.references import unread
 
 CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
     names.check,
@@ -26,19 +28,20 @@ CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
 """Those that hold on every cloud."""
 
 
-def load(raw: Mapping[str, Any]) -> Settings:
+def load(raw: Mapping[str, Any], resolve: Resolve = unread) -> Settings:
     """The settings in ``raw``: the ``slipway:`` keys without their prefix, as plain Python values.
 
+    ``resolve`` reads the outputs of the stacks whose clusters these use.
     The ``rehearsal`` overlay, laid over the rest, is checked as well. Raises SettingsError with every problem,
     or where a pipeline cannot say its steps.
     """
     if problems := limits.exceeded(raw) or _nothing(raw):
         raise SettingsError(problems)
-    settings, found = _examine(raw)
+    settings, found = _examine(raw, resolve)
     problems = [finding.problem() for finding in found]
     overlay = raw.get(OVERLAY)
     if isinstance(overlay, dict) and overlay:
-        problems += _overlay_problems(raw, cast("dict[str, Any]", overlay), found)
+        problems += _overlay_problems(raw, cast("dict[str, Any]", overlay), found, resolve)
     if settings is None or problems:
         raise SettingsError(problems)
     for name, section in settings.pipelines.items():
@@ -96,8 +99,8 @@ def _clouds_of(reading: Reading) -> list[str]:
     return [name for name in CLOUDS if name in named]
 
 
-def _examine(raw: Mapping[str, Any]) -> tuple[Settings | None, list[Finding]]:
-    reading = read(raw)
+def _examine(raw: Mapping[str, Any], resolve: Resolve) -> tuple[Settings | None, list[Finding]]:
+    reading = read(raw, resolve)
     found = [finding for check in CHECKS for finding in check(reading)]
     for name in _clouds_of(reading):
         found += [finding for check in CLOUDS[name].checks() for finding in check(reading.request)]
@@ -121,14 +124,14 @@ def _line(raw: object, path: Iterable[str | int]) -> tuple[int, ...]:
 
 
 def _overlay_problems(
-    raw: Mapping[str, Any], overlay: Mapping[str, Any], known: Iterable[Finding]
+    raw: Mapping[str, Any], overlay: Mapping[str, Any], known: Iterable[Finding], resolve: Resolve
 ) -> Iterable[Problem]:
     """What is wrong only once the overlay is laid over the rest, with the key in the overlay."""
     prefix = f"slipway:{OVERLAY}."
     if OVERLAY in overlay:
         yield Problem(prefix + OVERLAY, overlay[OVERLAY], "an overlay has no overlay of its own", "remove it")
     rest = {key: value for key, value in raw.items() if key != OVERLAY}
-    _, found = _examine(lay_over(rest, laid_over(overlay)))
+    _, found = _examine(lay_over(rest, laid_over(overlay)), resolve)
     before = {(finding.path, finding.reason) for finding in known}
     for finding in found:
         if (finding.path, finding.reason) in before:

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, SecretStr, create_model
 from infra.clouds.registry import Cluster, Store
 from infra.pipelines.contract import PipelineSettings
 from infra.platform import Egress
-from infra.schema.base import Cidr, Model
+from infra.schema.base import Cidr, Model, Team
 from infra.schema.paths import LocalPath, StorePath
 from infra.schema.request import Request
 from infra.schema.secret_values import SecretText
@@ -81,7 +81,16 @@ class Settings(Model):
         default_factory=EgressSettings, description="Where the Jobs' pods may connect to."
     )
     clusters: dict[str, Cluster] = Field(min_length=1, description="Clusters by name.")
-    store: Store = Field(description="The one store that all clusters share.")
+    store: Store | None = Field(
+        default=None,
+        description="The one store that all clusters share. Required, but for clusters of another stack, which "
+        "have that stack's.",
+    )
+    teams: dict[str, Team] = Field(
+        default_factory=dict[str, Team],
+        description="Teams whose own stacks run Jobs on this stack's clusters, by the name of their folder in the "
+        "store. With them the stack has the output `platform`.",
+    )
     pipelines: dict[str, PipelineSettings] = Field(
         default_factory=dict[str, PipelineSettings],
         description="The pipelines to run, each by a name: that of a folder below `workloads/`, or one of your "
@@ -109,6 +118,7 @@ class Settings(Model):
             service_account=self.service_account,
             protect=self.protect,
             pool_names={name: tuple(cluster.pools) for name, cluster in self.clusters.items()},
+            teams=self.teams,
         )
 
 

@@ -10,12 +10,13 @@ from pydantic_core import ErrorDetails
 
 from infra.clouds.registry import CLUSTERS, Cluster, Store
 from infra.pipelines.contract import PipelineSettings
+from infra.platform_output import Resolve
 from infra.schema import plain_values
-from infra.schema.base import ClusterSettings, Model
+from infra.schema.base import ClusterSettings, Model, Team
 from infra.schema.problems import Finding, Path
 from infra.schema.request import Request
 from infra.schema.secret_values import SecretText
-from infra.settings import validation
+from infra.settings import references, validation
 from infra.settings.corrections import as_written, repair, section_at
 from infra.settings.model import Settings, model_of
 
@@ -47,6 +48,7 @@ class Draft(Model):
     service_account: str = "runner"
     clusters: dict[str, ClusterDraft] = Field(default_factory=dict)
     store: Store | None = None
+    teams: dict[str, Team] = Field(default_factory=dict[str, Team])
     pipelines: dict[str, PipelineSettings] = Field(default_factory=dict[str, PipelineSettings])
     secrets: dict[str, SecretText] = Field(default_factory=dict[str, SecretStr])
 
@@ -80,6 +82,7 @@ class Reading:
             service_account=draft.service_account,
             protect=draft.protect,
             pool_names={name: tuple(pool for of, pool in self.names if of == name) for name in draft.clusters},
+            teams=draft.teams,
         )
 
     def judges(self, finding: Finding) -> bool:
@@ -92,11 +95,17 @@ class Reading:
         )
 
 
-def read(raw: Mapping[str, Any]) -> Reading:
-    """Reads ``raw``, the plain values of a stack file."""
+def read(raw: Mapping[str, Any], resolve: Resolve | None = None) -> Reading:
+    """Reads ``raw``, the plain values of a stack file.
+
+    Without ``resolve`` clusters of other stacks have no pools, and nothing is found wrong with them.
+    """
     values = cast("dict[str, Any]", _copy(raw))
     found = list(plain_values.findings(values, OVERLAY))
     lost = {_leave_out(values, each.path) for each in found}
+    referred = references.resolve(values, resolve)
+    found += referred.findings
+    lost |= referred.lost
     repairs, written = repair(values)
     found += repairs
     clusters = tuple(str(name) for name in _section(values.get("clusters")) or {})

@@ -196,7 +196,7 @@ def _choice(value: object, expected: str) -> tuple[str, str]:
 
 def _keys_beside(loc: Sequence[str | int], model: type[Settings]) -> list[str]:
     section = _model_at(loc[:-1], model)
-    return list(section.model_fields) if section else []
+    return [name for name, field in section.model_fields.items() if not field.exclude] if section else []
 
 
 def _description(loc: Sequence[str | int], model: type[Settings]) -> str:

@@ -77,7 +77,7 @@ class Section:
 
     def below(self) -> Iterator["Section"]:
         """The sections in it, each followed by those in that one."""
-        for name, field in self.model.model_fields.items():
+        for name, field in _written(self.model):
             path = name if self.top else f"{self.path}.{name}"
             inner = list(_models(field.annotation))
             for suffix, model in inner:
@@ -103,7 +103,7 @@ def _described(model: type[BaseModel], sections: Sequence[Section]) -> str:
     conditions = {section.where for section in sections}
     where = f", {conditions.pop()}" if conditions != {""} and len(conditions) == 1 else ""
     about = " ".join((model.__doc__ or "").split()).replace("``", "`")
-    rows = "".join(_row(name, field) for name, field in model.model_fields.items())
+    rows = "".join(_row(name, field) for name, field in _written(model))
     return f"\n## {paths}{where}\n\n{about}\n\n{TABLE}{rows}"
 
 
@@ -134,9 +134,16 @@ def _models(annotation: Any) -> Iterator[tuple[str, type[BaseModel]]]:
         yield "", annotation
 
 
+def _written(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
+    """The keys that a stack file may have, and not what is read from elsewhere."""
+    return ((name, field) for name, field in model.model_fields.items() if not field.exclude)
+
+
 def _tag(model: type[BaseModel]) -> str:
     """`cloud: gcp`: what tells this member of a union apart."""
-    name = next(name for name in ("cloud", "kind") if name in model.model_fields)
+    name = next(name for name in ("cloud", "kind", "stack") if name in dict(_written(model)))
+    if name == "stack":
+        return name
     return f"{name}: {get_args(model.model_fields[name].annotation)[0]}"
 
 

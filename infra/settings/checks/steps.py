@@ -39,10 +39,14 @@ def check(reading: Reading) -> Iterator[Finding]:
             yield from _fits(at, step, targets[step.pool], reading.draft)
         elif step.pool not in known:
             pools = sorted(known)
+            others = {each.other_stack for each in reading.draft.clusters.values()} - {None}
+            reason = "no cluster of the stack has a pool of that name"
+            if others:
+                reason += f"; its pools are those that the file of stack {listed(others, 'and')} declares"
             yield Finding(
                 (*at, "pool"),
                 step.pool,
-                "no cluster of the stack has a pool of that name",
+                reason,
                 did_you_mean(step.pool, pools, f"write {listed(pools)}" if pools else "declare it"),
                 read=(
                     ("clusters",),
@@ -117,7 +121,8 @@ def _scratch(at: Path, step: StepSettings) -> Iterator[Finding]:
 
 
 def _amounts(at: Path, step: StepSettings, target: Target, node: Resources, draft: Draft) -> Iterator[Finding]:
-    sidecar = draft.store.sidecar if draft.store else Resources(cpu=0, memory=0)
+    sidecar = draft.store.sidecar if draft.store else draft.clusters[str(target.at[1])].sidecar
+    sidecar = sidecar or Resources(cpu=0, memory=0)
     asked = {
         "cpu": (cpu_millicores(step.cpu), sidecar.cpu, node.cpu, "m", "CPU"),
         "memory": (mebibytes(step.memory), sidecar.memory, node.memory, "Mi", "memory"),

@@ -1,0 +1,78 @@
+"""What a stack file says of a cluster that another stack has."""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from infra.platform import Resources
+from infra.platform_output import ClusterFacts, PoolFacts, TeamAccess
+from infra.schema.base import ClusterSettings, refuse
+
+# As the Pulumi CLI takes names of organizations, projects and stacks
+# (github.com/pulumi/pulumi v3.260, sdk/go/common/tokens/names.go).
+STACK = re.compile(r"([A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+/)?[A-Za-z0-9_.-]+")
+
+
+def _stack_name(value: str) -> str:
+    if not STACK.fullmatch(value):
+        raise refuse(
+            "not the name of a stack",
+            "write it alone, such as `platform-dev`, or with organization and project: "
+            "`acme/slipway/platform-dev`",
+        )
+    return value
+
+
+StackName = Annotated[str, AfterValidator(_stack_name)]
+"""The name of a stack of this project and organization, or one with both before it."""
+
+
+class OtherStackCluster(ClusterSettings):
+    """A cluster of another stack, whose file names this stack's team under `teams`. It has no `cloud`, and the
+    stack no `store`: pools, store, identity and kubeconfig are those that the other stack's outputs have.
+    """
+
+    cloud: Literal["other_stack"] = Field(exclude=True)
+    stack: StackName = Field(
+        description="The stack that has the cluster: `platform-dev`, or with organization and project "
+        "`acme/slipway/platform-dev`. All clusters of a stack are of one other stack."
+    )
+    cluster: str = Field(description="Name of the cluster in that stack's file.")
+    kubeconfig: str | None = Field(
+        default=None,
+        description="Path of a kubeconfig file that reaches the cluster. Default: what the other stack has, "
+        "which holds no credentials: you sign in as yourself.",
+    )
+    context: str | None = Field(
+        default=None, description="Context in `kubeconfig`; default: its current context. Only with `kubeconfig`."
+    )
+    # What the other stack's output has; a stack file may not.
+    pools: dict[str, PoolFacts] = Field(default_factory=dict[str, PoolFacts], exclude=True)
+    facts: ClusterFacts | None = Field(default=None, exclude=True)
+    team: str = Field(default="", exclude=True)
+
+    @property
+    def access(self) -> TeamAccess | None:
+        """What the team has of the cluster; None where the other stack's output cannot be read."""
+        return self.facts.teams[self.team] if self.facts else None
+
+    @property
+    def owns_namespace(self) -> bool:
+        """Whether the stack creates the namespace, and deletes it."""
+        return self.creates_namespace and (self.facts is None or self.facts.creates_namespace)
+
+    @property
+    def clouds(self) -> tuple[str, ...]:
+        """The clouds whose behaviour its pods meet."""
+        return (self.cloud, self.facts.cloud) if self.facts else (self.cloud,)
+
+    @property
+    def sidecar(self) -> Resources | None:
+        """What the store's mount adds to a pod's requests."""
+        return self.access.store.sidecar.resources() if self.access else None
+
+    @property
+    def other_stack(self) -> str:
+        """The stack that has the cluster, and whose file has its pools."""
+        return self.stack

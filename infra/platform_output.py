@@ -1,0 +1,203 @@
+"""The stack output that tells the stacks of other teams what they need to run Jobs on a stack's clusters.
+
+A stack exports it where its file names teams under ``slipway:teams``. It has nothing secret: kubeconfigs are in
+the output ``kubeconfig``, which is a secret. `docs/teams.md` describes the format.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from infra.platform import MigStrategy, Taint, TaintEffect
+from infra.platform import Resources as NodeResources
+from infra.schema.base import PoolSettings
+
+OUTPUT = "platform"
+"""The name of the stack output."""
+
+VERSION = 1
+"""The version of the format. It is raised where a key goes or means something else. A key may be added without
+that: readers pass over keys that they do not know."""
+
+
+class UnreadableStackError(Exception):
+    """The outputs of another stack cannot be had. ``reason`` says why, and ``fix`` what to do."""
+
+    def __init__(self, reason: str, fix: str) -> None:
+        super().__init__(f"{reason}; {fix}")
+        self.reason, self.fix = reason, fix
+
+
+Resolve = Callable[[str], Mapping[str, Any]]
+"""Returns the outputs of the stack of a name, as plain values that are all known, without those that are secret.
+
+The name is as the stack file has it: ``platform-dev``, or with organization and project before it. The answer is
+empty for a stack that has not been brought up, or was destroyed. It is called more than once for a stack. Raises
+UnreadableStackError.
+"""
+
+
+class _Fact(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Amounts(_Fact):
+    """Resources of a node or a container: CPU in millicores, memory and storage in MiB, GPUs or shares of one."""
+
+    cpu: int
+    memory: int
+    ephemeral_storage: int = 0
+    gpus: int = 0
+
+    def resources(self) -> NodeResources:
+        """As the rest of the program has them."""
+        return NodeResources(self.cpu, self.memory, self.ephemeral_storage, self.gpus)
+
+
+class TaintFact(_Fact):
+    """A node taint, with the effect in Kubernetes' spelling."""
+
+    key: str
+    value: str = ""
+    effect: TaintEffect
+
+    def taint(self) -> Taint:
+        """As the rest of the program has it."""
+        return Taint(self.key, self.value, self.effect)
+
+
+class PoolFacts(PoolSettings):
+    """A node pool: the fields of `infra.platform.Pool` that are plain values."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    # The stack file that has them is another one.
+    node_keys: ClassVar[Mapping[str, tuple[str, ...]]] = dict.fromkeys(
+        ("cpu", "memory", "ephemeral_storage", "gpus"), ()
+    )
+
+    selector: dict[str, str]
+    taints: tuple[TaintFact, ...] = ()
+    allocatable: Amounts
+    max_nodes: int
+    min_nodes: int = 0
+    accelerator: str | None = None
+    fingerprint: str = ""
+    shared_gpus: bool = False
+    gpu_clients: int = 1
+    mig_strategy: MigStrategy = "none"
+
+    def node(self) -> NodeResources:
+        """What one node leaves to pods."""
+        return self.allocatable.resources()
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether its nodes have GPUs."""
+        return self.accelerator is not None or self.allocatable.gpus > 0
+
+    @property
+    def shares_gpus(self) -> bool:
+        """Whether it slices or partitions its GPUs."""
+        return self.shared_gpus
+
+    @property
+    def most_nodes(self) -> int:
+        """The most nodes that it can have."""
+        return self.max_nodes
+
+
+class ClaimFact(_Fact):
+    """The PersistentVolumeClaim that the team's namespace needs: the fields of `infra.platform.Claim`."""
+
+    name: str
+    size: str
+    access_mode: str
+    storage_class: str | None = None
+    volume_name: str | None = None
+
+
+class CsiVolume(_Fact):
+    """A volume that a CSI driver mounts straight into a pod, as Kubernetes writes it in a pod."""
+
+    driver: str
+    volume_attributes: dict[str, str] = Field(default_factory=dict[str, str], alias="volumeAttributes")
+
+
+class ClaimVolume(_Fact):
+    """A volume that a pod has through a claim, as Kubernetes writes it in a pod."""
+
+    claim_name: str = Field(alias="claimName")
+
+
+class Volume(_Fact):
+    """The pod volume that mounts the store, as Kubernetes writes it: ``csi`` or ``persistentVolumeClaim``."""
+
+    name: str
+    csi: CsiVolume | None = None
+    persistent_volume_claim: ClaimVolume | None = Field(default=None, alias="persistentVolumeClaim")
+
+
+class StoreFacts(_Fact):
+    """The store as one team has it: its root is the team's own folder. ``url`` names that for people.
+
+    ``reader`` is what the cloud's package needs to read its files, None where only pods can.
+    """
+
+    url: str
+    volume: Volume
+    pod_annotations: dict[str, str] = Field(default_factory=dict[str, str])
+    sidecar: Amounts = Amounts(cpu=0, memory=0)
+    claim: ClaimFact | None = None
+    reader: dict[str, str] | None = None
+
+
+class TeamAccess(_Fact):
+    """What one team has of one cluster: its store, and what its service account is annotated with."""
+
+    store: StoreFacts
+    service_account_annotations: dict[str, str] = Field(default_factory=dict[str, str])
+
+
+class EgressFact(_Fact):
+    """Where pods have to be able to connect to: the fields of `infra.platform.Egress`."""
+
+    cidr: str
+    ports: tuple[int, ...]
+    protocols: tuple[Literal["TCP", "UDP"], ...] = ("TCP",)
+    excepted: tuple[str, ...] = ()
+    namespace: str = ""
+
+
+class ClusterFacts(_Fact):
+    """One cluster. ``context`` is that of the kubeconfig, where it is not its current one.
+
+    ``creates_namespace`` and ``reads_nodes`` say whether a team's stack may create its namespace, and give a pod
+    the right to read nodes. The other fields are those of `infra.platform.Platform`.
+    """
+
+    cloud: str
+    pools: dict[str, PoolFacts]
+    teams: dict[str, TeamAccess]
+    connect: str
+    kubectl: str
+    context: str | None = None
+    pod_user: int | None
+    egress: tuple[EgressFact, ...]
+    creates_namespace: bool = True
+    reads_nodes: bool = True
+
+
+class TeamFacts(_Fact):
+    """Which pods are a team's: those of one service account in one namespace, on each of the clusters."""
+
+    namespace: str
+    service_account: str
+
+
+class PlatformFacts(_Fact):
+    """The whole output. ``teams`` are by name; so are what they have of each cluster."""
+
+    version: Literal[1] = VERSION
+    teams: dict[str, TeamFacts]
+    clusters: dict[str, ClusterFacts]
