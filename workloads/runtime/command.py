@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import functools
 import os
 import signal
@@ -19,11 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from workloads.runtime import attempts
 from workloads.runtime.archives import copy_libraries, unpack_packages
-from workloads.runtime.exits import INTERRUPTED, INTERRUPTED_BY_KEYBOARD, OK, USAGE, StepError, run
+from workloads.runtime.exits import INTERRUPTED, OK, USAGE, StepError, run
 from workloads.runtime.json_values import Choice, split
 from workloads.runtime.masking import Masker
-from workloads.runtime.outputs import Declared, collect, require
+from workloads.runtime.outputs import Declared, NoResultError, collect, require
 from workloads.runtime.program import Program
 from workloads.runtime.store import (
     MANIFEST,
@@ -53,38 +55,42 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace, secrets: Sequence[str]) -> int:
     output: Path = options.output
-    work = _work(options)
-    settings = {"command": _portable(options)}
-    earlier = finished(output, options.step, work.inputs, settings)
+    given = _given(options)
+    work = Manifest(options.step, {}, given.inputs, {"command": _portable(options)}, {"best": given.chosen})
+    attempts.refuse_other_work(output, work)
+    earlier = finished(output, work.step, work.inputs, work.settings)
     if earlier is not None:
         require(output, earlier.files, options.results)
         print(f"Nothing to do: {output} holds the result of {options.step}")
         return OK
+    declared = [each.reference for each in options.results]
+    ended = attempts.kept(output, work, declared)
+    if ended is None:
+        attempts.begin(output, work)
+        with _supplied(options, given.environment) as environment:
+            program = Program(given.words, options.code, environment, secrets)
+            program.run(f"the same command goes on with what is in {output}")
+        ended = dataclasses.replace(work, files=collect(output))
+    else:
+        print(f"{given.words[0]} ended well before, and is not run again", flush=True)
+    try:
+        require(output, ended.files, options.results)
+    except NoResultError:
+        attempts.keep(output, ended, declared)
+        raise
+    if not ended.files:
+        print(f"warning: {given.words[0]} ended well and wrote nothing into {output}", file=sys.stderr)
     with store_errors(output):
-        output.mkdir(parents=True, exist_ok=True)
-        # Nobody may take for a result what is about to change.
-        (output / MANIFEST).unlink(missing_ok=True)
-    with _supplied(options, work.environment) as environment:
-        program = Program(work.words, options.code, environment, secrets)
-        code = program.run(f"{options.step} goes on with what is in {output}")
-    if code in {INTERRUPTED, INTERRUPTED_BY_KEYBOARD}:
-        return code
-    if code:
-        raise StepError(code, _ending(work.words[0], code))
-    files = collect(output)
-    require(output, files, options.results)
-    if not files:
-        print(f"warning: {work.words[0]} ended well and wrote nothing into {output}", file=sys.stderr)
-    manifest = Manifest(options.step, files, work.inputs, settings, {"best": work.chosen})
-    with store_errors(output):
+        manifest = dataclasses.replace(ended, summary=work.summary)
         write_atomically(output / MANIFEST, manifest.encode())
-    print(f"Published {len(files)} files: {output}")
+    attempts.end(output)
+    print(f"Published {len(ended.files)} files: {output}")
     return OK
 
 
 @dataclass
-class _Work:
-    """Digests of the inputs by name, and what the program gets now that the best of them is chosen."""
+class _Given:
+    """What the program gets, now that the best inputs are chosen, and the digests of all inputs by name."""
 
     words: list[str]
     environment: dict[str, str]
@@ -92,29 +98,29 @@ class _Work:
     chosen: dict[str, Any] = field(default_factory=dict)
 
 
-def _work(options: argparse.Namespace) -> _Work:
+def _given(options: argparse.Namespace) -> _Given:
     """Check the inputs and choose among them.
 
     Every input is read and checked whole, but of those among which one is chosen only it, and what decides of the
     others.
     """
-    work = _Work(list(options.words), dict(os.environ))
-    losers: dict[str, str] = {}
+    given = _Given(list(options.words), dict(os.environ))
+    losers: set[str] = set()
     for choice in options.choices:
         for variant in choice.among:
             check(options.inputs[variant], only=split(choice.reference)[0])
         best, number, reason = choice.best(options.inputs)
         print(reason, flush=True)
-        work.chosen[choice.name] = {"is": best, "by": choice.reference, "of": choice.of, "value": number}
-        losers.update({variant: choice.name for variant in choice.among if variant != best})
+        given.chosen[choice.name] = {"is": best, "by": choice.reference, "of": choice.of, "value": number}
+        losers.update(variant for variant in choice.among if variant != best)
         place, directory = f"{{best:{choice.name}}}", str(options.inputs[best])
-        work.words = [word.replace(place, directory) for word in work.words]
-        work.environment = {name: value.replace(place, directory) for name, value in work.environment.items()}
-    used = [*work.words, *work.environment.values()]
+        given.words = [word.replace(place, directory) for word in given.words]
+        given.environment = {name: value.replace(place, directory) for name, value in given.environment.items()}
+    used = [*given.words, *given.environment.values()]
     for name, directory in options.inputs.items():
         read = name not in losers or any(str(directory) in text for text in used)
-        work.inputs[name] = (check(directory) if read else load_manifest(directory)).digest
-    return work
+        given.inputs[name] = (check(directory) if read else load_manifest(directory)).digest
+    return given
 
 
 @contextlib.contextmanager
@@ -153,16 +159,8 @@ def _portable(options: argparse.Namespace) -> list[str]:
     return words
 
 
-def _ending(name: str, code: int) -> str:
-    if code <= 128 or code - 128 not in set(signal.Signals):
-        return f"{name} failed; what it wrote is above"
-    number = signal.Signals(code - 128)
-    why = ", as it is where the memory limit is reached" if number is signal.SIGKILL else ""
-    return f"{name} was ended by {number.name}{why}"
-
-
 def _stop(*_: object) -> None:
-    print("error: stopped by SIGTERM: the same command starts over", file=sys.stderr, flush=True)
+    print("error: stopped by SIGTERM: the same command goes on", file=sys.stderr, flush=True)
     os._exit(INTERRUPTED)
 
 

@@ -86,6 +86,7 @@ def collect(directory: Path) -> dict[str, Entry]:
         NoResultError: a file of the name of the manifest, or one that changes while it is read.
         StoreError: the store cannot be read.
     """
+    unsteady: list[str] = []
     for pause in (*_PAUSES, None):
         with store_errors(directory):
             names, left_out = _listed(directory)
@@ -94,23 +95,18 @@ def collect(directory: Path) -> dict[str, Entry]:
                     f"the program wrote {directory / MANIFEST}, which is the name of Slipway's list of the "
                     "result's files: let it write another name, or into a folder"
                 )
-            unsteady: list[str] = []
-            entries: dict[str, Entry] = {}
-            for name in names:
-                entry = _steady(directory / name)
-                if entry is None:
-                    unsteady.append(name)
-                else:
-                    entries[name] = entry
-            if not unsteady and _listed(directory)[0] == names:
-                for line in left_out:
-                    print(f"warning: left out of the result: {line}", file=sys.stderr, flush=True)
-                return entries
+            found = {name: _steady(directory / name) for name in names}
+            entries = {name: entry for name, entry in found.items() if entry is not None}
+            unsteady = sorted({*found} - {*entries} | {*names} ^ {*_listed(directory)[0]})
+        if not unsteady:
+            for line in left_out:
+                print(f"warning: left out of the result: {line}", file=sys.stderr, flush=True)
+            return entries
         if pause is not None:
             time.sleep(pause)
     raise NoResultError(
-        f"files in {directory} still change after the program ended: "
-        f"{', '.join(unsteady[:_SHOWN]) or 'some come and go'}; does it leave processes behind?"
+        f"files in {directory} still change after the program ended: {', '.join(unsteady[:_SHOWN])}; does it "
+        "leave processes behind?"
     )
 
 
@@ -133,7 +129,7 @@ def _listed(directory: Path) -> tuple[list[str], list[str]]:
     names: list[str] = []
     left_out: list[str] = []
     inside = directory.resolve()
-    for folder, folders, files in os.walk(directory):
+    for folder, folders, files in os.walk(directory, onerror=_unless_gone):
         for name in (*folders, *files):
             path = Path(folder) / name
             shown = path.relative_to(directory).as_posix()
@@ -153,3 +149,8 @@ def _listed(directory: Path) -> tuple[list[str], list[str]]:
             elif os.path.lexists(path):
                 left_out.append(f"{shown} is {'a link to no file' if path.is_symlink() else 'no regular file'}")
     return sorted(names), sorted(left_out)
+
+
+def _unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error

@@ -60,14 +60,15 @@ class Program:
         if shutil.which(name, path=places) is None:
             raise StepError(BAD_INPUT, f"there is no program {name!r} in this image{_hint(name, self.folder)}")
 
-    def run(self, remark: str) -> int:
-        """Run it to its end and return its exit code: 128 + n where signal n ended it.
+    def run(self, remark: str) -> None:
+        """Run it to its end.
 
-        After SIGTERM, which is passed on to it, the end is awaited, and the code is 143 whatever the program ends
-        with: what it did until then is no result. `remark` is the end of the line that then says so.
+        SIGTERM is passed on to it, and its end awaited; whatever its exit code is then, it did not do its work.
+        `remark` is the end of the line that says so.
 
         Raises:
-            StepError: BAD_INPUT where it cannot be started.
+            StepError: BAD_INPUT where it cannot be started; its own exit code where that is not 0, 128 + n where
+                signal n ended it; INTERRUPTED after SIGTERM.
         """
         self.require()
         piped = subprocess.PIPE if self.secrets else None
@@ -96,12 +97,14 @@ class Program:
             code = process.wait()
             for thread in threads:
                 thread.join(_LAST_WORDS)
-            if signals.received == signal.SIGTERM:
-                print(f"error: stopped by SIGTERM: {remark}", file=sys.stderr, flush=True)
-                return INTERRUPTED
-            if signals.received == signal.SIGINT:
-                return INTERRUPTED_BY_KEYBOARD
-            return 128 - code if code < 0 else code
+        if signals.received == signal.SIGTERM:
+            raise StepError(INTERRUPTED, f"stopped by SIGTERM: {remark}")
+        if signals.received == signal.SIGINT:
+            raise StepError(INTERRUPTED_BY_KEYBOARD, f"interrupted: {remark}")
+        if code < 0:
+            raise StepError(128 - code, f"{self.words[0]} was ended by {_signal(-code)}")
+        if code:
+            raise StepError(code, f"{self.words[0]} failed; what it wrote is above")
 
 
 class _Signals:
@@ -144,6 +147,14 @@ def _copy(stream: BinaryIO, to: BinaryIO, masker: Masker) -> threading.Thread:
     thread = threading.Thread(target=copy, daemon=True)
     thread.start()
     return thread
+
+
+def _signal(number: int) -> str:
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    return f"{name}, as by the kernel where memory runs out" if number == signal.SIGKILL else name
 
 
 def _hint(name: str, folder: Path) -> str:
