@@ -13,7 +13,7 @@ TOPS = ("infra", "offline", "tools", "workloads", "ci", "benchmarks", "policy-pa
 
 FACTS = ["infra/platform.py", "infra/accelerators.py", "infra/charts.py", "infra/api_server.py"]
 CLOUD = ["infra/schema", "infra/review", *FACTS]
-DECLARATION = [f"infra/pipelines/{name}.py" for name in ("contract", "images", "results")]
+DECLARATION = [f"infra/pipelines/{name}.py" for name in ("contract", "images", "matrix", "results")]
 
 MAY_IMPORT: Mapping[str, Sequence[str]] = {
     **{file: [] for file in FACTS},
@@ -267,13 +267,17 @@ def words(path: Path) -> Iterator[str]:
                 pass
 
 
+SHAPES = ("infra/settings", "infra/pipelines/pipeline_file.py", "infra/pipelines/file_*.py")
+"""What reads a key `rehearsal`, checks it, and hands it on."""
+
+
 def test_nobody_asks_whether_it_is_a_rehearsal() -> None:
-    """Only the engine in ``offline`` knows; the settings have the overlay's key, which they check and ignore."""
+    """Only the engine in ``offline`` knows; settings and declarations have a key for it, and hand it on."""
     asking = [
         f"{path.relative_to(ROOT)}: {word}"
         for room in ("infra", "workloads")
         for path in sorted((ROOT / room).rglob("*.py"))
-        if not path.is_relative_to(ROOT / "infra" / "settings")
+        if not any(part_of(PurePosixPath(path.relative_to(ROOT)), shape) for shape in SHAPES)
         for word in words(path)
         if re.search(r"(?<!on_)dry_run|rehears|mock", word, re.IGNORECASE)
         # The check of ownership warns in a preview and refuses in an update.

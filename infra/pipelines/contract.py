@@ -6,6 +6,7 @@ knows neither clusters nor Jobs: `infra.pipelines.placement` puts its steps on p
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from pydantic import BaseModel, Field
@@ -16,6 +17,9 @@ from infra.schema.base import Cpu, Duration, Int, Memory, Model, PoolSettings, S
 from infra.schema.image import Image
 from infra.schema.paths import STORED
 from infra.schema.problems import Finding, Path, Problem
+
+RESERVED_INPUTS = ("output", "store", "pipeline", "packages", "libraries")
+"""Names that mean something else in a step's arguments, so that none of its inputs can have them."""
 
 
 class StepSettings(Model):
@@ -33,6 +37,17 @@ class StepSettings(Model):
         default=None,
         description="Image by digest (`…@sha256:…`); default: TensorFlow's official one for the pool.",
     )
+
+    @cached_property
+    def on_pools(self) -> Sequence[tuple[Path, "StepSettings"]]:
+        """The settings for each pool that they name, with the place of its name in them.
+
+        That is these settings themselves, or copies where a step runs on several pools.
+        """
+        return tuple(self._on_pools())
+
+    def _on_pools(self) -> "Iterator[tuple[Path, StepSettings]]":
+        yield ("pool",), self
 
 
 class PipelineSettings(Model):

@@ -1,16 +1,31 @@
-"""Finds the pipelines: a folder below ``workloads/`` with a ``pipeline.py`` is one, and nothing else names it."""
+"""Finds the pipelines: a folder below ``workloads/`` with a ``pipeline.yaml`` or a ``pipeline.py`` is one.
+
+Nothing else names it. A stack file may also name a folder elsewhere on this machine by its path.
+"""
 
 import importlib
+import importlib.util
+import os
+import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from functools import cache
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from types import ModuleType
 from typing import TypeVar
 
-from infra.pipelines.contract import AnyPipeline, Pipeline, PipelineSettings, StepDeclaration, Supplement
-from infra.pipelines.results import PIPELINE_OUTPUTS
-from infra.schema.problems import Problem, SettingsError, listed, nearest
+from infra.pipelines import file_reading
+from infra.pipelines.contract import (
+    AnyPipeline,
+    Pipeline,
+    PipelineSettings,
+    StepDeclaration,
+    Supplement,
+)
+from infra.pipelines.file_reading import Folder
+from infra.pipelines.pipeline_file import NAMES as FILES
+from infra.pipelines.step_rules import misfits
+from infra.schema.problems import Problem, SettingsError, nearest
 
 ROOT = Path(__file__).resolve().parents[2]
 """The repository that this module is part of."""
@@ -18,18 +33,66 @@ ROOT = Path(__file__).resolve().parents[2]
 WORKLOADS = "workloads"
 """The folder, and the package, that holds the pipelines."""
 
+PYTHON = "pipeline.py"
+
+CHECKOUT_VARIABLE = "SLIPWAY_CHECKOUT"
+"""The environment variable with the user's checkout, where this repository is another revision of it."""
+
 T = TypeVar("T", bound=object)
 
 
 @cache
 def pipeline_names() -> tuple[str, ...]:
-    """The folders that declare a pipeline, sorted."""
-    return _folders("pipeline.py")
+    """The folders below ``workloads/`` that declare a pipeline, sorted."""
+    return tuple(sorted({name for file in (PYTHON, *FILES) for name in _folders(file)}))
+
+
+def is_path(uses: str) -> bool:
+    """Whether a pipeline is named by the path of its folder on this machine."""
+    return "/" in uses or uses.startswith((".", "~"))
+
+
+def location(folder: str) -> Folder:
+    """The folder of a pipeline: one below ``workloads/``, or the path of one, which need not be there.
+
+    A relative path is below this repository. One that leads out of it is relative to the user's checkout, so that
+    another revision, checked out elsewhere, means the same folder.
+    """
+    if not is_path(folder):
+        return Folder(ROOT / WORKLOADS / folder, f"{WORKLOADS}/{folder}", f"{WORKLOADS}/{folder}")
+    try:
+        named = Path(folder).expanduser()
+    except RuntimeError:
+        # `~name` of somebody whom this machine does not know.
+        named = Path(folder)
+    path = Path(os.path.normpath(ROOT / named))
+    if path.is_relative_to(ROOT):
+        inside = path.relative_to(ROOT).as_posix()
+        return Folder(path, inside, inside)
+    path = Path(os.path.normpath(Path(os.environ.get(CHECKOUT_VARIABLE) or ROOT) / named))
+    return Folder(path, folder.rstrip("/"), path.as_posix())
+
+
+def known(folder: str) -> bool:
+    """Whether there is a pipeline in ``folder``, right or wrong."""
+    if not is_path(folder):
+        return folder in pipeline_names()
+    return any(os.path.lexists(location(folder).path / file) for file in (PYTHON, *FILES))
 
 
 def pipeline(folder: str) -> AnyPipeline:
-    """The pipeline that ``folder`` declares; raises SettingsError where the declaration is broken."""
-    return _declared(folder, "pipeline", "PIPELINE", Pipeline)
+    """The pipeline that ``folder`` declares, with what is wrong with it in its ``problems``.
+
+    Raises SettingsError where a declaration in Python is broken.
+    """
+    if (location(folder).path / PYTHON).is_file():
+        return _declared(folder, "pipeline", "PIPELINE", Pipeline)
+    return _read(folder)
+
+
+@cache
+def _read(folder: str) -> AnyPipeline:
+    return file_reading.read(location(folder))
 
 
 def declared_steps(folder: str, settings: PipelineSettings) -> Sequence[StepDeclaration]:
@@ -37,35 +100,32 @@ def declared_steps(folder: str, settings: PipelineSettings) -> Sequence[StepDecl
 
     Raises SettingsError where it cannot say them, or where they do not fit together.
     """
-    file = f"{WORKLOADS}/{folder}/pipeline.py"
+    file = _file(folder)
     try:
         steps = tuple(pipeline(folder).steps(settings))
     except SettingsError:
         raise
     except Exception as error:
         raise _failed(file, "`steps` fails", error) from error
-    known: set[str] = set()
-    for step in steps:
-        if step.name in known:
-            raise _broken(file, f"two steps are called `{step.name}`")
-        for other in (*step.inputs.values(), *step.after):
-            if other not in {each.name for each in steps}:
-                raise _broken(file, f"step `{step.name}` needs `{other}`, and there is no such step")
-        for result in step.results:
-            if result.name in PIPELINE_OUTPUTS:
-                raise _broken(file, f"step `{step.name}`: `{result.name}` is an output that every pipeline has")
-        known.add(step.name)
-    try:
-        TopologicalSorter({each.name: {*each.inputs.values(), *each.after} for each in steps}).prepare()
-    except CycleError as error:
-        raise _broken(file, f"the steps {listed(error.args[1][:-1], 'and')} wait for one another") from error
+    if reasons := list(misfits(steps)):
+        raise SettingsError([_problem(file, each) for each in reasons])
     return steps
 
 
 def folder_of(name: str, uses: object = None) -> str | None:
     """The folder of the pipeline that a section ``name`` runs; the nearest one where it is misspelt, or None."""
     wanted = str(uses) if uses is not None else name
+    if uses is not None and is_path(wanted):
+        return wanted if known(wanted) else None
     return wanted if wanted in pipeline_names() else nearest(wanted, pipeline_names())
+
+
+def _file(folder: str) -> str:
+    """The file that declares the pipeline of ``folder``, as people know it."""
+    place = location(folder)
+    return next(
+        (f"{place.shown}/{file}" for file in (PYTHON, *FILES) if (place.path / file).is_file()), place.shown
+    )
 
 
 @cache
@@ -82,12 +142,17 @@ def _folders(file: str) -> tuple[str, ...]:
 
 @cache
 def _declared(folder: str, module: str, attribute: str, kind: type[T]) -> T:
-    file = f"{WORKLOADS}/{folder}/{module}.py"
+    place = location(folder)
+    file = f"{place.shown}/{module}.py"
     try:
-        found = getattr(importlib.import_module(f"{WORKLOADS}.{folder}.{module}"), attribute, None)
+        if is_path(folder):
+            imported = _imported(place.path / f"{module}.py")
+        else:
+            imported = importlib.import_module(f"{WORKLOADS}.{folder}.{module}")
+        found = getattr(imported, attribute, None)
     except SyntaxError as error:
-        place = Path(error.filename or file)
-        where = place.relative_to(ROOT).as_posix() if place.is_relative_to(ROOT) else str(place)
+        at = Path(error.filename or file)
+        where = at.relative_to(ROOT).as_posix() if at.is_relative_to(ROOT) else str(at)
         raise _broken(file, f"Python cannot read {where}:{error.lineno}: {error.msg}") from error
     except Exception as error:
         raise _failed(file, "it cannot be imported", error) from error
@@ -97,6 +162,17 @@ def _declared(folder: str, module: str, attribute: str, kind: type[T]) -> T:
     return found
 
 
+def _imported(file: Path) -> ModuleType:
+    """The module in a file that belongs to no package."""
+    spec = importlib.util.spec_from_file_location(f"pipeline of {file.parent}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # Pydantic looks for the types of a model's fields there.
+    spec.loader.exec_module(module)
+    return module
+
+
 def _failed(file: str, what: str, error: Exception) -> SettingsError:
     lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename.endswith(file)]
     where = f" in line {lines[-1]}" if lines else ""
@@ -104,10 +180,10 @@ def _failed(file: str, what: str, error: Exception) -> SettingsError:
 
 
 def _broken(file: str, reason: str) -> SettingsError:
-    return SettingsError(
-        [
-            Problem(
-                file, Path(file).stem.upper(), reason, "correct the file; docs/workloads.md says what it declares"
-            )
-        ]
+    return SettingsError([_problem(file, reason)])
+
+
+def _problem(file: str, reason: str) -> Problem:
+    return Problem(
+        file, Path(file).stem.upper(), reason, "correct the file; docs/workloads.md says what it declares"
     )

@@ -39,7 +39,8 @@ class DeclaredPipeline:
 
     def key(self, step: StepDeclaration) -> str:
         """The key of the stack file that places ``step``."""
-        places = (at for at, each in placements(self.settings) if each is step.placed_by)
+        sections = placements(self.settings)
+        places = (at for at, each in sections if any(own is step.placed_by for _, own in each.on_pools))
         return self.setting(*next(places, ()))
 
     def setting(self, *parts: str | int) -> str:

@@ -31,17 +31,17 @@ def refuse(reason: str, fix: str) -> PydanticCustomError:
     return PydanticCustomError(WRONG_VALUE, "{reason}", {"reason": reason, "fix": fix})
 
 
-def _no_truth(value: Any) -> Any:
+def no_truth(value: Any) -> Any:
     """Pydantic, as Python, counts True as 1."""
     if isinstance(value, bool):
         raise refuse("true or false, and it has to be a number", "write a number")
     return value
 
 
-Int = Annotated[int, BeforeValidator(_no_truth)]
+Int = Annotated[int, BeforeValidator(no_truth)]
 """A whole number."""
 
-Float = Annotated[float, BeforeValidator(_no_truth)]
+Float = Annotated[float, BeforeValidator(no_truth)]
 """A number."""
 
 

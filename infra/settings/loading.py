@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from infra.clouds.registry import CLOUDS
 from infra.pipelines.contract import PipelineSettings
-from infra.pipelines.discovery import declared_steps, pipeline_names
+from infra.pipelines.discovery import declared_steps
 from infra.platform_output import Resolve
 from infra.schema import limits
 from infra.schema.problems import Finding, Problem, SettingsError, key_of
@@ -13,7 +13,7 @@ from infra.settings.checks import names, pipelines, secrets, steps
 from infra.settings.corrections import as_written
 from infra.settings.model import Rehearsal, Settings
 from infra.settings.parsing import OVERLAY, Reading, read
-from infra.settings.pipelines import folder
+from infra.settings.pipelines import folder, is_known
 from infra.settings.references import unread
 
 CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
@@ -91,7 +91,7 @@ def pipelines_in(raw: Mapping[str, Any]) -> Mapping[str, PipelineSettings]:
     if limits.exceeded(raw):
         return {}
     sections = read(raw).draft.pipelines
-    return {name: each for name, each in sections.items() if folder(name, each) in pipeline_names()}
+    return {name: each for name, each in sections.items() if is_known(name, each)}
 
 
 def _clouds_of(reading: Reading) -> list[str]:

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, ConfigDict
 from typing_extensions import TypedDict
 
 from infra.pipelines.contract import PipelineSettings
-from infra.pipelines.discovery import folder_of, pipeline, pipeline_names
+from infra.pipelines.discovery import folder_of, is_path, known, pipeline, pipeline_names
 
 KEY = "pipelines"
 
@@ -54,3 +54,8 @@ def _without_empty(sections: dict[str, PipelineSettings | None]) -> dict[str, Pi
 def folder(name: str, settings: PipelineSettings) -> str:
     """The folder that declares the pipeline which a valid section runs."""
     return settings.uses or name
+
+
+def is_known(name: str, settings: PipelineSettings) -> bool:
+    """Whether there is a pipeline that the section runs. A path has to be written as `uses`."""
+    return known(folder(name, settings)) and (settings.uses is not None or not is_path(name))

@@ -9,7 +9,7 @@ from infra.schema.base import PoolSettings
 from infra.schema.kubernetes_names import name_findings
 from infra.schema.problems import Finding, Path, SettingsError, listed, nearest
 from infra.settings.parsing import Draft, Reading
-from infra.settings.pipelines import KEY, folder
+from infra.settings.pipelines import KEY, folder, is_known
 from infra.step import GATES, GATES_FOLDER, PACKAGES
 
 NAME_LIMIT = 40
@@ -23,7 +23,7 @@ def check(reading: Reading) -> Iterator[Finding]:
     pools = pools_of(reading.draft)
     for name, settings in reading.draft.pipelines.items():
         at: Path = (KEY, name)
-        known = folder(name, settings) in pipeline_names()
+        known = is_known(name, settings)
         if known or settings.uses is not None:
             yield from _name(at, name)
         if not known:
@@ -78,7 +78,7 @@ def same_job_names(reading: Reading) -> Iterator[Finding]:
     first: dict[str, tuple[str, str]] = {}
     for name, settings in reading.draft.pipelines.items():
         at: Path = (KEY, name)
-        if folder(name, settings) not in pipeline_names():
+        if not is_known(name, settings):
             continue
         try:
             steps = declared_steps(folder(name, settings), settings)

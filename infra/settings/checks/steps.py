@@ -1,6 +1,6 @@
 """Steps of pipelines against the pools they ask for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from infra.pipelines.contract import StepSettings, placements
@@ -35,24 +35,38 @@ def check(reading: Reading) -> Iterator[Finding]:
     known = {pool for _, pool in reading.names}
     for at, step in placements(reading.draft.pipelines, (KEY,)):
         yield from _scratch(at, step)
-        if step.pool in targets:
-            yield from _fits(at, step, targets[step.pool], reading.draft)
-        elif step.pool not in known:
-            pools = sorted(known)
-            others = {each.other_stack for each in reading.draft.clusters.values()} - {None}
-            reason = "no cluster of the stack has a pool of that name"
-            if others:
-                reason += f"; its pools are those that the file of stack {listed(others, 'and')} declares"
-            yield Finding(
-                (*at, "pool"),
-                step.pool,
-                reason,
-                did_you_mean(step.pool, pools, f"write {listed(pools)}" if pools else "declare it"),
-                read=(
-                    ("clusters",),
-                    *(("clusters", cluster, key) for cluster in reading.clusters for key in ("pools", "cloud")),
-                ),
-            )
+        for place, on_pool in step.on_pools:
+            named = (*at, *place)
+            if on_pool.pool in targets:
+                found = _fits(at, on_pool, targets[on_pool.pool], reading.draft)
+                yield from found if place == ("pool",) else (_of_variant(each, named, on_pool) for each in found)
+            elif on_pool.pool not in known:
+                yield _no_pool(named, on_pool.pool, reading, sorted(known))
+
+
+def _no_pool(named: Path, pool: str, reading: Reading, pools: Sequence[str]) -> Finding:
+    """The finding about a name of a pool that no cluster has, or about one that is missing."""
+    others = {each.other_stack for each in reading.draft.clusters.values()} - {None}
+    reason = "no cluster of the stack has a pool of that name" if pool else "required, and not there"
+    if pool and others:
+        reason += f"; its pools are those that the file of stack {listed(others, 'and')} declares"
+    return Finding(
+        named,
+        pool or None,
+        reason,
+        did_you_mean(pool, pools, f"write {listed(pools)}" if pools else "declare it"),
+        read=(
+            ("clusters",),
+            *(("clusters", cluster, key) for cluster in reading.clusters for key in ("pools", "cloud")),
+        ),
+    )
+
+
+def _of_variant(finding: Finding, named: Path, step: StepSettings) -> Finding:
+    """The finding about a step that runs on several pools, at the name of the one that does not suit it."""
+    key = str(finding.path[-1])
+    with_it = "" if key == "pool" else f"with `{key}: {getattr(step, key)}`: "
+    return Finding(named, step.pool, f"{with_it}{finding.reason}", finding.fix, (*finding.read, finding.path))
 
 
 def _targets(draft: Draft) -> dict[str, Target]:

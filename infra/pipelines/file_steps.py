@@ -1,0 +1,89 @@
+"""The steps of a ``pipeline.yaml``, with its references resolved by the settings of a stack."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from infra.pipelines import references
+from infra.pipelines.contract import Best, Command, StepDeclaration, StepSettings, Substitute, literal
+from infra.pipelines.file_settings import used_in
+from infra.pipelines.matrix import Value, variants, written
+from infra.pipelines.pipeline_file import PipelineFile, PipelineStep, StepResult
+from infra.pipelines.results import Column, Curves, File, Number, Picture, Result, Table
+
+Place = Callable[[str], str]
+"""A path below the pipeline's folder as a declaration names it: below the repository, or absolute."""
+
+
+def steps(declared: PipelineFile, settings: Any, place: Place) -> Sequence[StepDeclaration]:
+    """The steps with ``settings``, those of `infra.pipelines.file_settings`; variants in place of a matrix."""
+    return [variant for name in declared.steps for variant in _variants(name, declared, settings, place)]
+
+
+def _variants(name: str, declared: PipelineFile, settings: Any, place: Place) -> Sequence[StepDeclaration]:
+    step = declared.steps[name]
+
+    def declare(own: Mapping[str, Value], placed_by: StepSettings) -> StepDeclaration:
+        def value(reference: str) -> str | None:
+            if reference not in declared.parameters:
+                return None
+            return literal(written(own[reference] if reference in own else getattr(settings, reference)))
+
+        def filled(word: str) -> str:
+            return references.replaced(word, value)
+
+        return StepDeclaration(
+            name=name,
+            module=None,
+            placed_by=placed_by,
+            arguments=[filled(word) for word in step.run],
+            inputs={each: each for each in used_in(step) if each in declared.steps},
+            after=step.after,
+            requirements=step.requirements and place(step.requirements),
+            results=tuple(result(key, each) for key, each in step.results.items()),
+            command=Command(place(step.code), step.files, _substitute(step, filled, place)),
+            environment={key: filled(each) for key, each in step.environment.items()},
+            secrets=step.secrets,
+            best=step.best and Best(step.best.by, step.best.of),
+        )
+
+    return variants(getattr(settings.steps, name), declare)
+
+
+def _substitute(step: PipelineStep, filled: Callable[[str], str], place: Place) -> Substitute | None:
+    if step.rehearsal is None:
+        return None
+    requirements = step.rehearsal.requirements
+    return Substitute([filled(word) for word in step.rehearsal.run or ()], requirements and place(requirements))
+
+
+def result(name: str, declared: StepResult) -> Result:
+    """A result under ``name``, as stack outputs and the report know it."""
+    title = declared.title or heading(name)
+    where = declared.number or declared.table or declared.curves or declared.picture or declared.file or ""
+    path, _, select = where.partition("#")
+    if declared.number is not None:
+        return Number(name=name, title=title, path=path, select=select, format=declared.format or "number")
+    if declared.table is not None:
+        columns = tuple(
+            Column(key=key, title=each.title or heading(key), format=each.format)
+            for key, each in (declared.columns or {}).items()
+        )
+        compare = (declared.compare[0], declared.compare[1]) if declared.compare else None
+        return Table(name=name, title=title, path=path, select=select, columns=columns, compare=compare)
+    if declared.curves is not None:
+        return Curves(
+            name=name,
+            title=title,
+            path=path,
+            select=select,
+            curves=tuple(declared.draw or ()),
+            unit=declared.unit or "epoch",
+            logs=declared.logs or "",
+        )
+    return (File if declared.picture is None else Picture)(name=name, title=title, path=where)
+
+
+def heading(name: str) -> str:
+    """``test_accuracy`` as ``Test accuracy``."""
+    text = name.replace("_", " ").replace("-", " ").strip()
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,209 @@
+"""The shape of ``pipeline.yaml``, by which a folder declares a pipeline without Python.
+
+What its keys mean is in their descriptions, of which docs/pipeline.schema.json is made.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from infra.pipelines.results import Format
+from infra.schema.base import Cpu, Duration, Int, Memory, Model, Size, refuse
+from infra.schema.image import Image
+
+NAMES = ("pipeline.yaml", "pipeline.yml")
+"""The file, and how it is misspelt."""
+
+
+def _word(value: Any) -> Any:
+    """YAML reads ``--trees, 300`` as a number; a word of a command line is text."""
+    if isinstance(value, bool):
+        raise refuse("true or false, which programs spell differently", 'write it in quotes: `"true"`')
+    return str(value) if isinstance(value, int | float) else value
+
+
+Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str | int | float)]
+"""A word of a command line, or the value of an environment variable."""
+
+
+def _words(value: Any) -> Any:
+    if isinstance(value, str):
+        raise refuse(
+            "one text, and a command is a list of its words, which no shell reads",
+            f"write `[{', '.join(value.split()[:12]) or 'python, train.py'}]`",
+        )
+    return value
+
+
+Words = Annotated[list[Word], Field(min_length=1), BeforeValidator(_words, json_schema_input_type=list[Word])]
+"""A command: its program, and the program's arguments."""
+
+Scalar = bool | int | float | str
+
+
+class Parameter(Model):
+    """A key of the pipeline's section in stack files."""
+
+    type: Literal["integer", "number", "string", "boolean"] = Field(description="What its values are.")
+    default: Scalar | None = Field(
+        default=None, description="Its value where the stack file has none; without it, each stack file has to."
+    )
+    minimum: int | float | None = Field(default=None, description="The least that a number can be.")
+    maximum: int | float | None = Field(default=None, description="The most that a number can be.")
+    choices: Annotated[list[Scalar], Field(min_length=1)] | None = Field(
+        default=None, description="The only values that it can have."
+    )
+    description: str | None = Field(default=None, description="What it is, for the reference of the settings.")
+
+
+class StepResources(Model):
+    """What a step asks for where the stack file does not say it."""
+
+    gpus: Int | None = Field(default=None, ge=0, description="GPUs, or shares of one.")
+    cpu: Cpu | None = Field(default=None, description="CPU asked for, as a Kubernetes quantity.")
+    memory: Memory | None = Field(default=None, description="Memory asked for, and its limit.")
+    ephemeral_storage: Size | None = Field(default=None, description="Scratch space for temporary files.")
+
+
+class BestVariant(Model):
+    """Which of a step's variants later steps read."""
+
+    by: str = Field(description="A number among the step's results.")
+    of: Literal["max", "min"] = Field(default="max", description="Whether the largest or the smallest is best.")
+
+
+class TableColumn(Model):
+    """A column of a table."""
+
+    format: Format = Field(default="text", description="How its values are written.")
+    title: str | None = Field(default=None, description="Its heading; default: the key.")
+
+
+def _column(value: Any) -> Any:
+    return {"format": value} if isinstance(value, str) else value
+
+
+def _result(value: Any) -> Any:
+    """``metrics.json#/accuracy`` is a number, ``curve.png`` a picture, and any other path a file."""
+    if not isinstance(value, str):
+        return value
+    path, mark, _ = value.partition("#")
+    if mark and path.lower().endswith(".json"):
+        return {"number": value}
+    return {"picture" if value.lower().endswith(".png") else "file": value}
+
+
+class StepResult(Model):
+    """What a step leaves that is worth showing. One of the first five keys says what it is, and where: a path
+    below the step's output, for a part of a JSON file with ``#`` and a JSON pointer (RFC 6901).
+    """
+
+    number: str | None = Field(default=None, description="A number of a JSON file: `metrics.json#/test/accuracy`.")
+    table: str | None = Field(default=None, description="A list of objects of a JSON file, a row each.")
+    curves: str | None = Field(
+        default=None, description="A list of objects of a JSON file, one for each epoch, with a number by curve."
+    )
+    picture: str | None = Field(default=None, description="A PNG file.")
+    file: str | None = Field(default=None, description="Any other file, of which the place is shown.")
+    title: str | None = Field(default=None, description="What people read above it; default: its name.")
+    format: Format | None = Field(default=None, description="How a number is written.")
+    columns: (
+        dict[
+            str,
+            Annotated[TableColumn, BeforeValidator(_column, json_schema_input_type=Format | TableColumn)],
+        ]
+        | None
+    ) = Field(default=None, description="A table's columns: how each is written, by the rows' keys.")
+    compare: Annotated[list[str], Field(min_length=2, max_length=2)] | None = Field(
+        default=None,
+        description="Two keys of a table's rows, the value and the truth; rows that differ are marked.",
+    )
+    draw: list[str] | None = Field(
+        default=None, description="The names of the curves that are drawn; default: all."
+    )
+    unit: str | None = Field(default=None, description="What an object of the curves stands for: `epoch`.")
+    logs: str | None = Field(default=None, description="The folder with the curves that TensorBoard reads.")
+
+
+class RehearsalCommand(Model):
+    """What a rehearsal runs where this machine lacks the step's program, or the packages of its image."""
+
+    run: Words | None = Field(default=None, description="The command in place of `run`.")
+    requirements: str | None = Field(
+        default=None, description="A lock file with the packages that the step's image has."
+    )
+
+
+class PipelineStep(Model):
+    """A step: a program, what it reads, and what it needs."""
+
+    run: Words = Field(
+        description="The command: its program and its arguments. `{output}` is the directory that it writes, "
+        "`{<step>}` the output of an earlier step, `{<parameter>}` a parameter's value, `{store}` the store; "
+        "`{{` and `}}` are braces."
+    )
+    description: str | None = Field(default=None, description="What the step does.")
+    code: str = Field(default=".", description="The folder whose files it needs, and in which it starts.")
+    files: list[str] = Field(
+        default_factory=list[str],
+        description="Patterns of Python files below `code` that are found by name and not imported.",
+    )
+    requirements: str | None = Field(
+        default=None, description="A lock file, with hashes, of the packages that its image lacks."
+    )
+    after: list[str] = Field(
+        default_factory=list[str], description="Steps that have to succeed first, beside those that it reads."
+    )
+    environment: dict[str, Word] = Field(
+        default_factory=dict[str, str],
+        description="Environment variables, with the same references as `run`.",
+    )
+    secrets: dict[str, str] = Field(
+        default_factory=dict[str, str],
+        description="Environment variables with a secret: its name in the stack file's `slipway:secrets`.",
+    )
+    image: Image | None = Field(default=None, description="Its image by digest; default: TensorFlow's.")
+    resources: StepResources = Field(default_factory=StepResources, description="What it asks for.")
+    time_limit: Duration | None = Field(default=None, description="Hard limit over all retries.")
+    matrix: dict[str, Annotated[list[Scalar], Field(min_length=1)]] = Field(
+        default_factory=dict[str, list[Scalar]],
+        description="Values of parameters, of which each combination makes a step of its own.",
+    )
+    best: BestVariant | None = Field(
+        default=None, description="Which variant later steps read; default: all of them."
+    )
+    results: dict[
+        str,
+        Annotated[StepResult, BeforeValidator(_result, json_schema_input_type=str | StepResult)],
+    ] = Field(
+        default_factory=dict[str, StepResult],
+        description="Files worth showing, by a name. A text is a picture (`*.png`), a number (`*.json#/pointer`), "
+        "or any other file.",
+    )
+    rehearsal: RehearsalCommand | None = Field(
+        default=None, description="What a rehearsal runs where this machine lacks the program."
+    )
+
+
+class PipelineFile(Model):
+    """A pipeline."""
+
+    description: Annotated[str, AfterValidator(str.strip), Field(min_length=1)] = Field(
+        description="What the pipeline does, in a sentence."
+    )
+    parameters: dict[str, Parameter] = Field(
+        default_factory=dict[str, Parameter], description="Keys of the pipeline's section in stack files."
+    )
+    steps: dict[str, PipelineStep] = Field(min_length=1, description="The steps by name.")
+
+
+class PartialStep(PipelineStep):
+    """A step of a file with mistakes, without what is wrong."""
+
+    run: Words = Field(default_factory=list[str])
+
+
+class PartialParameter(Parameter):
+    """A parameter of a file with mistakes; one without a type can have any value."""
+
+    type: Any = None

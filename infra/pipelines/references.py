@@ -1,0 +1,31 @@
+"""References in the words of a command: ``{output}``, ``{prepare}``, ``{trees}``; ``{{`` and ``}}`` are braces."""
+
+import re
+from collections.abc import Callable, Iterator
+
+OWN = ("output", "store")
+"""What every step may refer to: the directory that it writes, and the store."""
+
+_PART = re.compile(r"\{\{|\}\}|\{(?P<name>[^{}]*)\}|(?P<single>[{}])")
+
+
+def names(text: str) -> Iterator[str]:
+    """What ``text`` refers to, in its order."""
+    for part in _PART.finditer(text):
+        if part["name"] is not None:
+            yield part["name"]
+
+
+def single_brace(text: str) -> bool:
+    """Whether ``text`` has a brace that is neither doubled nor one of a reference."""
+    return any(part["single"] for part in _PART.finditer(text))
+
+
+def replaced(text: str, value: Callable[[str], str | None]) -> str:
+    """``text`` with ``value`` of each name in place of its reference; what has none stays a reference."""
+
+    def own(part: re.Match[str]) -> str:
+        found = value(part["name"]) if part["name"] is not None else None
+        return part.group() if found is None else found
+
+    return _PART.sub(own, text)

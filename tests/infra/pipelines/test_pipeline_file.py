@@ -1,0 +1,179 @@
+"""Pipelines that a folder declares in ``pipeline.yaml``: what stack files may say of them, and their steps."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.pipelines.contract import Best, StepDeclaration, Variant
+from infra.pipelines.discovery import declared_steps, pipeline
+from infra.pipelines.results import Column, Curves, File, Number, Picture, Table
+from infra.settings.loading import load
+from tests.support.refusals import the_problem
+from tests.support.stack_values import GCP, changed
+
+CHURN: Mapping[str, Any] = {
+    "description": "Who will leave.",
+    "parameters": {
+        "trees": {"type": "integer", "default": 300, "minimum": 1, "description": "Trees of the forest."},
+        "balanced": {"type": "boolean", "default": False},
+        "note": {"type": "string", "default": "a {brace}"},
+    },
+    "steps": {
+        "prepare": {
+            "run": ["python", "prepare.py", "--seed", 1, "--output", "{output}"],
+            "requirements": "requirements.txt",
+        },
+        "train": {
+            "run": ["python", "train.py", "--data={prepare}", "--trees", "{trees}", "--output", "{output}"],
+            "environment": {"BALANCED": "{balanced}", "NOTE": "{note} {{literal}}", "WORKERS": 4},
+            "secrets": {"TRACKING_KEY": "tracking-key"},
+            "resources": {"gpus": 1, "memory": "6Gi"},
+            "time_limit": "30m",
+            "results": {"accuracy": "metrics.json#/test/accuracy", "curve": "curve.png", "model": "model.pkl"},
+            "best": {"by": "accuracy"},
+            "rehearsal": {"run": ["python", "small.py", "{prepare}", "{trees}"], "requirements": "small.txt"},
+        },
+        "report": {"run": ["sh", "-c", "cat {train}/x"], "after": ["prepare"], "code": "report"},
+    },
+}
+PLACED = {"prepare": {"pool": "cpu"}, "train": {"pool": "train"}, "report": {"pool": "cpu"}}
+LOCK = f"numpy==2.0.0 --hash=sha256:{'0' * 64}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder elsewhere on this machine with everything that `CHURN` names."""
+    made = tmp_path / "churn"
+    (made / "report").mkdir(parents=True)
+    (made / "pipeline.yaml").write_text(yaml.safe_dump(dict(CHURN), sort_keys=False), encoding="utf-8")
+    for name in ("requirements.txt", "small.txt"):
+        (made / name).write_text(LOCK, encoding="utf-8")
+    for name in ("prepare.py", "train.py", "small.py"):
+        (made / name).write_text("", encoding="utf-8")
+    return made
+
+
+def stack(folder: Path, **section: Any) -> dict[str, Any]:
+    return changed(GCP, {"pipelines.churn": {"uses": str(folder), "steps": PLACED, **section}})
+
+
+def steps_of(folder: Path, **section: Any) -> Sequence[StepDeclaration]:
+    settings = load(stack(folder, **section)).pipelines["churn"]
+    return declared_steps(str(folder), settings)
+
+
+def test_its_parameters_and_steps_are_keys_of_the_stack_file(folder: Path) -> None:
+    settings: Any = load(stack(folder, trees=500)).pipelines["churn"]
+    assert (settings.trees, settings.balanced, settings.note) == (500, False, "a {brace}")
+    assert settings.steps.train.pool == "train"
+    assert (settings.steps.train.gpus, settings.steps.train.memory) == (1, "6Gi")
+    assert settings.steps.train.time_limit == "30m"
+    assert type(settings).__doc__ == "Who will leave."
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "reason"),
+    [
+        ({"trees": 0}, "trees", "below 1, the least it can be"),
+        ({"trees": "many"}, "trees", "not a whole number"),
+        ({"tree": 5}, "tree", "there is no such key"),
+        ({"balanced": 7}, "balanced", "neither true nor false"),
+        ({"steps": {**PLACED, "train": {"pool": "cpu"}}}, "steps.train.gpus", "has no GPUs"),
+        ({"steps": {**PLACED, "train": {}}}, "steps.train.pool", "required, and not there"),
+    ],
+)
+def test_a_wrong_value_is_refused_at_its_key(folder: Path, section: dict[str, Any], key: str, reason: str) -> None:
+    found = the_problem(stack(folder, **section))
+    assert found.key == f"slipway:pipelines.churn.{key}"
+    assert reason in found.reason
+
+
+def test_references_become_values_and_inputs(folder: Path) -> None:
+    prepare, train, report = steps_of(folder, trees=500, balanced=True)
+    assert prepare.module is None
+    assert prepare.arguments == ["python", "prepare.py", "--seed", "1", "--output", "{output}"]
+    assert prepare.requirements == f"{folder}/requirements.txt"
+    assert train.arguments == ["python", "train.py", "--data={prepare}", "--trees", "500", "--output", "{output}"]
+    assert train.inputs == {"prepare": "prepare"}
+    assert train.environment == {"BALANCED": "true", "NOTE": "a {{brace}} {{literal}}", "WORKERS": "4"}
+    assert train.secrets == {"TRACKING_KEY": "tracking-key"}
+    assert train.command is not None
+    assert train.command.code == str(folder)
+    assert train.command.substitute is not None
+    assert train.command.substitute.run == ["python", "small.py", "{prepare}", "500"]
+    assert train.command.substitute.requirements == f"{folder}/small.txt"
+    assert (report.inputs, list(report.after)) == ({"train": "train"}, ["prepare"])
+    assert report.command is not None
+    assert report.command.code == f"{folder}/report"
+
+
+def test_a_text_says_what_kind_of_result_it_is(folder: Path) -> None:
+    assert steps_of(folder)[1].results == (
+        Number(name="accuracy", title="Accuracy", path="metrics.json", select="/test/accuracy"),
+        Picture(name="curve", title="Curve", path="curve.png"),
+        File(name="model", title="Model", path="model.pkl"),
+    )
+
+
+def test_a_matrix_makes_a_step_of_each_combination(folder: Path) -> None:
+    places = {**PLACED, "train": {"matrix": {"pool": ["train", "predict"], "trees": [10, 200]}}}
+    found = [each for each in steps_of(folder, steps=places) if each.variant]
+    assert [each.name for each in found] == [
+        "train-train-10", "train-train-200", "train-predict-10", "train-predict-200",
+    ]  # fmt: skip
+    assert found[1].variant == Variant("train", {"pool": "train", "trees": 200})
+    assert found[1].best == Best("accuracy", "max")
+    assert [each.placed_by.pool for each in found] == ["train", "train", "predict", "predict"]
+    assert [each.arguments[4] for each in found] == ["10", "200", "10", "200"]
+    assert steps_of(folder, steps=places)[-1].inputs == {"train": "train"}
+
+
+def test_each_pool_of_a_matrix_is_judged(folder: Path) -> None:
+    places = {**PLACED, "train": {"matrix": {"pool": ["train", "cpu"]}}}
+    found = the_problem(stack(folder, steps=places))
+    assert found.key == "slipway:pipelines.churn.steps.train.matrix.pool[1]"
+    assert found.value == "cpu"
+    assert found.reason == "with `gpus: 1`: pool `cpu` has no GPUs"
+
+
+def test_the_stack_file_replaces_an_axis_of_the_file(folder: Path) -> None:
+    content = {
+        **CHURN,
+        "steps": {**CHURN["steps"], "train": {**CHURN["steps"]["train"], "matrix": {"trees": [1, 2]}}},
+    }
+    (folder / "pipeline.yaml").write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    assert [each.name for each in steps_of(folder)][1:3] == ["train-1", "train-2"]
+    places = {**PLACED, "train": {"pool": "train", "matrix": {"trees": [3]}}}
+    assert [each.name for each in steps_of(folder, steps=places)][1:2] == ["train-3"]
+
+
+def test_long_results_have_their_own_keys(folder: Path) -> None:
+    results = {
+        "worst": {
+            "table": "m.json#/worst",
+            "columns": {"customer": "text", "risk": "percent"},
+            "title": "Risky",
+        },
+        "history": {"curves": "m.json#/history", "draw": ["loss"]},
+        "share": {"number": "m.json#/share", "format": "percent"},
+    }
+    content = {**CHURN, "steps": {"prepare": {"run": ["true"], "results": results}}}
+    (folder / "pipeline.yaml").write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    assert steps_of(folder, steps={"prepare": {"pool": "cpu"}})[0].results == (
+        Table(
+            name="worst",
+            title="Risky",
+            path="m.json",
+            select="/worst",
+            columns=(
+                Column(key="customer", title="Customer"),
+                Column(key="risk", title="Risk", format="percent"),
+            ),
+        ),
+        Curves(name="history", title="History", path="m.json", select="/history", curves=("loss",)),
+        Number(name="share", title="Share", path="m.json", select="/share", format="percent"),
+    )
+    assert pipeline(str(folder)).problems == ()
