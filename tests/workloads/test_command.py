@@ -398,7 +398,7 @@ def test_a_secret_is_in_nothing_that_the_program_prints(tmp_path: Path) -> None:
 import base64, json, os, sys, time, urllib.parse
 token, key = os.environ["TOKEN"], os.environ["KEY"]
 print("plain", token, flush=True)
-print("to stderr", token, file=sys.stderr, flush=True)
+print("to stderr", token, file=sys.stderr)
 sys.stdout.write("split " + token[:7]); sys.stdout.flush(); time.sleep(0.1); print(token[7:])
 print(key); print(repr(key)); print(json.dumps({"key": key}))
 print(base64.b64encode(token.encode()).decode())

@@ -29,8 +29,8 @@ _LAST_WORDS = 2.0
 class Program:
     """`words` is the command line, `folder` the directory in which it starts, `environment` all its variables.
 
-    Of its output, `secrets` are masked; where there are none, it writes to this process's own standard output and
-    error.
+    Of all that it prints, `secrets` are masked, and it comes on standard output. Where there are no secrets, the
+    program writes to this process's own standard output and error.
     """
 
     words: Sequence[str]
@@ -84,19 +84,16 @@ class Program:
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=piped,
-                    stderr=piped,
+                    # Two pipes would lose the order of what is written to them.
+                    stderr=subprocess.STDOUT if self.secrets else None,
                 )
             except OSError as error:
                 raise StepError(BAD_INPUT, f"{self.words[0]!r} cannot be started: {error.strerror}") from error
             signals.forward_to(process)
-            threads = [
-                _copy(stream, to, Masker(self.secrets))
-                for stream, to in ((process.stdout, sys.stdout.buffer), (process.stderr, sys.stderr.buffer))
-                if stream is not None
-            ]
+            copying = process.stdout and _copy(process.stdout, sys.stdout.buffer, Masker(self.secrets))
             code = process.wait()
-            for thread in threads:
-                thread.join(_LAST_WORDS)
+            if copying is not None:
+                copying.join(_LAST_WORDS)
         if signals.received == signal.SIGTERM:
             raise StepError(INTERRUPTED, f"stopped by SIGTERM: {remark}")
         if signals.received == signal.SIGINT:
