@@ -23,6 +23,9 @@ from offline.engine.stack_config import for_engine
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
+ORGANIZATION = "organization"
+"""Of every stack, as in Pulumi's own backends for one user."""
+
 THREADS = 512
 """Most registrations under way at once. One that waits for its Job holds a thread; asyncio's default, a few more
 than there are cores, would let waiting Jobs starve independent ones."""
@@ -72,7 +75,7 @@ def evaluate(
                 project=project,
                 stack=stack,
                 dry_run=preview,
-                organization="organization",
+                organization=ORGANIZATION,
                 root_directory=None,
                 package_refs={},
                 callbacks=cast("Any", called),

@@ -183,9 +183,8 @@ class Monitor(mocks.MockMonitor):
         if stack not in self._stacks:
             raise EvaluationError(f"unknown stack {stack!r}")
         outputs = self._stacks[stack]
-        secret = [name for name, value in outputs.items() if _has_secret(value)]
         found = struct_pb2.Struct()
-        found.update({"name": stack, "outputs": outputs, "secretOutputNames": secret})
+        found.update({"name": stack, "outputs": outputs, "secretOutputNames": secret_names(outputs)})
         return found
 
     def _note(self, request: Any) -> Resource:
@@ -281,6 +280,11 @@ class Cloud(mocks.Mocks):
     def _called(self, token: str, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
         answers = (each.call(token, arguments, self._store) for each in self._emulators)
         return next((answer for answer in answers if answer is not None), None)
+
+
+def secret_names(outputs: struct_pb2.Struct) -> list[str]:
+    """The names of the ``outputs`` of a stack in which there is a secret."""
+    return [name for name, value in outputs.items() if _has_secret(value)]
 
 
 def _has_secret(value: Any) -> bool:

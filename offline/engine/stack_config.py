@@ -46,15 +46,13 @@ def load_stack(stack: str, root: Path, file: Path | None = None) -> StackConfig:
     """
     project = _mapping(root / "Pulumi.yaml", read_yaml(root / "Pulumi.yaml"))
     name = str(project.get("name", ""))
-    folder = root / str(project.get("stackConfigDir", "."))
     if file is None:
+        folder = _folder(project, root)
         file = folder / f"Pulumi.{stack}.yaml"
         # Whatever else stands in the file's place is told by reading it.
         if not os.path.lexists(file):
-            known = sorted(
-                path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in folder.glob("Pulumi.*.yaml")
-            )
-            raise ConfigError(f"there is no stack {stack!r} in {folder}; there is {', '.join(known) or 'none'}")
+            known = ", ".join(_names(folder)) or "none"
+            raise ConfigError(f"there is no stack {stack!r} in {folder}; there is {known}")
     content = _mapping(file, read_yaml(file))
     if wrong := [*_misplaced(content), *_without_namespace(content.get("config"))]:
         raise ConfigError("\n".join(f"{file}: {each}" for each in wrong))
@@ -70,6 +68,19 @@ def load_stack(stack: str, root: Path, file: Path | None = None) -> StackConfig:
     secrets: list[str] = []
     plain = {key: _without_secrets(value, key, secrets) for key, value in values.items()}
     return StackConfig(file, plain, secrets)
+
+
+def stack_names(root: Path) -> list[str]:
+    """The names of the stacks that have a file in the project at ``root``, sorted. Raises ConfigError."""
+    return _names(_folder(_mapping(root / "Pulumi.yaml", read_yaml(root / "Pulumi.yaml")), root))
+
+
+def _folder(project: Mapping[str, Any], root: Path) -> Path:
+    return root / str(project.get("stackConfigDir", "."))
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in folder.glob("Pulumi.*.yaml"))
 
 
 def _misplaced(content: Mapping[str, Any]) -> Iterator[str]:

@@ -4,35 +4,36 @@ A preview starts this program in the tree of each revision that it compares, so 
 revision has. What it prints is the contract: see `offline.evaluation.encoding` and `offline.evaluation.worker`.
 """
 # ruff: noqa: PLC0415
-# What the program imports is imported in the function: an import that fails is an error of the program, too.
+# What the program imports is imported in the functions: an import that fails is an error of the program, too.
 
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from offline.evaluation.encoding import Encoder, Secrets, configuration
-from offline.evaluation.worker import Program, Remark, document, run, stood_in
+from offline.evaluation.worker import Program, Remark, declared, document, run, stood_in
+
+if TYPE_CHECKING:
+    from infra.review.stack import Resource
+    from offline.engine.monitor import Observer
+    from offline.engine.other_stacks import OtherStacks
 
 
 def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> dict[str, Any]:
     """What the stack ``name`` of ``tree`` declares; raises what the program raises."""
     from infra.clouds.registry import emulators
     from infra.program import declare, shipping_problems
-    from infra.review.stack import Resource
     from infra.schema.problems import SettingsError, without_prefix
     from infra.settings.loading import load
     from offline.engine.evaluate import evaluate
-    from offline.engine.monitor import Observer
     from offline.engine.stack_config import load_stack, read_yaml
-
-    class Listener(Observer):
-        def registering(self, resource: Resource) -> None:
-            secrets.remember(resource.inputs, resource.properties)
 
     config = load_stack(name, tree)
     secrets.publish(config.values)
     raw = without_prefix(config.values)
+    others = _others(tree, secrets).of(name)
     try:
-        settings = load(raw)
+        settings = load(raw, others.resolve)
     except SettingsError as error:
         raise SettingsError([*error.problems, *shipping_problems(raw, tree)]) from None
     found = emulators(settings.request)
@@ -41,11 +42,78 @@ def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> d
         remark(f"secrets that only their passphrase opens have a placeholder: {', '.join(config.secrets)}")
     program = Program(declare)
     evaluation = evaluate(
-        program, project="slipway", stack=name, config=values, emulators=found, observer=Listener(), preview=True
+        program,
+        project="slipway",
+        stack=name,
+        config=values,
+        emulators=found,
+        observer=_listener(secrets),
+        preview=True,
+        stacks=others.exported,
     )
     written = configuration(config.values, read_yaml(config.file).get("config"), secrets)
     return document(evaluation, program, found, written, Encoder(secrets, tree))
 
 
+def other_stacks(name: str, tree: Path, secrets: Secrets) -> dict[str, Any]:
+    """What the stacks declare to whose clusters the file of the stack ``name`` refers.
+
+    ``clusters`` are those, by their names in the file, each with its stack and its name there. ``stacks`` has what
+    each stack declares, None where that cannot be told; a stack is missing where ``tree`` has no file of it.
+    """
+    try:
+        from infra.schema.problems import without_prefix
+        from offline.engine.stack_config import load_stack, stack_names
+        from offline.engine.stack_references import references
+
+        found = references(without_prefix(load_stack(name, tree).values))
+        there = stack_names(tree)
+        others = _others(tree, secrets).of(name)
+        stacks = {each.stack: _declared(each.reference, others, Encoder(secrets, tree)) for each in found}
+    except Exception:
+        # The evaluation of the stack tells what is wrong.
+        return {}
+    return (
+        {
+            "elsewhere": {
+                "clusters": {each.name: {"stack": each.stack, "cluster": each.cluster} for each in found},
+                "stacks": {stack: each for stack, each in stacks.items() if stack in there},
+            }
+        }
+        if found
+        else {}
+    )
+
+
+def _declared(reference: str, others: "OtherStacks", encoder: Encoder) -> dict[str, Any] | None:
+    from infra.platform_output import UnreadableStackError
+
+    try:
+        found = others.find(reference)
+    except UnreadableStackError:
+        return None
+    return declared([*found.evaluation.resources.values()], found.emulators, encoder)
+
+
+@cache
+def _others(tree: Path, secrets: Secrets) -> "OtherStacks":
+    """The stacks of ``tree`` as others read them: this process evaluates each of them once for that."""
+    from infra.program import declare
+    from offline.engine.other_stacks import OtherStacks
+
+    return OtherStacks(tree, declare, preview=True, observer=_listener(secrets), publish=secrets.publish)
+
+
+def _listener(secrets: Secrets) -> "Observer":
+    """Keeps all secrets that resources are declared with out of messages."""
+    from offline.engine.monitor import Observer
+
+    class Listener(Observer):
+        def registering(self, resource: "Resource") -> None:
+            secrets.remember(resource.inputs, resource.properties)
+
+    return Listener()
+
+
 if __name__ == "__main__":
-    run(evaluate_stack)
+    run(evaluate_stack, other_stacks)

@@ -39,8 +39,15 @@ Remark = Callable[[str], object]
 Evaluate = Callable[[str, Path, Secrets, Remark], dict[str, Any]]
 """Evaluates the stack of a name in a tree, and returns its `document`."""
 
+Beside = Callable[[str, Path, Secrets], dict[str, Any]]
+"""What else is printed of a stack, be it evaluated or not."""
 
-def run(evaluate: Evaluate) -> None:
+
+def _nothing(_name: str, _tree: Path, _secrets: Secrets) -> dict[str, Any]:
+    return {}
+
+
+def run(evaluate: Evaluate, beside: Beside = _nothing) -> None:
     """Runs the command line and exits."""
     parser = argparse.ArgumentParser(description="Print what stacks of the tree in the working directory declare.")
     parser.add_argument("--stack", action="append", required=True, help="a stack; can be repeated")
@@ -64,7 +71,8 @@ def run(evaluate: Evaluate) -> None:
         signal.setitimer(signal.ITIMER_PROF, options.cpu)
         signal.setitimer(signal.ITIMER_REAL, options.time)
         write({"begun": name})
-        write({"stack": name, "document": evaluated(name, Path.cwd(), hiding, evaluate)})
+        found = evaluated(name, Path.cwd(), hiding, evaluate) | beside(name, Path.cwd(), hiding)
+        write({"stack": name, "document": found})
     sys.stdout.flush()
     sys.stderr.flush()
     # Python would first collect the garbage of the SDKs, which takes a third of the whole time.
@@ -174,11 +182,17 @@ def document(
     evaluation: Any, program: Program, emulators: Sequence[Any], configuration: Any, encoder: Encoder
 ) -> dict[str, Any]:
     """What is printed of a stack that could be evaluated; ``configuration`` is encoded already."""
+    found = sorted(evaluation.resources.values(), key=program.number)
     return {
-        "resources": [
-            encoder.resource(each) for each in sorted(evaluation.resources.values(), key=program.number)
-        ],
+        **declared(found, emulators, encoder),
         "outputs": outputs(evaluation.outputs),
         "configuration": configuration,
+    }
+
+
+def declared(resources: Sequence[Any], emulators: Sequence[Any], encoder: Encoder) -> dict[str, Any]:
+    """The resources of a stack, and the nodes that are there before it."""
+    return {
+        "resources": [encoder.resource(each) for each in resources],
         "standing": [node(each) for emulator in emulators for each in emulator.standing_nodes()],
     }

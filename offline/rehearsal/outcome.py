@@ -7,6 +7,7 @@ from typing import Any
 
 from infra.settings.model import Settings
 from offline.engine.evaluate import Evaluation
+from offline.engine.other_stacks import OtherStacks
 from offline.engine.stack_config import StackConfig
 from offline.rehearsal.job_records import JobRecord
 from offline.rehearsal.job_results import Collected
@@ -30,13 +31,17 @@ class Options:
 
 @dataclass(frozen=True)
 class Configuration:
-    """The configuration that is rehearsed. ``remarks`` say how it differs from what `pulumi up` would use."""
+    """The configuration that is rehearsed. ``remarks`` say how it differs from what `pulumi up` would use.
+
+    ``others`` are the stacks whose clusters it names.
+    """
 
     config: StackConfig
     values: Mapping[str, Any]
     settings: Settings
     overlay: Mapping[str, Any]
     remarks: tuple[str, ...]
+    others: OtherStacks
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ from pulumi.output import Unknown
 from rich.console import Console
 from rich.text import Text
 
+from infra.clouds.other_stack.settings import OtherStackCluster
 from infra.clouds.registry import emulators
 from infra.pipelines.discovery import pipeline
-from infra.program import problems_beside
+from infra.program import declare, problems_beside
 from infra.review.properties import mapping, strings
 from infra.review.stack import JOB
 from infra.schema.problems import PREFIX, SettingsError, without_prefix
@@ -26,6 +27,7 @@ from infra.settings.model import Settings
 from infra.settings.pipelines import folder
 from offline import files
 from offline.engine.evaluate import evaluate
+from offline.engine.other_stacks import OtherStacks
 from offline.engine.stack_config import load_stack
 from offline.evaluation.worker import stood_in
 from offline.rehearsal import store_files, summary
@@ -55,8 +57,9 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
         values = lay_over(values, {f"{PREFIX}{key}": value for key, value in laid_over(overlay).items()})
         remarks.append(f"{OVERLAY} lays over the settings: {json.dumps(overlay)}")
     raw = without_prefix(values)
+    others = OtherStacks(root, declare, preview=False).of(stack)
     try:
-        settings = load(raw)
+        settings = load(raw, others.resolve)
     except SettingsError as error:
         readable = {key: value for key, value in values.items() if key not in config.secrets}
         missing = store_files.problems(strings(overlay.get("store_files")), root, mapping(raw.get("pipelines")))
@@ -77,7 +80,9 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
     values = stood_in(values, emulators(settings.request), remarks.append)
     if config.secrets:
         remarks.append(f"secrets that only their passphrase opens have a placeholder: {', '.join(config.secrets)}")
-    return Configuration(config, values, settings, overlay, tuple(remarks))
+    for name in others.asked:
+        remarks.append(f"clusters of the stack {name} are as its file in this checkout declares them")
+    return Configuration(config, values, settings, overlay, tuple(remarks), others)
 
 
 def _measuring(settings: Settings) -> list[str]:
@@ -85,6 +90,12 @@ def _measuring(settings: Settings) -> list[str]:
     sections = settings.pipelines
     found = [name for name, each in sections.items() if pipeline(folder(name, each)).measures_devices]
     return found if len(found) < len(sections) else []
+
+
+def _folder_of_team(settings: Settings) -> str:
+    """The folder of another stack's store that is the root of this one's; empty where the store is its own."""
+    clusters = settings.request.clusters_of(OtherStackCluster).values()
+    return next((each.team for each in clusters), "")
 
 
 @dataclass(frozen=True)
@@ -143,8 +154,9 @@ class Session:
                 stack=options.stack,
                 config=configuration.values,
                 emulators=found,
-                store=store_files.StoreFolder(place.store),
+                store=store_files.StoreFolder(place.store, _folder_of_team(configuration.settings)),
                 observer=engine,
+                stacks=configuration.others.exported,
             )
         if options.disrupt and not engine.evicted:
             trained = ", ".join(engine.records[urn].name for urn in engine.executed if engine.records[urn].epochs)

@@ -1,0 +1,162 @@
+"""Evaluates the stacks to which a stack file refers, from their files in the same checkout.
+
+That takes the place of reading the outputs of their last update, which needs credentials. The pipelines of these
+stacks decide nothing that others read, so they are left out.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import struct_pb2
+
+from infra.clouds.registry import emulators
+from infra.platform import Emulator
+from infra.platform_output import UnreadableStackError
+from infra.review.properties import mapping
+from infra.schema.problems import PREFIX, Problem, SettingsError, listed, without_prefix
+from infra.schema.yaml_files import ConfigError
+from infra.settings.loading import laid_over, lay_over, load
+from offline.engine.evaluate import ORGANIZATION, evaluate
+from offline.engine.monitor import Evaluation, EvaluationError, Observer, secret_names
+from offline.engine.stack_config import load_stack, stack_names
+
+PROJECT = "slipway"
+
+SHOWN = 3
+"""How many problems of another stack's file are told. Its own preview tells all."""
+
+
+@dataclass(frozen=True)
+class OtherStack:
+    """What the file of another stack declares. ``emulators`` stand in for the clouds of its clusters."""
+
+    name: str
+    evaluation: Evaluation
+    emulators: Sequence[Emulator]
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """Its outputs as plain values, without those in which there is a secret."""
+        secret = secret_names(self.evaluation.exported)
+        return {name: each.value for name, each in self.evaluation.outputs.items() if name not in secret}
+
+
+@dataclass(frozen=True)
+class OtherStacks:
+    """The stacks of the checkout at ``root`` as one of them reads them, each evaluated when it is first asked for.
+
+    ``program`` is what declares a stack. With ``preview`` it is evaluated as before its first update; else as
+    after it, with the settings that its file has for rehearsals. ``way`` are the stacks that refer to one another
+    up to here; the last one asks. ``observer`` learns what is declared, ``publish`` the plain values of each file.
+    """
+
+    root: Path
+    program: Callable[[], object]
+    preview: bool
+    observer: Observer | None = None
+    publish: Callable[[Mapping[str, Any]], object] = lambda _: None
+    way: Sequence[str] = ()
+    _asked: dict[str, OtherStack] = field(default_factory=dict[str, OtherStack])
+    _known: dict[str, OtherStack | UnreadableStackError] = field(
+        default_factory=dict[str, OtherStack | UnreadableStackError]
+    )
+
+    def of(self, stack: str) -> "OtherStacks":
+        """The same for the stack of this name; none is evaluated a second time."""
+        return replace(self, way=(*self.way, stack), _asked={})
+
+    @property
+    def asked(self) -> list[str]:
+        """The names of those that were asked for."""
+        return list(dict.fromkeys(each.name for each in self._asked.values()))
+
+    @property
+    def exported(self) -> dict[str, struct_pb2.Struct]:
+        """The outputs of those that were asked for, secrets marked, by their full names."""
+        return {name: each.evaluation.exported for name, each in self._asked.items()}
+
+    def resolve(self, reference: str) -> Mapping[str, Any]:
+        """The outputs of a stack, as `infra.platform_output.Resolve` says."""
+        return self.find(reference).outputs
+
+    def find(self, reference: str) -> OtherStack:
+        """What a stack declares. Raises UnreadableStackError."""
+        name = self._name(reference)
+        if name in self.way:
+            circle = " → ".join([*self.way[self.way.index(name) :], name])
+            raise UnreadableStackError(
+                f"the stacks refer to one another in a circle: {circle}",
+                "declare the clusters in one of them, and let only the others refer to it",
+            )
+        if name not in self._known:
+            try:
+                self._known[name] = self._evaluated(name)
+            except UnreadableStackError as error:
+                self._known[name] = error
+        found = self._known[name]
+        if isinstance(found, UnreadableStackError):
+            raise found
+        self._asked[reference if "/" in reference else f"{ORGANIZATION}/{PROJECT}/{reference}"] = found
+        return found
+
+    def _name(self, reference: str) -> str:
+        *before, name = reference.split("/")
+        project = before[-1] if before else PROJECT
+        if project != PROJECT:
+            raise UnreadableStackError(
+                f"it is a stack of the project `{project}`; without the Pulumi CLI only stacks of this project, "
+                f"`{PROJECT}`, can be read: from their files in this checkout",
+                f"name a stack of `{PROJECT}` that has a file in this checkout",
+            )
+        return name
+
+    def _evaluated(self, name: str) -> OtherStack:
+        known = stack_names(self.root)
+        if name not in known:
+            others = listed(each for each in known if each not in self.way)
+            raise UnreadableStackError(
+                f"this checkout has no file of the stack `{name}`, from which it is read without the Pulumi CLI",
+                f"correct the name, or add the file; there is {others or 'none'}",
+            )
+        fix = f"correct that file; `make preview STACK={name}` says what is wrong with it"
+        try:
+            return self._declared(name)
+        except SettingsError as error:
+            raise UnreadableStackError(_problems(name, error.problems), fix) from error
+        except (ConfigError, EvaluationError) as error:
+            raise UnreadableStackError(
+                f"the file of the stack `{name}` cannot be evaluated: {error}", fix
+            ) from error
+
+    def _declared(self, name: str) -> OtherStack:
+        config = load_stack(name, self.root)
+        self.publish(config.values)
+        values = dict(config.values)
+        overlay = mapping(values.pop(f"{PREFIX}rehearsal", None))
+        if overlay and not self.preview:
+            values = lay_over(values, {f"{PREFIX}{key}": each for key, each in laid_over(overlay).items()})
+        there = self.of(name)
+        found = emulators(load(without_prefix(values), there.resolve).request)
+        values.pop(f"{PREFIX}pipelines", None)
+        for emulator in found:
+            values = {**emulator.configuration, **values}
+        evaluation = evaluate(
+            self.program,
+            project=PROJECT,
+            stack=name,
+            config=values,
+            emulators=found,
+            observer=self.observer,
+            preview=self.preview,
+            stacks=there.exported,
+        )
+        return OtherStack(name, evaluation, found)
+
+
+def _problems(name: str, problems: Sequence[Problem]) -> str:
+    told = [f"{each.key}: {each.shown}: {each.reason}" for each in problems[:SHOWN]]
+    more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
+    count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
+    return f"the file of the stack `{name}` has {count} of its own: {'; '.join([*told, *more])}"
