@@ -82,7 +82,7 @@ class NodePool:
     `UNLIMITED` resources. ``gpus`` are the physical GPUs of one node. ``run_limit`` is the longest a node may run,
     in seconds; None where nothing limits it. ``machine`` is the machine type, empty where it is not known.
     ``boot`` is how long a node takes from being asked for until its GPUs can be used, in seconds; None where it is
-    not known.
+    not known. ``stack`` is the stack that declares the pool, where that is another one.
     """
 
     urn: str
@@ -99,6 +99,7 @@ class NodePool:
     run_limit: int | None = None
     machine: str = ""
     boot: Seconds | None = None
+    stack: str = ""
 
 
 PROTECT = "slipway:protect"
@@ -113,8 +114,10 @@ class Stack:
 
     ``configuration`` is what stands in the stack file, by full key, with a `Secret` for each encrypted value.
     ``pools`` are the declared node pools in the order of their declaration, then the nodes that are there before
-    the stack. `infra.review.contract.reviewed` fills them in, and everything below them: ``holdings`` and
-    ``creation`` are by URN, ``endpoints`` by cluster.
+    the stack, then those of other stacks whose clusters it uses. `infra.review.contract.reviewed` fills in the
+    declared ones, and everything below them: ``holdings`` and ``creation`` are by URN, ``endpoints`` by cluster.
+
+    ``charges_elsewhere`` are what the nodes of other stacks are billed for, which is in the cost of those stacks.
     """
 
     name: str
@@ -127,6 +130,12 @@ class Stack:
     endpoints: Mapping[str, str] = field(default_factory=dict[str, str])
     holdings: Mapping[str, Holding] = field(default_factory=dict[str, Holding])
     creation: Mapping[str, Seconds] = field(default_factory=dict[str, Seconds])
+    charges_elsewhere: Sequence[Charge] = ()
+
+    @property
+    def own_pools(self) -> list[NodePool]:
+        """Those of `pools` that are not of another stack."""
+        return [pool for pool in self.pools if not pool.stack]
 
     @property
     def production(self) -> bool:

@@ -27,6 +27,7 @@ SETTINGS = "settings"
 UNKNOWN_SUPPRESSION = "unknown-suppression"
 UNUSED_SUPPRESSION = "unused-suppression"
 REMOVED_STACK = "removed-stack"
+LOST_POOL = "lost-pool"
 
 EVERYWHERE: Sequence[Policy] = (
     *pods.POLICIES,
@@ -65,8 +66,17 @@ ABOUT_FILES: Sequence[tuple[str, Severity, str, str]] = (
         "A stack's file is removed after `pulumi destroy`: nothing else deletes what the stack declared.",
         "Destroy the stack first.",
     ),
+    (
+        LOST_POOL,
+        Severity.ERROR,
+        "A change of a stack leaves the pools on which Jobs of other stacks run, and these still fit there.",
+        "Keep the pool as it is, or give the steps another one first.",
+    ),
 )
 """Findings about stack files, which have no `Policy` and cannot be suppressed: id, severity, title and fix."""
+
+MOST_JOBS = 10
+"""How many Jobs that lose their place are named."""
 
 _RANK = {Severity.ERROR: 0, Severity.WARNING: 1}
 
@@ -190,6 +200,21 @@ def removed_finding(stack: str, resources: int) -> Finding:
         f"the stack's file is gone, and its {count if resources else 'resources'} stay, and are billed",
         f"to delete them, run `pulumi destroy -s {shlex.quote(stack)}` before the merge, while there is a file",
     ).model_copy(update={"harm": True})
+
+
+def lost_pool_finding(stack: str, team: str, resource: str, why: str, jobs: Sequence[str]) -> Finding:
+    """The finding about ``jobs`` of the stack ``team`` that have no place any more, since ``stack`` changes.
+
+    ``resource`` is the URN or the key of the pool or cluster, and ``why`` what becomes of it.
+    """
+    told = ", ".join([*jobs[:MOST_JOBS], *([f"{len(jobs) - MOST_JOBS} more"] if len(jobs) > MOST_JOBS else [])])
+    return _about_file(
+        LOST_POOL,
+        resource,
+        f"{why}: {told} of `{team}` {'lose their' if len(jobs) > 1 else 'loses its'} place",
+        f"keep it in the file of `{stack}`; or first give these steps of `{team}` another pool, "
+        "in a change of its own",
+    ).model_copy(update={"harm": True, "name": name_of(resource)})
 
 
 def mark_new(findings: Iterable[Finding], base: Iterable[Finding]) -> list[Finding]:

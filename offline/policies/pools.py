@@ -12,7 +12,7 @@ from offline.policies.workloads import Workload, workloads
 
 
 def _without_taint(stack: Stack) -> Iterator[Violation]:
-    for pool in filter(has_gpus, stack.pools):
+    for pool in filter(has_gpus, stack.own_pools):
         others = [each for each in pools_of(stack, pool.cluster) if not has_gpus(each)]
         if others and not any(taint.effect in HARD_EFFECTS for taint in pool.taints):
             yield Violation(
@@ -25,7 +25,7 @@ def _without_taint(stack: Stack) -> Iterator[Violation]:
 
 def _always_on(stack: Stack) -> Iterator[Violation]:
     in_file = {(cluster, name): (key, pool) for cluster, name, key, pool in _in_file(stack)}
-    for pool in filter(has_gpus, stack.pools):
+    for pool in filter(has_gpus, stack.own_pools):
         if pool.urn and pool.min_nodes and pool.run_limit is None:
             key, _ = in_file.get((pool.cluster, pool.name), ("", {}))
             yield _never_gone(pool.urn, pool.name, pool.min_nodes, key)
@@ -50,7 +50,7 @@ def _never_gone(place: str, name: str, least: int, key: str) -> Violation:
 
 def _never_used(stack: Stack) -> Iterator[Violation]:
     """Pools with more permanent GPU nodes than pods that can run at the same time."""
-    for pool in filter(has_gpus, stack.pools):
+    for pool in filter(has_gpus, stack.own_pools):
         if not pool.urn or pool.min_nodes < 2:
             continue
         fitting = [each for each in workloads(stack) if pool in each.suitable_pools(stack)]

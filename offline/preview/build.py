@@ -24,6 +24,7 @@ from offline.policies.check import (
 from offline.preview.cost import cost, difference
 from offline.preview.evaluated_stack import Evaluated, Failed
 from offline.preview.job_durations import Measured
+from offline.preview.lost_places import LostPlace, lost_places
 from offline.preview.model import (
     Changes,
     Failure,
@@ -72,8 +73,10 @@ class Options:
 def build(evaluations: Evaluations, options: Options) -> Preview:
     """The preview of every stack that either revision has, the stacks with the largest changes first."""
     head, base = evaluations.head, evaluations.base
+    lost = [each for name, after in head.items() if name in base for each in lost_places(base[name], after)]
     found = {
-        name: _guarded(name, partial(_compared, each, base.get(name), options)) for name, each in head.items()
+        name: _guarded(name, partial(_compared, each, base.get(name), options, lost))
+        for name, each in head.items()
     }
     times = dict.fromkeys(head, _none(""))
     for name, each in found.items():
@@ -87,7 +90,8 @@ def build(evaluations: Evaluations, options: Options) -> Preview:
             before = base[name].stack if name in base else None
             priced = partial(_priced, each, (before, head[name].stack), counted.get(name, {}), options)
             found[name] = _guarded(name, priced)
-    stacks = [*found.values(), *(_removed(each) for name, each in base.items() if name not in head)]
+    removed = [_with(_removed(each), lost) for name, each in base.items() if name not in head]
+    stacks = [*found.values(), *removed]
     lines = [line for each in stacks if each.cost for line in each.cost.lines]
     dates = [line.as_of for line in lines if line.as_of[:1].isdigit()]
     return Preview(
@@ -133,21 +137,25 @@ def _guarded(name: str, make: Callable[[], StackPreview]) -> StackPreview:
         return StackPreview(stack=name, failures=[Failure(revision="head", message=message)])
 
 
-def _compared(head: Evaluated, base: Evaluated | None, options: Options) -> StackPreview:
-    """The preview of a stack without its cost, timeline and quotas."""
+def _compared(
+    head: Evaluated, base: Evaluated | None, options: Options, lost: Sequence[LostPlace]
+) -> StackPreview:
+    """The preview of a stack without its cost, timeline and quotas. ``lost`` are places of any stack's Jobs."""
     failures = [_failure("base", base.failure)] if base is not None and base.failure else []
     stack, before = head.stack, base.stack if base is not None else None
     if stack is None:
         assert head.failure is not None
         findings, suppressed = _found(Stack(head.name, {}, options.configuration(head.name)), options.today)
-        return StackPreview(
+        causes = _unique([each.stack for each in lost if each.team == head.name])
+        failed = StackPreview(
             stack=head.name,
-            failures=[_failure("head", head.failure), *failures],
+            failures=[_failure("head", head.failure, causes), *failures],
             new_stack=bool(options.base) and base is None,
             findings=in_order([*settings_findings(head.failure.problems), *findings]),
             suppressed=suppressed,
             remarks=_unique(head.remarks),
         )
+        return _with(failed, lost)
     findings, suppressed = _found(stack, options.today)
     changes: Changes | None = None
     if base is not None and before is not None:
@@ -159,7 +167,7 @@ def _compared(head: Evaluated, base: Evaluated | None, options: Options) -> Stac
         findings = in_order([*harm, *mark_new(findings, found_before)])
         suppressed = [*lived_with, *_mark_new(suppressed, suppressed_before)]
         changes = None if options.policies_only else _changes(head, base, before, stack, update)
-    return StackPreview(
+    preview = StackPreview(
         stack=head.name,
         failures=failures,
         resources=sum(each.custom and not each.read for each in stack.resources.values()),
@@ -169,6 +177,13 @@ def _compared(head: Evaluated, base: Evaluated | None, options: Options) -> Stac
         suppressed=suppressed,
         remarks=_unique(head.remarks),
     )
+    return _with(preview, lost)
+
+
+def _with(preview: StackPreview, lost: Iterable[LostPlace]) -> StackPreview:
+    """``preview`` with the findings about Jobs that lose their place, be they of its stack or by its change."""
+    found = [each.finding for each in lost if preview.stack in {each.stack, each.team}]
+    return preview.model_copy(update={"findings": in_order([*found, *preview.findings])}) if found else preview
 
 
 def _changes(head: Evaluated, base: Evaluated, before: Stack, stack: Stack, update: Sequence[Compared]) -> Changes:
@@ -234,9 +249,12 @@ def _mark_new(suppressed: Sequence[Suppressed], base: Iterable[Suppressed]) -> l
     return [each.model_copy(update={"finding": finding}) for each, finding in zip(suppressed, marked, strict=True)]
 
 
-def _failure(revision: Literal["base", "head"], failed: Failed) -> Failure:
+def _failure(revision: Literal["base", "head"], failed: Failed, causes: Sequence[str] = ()) -> Failure:
+    """The failure of an evaluation; ``causes`` are other stacks whose change it follows from."""
     problems = f"{many(len(failed.problems), 'problem')} in the stack's settings"
     message = problems if failed.problems else failed.message
+    if causes:
+        message += f", which the change of {' and '.join(causes)} causes"
     where = f" ({failed.where})" if failed.where else ""
     return Failure(
         revision=revision, message=f"{message}{where}", problems=[dict(each) for each in failed.problems]

@@ -3,7 +3,7 @@
 import io
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +16,7 @@ from rich.markup import escape
 from infra.review.policy import Severity
 from offline import files
 from offline.engine.stack_config import ConfigError, load_stack
+from offline.engine.stack_references import referring
 from offline.preview.job_durations import Measured, TimesError, exported, rehearsed
 from offline.preview.model import Preview
 from offline.preview.revisions import Evaluations, FormatError, evaluate_trees
@@ -62,7 +63,8 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
         last_runs = exported(times) if times else {}
         if base:
             with checked_out(ROOT, base) as checkout:
-                evaluations, title = evaluate_trees(ROOT, checkout.path, stack or ()), checkout.title
+                named = stack and [*stack, *_referring((ROOT, checkout.path), stack)]
+                evaluations, title = evaluate_trees(ROOT, checkout.path, named or ()), checkout.title
         else:
             evaluations, title = evaluate_trees(ROOT, None, stack or ()), ""
         if times and last_runs.keys().isdisjoint(evaluations.head):
@@ -90,6 +92,11 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     except OutputError as error:
         raise _refused(error) from None
     raise typer.Exit(exit_code(preview, fail_on))
+
+
+def _referring(trees: Sequence[Path], stacks: Sequence[str]) -> list[str]:
+    """The stacks that use clusters of ``stacks``, which a change of these concerns."""
+    return list(dict.fromkeys(name for tree in trees for name in referring(tree, stacks)))
 
 
 def _refused(error: Exception) -> typer.Exit:

@@ -1,7 +1,7 @@
 """Decodes what a revision printed of a stack into the `Stack` that reviews, policies and comparisons read."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from pydantic import TypeAdapter
@@ -9,8 +9,9 @@ from pydantic import TypeAdapter
 from infra.clouds.registry import reviews
 from infra.platform import Node
 from infra.review.contract import reviewed
+from infra.review.facts import Charge
 from infra.review.properties import UNKNOWN, Secret, Unknown
-from infra.review.stack import Resource, Stack
+from infra.review.stack import NodePool, Resource, Stack
 from offline.engine.scheduling import pool_of_nodes
 from offline.engine.unknown_outputs import told
 from offline.evaluation.encoding import LISTS, MARK
@@ -34,11 +35,27 @@ class Failed:
 
 
 @dataclass(frozen=True)
+class ClusterElsewhere:
+    """A cluster of another stack, as a stack file names it: ``name`` there, and ``cluster`` of ``stack``.
+
+    ``pools`` are those that the cluster has, and ``charges`` what their nodes are billed for; both are None where
+    the file of the other stack cannot be evaluated. ``removed`` says that there is no such file.
+    """
+
+    name: str
+    stack: str
+    cluster: str
+    pools: Sequence[NodePool] | None = None
+    charges: Sequence[Charge] = ()
+    removed: bool = False
+
+
+@dataclass(frozen=True)
 class Evaluated:
     """One stack of one revision: either ``stack`` or ``failure`` is set.
 
     ``outputs`` says of each stack output whether it is a secret. ``remarks`` are warnings of the program and of
-    its evaluation.
+    its evaluation. ``elsewhere`` are the clusters of other stacks that its file names.
     """
 
     name: str
@@ -46,23 +63,54 @@ class Evaluated:
     failure: Failed | None = None
     outputs: Mapping[str, bool] = field(default_factory=dict[str, bool])
     remarks: Sequence[str] = ()
+    elsewhere: Sequence[ClusterElsewhere] = ()
 
 
 def evaluated(name: str, document: Mapping[str, Any]) -> Evaluated:
     """Decodes the document that was printed of the stack ``name``."""
     remarks = tuple(document.get("remarks", ()))
+    elsewhere = tuple(_elsewhere(document.get("elsewhere", {})))
     if failure := document.get("failure"):
-        return Evaluated(name, failure=Failed(**failure), remarks=remarks)
-    stack = reviewed(
+        return Evaluated(name, failure=Failed(**failure), remarks=remarks, elsewhere=elsewhere)
+    stack = _stack(name, document)
+    known = {each.name: each for each in elsewhere if each.pools is not None}
+    stack = replace(
+        stack,
+        pools=[
+            *(pool for pool in stack.pools if pool.cluster not in known),
+            *(pool for each in known.values() for pool in each.pools or ()),
+        ],
+        charges_elsewhere=[charge for each in known.values() for charge in each.charges],
+    )
+    return Evaluated(name, stack, outputs=document["outputs"], remarks=remarks, elsewhere=elsewhere)
+
+
+def _stack(name: str, document: Mapping[str, Any]) -> Stack:
+    return reviewed(
         Stack(
             name=name,
             resources={each["urn"]: _resource(each) for each in document["resources"]},
-            configuration=_opened(document["configuration"]),
+            configuration=_opened(document.get("configuration", {})),
             pools=[pool_of_nodes(_NODE.validate_python(each)) for each in document["standing"]],
         ),
         reviews(),
     )
-    return Evaluated(name, stack, outputs=document["outputs"], remarks=remarks)
+
+
+def _elsewhere(document: Mapping[str, Any]) -> Iterator[ClusterElsewhere]:
+    declared: Mapping[str, Any] = document.get("stacks", {})
+    stacks = {name: _stack(name, found) for name, found in declared.items() if found is not None}
+    for name, each in document.get("clusters", {}).items():
+        there = ClusterElsewhere(name, each["stack"], each["cluster"], removed=each["stack"] not in declared)
+        if (stack := stacks.get(there.stack)) is not None:
+            pools = [pool for pool in stack.pools if pool.cluster == there.cluster]
+            urns = {pool.urn for pool in pools if pool.urn}
+            there = replace(
+                there,
+                pools=[replace(pool, cluster=name, stack=there.stack) for pool in pools],
+                charges=[charge for charge in stack.charges if charge.pool in urns],
+            )
+        yield there
 
 
 def _resource(resource: Mapping[str, Any]) -> Resource:

@@ -253,7 +253,8 @@ def _value(content: object) -> str:
 
 def _figures(preview: StackPreview, *, lines: bool) -> Iterator[str]:
     whole = tables.whole(preview)
-    sums = [*tables.cost_words(preview), *filter(None, [tables.unknown_words(preview)])]
+    sums = [*tables.cost_words(preview), *tables.elsewhere_words(preview)]
+    sums += filter(None, [tables.unknown_words(preview)])
     if whole and preview.timeline is not None:
         sums.append(tables.timeline_words(preview.timeline))
     yield _list(map(ticked, [*sums, *(preview.remarks if whole else ())]))

@@ -141,6 +141,9 @@ class StepCost(Model):
         description="What its node costs in that time, be it paid anyway or not; null where no price is known."
     )
     paid_anyway: bool = Field(description="Whether the node is there, and billed, without this Job, too.")
+    stack: str = Field(
+        default="", description="The stack that is billed for the pool's nodes, where that is another one."
+    )
 
 
 class RunCost(Model):

@@ -112,11 +112,14 @@ class _Runs:
         changed = [
             each.name
             for each in self._after.pools
-            if each.cluster == self._after.cluster_of(job) and self._operations.get(each.urn)
+            if each.cluster == self._after.cluster_of(job) and self._changes(each)
         ]
         if pool is not None and pool.name in changed:
             changed = [pool.name]
         return [f"the pool {name} changes" for name in changed]
+
+    def _changes(self, pool: NodePool) -> bool:
+        return pool not in self._before.pools if pool.stack else bool(self._operations.get(pool.urn))
 
     def _other_accelerator(self, old: Resource, pool: NodePool | None) -> list[str]:
         earlier = workload_of(old, self._before).pool(self._before)

@@ -20,7 +20,8 @@ def run_cost(
 ) -> RunCost | None:
     """The cost of ``jobs``, by URN (None: of all); None if there are none.
 
-    ``charges`` are the stack's charges by the hour, ``measured`` the times of its Jobs, by name.
+    ``charges`` are those by the hour of the stack and of the other stacks whose pools it uses, ``measured`` the
+    times of its Jobs, by name.
     """
     expected = _Run(stack, charges, schedule(stack, measured, jobs))
     if not (expected.schedule.work or expected.schedule.homeless or expected.schedule.unplaced):
@@ -102,6 +103,7 @@ class _Run:
             basis=work.basis,
             dollars=sum(known) * work.seconds / 3600 if known and work.basis != "unknown" else None,
             paid_anyway=work.number < work.pool.min_nodes,
+            stack=work.pool.stack,
         )
 
     def _held(self) -> Iterator[tuple[NodePool, int, float]]:

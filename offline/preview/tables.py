@@ -133,7 +133,10 @@ def cost_words(preview: StackPreview) -> list[str]:
     if cost is None or not (whole(preview) or _dearer(preview)):
         return []
     if cost.idle_hourly is None:
-        return [f"Nothing here has a known price: {'; '.join(cost.unknown)}."] if cost.unknown else []
+        told = [f"Nothing here has a known price: {'; '.join(cost.unknown)}."] if cost.unknown else []
+        # The nodes of other stacks have prices there.
+        priced = cost.run if cost.run is not None and cost.run.dollars and whole(preview) else None
+        return [*told, *([_run_words(priced)] if priced else [])]
     idle, monthly, most = (
         _figure(preview, key, count)
         for key, count in (
@@ -150,6 +153,19 @@ def cost_words(preview: StackPreview) -> list[str]:
     if cost.stale and whole(preview):
         lines.append(_stale_words([as_of(each) for each in cost.stale]))
     return lines
+
+
+def elsewhere_words(preview: StackPreview) -> list[str]:
+    """The other stacks that are billed for the nodes of this one's Jobs, a sentence for each."""
+    run = preview.cost.run if preview.cost is not None else None
+    pools: dict[str, dict[str, None]] = {}
+    for step in run.steps if run is not None else ():
+        if step.stack:
+            pools.setdefault(step.stack, {})[step.pool] = None
+    return [
+        f"Its Jobs run on nodes of {stack}, in whose cost these are: pool{'s' * (len(names) > 1)} {listed(names)}."
+        for stack, names in pools.items()
+    ]
 
 
 def unknown_words(preview: StackPreview) -> str:
