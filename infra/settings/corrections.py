@@ -11,8 +11,8 @@ from typing import Any, cast
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from infra.schema import validation
 from infra.schema.problems import Finding, Path
-from infra.settings import validation
 from infra.settings.model import Settings, model_of
 
 ROUNDS = 8
@@ -89,7 +89,7 @@ def _correct(values: dict[str, Any], detail: ErrorDetails, model: type[Settings]
     if detail["type"] in {"union_tag_invalid", "union_tag_not_found"}:
         section = section_at(values, place)
         tag = str(detail.get("ctx", {})["discriminator"]).strip("'")
-        meant = validation.meant_tag(detail, section or {})
+        meant = validation.meant_tag(detail, section or {}, model)
         if section is None or meant is None:
             return None
         section[tag] = meant

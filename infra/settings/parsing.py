@@ -11,12 +11,12 @@ from pydantic_core import ErrorDetails
 from infra.clouds.registry import CLUSTERS, Cluster, Store
 from infra.pipelines.contract import PipelineSettings
 from infra.platform_output import Resolve
-from infra.schema import plain_values
+from infra.schema import plain_values, validation
 from infra.schema.base import ClusterSettings, Model, Team
 from infra.schema.problems import Finding, Path
 from infra.schema.request import Request
 from infra.schema.secret_values import SecretText
-from infra.settings import references, validation
+from infra.settings import references
 from infra.settings.corrections import as_written, repair, section_at
 from infra.settings.model import Settings, model_of
 
@@ -170,7 +170,7 @@ def _stand_in(values: dict[str, Any], detail: ErrorDetails, model: type[Settings
     """Puts a value where ``detail`` says that one is missing; False where nothing can stand in for it."""
     *way, last = validation.place_of(detail, model)
     section = section_at(values, tuple(way))
-    found = validation.stand_in(detail["loc"], model)
+    found = validation.stand_in(detail["loc"], model, sections=detail["loc"][0] == "pipelines")
     if section is None or found is None:
         return False
     section[last] = found

@@ -1,4 +1,4 @@
-"""Pydantic's errors about a stack file's shape, in the words of a `Problem`."""
+"""Pydantic's errors about the shape of a stack file or of a `pipeline.yaml`, in the words of a `Problem`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
@@ -10,10 +10,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from typing_extensions import is_typeddict
 
-from infra.clouds.registry import Cluster, Store
 from infra.schema.base import WRONG_VALUE, Model
 from infra.schema.problems import Finding, Path, did_you_mean, listed, nearest
-from infra.settings.model import Settings
 
 KINDS = {
     "string_type": ("not text", "write it in quotes"),
@@ -38,12 +36,16 @@ BOUNDS = {
 }
 
 
-def findings(error: ValidationError, model: type[Settings]) -> list[Finding]:
-    """Each error that ``model`` raised as a finding."""
-    return [finding(each, model) for each in error.errors(include_url=False)]
+SETTINGS = "docs/settings.md"
+"""The page that describes the keys of a stack file."""
 
 
-def place_of(error: ErrorDetails, model: type[Settings]) -> Path:
+def findings(error: ValidationError, model: type[BaseModel], page: str = SETTINGS) -> list[Finding]:
+    """Each error that ``model`` raised as a finding; ``page`` describes the model's keys."""
+    return [finding(each, model, page) for each in error.errors(include_url=False)]
+
+
+def place_of(error: ErrorDetails, model: type[BaseModel]) -> Path:
     """Where an error is in the file: its location without what pydantic adds for unions and for mappings' keys."""
     loc = list(error["loc"])
     if loc[1:] and loc[-1] == "[key]" and error["type"] in {*KINDS, WRONG_VALUE}:
@@ -55,22 +57,22 @@ def place_of(error: ErrorDetails, model: type[Settings]) -> Path:
     )
 
 
-def misspelt_key(error: ErrorDetails, model: type[Settings]) -> str | None:
+def misspelt_key(error: ErrorDetails, model: type[BaseModel]) -> str | None:
     """For an unknown key: the key of its section that it most likely means: misspelt, or another cloud's."""
     if error["type"] != "extra_forbidden":
         return None
     return other_name(error, model) or nearest(error["loc"][-1], _keys_beside(error["loc"], model))
 
 
-def other_name(error: ErrorDetails, model: type[Settings]) -> str | None:
+def other_name(error: ErrorDetails, model: type[BaseModel]) -> str | None:
     """For an unknown key: the key of its section that another cloud calls so."""
     section = _model_at(error["loc"][:-1], model)
     return section.other_names.get(str(error["loc"][-1])) if section and issubclass(section, Model) else None
 
 
-def meant_tag(error: ErrorDetails, section: Mapping[Any, Any]) -> str | None:
+def meant_tag(error: ErrorDetails, section: Mapping[Any, Any], model: type[BaseModel]) -> str | None:
     """For a section whose cloud or kind is wrong or missing: the one that is nearest, or has most of its keys."""
-    union: Any = Cluster if error["loc"][:1] == ("clusters",) else Store
+    union = _annotation_at(error["loc"], model)
     if error["type"] == "union_tag_invalid" and (near := nearest(error.get("ctx", {})["tag"], _tag_values(union))):
         return near
     counts = {_literals(model).pop(): _known_keys(model, section) for model in _options(union)}
@@ -97,16 +99,16 @@ STAND_INS: tuple[Any, ...] = ("", "x", "1Gi", "/x", [], {}, {"x": "x"}, 2)
 """Values of every kind, of which a required key that is missing gets the first that it can have."""
 
 
-def stand_in(loc: Sequence[str | int], model: type[Settings]) -> Any:
+def stand_in(loc: Sequence[str | int], model: type[BaseModel], *, sections: bool) -> Any:
     """What a required key could have, for checks of what is beside it; None where nothing can stand in for it.
 
-    That is a section outside of `pipelines`, and there a key that tells one section from another.
+    Without ``sections`` that is a section, and a key that tells one section from another.
     """
     section = _model_at(loc[:-1], model)
     field = section.model_fields.get(str(loc[-1])) if section else None
     if field is None:
         return None
-    if loc[0] != "pipelines" and (_sections(field.annotation) or get_origin(field.annotation) is Literal):
+    if not sections and (_sections(field.annotation) or get_origin(field.annotation) is Literal):
         return None
     return _possible(field)
 
@@ -145,23 +147,31 @@ def _sections(annotation: Any) -> bool:
     )
 
 
-def finding(error: ErrorDetails, model: type[Settings]) -> Finding:
-    """One error as a finding."""
+def finding(error: ErrorDetails, model: type[BaseModel], page: str = SETTINGS) -> Finding:
+    """One error as a finding; ``page`` describes the model's keys."""
     kind, place, value = error["type"], place_of(error, model), error["input"]
     context = error.get("ctx", {})
-    reason, fix = error["msg"], "see docs/settings.md for what it can be"
+    reason, fix = error["msg"], f"see {page} for what it can be"
     if kind == "extra_forbidden":
         known = _keys_beside(error["loc"], model)
         reason = "there is no such key"
         meant = misspelt_key(error, model)
         fix = f"did you mean `{meant}`?" if meant else f"remove it; known here: {listed(known, 'and')}"
     elif kind == "missing":
-        value, reason, fix = None, "required, and not there", f"add it: {_description(error['loc'], model)}"
+        value, reason, fix = (
+            None,
+            "required, and not there",
+            f"add it: {_description(error['loc'], model) or f'see {page}'}",
+        )
     elif kind == "literal_error":
         reason, fix = _choice(value, str(context["expected"]))
     elif kind == "union_tag_not_found":
         place = (*place, str(context["discriminator"]).strip("'"))
-        value, reason, fix = None, "required, and not there", f"add it: {_tags(error['loc'])}"
+        value, reason, fix = (
+            None,
+            "required, and not there",
+            f"add it: {listed(_tag_values(_annotation_at(error['loc'], model)))}",
+        )
     elif kind == "union_tag_invalid":
         tag = str(context["discriminator"]).strip("'")
         # The tag in the context is a text, for whatever stands there.
@@ -194,19 +204,15 @@ def _choice(value: object, expected: str) -> tuple[str, str]:
     return "not one of the values it can have", did_you_mean(value, texts, f"write {listed(words)}")
 
 
-def _keys_beside(loc: Sequence[str | int], model: type[Settings]) -> list[str]:
+def _keys_beside(loc: Sequence[str | int], model: type[BaseModel]) -> list[str]:
     section = _model_at(loc[:-1], model)
     return [name for name, field in section.model_fields.items() if not field.exclude] if section else []
 
 
-def _description(loc: Sequence[str | int], model: type[Settings]) -> str:
+def _description(loc: Sequence[str | int], model: type[BaseModel]) -> str | None:
     section = _model_at(loc[:-1], model)
     field = section.model_fields.get(str(loc[-1])) if section else None
-    return (field.description if field else None) or "see docs/settings.md"
-
-
-def _tags(loc: Sequence[str | int]) -> str:
-    return listed(_tag_values(Cluster if loc[:1] == ("clusters",) else Store))
+    return field.description if field else None
 
 
 class Part(Enum):
@@ -237,12 +243,18 @@ def _parts(loc: Iterable[str | int], model: type[BaseModel]) -> Iterator[tuple[s
         yield part, kind, current
 
 
-def _model_at(loc: Iterable[str | int], model: type[Settings]) -> type[BaseModel] | None:
-    """The settings model at an error's location, tags included."""
+def _annotation_at(loc: Iterable[str | int], model: type[BaseModel]) -> Any:
+    """What can stand at an error's location, tags included; None where nothing is known of it."""
     found: Any = model
     for _, _, found in _parts(loc, model):
         if found is None:
             return None
+    return found
+
+
+def _model_at(loc: Iterable[str | int], model: type[BaseModel]) -> type[BaseModel] | None:
+    """The settings model at an error's location, tags included."""
+    found = _annotation_at(loc, model)
     models = [option for option in _options(found) if isinstance(option, type) and issubclass(option, BaseModel)]
     return models[0] if len(models) == 1 else None
 
