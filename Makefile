@@ -7,7 +7,7 @@ comma := ,
 # What may be set, on the command line or in the environment. Recipes take these as variables of the shell ("$$STACK"),
 # so their values are words and nothing else: make would expand a `$(shell …)` in them wherever it expands the variable,
 # and where it exports one of the command line.
-OPTIONS := STACK FRESH BENCHMARK TESTS BASE FORMAT FAIL_ON OUTPUT PICTURES
+OPTIONS := STACK FRESH BENCHMARK TESTS BASE FORMAT FAIL_ON OUTPUT PICTURES CLOUD USES REGION GPU
 TOOLS := VENV BIN PYTHON SHELL UV_SYSTEM_CERTS
 $(foreach each,$(OPTIONS),$(if $(filter undefined,$(origin $(each))),,\
 	$(eval override $(each) := $$(value $(each)))$(eval export $(each))))
@@ -26,7 +26,7 @@ CA_STORES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt
 export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 
 .DEFAULT_GOAL := help
-TARGETS := help setup rehearse preview check show pin-images pictures test test-fast lint format bench bench-evaluation \
+TARGETS := help setup new rehearse preview check show pin-images pictures test test-fast lint format bench bench-evaluation \
 	lock clean \
 	ci-preview ci-verdict ci-comment ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
 	ci-drift ci-drift-issue
@@ -72,6 +72,10 @@ $(VENV)/.dev: requirements-dev.txt | $(BIN)/uv
 	@touch $@ $(VENV)/.runtime
 
 setup: $(VENV)/.dev ## Install everything, tests and linters included, into .venv
+
+new: $(VENV)/.runtime ## Write a stack: make new STACK=mine CLOUD=gcp [USES=…] [REGION=…] [GPU=…]
+	@$(BIN)/python -m tools.new --example=mnist $${STACK:+--stack="$$STACK"} $${CLOUD:+--cloud="$$CLOUD"} \
+		$${USES:+--uses="$$USES"} $${REGION:+--region="$$REGION"} $${GPU:+--gpu="$$GPU"}
 
 rehearse: $(VENV)/.runtime ## Run a stack here, on the CPU [STACK=gcp-dev] [FRESH=1] [BENCHMARK=1]
 	@$(BIN)/python -m offline.rehearsal --stack "$${STACK:-gcp-dev}" $${FRESH:+--fresh} $${BENCHMARK:+--benchmark}

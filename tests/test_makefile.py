@@ -218,3 +218,17 @@ def test_a_benchmark_is_rehearsed_where_it_is_asked_for(
 ) -> None:
     _, called, _ = preview.make("rehearse", *words)
     assert called[4:] == given
+
+
+def test_what_a_new_stack_is_to_be_is_handed_on(preview: Preview) -> None:
+    _, words, _ = preview.make(
+        "new", "STACK=team-a", "CLOUD=gcp", "REGION=europe-west4", "GPU=nvidia-l4", "USES=~/it"
+    )
+    assert words[:2] == ["-m", "tools.new"]
+    assert words[3:] == [
+        "--stack=team-a",
+        "--cloud=gcp",
+        "--uses=~/it",
+        "--region=europe-west4",
+        "--gpu=nvidia-l4",
+    ]

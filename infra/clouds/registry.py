@@ -10,7 +10,8 @@ rest. The package has these names:
 - ``platforms:platforms``: declares its resources;
 - ``emulator:Emulator``: stands in for it, a subclass of `infra.platform.Emulator`;
 - ``review:REVIEW``: what a preview says of its resources, an `infra.review.contract.Review`;
-- ``store:readable``: lets a store be read by another stack, where `Store.reader` says how.
+- ``store:readable``: lets a store be read by another stack, where `Store.reader` says how;
+- ``starter:starter``: what a new stack file has of it, where the cloud ``has_starter``.
 
 All but ``preflight``, ``platforms`` and ``emulator`` are imported without an SDK.
 """
@@ -32,6 +33,7 @@ from infra.review.contract import Review
 from infra.schema.base import ClusterSettings, StoreSettings
 from infra.schema.problems import Finding, Problem
 from infra.schema.request import Request
+from infra.schema.starter import Starter, Wish
 
 Check = Callable[[Request], Iterable[Finding]]
 """A rule: reports what a cloud does not accept in a stack file, as far as the file can be read."""
@@ -43,7 +45,7 @@ class Cloud:
 
     ``name`` is that of its package in this room. ``title`` is its name for people, and ``sdk`` the distribution
     that declares its resources, None where there is none. ``cluster`` and ``stores`` are the settings that a stack
-    file may have of it.
+    file may have of it. ``has_starter`` says whether `make new` writes stacks that run on it.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Cloud:
     sdk: str | None
     cluster: type[ClusterSettings]
     stores: Sequence[type[StoreSettings]]
+    has_starter: bool = True
 
     def checks(self) -> Sequence[Check]:
         """Its rules."""
@@ -83,6 +86,10 @@ class Cloud:
         """What a preview says of its resources."""
         return self._load("review:REVIEW")
 
+    def starter(self, wish: Wish) -> Starter | Sequence[Problem]:
+        """What a new stack file has of it; the problems where it has no such thing."""
+        return self._load("starter:starter")(wish)
+
     def _load(self, name: str) -> Any:
         return resolve_name(f"infra.clouds.{self.name}.{name}")
 
@@ -93,7 +100,7 @@ CLOUDS: Mapping[str, Cloud] = {
         Cloud("gcp", "Google Cloud", "pulumi-gcp", GcpCluster, (GcsStore,)),
         Cloud("aws", "AWS", "pulumi-aws", AwsCluster, (S3Store, EfsStore)),
         Cloud("existing", "Existing cluster", None, ExistingCluster, (PvcStore, NfsStore, S3CompatibleStore)),
-        Cloud("other_stack", "Another stack's cluster", None, OtherStackCluster, ()),
+        Cloud("other_stack", "Another stack's cluster", None, OtherStackCluster, (), has_starter=False),
     )
 }
 """By the ``cloud`` of a cluster, which is also the Pulumi package of a cloud's resources."""

@@ -187,6 +187,9 @@ class Pipeline(Generic[S]):
     is wrong with keys that are right each by itself. ``measures_devices`` says that its results are figures of
     accelerators, which are worth nothing from a CPU. ``problems`` are what is wrong with the declaration itself;
     the rest then stands for what of it can be read, so that stack files are still checked against it.
+
+    ``starter`` is the section that `make new` writes into a stack file: plain values, with its steps on the pools
+    `cpu` and `gpu`. Where it is empty, that is what the settings require.
     """
 
     settings: type[S]
@@ -194,6 +197,7 @@ class Pipeline(Generic[S]):
     checks: Sequence[Callable[[Section[S]], Iterable[Finding]]] = ()
     measures_devices: bool = False
     problems: Sequence[Problem] = ()
+    starter: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 @dataclass(frozen=True)

@@ -110,10 +110,10 @@ def stand_in(loc: Sequence[str | int], model: type[BaseModel], *, sections: bool
         return None
     if not sections and (_sections(field.annotation) or get_origin(field.annotation) is Literal):
         return None
-    return _possible(field)
+    return possible(field)
 
 
-def _possible(field: FieldInfo) -> Any:
+def possible(field: FieldInfo) -> Any:
     """A plain value that the field can have; None where none of those that are tried is one."""
     fields: Any = {"value": (field.annotation, field)}
     value = create_model("Value", **fields)
@@ -136,7 +136,7 @@ def _tries(annotation: Any) -> Iterator[Any]:
         elif origin is list and _sections(arguments[0]):
             yield from ([each] for each in _tries(arguments[0]))
         elif isinstance(option, type) and issubclass(option, BaseModel):
-            yield {name: _possible(each) for name, each in option.model_fields.items() if each.is_required()}
+            yield {name: possible(each) for name, each in option.model_fields.items() if each.is_required()}
     yield from STAND_INS
 
 

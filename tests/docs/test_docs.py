@@ -84,6 +84,13 @@ def option(words: list[str], *names: str) -> str | None:
 
 def test_stacks_that_are_named_exist() -> None:
     made = {words[-1] for _, words in commands("cp")}
+    made |= {
+        f"stacks/Pulumi.{word.removeprefix('STACK=')}.yaml"
+        for _, words in commands("make")
+        if words[1] == "new"
+        for word in words
+        if word.startswith("STACK=")
+    }
     missing = [
         f"{block}: {stack}"
         for block, words in commands("pulumi")

@@ -233,4 +233,8 @@ PIPELINE = Pipeline(
     steps=steps,
     checks=(check_names, check_precisions, check_data),
     measures_devices=True,
+    starter={
+        "runs": {"gpu": {"pool": "gpu", "gpus": 1, "cpu": "2", "memory": "10Gi", "time_limit": "4h"}},
+        "chart": {"pool": "cpu", "cpu": "1", "memory": "2Gi"},
+    },
 )

@@ -213,4 +213,14 @@ PIPELINE = Pipeline(
     settings=Mnist,
     steps=steps,
     checks=(check_dataset, check_learning_rates),
+    starter={
+        "dataset": {"name": "digits"},
+        "epochs": 12,
+        "min_accuracy": 0.9,
+        "steps": {
+            "prepare": {"pool": "cpu", "cpu": "2", "memory": "6Gi"},
+            "train": {"pool": "gpu", "gpus": 1, "cpu": "2", "memory": "8Gi", "time_limit": "4h"},
+            "predict": {"pool": "gpu", "gpus": 1, "cpu": "2", "memory": "8Gi", "time_limit": "4h"},
+        },
+    },
 )

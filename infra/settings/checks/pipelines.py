@@ -25,7 +25,7 @@ def check(reading: Reading) -> Iterator[Finding]:
         at: Path = (KEY, name)
         known = is_known(name, settings)
         if known or settings.uses is not None:
-            yield from _name(at, name)
+            yield from section_name_findings(at, name)
         if not known:
             yield _unknown(at, name, settings)
             continue
@@ -33,7 +33,8 @@ def check(reading: Reading) -> Iterator[Finding]:
             yield from each(Section(at, settings, pools))
 
 
-def _name(at: Path, name: str) -> Iterator[Finding]:
+def section_name_findings(at: Path, name: str) -> Iterator[Finding]:
+    """What keeps a section of `pipelines` from having the name."""
     if len(name) > NAME_LIMIT:
         reason = f"{len(name)} characters, and a pipeline's name has at most {NAME_LIMIT}: its Jobs' names hold it"
         yield Finding(at, name, reason, "shorten it")

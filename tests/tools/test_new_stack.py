@@ -1,0 +1,206 @@
+"""A stack file that `make new` writes is one that can be rehearsed, and a wish that cannot be is refused whole."""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.accelerators import accelerators
+from infra.clouds.aws.catalogue import regions as aws_regions
+from infra.clouds.gcp.catalogue import regions as gcp_regions
+from infra.schema.problems import without_prefix
+from infra.settings.loading import load
+from infra.settings.model import Settings
+from tests.support.checkout import ROOT, copy_checkout
+from tools.new.stack import PLACES, draft
+from tools.new.writing import Draft, RefusedError
+
+CPU_ONLY = {"prepare": "cpu", "train": "cpu", "predict": "cpu"}
+WITH_GPU = {"prepare": "cpu", "train": "gpu", "predict": "gpu"}
+
+
+def drafted(cloud: str, name: str = "mine", example: str = "mnist", **options: str) -> Draft:
+    return draft(name, {"CLOUD": cloud, **options}, example)
+
+
+def content(made: Draft) -> dict[str, Any]:
+    assert isinstance(made.files, str)
+    return yaml.safe_load(made.files)["config"]
+
+
+def settings(made: Draft) -> Settings:
+    return load(without_prefix(content(made)))
+
+
+def pools(made: Draft) -> Mapping[str, Any]:
+    (cluster,) = settings(made).clusters.values()
+    return cluster.pools
+
+
+def places(made: Draft) -> dict[str, str]:
+    steps = content(made)["slipway:pipelines"]["mnist"]["steps"]
+    return {name: step["pool"] for name, step in steps.items()}
+
+
+def refused(name: str = "mine", example: str = "mnist", **options: str) -> dict[str, str]:
+    """Reason and fix by the option they are about."""
+    with pytest.raises(RefusedError) as caught:
+        draft(name, options, example)
+    return {each.key: f"{each.reason}\n{each.fix}" for each in caught.value.problems}
+
+
+@pytest.mark.parametrize("cloud", PLACES)
+def test_a_stack_with_a_gpu_has_its_steps_on_its_pools(cloud: str) -> None:
+    made = drafted(cloud, GPU="nvidia-l4")
+    assert pools(made)["gpu"].gpu_type == "nvidia-l4"
+    assert places(made) == WITH_GPU
+
+
+@pytest.mark.parametrize(("cloud", "expected"), [("gcp", WITH_GPU), ("aws", WITH_GPU), ("existing", CPU_ONLY)])
+def test_without_a_wish_the_cloud_chooses(cloud: str, expected: dict[str, str]) -> None:
+    assert places(drafted(cloud)) == expected
+
+
+@pytest.mark.slow
+def test_the_stacks_preview_without_findings_that_the_shipped_ones_do_not_have(tmp_path: Path) -> None:
+    copy = copy_checkout(tmp_path / "slipway")
+    names = {cloud: f"new-{cloud}" for cloud in PLACES}
+    for cloud, name in names.items():
+        made = drafted(cloud, name, GPU="nvidia-l4")
+        (copy / made.target.relative_to(ROOT)).write_text(str(made.files), encoding="utf-8")
+    stacks = [word for name in [*names.values(), "gcp-dev"] for word in ("--stack", name)]
+    command = [ROOT / ".venv/bin/python", "-m", "offline.preview", "--format", "json", *stacks]
+    done = subprocess.run(command, cwd=copy, check=True, capture_output=True, text=True)
+    found = {stack["stack"]: stack["findings"] for stack in json.loads(done.stdout)["stacks"]}
+    rules = {name: sorted({finding["policy"] for finding in each}) for name, each in found.items()}
+    assert {name: rules[name] for name in names.values()} == dict.fromkeys(names.values(), rules["gcp-dev"])
+
+
+@pytest.mark.parametrize(("cloud", "regions"), [("gcp", list(gcp_regions())), ("aws", list(aws_regions()))])
+def test_each_gpu_is_placed_where_it_is_sold_and_refused_elsewhere_with_where_it_is(
+    cloud: str, regions: list[str]
+) -> None:
+    """`draft` loads what it has made, so one that comes back is a stack that the settings accept."""
+    sold = 0
+    for gpu in accelerators():
+        try:
+            made = drafted(cloud, GPU=gpu)
+        except RefusedError as error:
+            (problem,) = error.problems
+            assert problem.key == "GPU"
+            continue
+        sold += 1
+        assert pools(made)["gpu"].spot
+        for region in regions[:: len(accelerators())]:
+            try:
+                here = drafted(cloud, GPU=gpu, REGION=region)
+            except RefusedError as error:
+                (problem,) = error.problems
+                assert (problem.key, problem.value) == ("GPU", gpu)
+                said = problem.fix.partition(": ")[2].partition(";")[0].split(", ")
+                assert region not in said
+                drafted(cloud, GPU=gpu, REGION=said[-1])
+            else:
+                assert pools(here)["gpu"].gpu_type == gpu
+    assert sold > 8
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    found = refused("acme/mine", CLOUD="gpc", USES="mnits", REGION="us-central1")
+    assert set(found) == {"STACK", "CLOUD", "USES"}
+    assert "STACK=mine" in found["STACK"]
+    assert "did you mean `gcp`?" in found["CLOUD"]
+    assert "did you mean `mnist`?" in found["USES"]
+    found = refused(CLOUD="gcp", REGION="us-centra1", GPU="nvidia-h100")
+    assert "did you mean `us-central1`?" in found["REGION"]
+    assert "did you mean `nvidia-h100-80gb`?" in found["GPU"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "key", "said"),
+    [
+        ("mine", {}, "CLOUD", "CLOUD=aws (AWS)"),
+        ("-mine", {"CLOUD": "gcp"}, "STACK", "no hyphen in front"),
+        ("my stack", {"CLOUD": "gcp"}, "STACK", "not the name of a Pulumi stack"),
+        ("x" * 101, {"CLOUD": "gcp"}, "STACK", "at most 100"),
+        ("GCP-Dev", {"CLOUD": "gcp"}, "STACK", "stacks/Pulumi.gcp-dev.yaml is there already"),
+        ("mine", {"CLOUD": "gcp", "REGION": "us-central1-a"}, "REGION", "write `us-central1`"),
+        ("mine", {"CLOUD": "aws", "REGION": "use1-az1"}, "REGION", "write `us-east-1`"),
+        ("mine", {"CLOUD": "gcp", "REGION": "us-west2", "GPU": "nvidia-l4"}, "GPU", "there: `nvidia-tesla-t4`"),
+        ("mine", {"CLOUD": "gcp", "GPU": "nvidia-a10g"}, "GPU", "Google Cloud does not offer it"),
+        ("mine", {"CLOUD": "aws", "GPU": "nvidia-tesla-p4"}, "GPU", "no instance type of AWS has it"),
+        ("mine", {"CLOUD": "existing", "REGION": "here"}, "REGION", "leave it out"),
+        ("mine", {"CLOUD": "existing", "GPU": "nvidia-l5"}, "GPU", "did you mean `nvidia-l4`?"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_can(name: str, options: dict[str, str], key: str, said: str) -> None:
+    found = refused(name, **options)
+    assert list(found) == [key]
+    assert said in found[key]
+
+
+def test_gpus_that_are_paid_for_and_not_used_are_told() -> None:
+    assert "has 8 GPUs, all paid for, and no step uses more than 1" in "\n".join(
+        drafted("aws", GPU="nvidia-tesla-a100").said
+    )
+    assert "paid for" not in "\n".join(drafted("aws", GPU="nvidia-tesla-t4").said)
+
+
+def test_a_gpu_in_some_zones_of_a_region_leaves_the_cluster_more_zones() -> None:
+    made = content(drafted("gcp", GPU="nvidia-h200-141gb", REGION="us-west1"))["slipway:clusters"]["main"]
+    assert made["pools"]["gpu"]["zones"] == ["us-west1-c"]
+    assert sorted(made["zones"]) == ["us-west1-a", "us-west1-b", "us-west1-c"]
+    made = content(drafted("aws", GPU="nvidia-h100-80gb", REGION="ap-northeast-1"))["slipway:clusters"]["main"]
+    assert made["pools"]["gpu"] | {"nodes": {}} == {
+        "instance_type": "p5.4xlarge",
+        "zones": ["apne1-az1"],
+        "spot": True,
+        "nodes": {},
+    }
+    assert len(made["zones"]) == 2
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_checkout(tmp_path_factory.mktemp("clone") / "slipway")
+
+
+def run(copy: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [ROOT / ".venv/bin/python", "-m", "tools.new", "--example=mnist", *options]
+    return subprocess.run(command, cwd=copy, check=False, capture_output=True, text=True)
+
+
+def files(copy: Path) -> dict[str, bytes]:
+    """What is there beside bytecode and the environment."""
+    return {
+        str(path.relative_to(copy)): path.read_bytes()
+        for folder in ("stacks", "workloads", "build")
+        for path in (copy / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_it_is_written_once_and_the_next_command_is_told(copy: Path) -> None:
+    before = files(copy)
+    done = run(copy, "--stack=team-a", "--cloud=gcp")
+    assert done.returncode == 0, done.stderr
+    assert "make rehearse STACK=team-a" in done.stdout
+    assert "pulumi config set gcp:project <your project> -s team-a" in done.stdout
+    written = files(copy)
+    assert written.keys() - before.keys() == {"stacks/Pulumi.team-a.yaml"}
+    again = run(copy, "--stack=team-a", "--cloud=aws")
+    assert again.returncode == 2
+    assert "stacks/Pulumi.team-a.yaml is there already" in again.stderr
+    assert files(copy) == written
+
+
+def test_nothing_is_written_where_something_is_wrong(copy: Path) -> None:
+    before = files(copy)
+    done = run(copy, "--stack=team-b", "--cloud=gcp", "--gpu=nvidia-l5")
+    assert done.returncode == 2
+    assert "1 problem; nothing was written" in done.stderr
+    assert files(copy) == before

@@ -1,0 +1,73 @@
+"""The command line: ``python -m tools.new --stack mine --cloud existing``, for `make new STACK=… CLOUD=…`."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
+
+from infra.pipelines.discovery import ROOT
+from infra.schema.problems import Problem
+from tools.new import stack as stacks
+from tools.new.writing import Draft, RefusedError, write
+
+OF_A_STACK = ("CLOUD", "USES", "REGION", "GPU")
+WAYS = "write `make new STACK=mine CLOUD=… USES=<pipeline>` for a stack"
+
+
+def main(  # noqa: PLR0917  # One parameter per option of the command line.
+    stack: Annotated[str, typer.Option(help="Name of a stack to write.")] = "",
+    cloud: Annotated[str, typer.Option(help="Where the stack runs.")] = "",
+    uses: Annotated[str, typer.Option(help="The pipeline that the stack runs: a folder's name, or a path.")] = "",
+    region: Annotated[
+        str, typer.Option(help="Region of the stack's cluster; default: the cloud's first choice.")
+    ] = "",
+    gpu: Annotated[str, typer.Option(help="Accelerator of the stack's GPU pool.")] = "",
+    example: Annotated[str, typer.Option(help="What a stack runs that names no pipeline.")] = "",
+) -> None:
+    """Write a pipeline's folder or a stack file that can be rehearsed at once.
+
+    Asks nothing, and overwrites nothing. Exits with 0 where it is written, with 2 where an option is wrong, and
+    with 1 where it cannot be written; nothing is then left behind.
+    """
+    errors = Console(stderr=True, highlight=False)
+    try:
+        given = dict(zip(OF_A_STACK, (cloud, uses, region, gpu), strict=True))
+        draft = _draft(stack, {key: value for key, value in given.items() if value}, example)
+        write(draft, ROOT)
+    except RefusedError as refused:
+        _show(refused.problems, errors)
+        raise typer.Exit(2) from None
+    except OSError as error:
+        errors.print(f"[red]error:[/] it could not be written: {escape(str(error))}", soft_wrap=True)
+        raise typer.Exit(1) from None
+    console = Console(highlight=False)
+    for line in draft.said:
+        console.print(Text(line), soft_wrap=True)
+
+
+def _draft(stack: str, given: Mapping[str, str], example: str) -> Draft:
+    """What the options ask for; raises `RefusedError`."""
+    if stack:
+        return stacks.draft(stack, given, example)
+    raise RefusedError([Problem("STACK", None, "nothing says what to make", WAYS)])
+
+
+def _show(problems: tuple[Problem, ...], console: Console) -> None:
+    """Every problem with its value, reason and fix."""
+    count = len(problems)
+    console.print(f"[red]error:[/] {count} problem{'s' if count != 1 else ''}; nothing was written")
+    for problem in problems:
+        value = "" if problem.value is None else f": {escape(problem.shown)}"
+        console.print(f"\n  [bold]{escape(problem.key)}[/]{value}", soft_wrap=True)
+        console.print(f"    why: {escape(problem.reason)}", soft_wrap=True)
+        console.print(f"    fix: {escape(problem.fix)}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    # Typer's own tracebacks print the values of variables.
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(main)
+    app(prog_name="python -m tools.new")

@@ -1,0 +1,168 @@
+"""The section of a new stack file that runs a pipeline on the stack's pools."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import yaml
+from pydantic import BaseModel
+
+from infra.pipelines.contract import AnyPipeline, PipelineSettings, StepSettings, placements
+from infra.platform import Resources
+from infra.schema.quantities import cpu_millicores, mebibytes
+from infra.schema.starter import CPU_POOL, GPU_POOL
+from infra.settings.validation import possible
+
+POOL, GPUS, USES = "pool", "gpus", "uses"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A pipeline's section of a stack file, as plain values.
+
+    ``guessed`` are the required settings of which nobody but the user knows the value: what stands there has only
+    the right type. ``given`` are the steps that were put on GPUs without asking for any themselves.
+    """
+
+    name: str
+    pipeline: AnyPipeline
+    values: Mapping[str, Any]
+    guessed: Sequence[str] = ()
+    given: Sequence[str] = ()
+
+    @property
+    def settings(self) -> PipelineSettings:
+        """The settings that the values are; raises pydantic's ValidationError where they are none."""
+        return self.pipeline.settings.model_validate(self.values)
+
+
+def section(name: str, uses: str | None, pipeline: AnyPipeline) -> Section:
+    """The section that the pipeline starts with: its own ``starter``, or what its settings require."""
+    guessed: list[str] = []
+    values = dict(pipeline.starter) or _required(pipeline.settings, guessed)
+    return Section(name, pipeline, {**({USES: uses} if uses else {}), **values}, tuple(guessed))
+
+
+def _required(model: type[BaseModel], guessed: list[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, StepSettings):
+            gpus = kind.model_fields[GPUS].default
+            values[key] = {POOL: GPU_POOL, GPUS: gpus} if gpus else {POOL: CPU_POOL}
+        elif isinstance(kind, type) and issubclass(kind, BaseModel) and (below := _required(kind, guessed)):
+            values[key] = below
+        elif field.is_required():
+            values[key] = possible(field)
+            guessed.append(key)
+    return values
+
+
+def needs(settings: PipelineSettings, *, gpus: bool) -> Resources | None:
+    """The most that any step with GPUs, or without, asks for; None where there is no such step."""
+    steps = [step for _, step in placements(settings) if bool(step.gpus) is gpus]
+    if not steps:
+        return None
+    return Resources(
+        cpu=max(cpu_millicores(step.cpu) for step in steps),
+        memory=max(mebibytes(step.memory) for step in steps),
+        ephemeral_storage=max(mebibytes(step.ephemeral_storage) for step in steps),
+        gpus=max(step.gpus for step in steps),
+    )
+
+
+def on_gpus(found: Section) -> Section:
+    """The section with one GPU for each step that reads another one's results, or else for every step."""
+    places = list(placements(found.settings))
+    reading = {
+        str(place[-1])
+        for step in found.pipeline.steps(found.settings)
+        for place, settings in places
+        if step.inputs
+        and (settings is step.placed_by or place[-1] == (step.variant.of if step.variant else step.name))
+    }
+    chosen = reading or {str(place[-1]) for place, _ in places}
+
+    def change(name: str, step: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**step, POOL: GPU_POOL, GPUS: 1} if name in chosen else step
+
+    return replace(found, values=_with_steps(found.values, change), given=sorted(chosen))
+
+
+def on_cpus(found: Section) -> Section:
+    """The section with every step on the pool without GPUs."""
+
+    def change(_: str, step: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**step, POOL: CPU_POOL, **({GPUS: 0} if step.get(GPUS) else {})}
+
+    return replace(found, values=_with_steps(found.values, change))
+
+
+def _with_steps(
+    values: Mapping[str, Any], change: Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
+) -> dict[str, Any]:
+    """``values`` in which each step, a section that names its pool, is what ``change`` makes of it by its key."""
+    changed = dict(values)
+    for key, each in values.items():
+        if isinstance(each, Mapping):
+            below = cast("Mapping[str, Any]", each)
+            changed[key] = change(key, below) if POOL in below else _with_steps(below, change)
+    return changed
+
+
+def written(found: Section, indent: str) -> str:
+    """The section as it stands in a stack file, with the settings that have a default as comments."""
+    return "\n".join(f"{indent}{line}".rstrip() for line in _lines(found))
+
+
+def _lines(found: Section) -> Iterator[str]:
+    fields = found.pipeline.settings.model_fields
+    yield f"{found.name}:"
+    for key in found.guessed:
+        if key in found.values:
+            yield f"  # Put your own value here. {fields[key].description or ''}".rstrip()
+            yield f"  {key}: {_flow(found.values[key])}"
+    written_last = [key for key in found.values if _is_nested(found.values[key])]
+    for key, each in found.values.items():
+        if key not in (*found.guessed, *written_last):
+            yield f"  {key}: {_flow(each)}"
+    yield from _optional(found)
+    for key in written_last:
+        yield from _entry(key, found.values[key], "  ")
+
+
+def _optional(found: Section) -> Iterator[str]:
+    """What else the pipeline can be told, with its default."""
+    for key, field in found.pipeline.settings.model_fields.items():
+        if key not in found.values and isinstance(field.default, str | int | float):
+            yield f"  # {field.description or key}"
+            yield f"  # {key}: {_flow(field.default)}"
+
+
+def _is_nested(value: Any) -> bool:
+    """Whether it is a section of sections, which does not go on one line."""
+    return isinstance(value, Mapping) and any(isinstance(each, Mapping) for each in _section(value).values())
+
+
+def _section(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value)
+
+
+def _entry(key: str, value: Any, indent: str) -> Iterator[str]:
+    """A line for a single value and for a section of such, else a line for each key."""
+    if not _is_nested(value):
+        yield f"{indent}{key}: {_flow(value)}"
+        return
+    yield f"{indent}{key}:"
+    for below, each in _section(value).items():
+        yield from _entry(below, each, f"{indent}  ")
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {_flow(each)}' for key, each in _section(value).items())}}}"
+    plain = yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True)
+    text = plain.removesuffix("\n").removesuffix("\n...")
+    # As people write a number that has to be text: "2".
+    return f'"{text[1:-1]}"' if re.fullmatch(r"'[^'\"\\]*'", text) else text

@@ -1,0 +1,57 @@
+"""Files and folders that are written whole, and only where nothing is yet."""
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.schema.problems import Problem
+
+
+class RefusedError(Exception):
+    """Everything that keeps `make new` from writing anything."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(f"{len(problems)} problems")
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What is to be written: the texts of ``files`` by their paths below ``target``, or the one file `target` is.
+
+    ``said`` is what to tell about it, line by line.
+    """
+
+    target: Path
+    files: Mapping[str, str] | str
+    said: Sequence[str]
+
+
+def taken(option: str, name: str, target: Path, root: Path) -> list[Problem]:
+    """The problem of a target that is there, in letters of either case, as some file systems have one for both."""
+    folder = target.parent
+    there = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+    found = next((each for each in there if each.casefold() == target.name.casefold()), None)
+    if found is None:
+        return []
+    where = (folder / found).relative_to(root).as_posix()
+    return [Problem(option, name, f"{where} is there already", "choose another name; nothing is overwritten")]
+
+
+def write(draft: Draft, root: Path) -> None:
+    """Writes the draft: all of it or nothing. Raises FileExistsError where something is in its place by now."""
+    (root / "build").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="new-", dir=root / "build") as folder:
+        made = Path(folder) / draft.target.name
+        if isinstance(draft.files, str):
+            made.write_text(draft.files, encoding="utf-8")
+        else:
+            for name, text in draft.files.items():
+                (made / name).parent.mkdir(parents=True, exist_ok=True)
+                (made / name).write_text(text, encoding="utf-8")
+        if os.path.lexists(draft.target):
+            raise FileExistsError(str(draft.target))
+        draft.target.parent.mkdir(parents=True, exist_ok=True)
+        made.rename(draft.target)
