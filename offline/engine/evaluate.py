@@ -37,6 +37,7 @@ def evaluate(
     project: str,
     stack: str,
     config: Mapping[str, Any],
+    secrets: Sequence[str] = (),
     emulators: Sequence[Emulator] = (),
     store: StoreFiles | None = None,
     observer: Observer | None = None,
@@ -46,11 +47,11 @@ def evaluate(
 ) -> Evaluation:
     """Runs ``program`` as the Pulumi CLI would, and returns what it declared.
 
-    ``config`` has full keys (``slipway:clusters``). Values that only a cloud knows come from ``emulators``. With
-    ``preview`` they are unknown, as before the first update, and so are files that are not in ``store``; only what
-    a provider's function returns still comes from ``emulators``. ``stacks`` are the outputs of other stacks, as
-    `Evaluation.exported` has them, by the name that a reference to one has. Raises what the program raises, and
-    EvaluationError for what goes wrong after it has returned.
+    ``config`` has full keys (``slipway:clusters``), of which ``secrets`` are secret. Values that only a cloud
+    knows come from ``emulators``. With ``preview`` they are unknown, as before the first update, and so are files
+    that are not in ``store``; only what a provider's function returns still comes from ``emulators``. ``stacks``
+    are the outputs of other stacks, as `Evaluation.exported` has them, by the name that a reference to one has.
+    Raises what the program raises, and EvaluationError for what goes wrong after it has returned.
     """
     evaluation = Evaluation()
     disabled = config.get("pulumi:disable-default-providers")
@@ -63,7 +64,7 @@ def evaluate(
     inline = preview and hooks is None
 
     def run() -> None:
-        set_all_config(for_engine(config), [])
+        set_all_config(for_engine(config), list(secrets))
         for each in emulators:
             each.prepare()
         pulumi_settings.set_root_resource(None)  # pyright: ignore[reportArgumentType]

@@ -18,6 +18,7 @@ from offline.rehearsal import job_controller
 from offline.rehearsal.admission import admit
 from offline.rehearsal.api_server import ApiServer
 from offline.rehearsal.cluster_objects import Namespace, Objects, RefusedError, cluster_of
+from offline.rehearsal.containers import Containers
 from offline.rehearsal.device_plugins import DevicePlugins
 from offline.rehearsal.job_controller import JobSpec
 from offline.rehearsal.job_records import JobRecord, Phase
@@ -69,6 +70,7 @@ class Engine(Observer):
     display: Display
     disrupt: str | None = None
     """Logical name, or its last part, of a Job whose pod is to be evicted once."""
+    containers: Containers | None = None
     backoff: float = job_controller.BACKOFF
     scheduler: Scheduler = field(default_factory=Scheduler)
     objects: Objects = field(default_factory=Objects)
@@ -283,7 +285,9 @@ class _Pods:
 
         drivers = frozenset[str]().union(*(each.store_drivers for each in engine.emulators))
         api = ApiServer(engine.scheduler, self.namespace)
-        kubelet = Kubelet(engine.reaper, engine.place.pods, engine.place.store, drivers, api)
+        containers = engine.containers
+        prepare = containers.of_job(record.name, lambda text: engine.note(record, text)) if containers else None
+        kubelet = Kubelet(engine.reaper, engine.place.pods, engine.place.store, drivers, api, prepare)
         try:
             result = kubelet.run(Pod(name, self.namespace, self.job.pod, placement, stop, write))
         finally:

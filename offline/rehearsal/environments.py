@@ -12,8 +12,9 @@ import shutil
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import Distribution
 from pathlib import Path
 
 from offline import files
@@ -41,13 +42,17 @@ class EnvironmentFailedError(Exception):
 
 @dataclass(frozen=True)
 class Software:
-    """What a step's container has beside its own files: the packages of the ``locks``, which are lock files.
+    """What a step's container has beside its own files: pip, and what the lock files ``locks`` pin.
 
     With ``tensorflow`` also TensorFlow and what it depends on, as TensorFlow's image has them.
     """
 
     locks: tuple[Path, ...] = ()
     tensorflow: bool = False
+
+    def image_packages(self) -> Mapping[str, Distribution]:
+        """What the image has, as far as the project's own environment has it."""
+        return image_packages.closure(("pip", *image_packages.TENSORFLOW) if self.tensorflow else ("pip",))
 
     def __str__(self) -> str:
         parts = [each.name for each in self.locks] + ["TensorFlow's image"] * self.tensorflow
@@ -102,7 +107,7 @@ class Environments:
 
     def _name(self, software: Software) -> str:
         """Changes with all that decides what is in the environment and whether it can be used where it is."""
-        image = image_packages.closure() if software.tensorflow else {}
+        image = software.image_packages()
         decisive = {
             "format": FORMAT,
             "folder": str(self.folder),
@@ -145,12 +150,11 @@ class Environments:
             python = str(folder / "bin" / "python")
             # Without files of the project's: their settings are for its own lock files.
             self._uv([uv, *INSTALLING, "--python", python, *map(str, software.locks)], stop, write)
-        if software.tensorflow:
-            image = folder / "image"
-            image_packages.link(image_packages.closure(), image)
-            site = next(folder.glob("lib/python*/site-packages"))
-            # Comes last in Python's path, so that a package of the lock file hides the image's, as on a cluster.
-            (site / "image.pth").write_text(f"{image}\n", encoding="utf-8")
+        image = folder / "image"
+        image_packages.link(software.image_packages(), image)
+        site = next(folder.glob("lib/python*/site-packages"))
+        # Comes last in Python's path, so that a package of the lock file hides the image's, as on a cluster.
+        (site / "image.pth").write_text(f"{image}\n", encoding="utf-8")
         files.write(folder / WHOLE, json.dumps({"locks": [str(each) for each in software.locks]}) + "\n")
 
     def _uv(self, command: Sequence[str], stop: Stop, write: Callable[[bytes], None]) -> None:

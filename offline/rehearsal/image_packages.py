@@ -1,4 +1,4 @@
-"""The Python packages of TensorFlow's image, as far as the project's own environment stands in for it."""
+"""The Python packages of images, as far as the project's own environment has them."""
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ TENSORFLOW = ("tensorflow", "tensorflow-cpu")
 """The distributions that are TensorFlow; the project installs one of them, as the platform has it."""
 
 
-def closure(roots: Iterable[str] = TENSORFLOW) -> dict[str, metadata.Distribution]:
+def closure(roots: Iterable[str]) -> dict[str, metadata.Distribution]:
     """Those of ``roots`` that are installed, with all that they depend on, by normalized name."""
     found: dict[str, metadata.Distribution] = {}
     seen: set[tuple[str, str]] = set()
@@ -41,12 +41,15 @@ def link(packages: Mapping[str, metadata.Distribution], folder: Path) -> None:
     """
     folder.mkdir(parents=True)
     for site in {Path(str(each.locate_file(""))) for each in packages.values()}:
+        found = [file for each in packages.values() for file in _files(each)]
+        tops = {file.partition("/")[0] for file in found}
         others = {PurePosixPath()}
         for each in metadata.distributions(path=[str(site)]):
             if canonicalize_name(each.name) not in packages:
-                others.update(parent for file in _files(each) for parent in file.parents)
+                shared = (file for file in _files(each) if file.partition("/")[0] in tops)
+                others.update(parent for file in shared for parent in PurePosixPath(file).parents)
         linked: set[PurePosixPath] = set()
-        for file in (each for package in packages.values() for each in _files(package)):
+        for file in map(PurePosixPath, found):
             # The outermost folder above the file that is theirs alone; the file itself where there is none.
             whole = next((each for each in [*reversed(file.parents), file] if each not in others), file)
             if whole in linked or not (site / whole).exists():
@@ -57,9 +60,9 @@ def link(packages: Mapping[str, metadata.Distribution], folder: Path) -> None:
             target.symlink_to(site / whole)
 
 
-def _files(distribution: metadata.Distribution) -> Iterator[PurePosixPath]:
+def _files(distribution: metadata.Distribution) -> Iterator[str]:
     """The files that a distribution has below site-packages."""
     # `Distribution.files` makes an object with hash and size of each of TensorFlow's 20,000.
     for path, *_ in csv.reader((distribution.read_text("RECORD") or "").splitlines()):
         if not path.startswith(("../", "/")):
-            yield PurePosixPath(path)
+            yield path

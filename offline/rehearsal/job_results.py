@@ -12,7 +12,7 @@ from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 
 from infra.kubernetes.labels import NAME, RESULTS_ANNOTATION, RUN_ANNOTATION
 from infra.kubernetes.results import selected
-from infra.pipelines.results import RESULTS, Column, Curves, Format, Number, Picture, Result, Table
+from infra.pipelines.results import RESULTS, Column, Curves, File, Format, Number, Picture, Result, Table
 from infra.review.properties import strings
 from infra.review.stack import Resource
 from offline.rehearsal.state import first_problem
@@ -25,6 +25,9 @@ VALUES: Mapping[Format, TypeAdapter[Any]] = {
     "file": TypeAdapter(str),
 }
 """What a value has to be that is written in a format."""
+
+COPY_LIMIT = 100 * 1024 * 1024
+"""Bytes of a file beyond which only the store has it."""
 
 AMOUNT: TypeAdapter[float] = TypeAdapter(Annotated[FiniteFloat, Field(ge=0)])
 ROWS: TypeAdapter[list[dict[str, Any]]] = TypeAdapter(list[dict[str, Any]])
@@ -105,6 +108,24 @@ class ShownPicture:
     path: str
 
 
+@dataclass(frozen=True)
+class ShownFile:
+    """A file, or a folder, of which only the place is shown. ``path`` is below the Job's directory of the store.
+
+    ``size`` is in bytes.
+    """
+
+    title: str
+    file: Path
+    path: str
+    size: int
+
+    @property
+    def copied(self) -> bool:
+        """Whether a copy is kept beside the report: of a file that is not too large for a second one."""
+        return self.file.is_file() and self.size <= COPY_LIMIT
+
+
 @dataclass
 class JobResults:
     """What one Job of a pipeline declares and left in ``folder`` of the store, in the order of its declaration.
@@ -119,6 +140,7 @@ class JobResults:
     tables: list[ShownTable] = field(default_factory=list[ShownTable])
     curves: list[ShownCurves] = field(default_factory=list[ShownCurves])
     pictures: list[ShownPicture] = field(default_factory=list[ShownPicture])
+    others: list[ShownFile] = field(default_factory=list[ShownFile])
     files: tuple[str, ...] = ()
 
     def add(self, declared: Result) -> None:
@@ -136,6 +158,8 @@ class JobResults:
                     if picture.read(4) != b"\x89PNG":
                         raise _WrongContentError("it is no PNG")
                 self.pictures.append(ShownPicture(declared.title, file, declared.path))
+            case File():
+                self.others.append(ShownFile(declared.title, file, declared.path, file.stat().st_size))
 
 
 @dataclass(frozen=True)
@@ -172,6 +196,7 @@ def collect(jobs: Iterable[Resource], store: Path) -> Collected:
                 damaged.add(each.path)
                 verb = "read" if isinstance(error, OSError) else "understood"
                 problems[f"{results.folder / each.path} cannot be {verb}: {_reason(error)}"] = None
+        damaged.update(each.path for each in results.others if not each.copied)
         results.files = tuple(dict.fromkeys(each.path for each in declared if each.path not in damaged))
         if declared:
             found.append(results)

@@ -5,7 +5,7 @@ import re
 import sys
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -72,6 +72,19 @@ class Pod:
 
 
 @dataclass(frozen=True)
+class Prepared:
+    """A container's command line, and the folders in which its programs are looked for."""
+
+    words: Sequence[str]
+    path: Sequence[str]
+
+
+Prepare = Callable[[Pod, Container, Sequence[str], Path], Prepared | None]
+"""Prepares a container with this command line that starts in this folder; None leaves it to the project's Python,
+which has what the modules of the project need. Raises RefusedError."""
+
+
+@dataclass(frozen=True)
 class Kubelet:
     """Runs pods below ``folder``, with the store that they share, which CSI ``drivers`` mount, at ``store``.
 
@@ -83,6 +96,7 @@ class Kubelet:
     store: Path
     drivers: Collection[str] = ()
     api: ApiServer | None = None
+    prepare: Prepare | None = None
 
     def run(self, pod: Pod) -> PodResult:
         """Runs ``pod`` to its end. Raises RefusedError and UnsupportedError where it cannot be started."""
@@ -143,9 +157,17 @@ class Kubelet:
         given = {name: localize(value, mounts) for name, value in variables.items()}
         scratch = mounts.get("/tmp", folder / "scratch")
         scratch.mkdir(parents=True, exist_ok=True)
+        words = [localize(expand(word, variables), mounts) for word in (*container.command, *container.args)]
+        working_dir = Path(localize(container.working_dir, mounts)) if container.working_dir else scratch
+        if not working_dir.is_dir():
+            raise RefusedError(
+                f"workingDir {container.working_dir!r} is in no volume, and a rehearsal has no image"
+            )
+        prepared = self.prepare(pod, container, words, working_dir) if self.prepare else None
+        prepared = prepared or _in_project(words)
         environment = {
             **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
-            "PATH": os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]),
+            "PATH": os.pathsep.join(prepared.path),
             "HOME": str(scratch),
             "TMPDIR": str(scratch),
             "LANG": "C.UTF-8",
@@ -153,16 +175,8 @@ class Kubelet:
             **self._devices(pod, container),
             **given,
         }
-        words = [localize(expand(word, variables), mounts) for word in (*container.command, *container.args)]
-        if words[0] in {"python", "python3"}:
-            words[0] = sys.executable
-        working_dir = Path(localize(container.working_dir, mounts)) if container.working_dir else scratch
-        if not working_dir.is_dir():
-            raise RefusedError(
-                f"workingDir {container.working_dir!r} is in no volume, and a rehearsal has no image"
-            )
         return Launch(
-            command=words,
+            command=prepared.words,
             environment=environment,
             folder=working_dir,
             memory=container.memory_limit,
@@ -210,6 +224,12 @@ class Kubelet:
                 f"{pod.placement.node_name} offers {GPU_RESOURCE}, but nothing says which accelerator"
             )
         return {VIRTUAL_ACCELERATORS: f"{pod.placement.node.accelerator}:{container.requests.gpus}"}
+
+
+def _in_project(words: Sequence[str]) -> Prepared:
+    python = [sys.executable] if words[0] in {"python", "python3"} else [words[0]]
+    path = [str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]
+    return Prepared([*python, *words[1:]], path)
 
 
 def field_value(pod: Pod, path: str) -> str:

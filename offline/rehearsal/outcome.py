@@ -1,9 +1,11 @@
 """What a rehearsal was asked for and what it found out: for the summary, the report and the exit code."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from pydantic import SecretStr
 
 from infra.settings.model import Settings
 from offline.engine.evaluate import Evaluation
@@ -11,6 +13,7 @@ from offline.engine.other_stacks import OtherStacks
 from offline.engine.stack_config import StackConfig
 from offline.rehearsal.job_records import JobRecord
 from offline.rehearsal.job_results import Collected
+from offline.rehearsal.programs import Program
 
 OK, FAILED, WRONG_SETTINGS, INTERRUPTED = 0, 1, 2, 130
 """Exit codes of the command."""
@@ -34,6 +37,8 @@ class Configuration:
     """The configuration that is rehearsed. ``remarks`` say how it differs from what `pulumi up` would use.
 
     ``others`` are the stacks whose clusters it names.
+    ``programs`` are those of the steps that are no modules of the project's, by the name of the step's Job.
+    ``secrets`` are values of the stack's secrets by name; ``values`` have placeholders in their place.
     """
 
     config: StackConfig
@@ -42,6 +47,8 @@ class Configuration:
     overlay: Mapping[str, Any]
     remarks: tuple[str, ...]
     others: OtherStacks
+    programs: Mapping[str, Program] = field(default_factory=dict[str, Program])
+    secrets: Mapping[str, SecretStr] = field(default_factory=dict[str, SecretStr])
 
 
 @dataclass(frozen=True)

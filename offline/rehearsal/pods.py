@@ -67,6 +67,7 @@ class Container:
     """One container. ``memory_limit`` in MiB and ``cpu_limit`` in millicores, None where there is none."""
 
     name: str
+    image: str
     command: Sequence[str]
     args: Sequence[str]
     env: Sequence[Properties]
@@ -134,6 +135,7 @@ def _container(spec: Properties) -> Container:
     limits = strings(resources.get("limits"))
     return Container(
         name=str(spec["name"]),
+        image=str(spec.get("image") or ""),
         command=[str(each) for each in items(spec.get("command"))],
         args=[str(each) for each in items(spec.get("args"))],
         env=mappings(spec.get("env")),

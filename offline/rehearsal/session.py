@@ -3,6 +3,7 @@
 import contextlib
 import json
 import logging
+import os
 import signal
 import threading
 import time
@@ -18,11 +19,11 @@ from rich.text import Text
 from infra.clouds.other_stack.settings import OtherStackCluster
 from infra.clouds.registry import emulators
 from infra.pipelines.discovery import pipeline
-from infra.program import declare, problems_beside
+from infra.program import declare, pipelines_of, problems_beside
 from infra.review.properties import mapping, strings
 from infra.review.stack import JOB
 from infra.schema.problems import PREFIX, SettingsError, without_prefix
-from infra.settings.loading import laid_over, lay_over, load
+from infra.settings.loading import laid_over, lay_over, load, pipelines_in
 from infra.settings.model import Settings
 from infra.settings.pipelines import folder
 from offline import files
@@ -30,8 +31,10 @@ from offline.engine.evaluate import evaluate
 from offline.engine.other_stacks import OtherStacks
 from offline.engine.stack_config import load_stack
 from offline.evaluation.worker import stood_in
-from offline.rehearsal import store_files, summary
+from offline.rehearsal import programs, secrets, store_files, summary
+from offline.rehearsal.containers import Containers
 from offline.rehearsal.engine import Engine
+from offline.rehearsal.environments import Environments
 from offline.rehearsal.job_records import Phase
 from offline.rehearsal.job_results import collect
 from offline.rehearsal.outcome import OK, Configuration, Options, Outcome
@@ -63,9 +66,9 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
     except SettingsError as error:
         readable = {key: value for key, value in values.items() if key not in config.secrets}
         missing = store_files.problems(strings(overlay.get("store_files")), root, mapping(raw.get("pipelines")))
-        raise SettingsError([*error.problems, *problems_beside(raw, readable, root), *missing]) from None
-    if missing := store_files.problems(settings.rehearsal.store_files, root, settings.pipelines):
-        raise SettingsError(missing)
+        lacking = programs.problems(programs.programs_of(pipelines_of(pipelines_in(raw)), root).values())
+        raise SettingsError([*error.problems, *problems_beside(raw, readable, root), *missing, *lacking]) from None
+    missing = store_files.problems(settings.rehearsal.store_files, root, settings.pipelines)
     # What was checked and laid over would be laid over what is left out below.
     values.pop(OVERLAY, None)
     if not all_pipelines and (left_out := _measuring(settings)):
@@ -77,12 +80,16 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
             f"left out: {', '.join(left_out)}, which measures accelerators, and this is a CPU; "
             "`make rehearse BENCHMARK=1` or the option --benchmark runs it"
         )
+    found = programs.programs_of(pipelines_of(settings.pipelines), root)
+    if problems := [*missing, *programs.problems(found.values())]:
+        raise SettingsError(problems)
+    remarks += programs.substituted(found.values())
     values = stood_in(values, emulators(settings.request), remarks.append)
-    if config.secrets:
-        remarks.append(f"secrets that only their passphrase opens have a placeholder: {', '.join(config.secrets)}")
+    given, placeholders = secrets.given(config.secrets, os.environ)
+    remarks += secrets.remarks(given, placeholders)
     for name in others.asked:
         remarks.append(f"clusters of the stack {name} are as its file in this checkout declares them")
-    return Configuration(config, values, settings, overlay, tuple(remarks), others)
+    return Configuration(config, values, settings, overlay, tuple(remarks), others, found, given)
 
 
 def _measuring(settings: Settings) -> list[str]:
@@ -144,7 +151,9 @@ class Session:
         found = emulators(configuration.settings.request)
         known = {directory for job in state.jobs.values() for directory in job.results}
         results = Results.checked(place.store, known, options.root)
-        engine = Engine(place, state, results, found, reaper, display, options.disrupt)
+        environments = Environments(options.root / "build" / "environments", reaper)
+        containers = Containers(configuration.programs, environments)
+        engine = Engine(place, state, results, found, reaper, display, options.disrupt, containers)
         for remark in (*configuration.remarks, *remarks):
             display.say(remark)
         with _warnings_to(display.say), _interrupting(engine), display:
@@ -152,7 +161,8 @@ class Session:
                 self.program,
                 project=PROJECT,
                 stack=options.stack,
-                config=configuration.values,
+                config=secrets.laid_over(configuration.values, configuration.secrets),
+                secrets=[secrets.KEY] if configuration.secrets else [],
                 emulators=found,
                 store=store_files.StoreFolder(place.store, _folder_of_team(configuration.settings)),
                 observer=engine,

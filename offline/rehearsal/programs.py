@@ -1,0 +1,133 @@
+"""The programs that steps run: with which packages, and what stands in for one that this machine lacks."""
+
+import contextlib
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.pipelines.contract import Command, StepDeclaration, Substitute
+from infra.pipelines.images import REPOSITORY
+from infra.pipelines.placement import DeclaredPipeline
+from infra.schema.problems import Problem, SettingsError
+from offline.rehearsal.environments import Software
+
+PYTHON = ("python", "python3")
+"""Programs that every environment has."""
+
+SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
+
+
+@dataclass(frozen=True)
+class Program:
+    """The program of a step, and what a rehearsal may run in its place.
+
+    ``step`` is the step with its pipeline, ``churn.train``, and ``key`` its place in the stack file. ``words`` are
+    its command line as declared. ``software`` is what its image and its lock file have. ``substitute`` is the
+    command line for a machine that lacks the program; empty where the pipeline has none.
+    """
+
+    step: str
+    key: str
+    words: Sequence[str]
+    software: Software
+    substitute: Sequence[str] = ()
+
+    @property
+    def name(self) -> str:
+        """The first word of the command line."""
+        return self.words[0]
+
+    def is_here(self, path: Sequence[str]) -> bool:
+        """Whether one of the folders of ``path`` has the program."""
+        if "/" in self.name and not self.name.startswith("/"):
+            # A file of the step's own: what is wrong with it is wrong on a cluster, too.
+            return True
+        return self.name in PYTHON or shutil.which(self.name, path=os.pathsep.join(path)) is not None
+
+    @property
+    def replacing(self) -> str:
+        """A sentence that says that the substitute runs."""
+        instead, declared = shlex.join(self.substitute), shlex.join(self.words)
+        return f"{self.step} runs `{instead}` in place of `{declared}`: `{self.name}` is not on this machine"
+
+    @property
+    def way_out(self) -> str:
+        """What to do where the program is nowhere on this machine."""
+        return (
+            f"install `{self.name}` here, or let the pipeline say what a rehearsal runs instead: "
+            "`rehearsal: {run: [python, …]}` of the step"
+        )
+
+
+def search_path() -> list[str]:
+    """The folders in which programs of this machine are looked for.
+
+    Those of virtual environments are left out: no lock file says what is in them.
+    """
+    given = [each for each in os.environ.get("PATH", "").split(os.pathsep) if Path(each).is_absolute()]
+    return [
+        each for each in dict.fromkeys((*given, *SYSTEM_PATH)) if not (Path(each).parent / "pyvenv.cfg").is_file()
+    ]
+
+
+def programs_of(pipelines: Iterable[DeclaredPipeline], root: Path) -> dict[str, Program]:
+    """The programs of all steps that have one, by the name of the step's Job, in the order of the declaration.
+
+    Of a pipeline that has no steps with settings as wrong as its own, there are none.
+    """
+    found: dict[str, Program] = {}
+    for pipeline in pipelines:
+        with contextlib.suppress(SettingsError):
+            for step in pipeline.steps:
+                if step.command is not None:
+                    found[f"{pipeline.name}-{step.name}"] = _program(pipeline, step, step.command, root)
+    return found
+
+
+def _program(pipeline: DeclaredPipeline, step: StepDeclaration, command: Command, root: Path) -> Program:
+    substitute = command.substitute or Substitute()
+    locks = filter(None, (step.requirements, substitute.requirements))
+    return Program(
+        step=f"{pipeline.name}.{step.variant.of if step.variant else step.name}",
+        key=pipeline.key(step),
+        words=step.arguments,
+        software=Software(tuple(root / each for each in locks), of_tensorflow(step.placed_by.image)),
+        substitute=substitute.run,
+    )
+
+
+def of_tensorflow(image: str | None) -> bool:
+    """Whether ``image`` is one of TensorFlow's own, as it is where none is named."""
+    return image is None or re.split("[:@]", image)[0] == REPOSITORY
+
+
+def substituted(programs: Iterable[Program]) -> list[str]:
+    """A remark for each step whose program this machine certainly lacks, and that has a substitute."""
+    return [each.replacing for each in _once(programs) if each.substitute]
+
+
+def problems(programs: Iterable[Program]) -> list[Problem]:
+    """A problem for each step whose program this machine certainly lacks, and that has no substitute."""
+    return [
+        Problem(
+            each.key,
+            each.name,
+            f"step `{each.step}` runs it, and a rehearsal finds no such program on this machine",
+            each.way_out,
+        )
+        for each in _once(programs)
+        if not each.substitute
+    ]
+
+
+def _once(programs: Iterable[Program]) -> Iterable[Program]:
+    """Of each step the first variant whose program this machine certainly lacks.
+
+    What the packages of a lock file bring is known once these are installed.
+    """
+    lacking = (each for each in programs if not each.software.locks and not each.is_here(search_path()))
+    return {each.step: each for each in reversed(list(lacking))}.values()
