@@ -1,6 +1,5 @@
 """Gives the containers of steps that run a program of their own the packages that they have on a cluster."""
 
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +16,6 @@ RUNNER = "workloads.runtime.command"
 
 INSTALLER = "workloads.runtime.environment"
 """The module that publishes what an image lacks of the lock file ``--requirements``."""
-
-_REFERENCE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}")
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class Containers:
                 )
             note(program.replacing)
             own = [*prepared.words[: prepared.words.index("--") + 1]]
-            return Prepared([*own, *filled(program.substitute, _places(own))], prepared.path)
+            return Prepared([*own, *(word.format_map(_places(own)) for word in program.substitute)], prepared.path)
 
         return prepare
 
@@ -98,9 +95,9 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield (name, joined) if equals else (name, value)
 
 
-def _places(words: Sequence[str]) -> dict[str, str]:
+def _places(words: Sequence[str]) -> "_Places":
     """What references in a command line stand for, as the runner is told by its options."""
-    places = {"output": _flags(words).get("--output", "")}
+    places = _Places(output=_flags(words).get("--output", ""))
     for name, value in _options(words):
         key, _, place = value.partition("=")
         if name == "--input":
@@ -111,9 +108,8 @@ def _places(words: Sequence[str]) -> dict[str, str]:
     return places
 
 
-def filled(words: Sequence[str], places: Mapping[str, str]) -> list[str]:
-    """``words`` with each ``{name}`` replaced by its place, and doubled braces by single ones."""
-    return [
-        _REFERENCE.sub(lambda match: places.get(match[1], match[0]) if match[1] else match[0][0], word)
-        for word in words
-    ]
+class _Places(dict[str, str]):
+    """Leaves what the runner is not told of as it is."""
+
+    def __missing__(self, name: str) -> str:
+        return f"{{{name}}}"

@@ -90,14 +90,24 @@ def programs_of(pipelines: Iterable[DeclaredPipeline], root: Path) -> dict[str, 
 
 def _program(pipeline: DeclaredPipeline, step: StepDeclaration, command: Command, root: Path) -> Program:
     substitute = command.substitute or Substitute()
+    words = [word for each in substitute.run for word in _for_variants(each, step, pipeline.steps)]
     locks = filter(None, (step.requirements, substitute.requirements))
     return Program(
         step=f"{pipeline.name}.{step.variant.of if step.variant else step.name}",
         key=pipeline.key(step),
         words=step.arguments,
         software=Software(tuple(root / each for each in locks), of_tensorflow(step.placed_by.image)),
-        substitute=substitute.run,
+        substitute=words,
     )
+
+
+def _for_variants(word: str, step: StepDeclaration, steps: Sequence[StepDeclaration]) -> list[str]:
+    """``word``, or one for each variant of an input of ``step`` that it refers to and that has no best."""
+    for name, other in step.inputs.items():
+        variants = [each for each in steps if each.variant and each.variant.of == other]
+        if variants and not variants[0].best and f"{{{name}}}" in word:
+            return [word.replace(f"{{{name}}}", f"{{{each.name}}}") for each in variants]
+    return [word]
 
 
 def of_tensorflow(image: str | None) -> bool:
