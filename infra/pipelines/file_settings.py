@@ -70,7 +70,7 @@ def _step_settings(name: str, step: PipelineStep, parameters: Mapping[str, Param
 
 
 def _annotation(field: FieldInfo) -> Any:
-    return Annotated[(field.annotation, *field.metadata)]
+    return Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
 
 
 def _field(parameter: Parameter) -> Any:

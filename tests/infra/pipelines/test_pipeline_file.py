@@ -14,6 +14,7 @@ from infra.settings.loading import load
 from tests.support.refusals import the_problem
 from tests.support.stack_values import GCP, changed
 
+IMAGE = f"registry.example.com/team/churn@sha256:{'0' * 64}"
 CHURN: Mapping[str, Any] = {
     "description": "Who will leave.",
     "parameters": {
@@ -30,7 +31,8 @@ CHURN: Mapping[str, Any] = {
             "run": ["python", "train.py", "--data={prepare}", "--trees", "{trees}", "--output", "{output}"],
             "environment": {"BALANCED": "{balanced}", "NOTE": "{note} {{literal}}", "WORKERS": 4},
             "secrets": {"TRACKING_KEY": "tracking-key"},
-            "resources": {"gpus": 1, "memory": "6Gi"},
+            "image": IMAGE,
+            "resources": {"gpus": 1, "cpu": "2", "memory": "6Gi", "ephemeral_storage": "8Gi"},
             "time_limit": "30m",
             "results": {"accuracy": "metrics.json#/test/accuracy", "curve": "curve.png", "model": "model.pkl"},
             "best": {"by": "accuracy"},
@@ -70,7 +72,9 @@ def test_its_parameters_and_steps_are_keys_of_the_stack_file(folder: Path) -> No
     assert (settings.trees, settings.balanced, settings.note) == (500, False, "a {brace}")
     assert settings.steps.train.pool == "train"
     assert (settings.steps.train.gpus, settings.steps.train.memory) == (1, "6Gi")
+    assert (settings.steps.train.cpu, settings.steps.train.ephemeral_storage) == ("2", "8Gi")
     assert settings.steps.train.time_limit == "30m"
+    assert settings.steps.train.image == IMAGE
     assert type(settings).__doc__ == "Who will leave."
 
 
