@@ -12,7 +12,7 @@ from infra.pipelines.contract import AnyPipeline, PipelineSettings, StepSettings
 from infra.platform import Resources
 from infra.schema.quantities import cpu_millicores, mebibytes
 from infra.schema.starter import CPU_POOL, GPU_POOL
-from infra.settings.validation import possible
+from infra.schema.validation import possible
 
 POOL, GPUS, USES = "pool", "gpus", "uses"
 

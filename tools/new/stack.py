@@ -9,8 +9,8 @@ import yaml
 from pydantic import ValidationError
 
 from infra.clouds.registry import CLOUDS
-from infra.pipelines.contract import AnyPipeline, placements
-from infra.pipelines.discovery import ROOT, pipeline, pipeline_names
+from infra.pipelines.contract import placements
+from infra.pipelines.discovery import ROOT, is_path, known, location, pipeline, pipeline_names
 from infra.platform import Resources
 from infra.schema.problems import Problem, SettingsError, did_you_mean, listed, without_prefix
 from infra.schema.starter import Starter, Wish
@@ -81,51 +81,47 @@ def _name_problems(stack: str, target: Path) -> Iterator[Problem]:
 
 
 def _cloud_problems(cloud: str | None) -> Iterator[Problem]:
-    known = ", ".join(f"CLOUD={name} ({each.title})" for name, each in PLACES.items())
+    places = ", ".join(f"CLOUD={name} ({each.title})" for name, each in PLACES.items())
     if cloud is None:
-        yield Problem("CLOUD", None, "a stack runs somewhere", f"write one of {known}")
+        yield Problem("CLOUD", None, "a stack runs somewhere", f"write one of {places}")
     elif cloud not in PLACES:
         yield Problem(
-            "CLOUD", cloud, "no cloud of that name", did_you_mean(cloud, PLACES, f"write one of {known}")
+            "CLOUD", cloud, "no cloud of that name", did_you_mean(cloud, PLACES, f"write one of {places}")
         )
 
 
 def _section(uses: str, gpu: str | None) -> Section:
     """The section of the pipeline, with GPUs where some are asked for; raises `RefusedError`."""
-    name, named = uses, None
-    if "/" in uses or uses.startswith((".", "~")):
-        name, named = Path(uses).expanduser().resolve().name, uses
+    name, named = (location(uses).path.name, uses) if is_path(uses) else (uses, None)
+    if not known(uses):
+        raise RefusedError([_unknown(uses)])
     problems = [
         Problem("USES", uses, f"the section would be called `{name}`: {each.reason}", each.fix)
         for each in section_name_findings((), name)
     ]
     try:
-        declared = _declared(uses)
+        declared = pipeline(uses)
     except SettingsError as error:
         raise RefusedError([*problems, *error.problems]) from error
-    if problems:
-        raise RefusedError(problems)
+    if problems or declared.problems:
+        raise RefusedError([*problems, *declared.problems])
     found = section(name, named, declared)
     try:
         settings = found.settings
     except ValidationError as error:
         keys = listed(sorted({".".join(map(str, each["loc"])) for each in error.errors()}), "and")
-        reason = f"{keys} of it have to be set, and have no default"
-        raise RefusedError(
-            [Problem("USES", uses, reason, "write the stack file by hand, as docs/stacks.md shows")]
-        ) from error
+        fix = "write the stack file by hand, as docs/stacks.md shows"
+        raise RefusedError([Problem("USES", uses, f"{keys} of it have no default", fix)]) from error
     return on_gpus(found) if gpu and needs(settings, gpus=True) is None else found
 
 
-def _declared(uses: str) -> AnyPipeline:
-    if uses not in pipeline_names():
-        fix = did_you_mean(
-            uses, pipeline_names(), f"write {listed(pipeline_names())}, or make it: make new PIPELINE={uses}"
-        )
-        raise SettingsError(
-            [Problem("USES", uses, "no folder of that name below `workloads/` declares a pipeline", fix)]
-        )
-    return pipeline(uses)
+def _unknown(uses: str) -> Problem:
+    if is_path(uses):
+        reason = f"there is no pipeline.yaml in {location(uses).path}"
+        return Problem("USES", uses, reason, "write the path of a pipeline's folder, relative to the repository")
+    names = pipeline_names()
+    fix = did_you_mean(uses, names, f"write {listed(names)}, or make it: make new PIPELINE={uses}")
+    return Problem("USES", uses, "no folder of that name below `workloads/` declares a pipeline", fix)
 
 
 def _wish(found: Section | None, region: str | None, gpu: str | None) -> Wish:
