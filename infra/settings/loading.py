@@ -8,9 +8,9 @@ from infra.pipelines.contract import PipelineSettings
 from infra.pipelines.discovery import declared_steps
 from infra.platform_output import Resolve
 from infra.schema import limits
+from infra.schema.corrections import as_written
 from infra.schema.problems import Finding, Problem, SettingsError, key_of
 from infra.settings.checks import names, pipelines, secrets, steps
-from infra.settings.corrections import as_written
 from infra.settings.model import Rehearsal, Settings
 from infra.settings.parsing import OVERLAY, Reading, read
 from infra.settings.pipelines import folder, is_known

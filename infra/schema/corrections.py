@@ -5,15 +5,15 @@ whose `cloud` is misspelt would show only once that is corrected.
 """
 
 import difflib
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from infra.schema import validation
 from infra.schema.problems import Finding, Path
-from infra.settings.model import Settings, model_of
+from infra.schema.salvage import section_at
 
 ROUNDS = 8
 """Levels of sections of which each can show only once the one above is corrected; no stack file is as deep."""
@@ -23,21 +23,13 @@ SURE = 0.8
 """Likeness of two words from which one is taken for a misspelling of the other, and not only suggested."""
 
 
-def section_at(values: Any, place: Path) -> dict[Any, Any] | None:
-    """The section at ``place``, whose parts are keys as text; None where none is there."""
-    for part in place:
-        if isinstance(values, dict):
-            items = cast("dict[Any, Any]", values).items()
-            values = next((each for key, each in items if str(key) == str(part)), None)
-        elif isinstance(values, list) and isinstance(part, int) and part < len(cast("list[Any]", values)):
-            values = cast("list[Any]", values)[part]
-        else:
-            return None
-    return cast("dict[Any, Any]", values) if isinstance(values, dict) else None
+def repair(
+    values: dict[str, Any], model_of: Callable[[Mapping[str, Any]], type[BaseModel]]
+) -> tuple[list[Finding], Mapping[Path, str]]:
+    """Corrects ``values``, of which ``model_of`` says what they should be.
 
-
-def repair(values: dict[str, Any]) -> tuple[list[Finding], Mapping[Path, str]]:
-    """Corrects ``values``; returns what was wrong, and the key that the file has at each corrected place."""
+    Returns what was wrong, and the key that the file has at each corrected place.
+    """
     found: list[Finding] = []
     written: dict[Path, str] = {}
     for _ in range(ROUNDS):
@@ -74,7 +66,7 @@ def _likeness(word: str, other: str) -> float:
     return difflib.SequenceMatcher(None, word, other).ratio() if min(len(word), len(other)) > 2 else 0
 
 
-def _correct(values: dict[str, Any], detail: ErrorDetails, model: type[Settings]) -> Path | None:
+def _correct(values: dict[str, Any], detail: ErrorDetails, model: type[BaseModel]) -> Path | None:
     """Makes the correction that the error leaves no doubt of, and returns its place."""
     place = validation.place_of(detail, model)
     if near := validation.misspelt_key(detail, model):
