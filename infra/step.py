@@ -34,10 +34,12 @@ class Command:
     """A program that ``workloads.runtime.command`` starts in the folder ``code``, an absolute path.
 
     ``files`` are patterns below ``code`` of Python files that ship beside those that the program imports.
+    ``left_out`` are files below it that do not ship: the pipeline's lock files.
     """
 
     code: Path
     files: Sequence[str] = ()
+    left_out: frozenset[Path] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -68,9 +70,11 @@ class Step:
     module's own, that the step reads below its working directory. ``reads_nodes`` gives its pod a token that may
     read the cluster's nodes. ``results`` are what is worth showing of its directory. ``supplements`` says that it
     publishes what the image of the steps that read it lacks, so that their accelerator gate needs it, too.
-    ``secrets`` are names of the stack's secrets by the environment variable that has the value. ``choices`` are
-    inputs, by their name in the arguments, of which the program is given the best. ``variant`` says which of
-    several steps made from one it is, and ``best`` which of them others read.
+    ``attached`` are files from anywhere on this machine, by their path below the step's working directory.
+    ``interpreter`` is the Python that starts the module. ``secrets`` are names of the stack's secrets by the
+    environment variable that has the value. ``choices`` are inputs, by their name in the arguments, of which the
+    program is given the best. ``variant`` says which of several steps made from one it is, and ``best`` which of
+    them others read.
     """
 
     pipeline: str
@@ -87,6 +91,8 @@ class Step:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     requirements: Requirements | None = None
     files: Sequence[str] = ()
+    attached: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    interpreter: str = "python"
     folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
     uses_store: bool = True
     reads_nodes: bool = False
@@ -102,4 +108,4 @@ class Step:
     @property
     def publishes(self) -> bool:
         """Whether it leaves a result in a directory of its own."""
-        return any("{output}" in argument for argument in self.arguments)
+        return self.command is not None or any("{output}" in argument for argument in self.arguments)

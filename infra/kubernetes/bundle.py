@@ -10,12 +10,14 @@ from infra.kubernetes.shipped_files import Files, ShippingError, require_fit
 
 
 @dataclass(frozen=True)
-class _Import:
-    """A module that a file names. ``certain`` is False for ``from a import b`` where b may be a mere name in a."""
+class Import:
+    """A module that a file names. ``certain`` is False for ``from a import b`` where b may be a mere name in a,
+    and ``relative`` is True where the file names it from its own place."""
 
     module: str
     line: int
     certain: bool
+    relative: bool = False
 
 
 def collect(modules: Sequence[str], root: Path, extra: Sequence[str] = ()) -> Files:
@@ -47,15 +49,15 @@ def collect(modules: Sequence[str], root: Path, extra: Sequence[str] = ()) -> Fi
                 raise ShippingError(module, f"{why}, but there is no such module", "add it, or correct the import")
             continue
         name = path.relative_to(root).as_posix()
-        contents[name] = _normalised(path)
-        for each in _imports(contents[name], name, module, is_package=_is_package(module, root)):
+        contents[name] = normalised(path)
+        for each in imports(contents[name], name, module, is_package=_is_package(module, root)):
             ours = each.module.partition(".")[0] in packages
             if ours and (each.certain or _exists(each.module, root)):
                 pending.append((each.module, f"{name} imports it in line {each.line}"))
     for name in extra:
         if not (root / name).is_file():
             raise ShippingError(name, "there is no such file", "add it")
-        contents[Path(name).as_posix()] = _normalised(root / name)
+        contents[Path(name).as_posix()] = normalised(root / name)
     files = Files(contents)
     require_fit(files.sizes, "import less, or install them as a package into an image and name that as `image`")
     return files
@@ -79,12 +81,14 @@ def _exists(module: str, root: Path) -> bool:
     return _file_of(module, root) is not None or _directory_of(module, root).is_dir()
 
 
-def _normalised(path: Path) -> bytes:
+def normalised(path: Path) -> bytes:
+    """The content of a file of code, with ``\\n`` at the ends of its lines."""
     return path.read_bytes().replace(b"\r\n", b"\n")
 
 
 @cache  # Most steps ship the same files, and parsing them is most of the work.
-def _imports(source: bytes, name: str, module: str, *, is_package: bool) -> tuple[_Import, ...]:
+def imports(source: bytes, name: str, module: str, *, is_package: bool) -> tuple[Import, ...]:
+    """What the file ``name``, which is ``module``, imports; raises ShippingError where Python cannot read it."""
     try:
         tree = ast.parse(source, name)
     except (SyntaxError, ValueError) as error:
@@ -92,16 +96,17 @@ def _imports(source: bytes, name: str, module: str, *, is_package: bool) -> tupl
     return tuple(_imported(tree, module if is_package else module.rpartition(".")[0]))
 
 
-def _imported(tree: ast.Module, package: str) -> Iterator[_Import]:
+def _imported(tree: ast.Module, package: str) -> Iterator[Import]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield _Import(alias.name, node.lineno, certain=True)
+                yield Import(alias.name, node.lineno, certain=True)
         elif isinstance(node, ast.ImportFrom):
             base = _absolute(node, package)
-            yield _Import(base, node.lineno, certain=True)
+            relative = node.level > 0
+            yield Import(base, node.lineno, certain=True, relative=relative)
             for alias in node.names:
-                yield _Import(f"{base}.{alias.name}", node.lineno, certain=False)
+                yield Import(f"{base}.{alias.name}", node.lineno, certain=False, relative=relative)
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str:

@@ -1,17 +1,26 @@
 """From a step to a ``batch/v1`` Job, in the one shape that Pulumi's engine handles as a pipeline needs it."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pulumi
 import pulumi_kubernetes as k8s
+from pydantic import SecretStr
 
-from infra.kubernetes.labels import INPUTS_ANNOTATION, RESULTS_ANNOTATION, RUN_ANNOTATION, step_labels
+from infra.kubernetes.labels import (
+    INPUTS_ANNOTATION,
+    RESULTS_ANNOTATION,
+    RUN_ANNOTATION,
+    VARIANT_ANNOTATION,
+    step_labels,
+)
 from infra.kubernetes.node_reader import NAME as NODE_READER
 from infra.kubernetes.pod import bundle_map, folder_map, template
 from infra.kubernetes.run import Known, Run, plan
+from infra.kubernetes.secrets import declare_secrets
 from infra.kubernetes.shipped_files import config_map
 from infra.kubernetes.workspace import Workspace
 from infra.step import Step
@@ -22,11 +31,15 @@ PATIENCE = 600
 
 @dataclass(frozen=True)
 class StepJobArgs:
-    """``workspace`` is where the Job runs, ``after`` are the Jobs that have to succeed before it starts."""
+    """``workspace`` is where the Job runs, ``after`` are the Jobs that have to succeed before it starts.
+
+    ``secret`` is the Kubernetes Secret with what the step is given.
+    """
 
     run: Run
     workspace: Workspace
     after: tuple["StepJob", ...] = ()
+    secret: k8s.core.v1.Secret | None = None
 
 
 class StepJob(pulumi.ComponentResource):
@@ -87,6 +100,7 @@ class StepJob(pulumi.ComponentResource):
                     *step.pool.resources,
                     *_devices(step, workspace),
                     *maps,
+                    *([args.secret] if args.secret else []),
                     *(each.job for each in args.after),
                 ],
                 # The successor would wait for the GPU that its predecessor holds.
@@ -111,6 +125,9 @@ def _annotations(run: Run) -> dict[str, str]:
             {"kind": each.kind, **each.model_dump(mode="json", exclude_defaults=True)} for each in run.step.results
         ]
         found[RESULTS_ANNOTATION] = json.dumps(results)
+    if variant := run.step.variant:
+        best = {"best": {"by": run.step.best.by, "of": run.step.best.of}} if run.step.best else {}
+        found[VARIANT_ANNOTATION] = json.dumps({"of": variant.of, "values": dict(variant.values), **best})
     return found
 
 
@@ -124,20 +141,30 @@ def _devices(step: Step, workspace: Workspace) -> list[pulumi.Resource]:
     return []
 
 
-def declare(steps: Iterable[Step], workspaces: Mapping[str, Workspace], root: Path) -> dict[str, StepJob]:
+def declare(
+    steps: Sequence[Step],
+    workspaces: Mapping[str, Workspace],
+    root: Path,
+    secrets: Mapping[str, SecretStr] = MappingProxyType({}),
+) -> dict[str, StepJob]:
     """Declares the Jobs of ``steps`` and of all the steps that these need, each once, by their run's name.
 
-    ``workspaces`` are by platform, ``root`` is the repository whose files the steps ship. Raises ShippingError.
+    ``workspaces`` are by platform, ``root`` is the repository whose files the steps ship, and ``secrets`` are the
+    stack's by name. Raises ShippingError.
     """
     declared: dict[str, StepJob] = {}
     known = Known()
+    given = declare_secrets(steps, workspaces, secrets)
 
     def declare_one(step: Step) -> StepJob:
         run = plan(step, root, known)
         if run.name not in declared:
             before = [declare_one(each) for each in (*step.inputs.values(), *step.after)]
             unique = tuple({each.run.name: each for each in before}.values())
-            declared[run.name] = StepJob(run.name, StepJobArgs(run, workspaces[step.platform.name], unique))
+            secret = given[step.platform.name, step.pipeline] if step.secrets else None
+            declared[run.name] = StepJob(
+                run.name, StepJobArgs(run, workspaces[step.platform.name], unique, secret)
+            )
         return declared[run.name]
 
     for step in steps:

@@ -6,15 +6,17 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.kubernetes.labels import step_labels
-from infra.kubernetes.run import INSTALLER, Run
+from infra.kubernetes.run import CODE, INSTALLER, LIBRARIES, RUNNER, Run
 from infra.kubernetes.run_records import record
 from infra.kubernetes.shipped_files import config_map_name, volume
 from infra.platform import GPU_RESOURCE, Pool, Resources
+from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+from infra.step import PACKAGES
 
 BUNDLE = "/bundle"
 STORE = "/store"
 TEMPORARY = "/tmp"  # A volume of the pod's own, not a shared folder.
-PACKAGES = "/packages"
+INSTALLED = "/packages"
 FOLDERS = "/folders"
 SHARED_MEMORY = "/dev/shm"
 
@@ -38,6 +40,14 @@ def bundle_map(run: Run) -> str:
 def folder_map(run: Run, folder: str) -> str:
     """Logical name of the ConfigMap with one of the run's folders."""
     return f"{run.name}-{folder}"
+
+
+def secret_name(pipeline: str) -> str:
+    """The name of the Kubernetes Secret with what the steps of ``pipeline`` are given.
+
+    It stays the same when a value changes: the next pod gets the new one, and no Job runs again for it.
+    """
+    return fit(f"{pipeline}-secrets", KUBERNETES_NAME_LIMIT)
 
 
 def template(run: Run, service_account: str) -> k8s.core.v1.PodTemplateSpecArgs:
@@ -92,33 +102,72 @@ def tolerations(pool: Pool) -> list[k8s.core.v1.TolerationArgs]:
 
 
 def arguments(run: Run) -> list[str]:
-    """The step's arguments with the paths that they have in the pod."""
-    places = {
+    """The arguments of the step's container, with the paths that they have in the pod."""
+    step, places = run.step, _places(run)
+    if step.command is None:
+        return [_in_pod(argument, places) for argument in step.arguments]
+    # The runner puts the directory of the best in the place of this.
+    places |= {name: f"{{best:{name}}}" for name in step.choices}
+    words = [_in_pod(argument, places) for argument in step.arguments]
+    return [*(word.replace("$(", "$$(") for word in _flags(run)), "--", *words]
+
+
+def _places(run: Run) -> dict[str, str]:
+    return {
         "store": STORE,
         "output": f"{STORE}/{run.path}",
         **{name: f"{STORE}/{each.path}" for name, each in run.inputs.items()},
         **{name: f"{FOLDERS}/{name}" for name in run.folders},
     }
+
+
+def _in_pod(text: str, places: Mapping[str, str]) -> str:
     # Kubernetes would put variables in place of `$(NAME)`; `$$(NAME)` stays as it is.
-    return [argument.format_map(places).replace("$(", "$$(") for argument in run.step.arguments]
+    return text.format_map(places).replace("$(", "$$(")
+
+
+def _flags(run: Run) -> list[str]:
+    """What the runner of a command has to know."""
+    step = run.step
+    flags = ["--output", f"{STORE}/{run.path}", "--step", f"{step.pipeline}.{step.name}"]
+    flags += ["--code", f"{BUNDLE}/{CODE}"]
+    for name, each in run.inputs.items():
+        place = f"{STORE}/{each.path}"
+        flags += [f"--{name}", place] if name in {PACKAGES, LIBRARIES} else ["--input", f"{name}={place}"]
+    for name, choice in step.choices.items():
+        flags += ["--best", f"{name}={choice.of}:{choice.path}#{choice.select}:{','.join(choice.among)}"]
+    for result in step.results:
+        flags += ["--result", f"{result.name}={result.path}{f'#{result.select}' if result.select else ''}"]
+    for variable in sorted(step.secrets):
+        flags += ["--secret", variable]
+    return flags
 
 
 def _container(run: Run) -> k8s.core.v1.ContainerArgs:
     step = run.step
-    environment: dict[str, pulumi.Input[str]] = {**_environment(), **step.environment}
+    places = _places(run) | {name: f"{{best:{name}}}" for name in step.choices}
+    own = {name: _in_pod(value, places) for name, value in step.environment.items()}
+    environment: dict[str, pulumi.Input[str]] = {**_environment(), **own}
     if step.publishes:
         environment[RECORD_VARIABLE] = pulumi.Output.concat(STORE, "/", record(run))
     mounts = [_mount("bundle", BUNDLE, read_only=True), _mount("tmp", TEMPORARY)]
     if step.requirements:
-        environment["PYTHONPATH"] = PACKAGES
-        mounts.append(_mount("packages", PACKAGES, read_only=True))
+        environment["PYTHONPATH"] = INSTALLED
+        mounts.append(_mount("packages", INSTALLED, read_only=True))
     if step.uses_store:
         mounts.append(k8s.core.v1.VolumeMountArgs(name=step.platform.store.volume.name, mount_path=STORE))
     mounts.extend(_mount(name, f"{FOLDERS}/{name}", read_only=True) for name in run.folders)
     if step.resources.gpus > 1:
         mounts.append(_mount("shared-memory", SHARED_MEMORY))
     return _python(
-        step.name, step.module or "", arguments(run), run, step.resources, environment=environment, mounts=mounts
+        step.name,
+        RUNNER if step.command else step.module or "",
+        arguments(run),
+        run,
+        step.resources,
+        environment=environment,
+        secrets=step.secrets,
+        mounts=mounts,
     )
 
 
@@ -128,11 +177,11 @@ def _installer(run: Run) -> k8s.core.v1.ContainerArgs:
     return _python(
         "packages",
         INSTALLER,
-        ["--requirements", step.requirements.file, "--target", PACKAGES],
+        ["--requirements", step.requirements.file, "--target", INSTALLED],
         run,
         Resources(step.resources.cpu, step.resources.memory, step.resources.ephemeral_storage),
         environment=_environment(),
-        mounts=[_mount("bundle", BUNDLE, read_only=True), _mount("tmp", TEMPORARY), _mount("packages", PACKAGES)],
+        mounts=[_mount("bundle", BUNDLE, read_only=True), _mount("tmp", TEMPORARY), _mount("packages", INSTALLED)],
     )
 
 
@@ -144,6 +193,7 @@ def _python(
     resources: Resources,
     *,
     environment: Mapping[str, pulumi.Input[str]],
+    secrets: Mapping[str, str] | None = None,
     mounts: Sequence[k8s.core.v1.VolumeMountArgs],
 ) -> k8s.core.v1.ContainerArgs:
     pod_name = k8s.core.v1.EnvVarArgs(
@@ -156,10 +206,14 @@ def _python(
         name=name,
         image=run.step.image,
         image_pull_policy="IfNotPresent",
-        command=["python", "-m", module],
+        command=["python3" if run.step.command else run.step.interpreter, "-m", module],
         args=list(args),
         working_dir=BUNDLE,
-        env=[pod_name, *(k8s.core.v1.EnvVarArgs(name=key, value=value) for key, value in environment.items())],
+        env=[
+            pod_name,
+            *(k8s.core.v1.EnvVarArgs(name=key, value=value) for key, value in environment.items()),
+            *(_from_secret(run, variable, name) for variable, name in (secrets or {}).items()),
+        ],
         resources=k8s.core.v1.ResourceRequirementsArgs(requests=requests(resources), limits=limits(resources)),
         security_context=k8s.core.v1.SecurityContextArgs(
             allow_privilege_escalation=False,
@@ -171,6 +225,11 @@ def _python(
         termination_message_policy="FallbackToLogsOnError",
         volume_mounts=list(mounts),
     )
+
+
+def _from_secret(run: Run, variable: str, name: str) -> k8s.core.v1.EnvVarArgs:
+    selector = k8s.core.v1.SecretKeySelectorArgs(name=secret_name(run.step.pipeline), key=name)
+    return k8s.core.v1.EnvVarArgs(name=variable, value_from=k8s.core.v1.EnvVarSourceArgs(secret_key_ref=selector))
 
 
 def _environment() -> Mapping[str, str]:

@@ -6,16 +6,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.kubernetes.bundle import collect
-from infra.kubernetes.shipped_files import Files, image_folder
+from infra.kubernetes.bundle import collect, normalised
+from infra.kubernetes.code_folder import code_files
+from infra.kubernetes.shipped_files import Files, image_folder, require_fit
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
-from infra.step import Requirements, Step
+from infra.step import Command, Requirements, Step
 
 FORMAT = 1
 """Part of every digest. Raise it when pods start to treat the same step differently, and every step runs again."""
 
 RESERVED = frozenset({"store", "output", "pipeline"})
 """Names in a step's arguments that are neither inputs nor folders."""
+
+RUNNER = "workloads.runtime.command"
+"""The module that starts a command."""
+
+RUNNER_FORMAT = 1
+"""Part of the digest of every command, in place of the runner's files. Raise it when the runner starts to treat
+the same command differently, and every command runs again."""
+
+CODE = "code"
+"""The folder of a bundle that has a command's files."""
+
+LIBRARIES = "libraries"
+"""The input with the CUDA libraries that an image lacks."""
 
 INSTALLER = "workloads.runtime.packages"
 """The module that an init container runs to install a step's requirements."""
@@ -66,6 +80,21 @@ def bundle_of(module: str, requirements: Requirements | None, root: Path, files:
     return collect([module, INSTALLER], root, [requirements.file, *files])
 
 
+def command_bundle(command: Command, words: Sequence[str], root: Path) -> Files:
+    """The files that a step with this command ships: the runner, and the command's own below `CODE`.
+
+    Raises ShippingError.
+    """
+    code = {f"{CODE}/{path}": content for path, content in code_files(command, words).items()}
+    files = Files({**collect([RUNNER], root).contents, **code})
+    require_fit(
+        files.sizes,
+        "put data into the store and read it from there, name a smaller folder as `code`, or install the code "
+        "into an image and name that as `image`",
+    )
+    return files
+
+
 def plan(step: Step, root: Path, known: Known | None = None) -> Run:
     """Finds what ``step`` ships, below the repository's ``root``, and what its result depends on.
 
@@ -81,18 +110,14 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
             f"{step.pipeline} {step.name}: {', '.join(sorted(taken))} would mean two things in arguments"
         )
     inputs = {name: plan(each, root, known) for name, each in step.inputs.items()}
-    assert step.module is not None
-    shipped = (step.module, step.requirements, tuple(step.files))
-    bundle = known.bundles.get(shipped) or bundle_of(step.module, step.requirements, root, step.files)
-    known.bundles[shipped] = bundle
+    bundle = _bundle(step, root, known)
     folders = {name: image_folder(folder, root) for name, folder in step.folders.items()}
     decisive = {
         "format": FORMAT,
-        "module": step.module,
+        **_program(step, bundle),
         "arguments": list(step.arguments),
         "environment": dict(step.environment),
         "image": step.image,
-        "bundle": bundle.digest,
         "folders": {name: files.digest for name, files in folders.items()},
         "accelerator": step.pool.accelerator,
         "gpus": step.resources.gpus,
@@ -102,3 +127,28 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
     known.runs[id(step)] = Run(step, bundle, folders, inputs, digest)
     return known.runs[id(step)]
+
+
+def _bundle(step: Step, root: Path, known: Known) -> Files:
+    shipped: object
+    if step.command is not None:
+        shipped = (step.command.code, tuple(step.command.files), step.command.left_out, tuple(step.arguments))
+        found = known.bundles.get(shipped) or command_bundle(step.command, step.arguments, root)
+    else:
+        assert step.module is not None
+        shipped = (step.module, step.requirements, tuple(step.files), tuple(step.attached.items()))
+        found = known.bundles.get(shipped) or bundle_of(step.module, step.requirements, root, step.files)
+        if step.attached:
+            attached = {path: normalised(place) for path, place in step.attached.items()}
+            found = Files({**found.contents, **attached})
+    known.bundles[shipped] = found
+    return found
+
+
+def _program(step: Step, bundle: Files) -> dict[str, object]:
+    """What decides the result of the program that ``step`` starts, beside its arguments."""
+    if step.command is None:
+        return {"module": step.module, "bundle": bundle.digest}
+    code = Files({path: content for path, content in bundle.contents.items() if path.startswith(f"{CODE}/")})
+    choices = {name: [list(each.among), each.path, each.select, each.of] for name, each in step.choices.items()}
+    return {"runner": RUNNER_FORMAT, "code": code.digest, "choices": choices}

@@ -162,7 +162,7 @@ def image_folder(folder: Path, root: Path) -> Files:
             "copy the images into the repository; or copy them into the store and write `store:<path>`",
         )
     paths = [
-        path for path in _visible(folder) if path.suffix.lower() in {*IMAGES, *OTHER_IMAGES} or path.name == LABELS
+        path for path in visible(folder) if path.suffix.lower() in {*IMAGES, *OTHER_IMAGES} or path.name == LABELS
     ]
     if wrong := [
         f"{path.relative_to(folder).as_posix()} {why}" for path in paths if (why := _obstacle(path, inside))
@@ -190,12 +190,12 @@ def left_out(folder: Path) -> list[str]:
     shipped = {*IMAGES, *OTHER_IMAGES}
     return [
         path.relative_to(folder).as_posix()
-        for path in _visible(folder)
+        for path in visible(folder)
         if path.suffix.lower() not in shipped and path.name != LABELS
     ]
 
 
-def _visible(folder: Path) -> list[Path]:
+def visible(folder: Path) -> list[Path]:
     """Everything below ``folder`` that is no folder; a link to one is not followed."""
     return [
         path
@@ -206,13 +206,20 @@ def _visible(folder: Path) -> list[Path]:
 
 
 def _obstacle(path: Path, root: Path) -> str | None:
-    """What keeps a file from being shipped, after its name; None where nothing does."""
+    """What keeps an image from being shipped, after its name; None where nothing does."""
+    if path.name.isprintable() and path.suffix.lower() in OTHER_IMAGES:
+        return "is neither PNG nor JPEG"
+    return obstacle(path, root, "repository")
+
+
+def obstacle(path: Path, root: Path, around: str) -> str | None:
+    """What keeps a file from being shipped, after its name; None where nothing does. ``around`` is what ``root``
+    is, which no link may lead out of.
+    """
     if not path.name.isprintable():
         return "has characters in its name that nobody sees"
-    if path.suffix.lower() in OTHER_IMAGES:
-        return "is neither PNG nor JPEG"
     if not path.resolve().is_relative_to(root):
-        return "is a link out of the repository"
+        return f"is a link out of the {around}"
     if not path.is_file():
         return "is a link to no file" if path.is_symlink() else "is no file"
     return None if os.access(path, os.R_OK) else "cannot be read: permission denied"

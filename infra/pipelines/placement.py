@@ -1,7 +1,7 @@
 """From what pipelines declare to the steps that Jobs run: each on its pool, with its image, behind its gates."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -9,16 +9,17 @@ from pathlib import Path
 import pulumi
 
 from infra.kubernetes.gates import Gates, cheapest_pool, reading
-from infra.kubernetes.run import bundle_of
+from infra.kubernetes.run import bundle_of, command_bundle
 from infra.kubernetes.shipped_files import ShippingError, image_folder, left_out
 from infra.pipelines.contract import PipelineSettings, StepDeclaration, Supplement, placements
 from infra.pipelines.discovery import declared_steps, supplements
 from infra.pipelines.images import tensorflow_image
+from infra.pipelines.packages import Packages
 from infra.platform import Platform, Pool, Resources
 from infra.schema.printable import printable
 from infra.schema.problems import Problem, SettingsError, key_of
 from infra.schema.quantities import cpu_millicores, mebibytes, seconds
-from infra.step import Requirements, Step
+from infra.step import PACKAGES, Choice, Command, Requirements, Step
 
 PIPELINE = re.compile(r"(?<!\{)((?:\{\{)*)\{pipeline\}")
 """The pipeline's directory in a step's arguments, where the braces are not escaped."""
@@ -60,9 +61,14 @@ def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]
         except SettingsError:
             continue
         bundles = {(step.module, step.requirements): step for step in reversed(steps) if step.module}
-        for step in reversed(bundles.values()):
+        commands = {_started(step): step for step in reversed(steps) if step.command}
+        for step in (*reversed(bundles.values()), *reversed(commands.values())):
             try:
-                bundle_of(step.module or "", _requirements(step), root)
+                if step.command:
+                    _require_lock(step, root)
+                    command_bundle(_command(step, steps, root), step.arguments, root)
+                else:
+                    bundle_of(step.module or "", _requirements(step), root)
             except ShippingError as error:
                 found.append(Problem(pipeline.key(step), error.value, error.reason, error.fix))
         for folder in dict.fromkeys(folder for step in steps for folder in step.folders.values()):
@@ -84,9 +90,10 @@ def place(
     """
     placed: dict[str, list[Step]] = {}
     earlier: list[Step] = []
+    packages = Packages(gates)
     ordered = sorted(pipelines, key=lambda each: (any(step.runs_last for step in each.steps), each.name))
     for pipeline in ordered:
-        placed[pipeline.name] = _Placement(pipeline, platforms, gates, root, earlier).steps()
+        placed[pipeline.name] = _Placement(pipeline, platforms, gates, root, earlier, packages).steps()
         earlier += placed[pipeline.name]
     return placed
 
@@ -100,6 +107,7 @@ class _Placement:
     gates: Gates
     root: Path
     earlier: Sequence[Step]
+    packages: Packages
     made: dict[str, Step] = field(default_factory=dict[str, Step])
     published: dict[str, Step] = field(default_factory=dict[str, Step])
 
@@ -113,24 +121,62 @@ class _Placement:
         return self.made[declared.name]
 
     def _guarded(self, declared: StepDeclaration) -> Step:
-        by_name = {each.name: each for each in self.pipeline.steps}
         step = self._on_its_pool(declared)
         others = [each for each in self.earlier if each.pool.name == step.pool.name] if declared.runs_last else []
         step = replace(
             step,
-            inputs={name: self._step(by_name[each]) for name, each in declared.inputs.items()},
-            after=[*others, *(self._step(by_name[each]) for each in declared.after)],
+            inputs={each.name if each.variant else name: self._step(each) for name, each in self._read(declared)},
+            after=[*others, *(self._step(each) for name in declared.after for each in self._meant(name))],
+            choices=self._choices(declared),
         )
+        if step.command and declared.requirements:
+            beside = self._beside(step)
+            packages = self.packages.publishing(self.root / declared.requirements, step.image, *beside)
+            step = replace(step, inputs={**step.inputs, PACKAGES: packages})
         for folder, supplement in supplements().items():
             if step.resources.gpus and supplement.is_lacking(step.image):
                 if folder not in self.published:
                     self.published[folder] = self._publishing(folder, supplement, step)
                 step = replace(
                     step,
-                    arguments=[*step.arguments, *reading([supplement.name])],
+                    # A command is told by its runner.
+                    arguments=[*step.arguments, *([] if step.command else reading([supplement.name]))],
                     inputs={**step.inputs, supplement.name: self.published[folder]},
                 )
         return self.gates.guard(step)
+
+    def _meant(self, name: str) -> list[StepDeclaration]:
+        """The step of that name, or all variants that are made of it."""
+        steps = self.pipeline.steps
+        return [each for each in steps if each.name == name] or [
+            each for each in steps if each.variant and each.variant.of == name
+        ]
+
+    def _read(self, declared: StepDeclaration) -> list[tuple[str, StepDeclaration]]:
+        """The steps whose results it reads, with the names of its inputs."""
+        return [(name, each) for name, of in declared.inputs.items() for each in self._meant(of)]
+
+    def _choices(self, declared: StepDeclaration) -> dict[str, Choice]:
+        """The inputs that are the best of several variants."""
+        found: dict[str, Choice] = {}
+        for name, of in declared.inputs.items():
+            variants = self._meant(of)
+            best = variants[0].best
+            if variants[0].name != of and best:
+                number = next(each for each in variants[0].results if each.name == best.by)
+                found[name] = Choice([each.name for each in variants], number.path, number.select, best.of)
+        return found
+
+    def _words(self, declared: StepDeclaration) -> Iterator[str]:
+        """Its arguments, with one for each variant where one is a step with variants and no best."""
+        directory = rf"\1{{store}}/{self.pipeline.name}"
+        several = {
+            f"{{{name}}}": [f"{{{each.name}}}" for each in variants]
+            for name, of in declared.inputs.items()
+            if (variants := self._meant(of))[0].name != of and not variants[0].best
+        }
+        for word in declared.arguments:
+            yield from several.get(word, [PIPELINE.sub(directory, word)])
 
     def _pool(self, declared: StepDeclaration) -> tuple[Platform, Pool]:
         name = declared.placed_by.pool
@@ -141,11 +187,12 @@ class _Placement:
         settings = declared.placed_by
         platform, pool = self._pool(declared)
         directory = rf"\1{{store}}/{self.pipeline.name}"
+        command = declared.command and _command(declared, self.pipeline.steps, self.root)
         return Step(
             pipeline=self.pipeline.name,
             name=declared.name,
             module=declared.module,
-            arguments=[PIPELINE.sub(directory, each) for each in declared.arguments],
+            arguments=list(self._words(declared)),
             image=settings.image or tensorflow_image(pool),
             platform=platform,
             pool=pool,
@@ -156,7 +203,12 @@ class _Placement:
                 gpus=settings.gpus,
             ),
             time_limit=seconds(settings.time_limit),
-            requirements=_requirements(declared),
+            requirements=None if command else _requirements(declared),
+            environment={name: PIPELINE.sub(directory, each) for name, each in declared.environment.items()},
+            command=command,
+            secrets=declared.secrets,
+            variant=declared.variant,
+            best=declared.best,
             folders={name: self._folder(each.path, each.setting) for name, each in declared.folders.items()},
             results=declared.results,
         )
@@ -170,9 +222,7 @@ class _Placement:
 
     def _publishing(self, folder: str, supplement: Supplement, step: Step) -> Step:
         """The step that publishes a supplement, where the pipeline's first step without GPUs runs."""
-        beside = next((each for each in self.pipeline.steps if not each.placed_by.gpus), None)
-        platform, pool = self._pool(beside) if beside else (step.platform, cheapest_pool(step.platform))
-        there, asked = pool.allocatable, supplement.resources
+        platform, pool = self._beside(step)
         return self.gates.guard(
             Step(
                 pipeline=folder,
@@ -182,16 +232,49 @@ class _Placement:
                 image=supplement.image,
                 platform=platform,
                 pool=pool,
-                resources=Resources(
-                    cpu=min(asked.cpu, there.cpu),
-                    memory=min(asked.memory, there.memory),
-                    ephemeral_storage=min(asked.ephemeral_storage, there.ephemeral_storage),
-                ),
+                resources=_at_most(supplement.resources, pool.allocatable),
                 time_limit=supplement.time_limit,
                 files=supplement.files,
                 supplements=True,
             )
         )
+
+    def _beside(self, step: Step) -> tuple[Platform, Pool]:
+        """Where what ``step`` lacks is installed: on the pool of the pipeline's first step without GPUs."""
+        beside = next((each for each in self.pipeline.steps if not each.placed_by.gpus), None)
+        return self._pool(beside) if beside else (step.platform, cheapest_pool(step.platform))
+
+
+def _at_most(asked: Resources, there: Resources) -> Resources:
+    return Resources(
+        cpu=min(asked.cpu, there.cpu),
+        memory=min(asked.memory, there.memory),
+        ephemeral_storage=min(asked.ephemeral_storage, there.ephemeral_storage),
+    )
+
+
+def _command(declared: StepDeclaration, steps: Iterable[StepDeclaration], root: Path) -> Command:
+    """The command of ``declared``, one of the ``steps`` of a pipeline of the repository at ``root``."""
+    assert declared.command is not None
+    locks: set[Path] = set()
+    for each in steps:
+        substitute = each.command and each.command.substitute
+        named = (each.requirements, substitute and substitute.requirements)
+        locks |= {(root / lock).resolve() for lock in named if lock}
+    return Command((root / declared.command.code).resolve(), tuple(declared.command.files), frozenset(locks))
+
+
+def _require_lock(step: StepDeclaration, root: Path) -> None:
+    if step.requirements and not (root / step.requirements).is_file():
+        raise ShippingError(
+            step.requirements, "there is no such file", "add the lock file, or correct `requirements`"
+        )
+
+
+def _started(step: StepDeclaration) -> object:
+    """What of a command decides which files it ships."""
+    assert step.command is not None
+    return step.command.code, tuple(step.command.files), step.requirements, tuple(step.arguments[:4])
 
 
 def _requirements(step: StepDeclaration) -> Requirements | None:

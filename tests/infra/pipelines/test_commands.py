@@ -1,0 +1,318 @@
+"""Commands: what of a declaration becomes of them, in the placed steps and in their Jobs."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from infra.kubernetes.gates import Gates
+from infra.kubernetes.job import declare
+from infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from infra.pipelines.contract import Best, Command, StepDeclaration
+from infra.pipelines.placement import DeclaredPipeline, place, problems
+from infra.review.stack import Resource
+from tests.infra.pipelines.commands import command, on_gpu, pipeline, prepare, repository, variants
+from tests.support.recording import Recording, record
+from tests.support.stand_in import platform
+
+JOB = "kubernetes:batch/v1:Job"
+SECRET = "kubernetes:core/v1:Secret"
+IMAGE = f"example/jax@sha256:{'0' * 64}"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return repository(tmp_path)
+
+
+def declared(root: Path, *pipelines: DeclaredPipeline, secrets: dict[str, str] | None = None) -> Recording:
+    """What the program declares of ``pipelines``."""
+
+    def program() -> None:
+        here = platform()
+        placed = place(pipelines, {"here": here}, Gates("image"), root)
+        workspaces = {"here": Workspace("here", WorkspaceArgs(here, "slipway", "runner", protect=False))}
+        values = {name: SecretStr(value) for name, value in (secrets or {}).items()}
+        declare([step for each in placed.values() for step in each], workspaces, root, values)
+
+    return record(program, {}, preview=False)
+
+
+def jobs(recording: Recording) -> dict[str, Resource]:
+    return {each.name: each for each in recording.of(JOB)}
+
+
+def container(job: Resource) -> dict[str, Any]:
+    return job.inputs["spec"]["template"]["spec"]["containers"][0]
+
+
+def words(job: Resource) -> list[str]:
+    """The command line of the user's program."""
+    args = container(job)["args"]
+    return args[args.index("--") + 1 :]
+
+
+def flags(job: Resource, flag: str) -> list[str]:
+    """The values that the runner is given for ``flag``."""
+    args = container(job)["args"]
+    mine = args[: args.index("--")]
+    return [mine[at + 1] for at, each in enumerate(mine) if each == flag]
+
+
+def result(job: Resource) -> str:
+    return f"/store/{job.inputs['metadata']['annotations']['slipway/run']}"
+
+
+def shipped(recording: Recording, step: str) -> set[str]:
+    maps = {each.name: each for each in recording.of("kubernetes:core/v1:ConfigMap")}
+    job = jobs(recording)[step]
+    volumes = job.inputs["spec"]["template"]["spec"]["volumes"]
+    bundle = next(each["configMap"] for each in volumes if each["name"] == "bundle")
+    assert set(maps[f"{step}-bundle"].inputs["data"]) == {item["key"] for item in bundle["items"]}
+    return {item["path"] for item in bundle["items"]}
+
+
+def test_a_command_runs_behind_the_runner_and_gets_nothing_added_to_its_words(root: Path) -> None:
+    found = jobs(declared(root, pipeline(prepare())))["churn-prepare"]
+
+    assert container(found)["command"] == ["python3", "-m", "workloads.runtime.command"]
+    assert words(found) == ["python", "prepare.py", "--output", result(found)]
+    assert flags(found, "--output") == [result(found)]
+    assert (flags(found, "--step"), flags(found, "--code")) == (["churn.prepare"], ["/bundle/code"])
+
+
+def test_a_command_ships_what_it_imports_beside_the_runner_and_the_files_of_its_folder(root: Path) -> None:
+    runner = {
+        f"workloads/{each}.py" for each in ("__init__", "runtime/__init__", "runtime/command", "runtime/store")
+    }
+
+    steps = shipped(declared(root, pipeline(prepare(), *variants())), "churn-train-100")
+
+    models = {"code/models/__init__.py", "code/models/forest.py"}
+    assert steps == {*runner, "code/train.py", *models, "code/schema.json"}
+
+
+AGAIN: list[tuple[str, set[str]]] = [
+    ("churn/features.py", {"churn-prepare", "churn-train-100", "churn-train-300"}),
+    ("churn/train.py", {"churn-train-100", "churn-train-300"}),
+    ("churn/schema.json", {"churn-prepare", "churn-train-100", "churn-train-300"}),
+    ("churn/models/linear.py", set()),
+    ("churn/pipeline.yaml", set()),
+    ("churn/README.md", set()),
+    ("runtime/store.py", set()),
+]
+
+
+@pytest.mark.parametrize(("file", "again"), AGAIN)
+def test_a_changed_file_runs_the_commands_again_that_use_it(root: Path, file: str, again: set[str]) -> None:
+    def results() -> dict[str, str]:
+        found = jobs(declared(root, pipeline(prepare(), *variants())))
+        return {name: result(job) for name, job in found.items() if name.startswith("churn")}
+
+    before = results()
+    with (root / "workloads" / file).open("a", encoding="utf-8") as stream:
+        stream.write("\n")
+
+    assert {name for name, place in results().items() if place != before[name]} == again
+
+
+def test_a_folder_elsewhere_has_the_same_results(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "churn"
+    (root / "workloads/churn").rename(elsewhere)
+    there = replace(prepare(), command=Command(str(elsewhere)))
+    moved = result(jobs(declared(root, pipeline(there)))["churn-prepare"])
+    elsewhere.rename(root / "workloads/churn")
+
+    assert moved == result(jobs(declared(root, pipeline(prepare())))["churn-prepare"])
+
+
+def test_every_variant_becomes_an_argument_where_none_is_the_best(root: Path) -> None:
+    report = command("report", "python", "prepare.py", "{train}", inputs={"train": "train"})
+    found = jobs(declared(root, pipeline(prepare(), *variants(), report)))
+
+    places = [result(found[f"churn-train-{trees}"]) for trees in (100, 300)]
+    assert words(found["churn-report"]) == ["python", "prepare.py", *places]
+    assert flags(found["churn-report"], "--input") == [
+        f"train-100={places[0]}",
+        f"train-300={places[1]}",
+    ]
+
+
+def test_the_best_is_found_by_the_runner_among_all_variants(root: Path) -> None:
+    report = command(
+        "report", "python", "prepare.py", "{train}", inputs={"train": "train"}, environment={"MODEL": "{train}/m"}
+    )
+    found = jobs(declared(root, pipeline(prepare(), *variants(Best("accuracy")), report)))["churn-report"]
+
+    assert words(found) == ["python", "prepare.py", "{best:train}"]
+    assert {"name": "MODEL", "value": "{best:train}/m"} in container(found)["env"]
+    assert flags(found, "--best") == ["train=max:metrics.json#/test/accuracy:train-100,train-300"]
+
+
+def test_a_step_after_one_with_variants_waits_for_all_of_them(root: Path) -> None:
+    last = command("last", "python", "prepare.py", after=["train"])
+    found = jobs(declared(root, pipeline(prepare(), *variants(), last)))
+
+    waited = {each.rpartition("::")[2] for each in found["churn-last"].dependencies}
+    assert {"churn-train-100", "churn-train-300"} <= waited
+    assert flags(found["churn-last"], "--input") == []
+
+
+def test_a_job_says_which_variant_it_is(root: Path) -> None:
+    found = jobs(declared(root, pipeline(prepare(), *variants(Best("accuracy", "min")))))
+
+    annotation = found["churn-train-300"].inputs["metadata"]["annotations"]["slipway/variant"]
+    assert json.loads(annotation) == {
+        "of": "train",
+        "values": {"trees": 300},
+        "best": {"by": "accuracy", "of": "min"},
+    }
+
+
+def test_packages_are_installed_once_for_each_lock_file_and_image_on_a_node_without_gpus(root: Path) -> None:
+    lock = "workloads/churn/requirements.txt"
+    steps = [replace(each, requirements=lock) for each in (prepare(), *variants())]
+    gpu = command("deep", "python", "train.py", requirements=lock)
+    gpu = on_gpu(replace(gpu, placed_by=gpu.placed_by.model_copy(update={"image": IMAGE})))
+    gpu = replace(gpu, placed_by=gpu.placed_by.model_copy(update={"image": IMAGE}))
+    found = jobs(declared(root, pipeline(*steps, gpu), pipeline(*steps, name="other")))
+
+    installing = {name: job for name, job in found.items() if name.startswith("packages-")}
+    assert set(installing) == {"packages-churn", "packages-churn-jax"}
+    for name, image in (("packages-churn", "tensorflow/tensorflow"), ("packages-churn-jax", IMAGE)):
+        pod = installing[name].inputs["spec"]["template"]["spec"]
+        assert pod["nodeSelector"] == {"pool": "cpu"}
+        assert container(installing[name])["image"].startswith(image)
+        assert container(installing[name])["command"] == ["python3", "-m", "workloads.runtime.environment"]
+    assert flags(found["churn-prepare"], "--packages") == [result(installing["packages-churn"])]
+    assert flags(found["other-train-300"], "--packages") == [result(installing["packages-churn"])]
+    assert flags(found["churn-deep"], "--packages") == [result(installing["packages-churn-jax"])]
+    assert "initContainers" not in found["churn-prepare"].inputs["spec"]["template"]["spec"]
+
+
+def test_cuda_libraries_are_told_to_the_runner_and_not_to_the_program(root: Path) -> None:
+    files = ("workloads/cuda/install.py", "workloads/cuda/requirements.txt")
+    for path in files:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text("", encoding="utf-8")
+    found = jobs(declared(root, pipeline(on_gpu(command("deep", "python", "train.py")))))
+
+    assert words(found["churn-deep"]) == ["python", "train.py"]
+    assert flags(found["churn-deep"], "--libraries") == [result(found["cuda-libraries"])]
+
+
+def test_results_and_secrets_are_told_to_the_runner(root: Path) -> None:
+    step = replace(prepare(), results=variants()[0].results, secrets={"WANDB_API_KEY": "wandb-key"})
+    recording = declared(root, pipeline(step), secrets={"wandb-key": "planted", "other": "x"})
+    found = jobs(recording)["churn-prepare"]
+
+    assert flags(found, "--result") == ["accuracy=metrics.json#/test/accuracy"]
+    assert flags(found, "--secret") == ["WANDB_API_KEY"]
+    reference = {"secretKeyRef": {"name": "churn-secrets", "key": "wandb-key"}}
+    assert {"name": "WANDB_API_KEY", "valueFrom": reference} in container(found)["env"]
+    (secret,) = recording.of(SECRET)
+    assert str(secret.properties["stringData"]) == "[secret]"
+    assert secret.inputs["metadata"]["name"] == "churn-secrets"
+    assert secret.urn in found.dependencies
+
+
+def test_neither_name_nor_value_of_a_secret_decides_a_result(root: Path) -> None:
+    def place_of(names: dict[str, str], value: str) -> str:
+        step = replace(prepare(), secrets=names)
+        return result(
+            jobs(declared(root, pipeline(step), secrets=dict.fromkeys(names.values(), value)))["churn-prepare"]
+        )
+
+    assert place_of({"A": "a"}, "1") == place_of({"A": "a"}, "2") == place_of({"B": "b"}, "1") == place_of({}, "")
+
+
+def test_a_parameter_in_the_environment_decides_a_result(root: Path) -> None:
+    def place_of(value: str) -> str:
+        return result(
+            jobs(declared(root, pipeline(replace(prepare(), environment={"A": value}))))["churn-prepare"]
+        )
+
+    assert place_of("1") != place_of("2")
+
+
+Change = Callable[[Path, StepDeclaration], StepDeclaration]
+
+
+def write(name: str, text: str) -> Change:
+    def change(folder: Path, step: StepDeclaration) -> StepDeclaration:
+        (folder / name).write_text(text, encoding="utf-8")
+        return step
+
+    return change
+
+
+def link(name: str, target: str) -> Change:
+    def change(folder: Path, step: StepDeclaration) -> StepDeclaration:
+        (folder / name).symlink_to(target)
+        return step
+
+    return change
+
+
+def run(*line: str, **changes: Any) -> Change:
+    return lambda _, step: replace(step, arguments=line, **changes)
+
+
+@pytest.mark.parametrize(
+    ("change", "value", "reason"),
+    [
+        (run("python", "nothere.py"), "nothere.py", "no such file"),
+        (run("python", "-m", "models.nothere"), "models.nothere", "no such module"),
+        (run("x", command=Command("workloads/nothere")), "nothere", "no such folder"),
+        (
+            run("python", "train.py", command=Command("workloads/churn", ["plugins/*.py"])),
+            "plugins/*.py",
+            "names no file",
+        ),
+        (run("python", "prepare.py", requirements="workloads/churn/no.txt"), "no.txt", "no such file"),
+        (write("prepare.py", "def"), "prepare.py", "Python cannot read it"),
+        (write("features.py", "from . import y"), "features.py", "line 1 imports from the file's package"),
+        (
+            write("features.py", "import datasets.x\nimport models.no"),
+            "models.no",
+            "features.py imports it in line 2",
+        ),
+        (write("data.csv", "x" * 1_048_577), "bytes", "code/data.csv (1048577 bytes)"),
+        (link("data.csv", "/etc/hostname"), "churn", "data.csv is a link out of the folder"),
+        (link("data.csv", "models"), "churn", "data.csv is a link to no file"),
+    ],
+)
+def test_what_a_command_cannot_ship_is_a_problem(root: Path, change: Change, value: str, reason: str) -> None:
+    step = change(root / "workloads/churn", prepare())
+
+    (problem,) = problems([pipeline(step)], root)
+
+    assert value in str(problem.value)
+    assert reason in problem.reason
+    assert problem.fix
+
+
+def test_other_programs_ship_the_whole_folder_but_for_declarations(root: Path) -> None:
+    step = command("prepare", "torchrun", "train.py", requirements="workloads/churn/requirements.txt")
+    for path in (".git/config", "env/pyvenv.cfg", "env/lib/x.py", "models/__pycache__/x.pyc"):
+        (root / "workloads/churn" / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / "workloads/churn" / path).write_text("", encoding="utf-8")
+
+    code = {each for each in shipped(declared(root, pipeline(step)), "churn-prepare") if each.startswith("code/")}
+
+    python = {"prepare", "train", "features", "models/__init__", "models/forest", "models/linear"}
+    assert code == {"code/schema.json", *(f"code/{each}.py" for each in python)}
+
+
+def test_braces_and_dollars_reach_the_program_as_they_are(root: Path) -> None:
+    step = command(
+        "prepare", "python", "prepare.py", "{{x}}", "$(HOME)", environment={"A": "{{y}} $(HOME) {output}"}
+    )
+    found = jobs(declared(root, pipeline(step)))["churn-prepare"]
+
+    assert words(found)[2:] == ["{x}", "$$(HOME)"]
+    assert {"name": "A", "value": f"{{y}} $$(HOME) {result(found)}"} in container(found)["env"]
