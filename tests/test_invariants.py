@@ -13,11 +13,13 @@ from infra.clouds.registry import emulators
 from infra.platform import Node, Resources
 from infra.program import ROOT, declare
 from infra.review.stack import Resource
+from infra.schema.problems import without_prefix
 from infra.schema.quantities import cpu_millicores, mebibytes
 from infra.settings.loading import load
 from offline.engine.pod_security import breaches, words
 from offline.engine.stack_config import stack_config
 from tests.support.recording import Recording, record
+from tests.support.stack_values import other_stacks
 
 STACKS = sorted(path.name.split(".")[1] for path in (ROOT / "stacks").glob("Pulumi.*.yaml"))
 STACKS_WITH_FEW_QUICK = [
@@ -55,7 +57,8 @@ class AnyRun(Mapping[str, str]):
 
 def evaluate(stack: str, preview: bool, root: Path = ROOT) -> Recording:
     values = stack_config(stack, ROOT)
-    settings = load({key.removeprefix("slipway:"): value for key, value in values.items() if "slipway:" in key})
+    others = other_stacks(stack, preview=preview)
+    settings = load(without_prefix(values), others.resolve)
     stand_ins = emulators(settings.request)
     for each in stand_ins:
         values = {**each.configuration, **values}
@@ -66,6 +69,7 @@ def evaluate(stack: str, preview: bool, root: Path = ROOT) -> Recording:
         emulators=stand_ins,
         store=AnyRun(),
         stack_name=stack,
+        stacks=others.exported,
     )
 
 

@@ -16,7 +16,7 @@ from offline.engine.evaluate import evaluate
 from offline.engine.stack_config import stack_config
 from tests.support.checkout import ROOT
 from tests.support.reviewing import REVIEWS
-from tests.support.stack_values import changed
+from tests.support.stack_values import changed, other_stacks
 
 
 def previewed(name: str, changes: Mapping[str, Any] | None = None, root: Path = ROOT) -> Stack:
@@ -24,11 +24,18 @@ def previewed(name: str, changes: Mapping[str, Any] | None = None, root: Path = 
     config = stack_config(name, ROOT)
     raw = without_prefix(config)
     raw = changed(raw, changes or {})
-    found = emulators(load(raw).request)
+    others = other_stacks(name)
+    found = emulators(load(raw, others.resolve).request)
     for emulator in found:
         config = {**emulator.configuration, **config}
     config |= {f"{PREFIX}{key}": value for key, value in raw.items()}
     evaluation = evaluate(
-        partial(declare, root), project="slipway", stack=name, config=config, emulators=found, preview=True
+        partial(declare, root),
+        project="slipway",
+        stack=name,
+        config=config,
+        emulators=found,
+        preview=True,
+        stacks=others.exported,
     )
     return reviewed(Stack(name, evaluation.resources, configuration=config), [*REVIEWS, REVIEW])

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pulumi
+from google.protobuf import struct_pb2
 from pulumi.output import Unknown
 
 from infra.platform import Emulator
@@ -91,12 +92,14 @@ def record(
     store: Mapping[str, str] | None = None,
     stack_name: str = "test",
     run_hooks: bool = False,
+    stacks: Mapping[str, struct_pb2.Struct] | None = None,
 ) -> Recording:
     """Runs ``program`` as the body of a stack and returns what it declared.
 
     ``config`` has whole keys (``gcp:project``) and plain values. In a ``preview``, what only an update can tell is
     unknown; otherwise ``emulators`` say it. ``store`` has the text of files that provider functions read. Whatever
     the program raises is raised. Hooks of resources, which ask a cluster, are called only with ``run_hooks``.
+    ``stacks`` are the outputs of other stacks.
     """
     recording = Recording(emulators=emulators)
     listener = _Listener(recording)
@@ -115,6 +118,7 @@ def record(
             observer=listener,
             hooks=_CalledHooks(preview) if run_hooks else None,
             preview=preview,
+            stacks=stacks,
         )
     except EvaluationError as error:
         raise error.__cause__ or error from None

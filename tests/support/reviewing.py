@@ -9,10 +9,12 @@ from infra.platform import Emulator
 from infra.program import declare
 from infra.review.contract import reviewed
 from infra.review.stack import Resource, Stack
+from infra.schema.problems import without_prefix
 from offline.engine.evaluate import evaluate
 from offline.engine.stack_config import stack_config
+from offline.engine.stack_references import references
 from tests.support.checkout import ROOT
-from tests.support.stack_values import stack_settings
+from tests.support.stack_values import other_stacks, stack_settings
 
 REVIEWS = [cloud.review() for cloud in CLOUDS.values()]
 
@@ -31,8 +33,17 @@ def declared_stack(name: str) -> Stack:
     for emulator in found:
         config |= emulator.configuration
     config |= stack_config(name, ROOT)
+    others = other_stacks(name)
+    for reference in references(without_prefix(config)):
+        others.resolve(reference.reference)
     evaluation = evaluate(
-        partial(declare, ROOT), project="slipway", stack=name, config=config, emulators=found, preview=True
+        partial(declare, ROOT),
+        project="slipway",
+        stack=name,
+        config=config,
+        emulators=found,
+        preview=True,
+        stacks=others.exported,
     )
     return reviewed(Stack(name, evaluation.resources, configuration=stack_config(name, ROOT)), REVIEWS)
 

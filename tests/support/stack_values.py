@@ -2,11 +2,14 @@
 
 import copy
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
+from infra.program import declare
 from infra.schema.problems import without_prefix
 from infra.settings.loading import load
 from infra.settings.model import Settings
+from offline.engine.other_stacks import OtherStacks
 from offline.engine.stack_config import stack_config
 from tests.support.checkout import ROOT
 
@@ -79,4 +82,14 @@ def changed(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 def stack_settings(stack: str) -> Settings:
     """The settings of one of the repository's stack files."""
     values = stack_config(stack, ROOT)
-    return load(without_prefix(values))
+    return load(without_prefix(values), other_stacks(stack).resolve)
+
+
+def other_stacks(stack: str, *, preview: bool = True) -> OtherStacks:
+    """The repository's stacks as the one of this name reads them."""
+    return _repository(preview).of(stack)
+
+
+@cache
+def _repository(preview: bool) -> OtherStacks:
+    return OtherStacks(ROOT, declare, preview)

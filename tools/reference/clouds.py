@@ -27,6 +27,7 @@ from infra.settings.loading import load
 from infra.settings.pipelines import folder
 from infra.step import ACCELERATOR_GATE, DEVICES_GATE
 from offline.engine.evaluate import evaluate
+from offline.engine.other_stacks import OtherStacks
 from offline.engine.stack_config import stack_config
 from offline.files import write_or_check
 
@@ -111,6 +112,9 @@ def stacks_of(root: Path = ROOT) -> list[str]:
 def compare(stacks: Sequence[str], root: Path = ROOT) -> Comparison:
     """The fields of the pipelines' Kubernetes objects in which ``stacks`` differ."""
     configurations = {stack: stack_config(stack, root) for stack in {REFERENCE, *stacks}}
+    # A stack that only has clusters for others runs nothing.
+    configurations = {stack: each for stack, each in configurations.items() if each.get(PIPELINES)}
+    stacks = [stack for stack in stacks if stack in configurations]
     alike = [
         DeclaredPipeline(name, folder(name, settings), settings)
         for name, settings in load(without_prefix(configurations[REFERENCE])).pipelines.items()
@@ -193,11 +197,19 @@ def _objects(
             pools.setdefault(str(step["pool"]), f"<pool of {place[-1]}>")
     values[PIPELINES] = sections
     values.pop(f"{PREFIX}rehearsal", None)
-    settings = load(without_prefix(values))
+    others = OtherStacks(root, declare, preview=False).of(stack)
+    settings = load(without_prefix(values), others.resolve)
     stand_ins = emulators(settings.request)
     for each in stand_ins:
         values = {**each.configuration, **values}
-    found = evaluate(lambda: declare(root), project="slipway", stack=stack, config=values, emulators=stand_ins)
+    found = evaluate(
+        lambda: declare(root),
+        project="slipway",
+        stack=stack,
+        config=values,
+        emulators=stand_ins,
+        stacks=others.exported,
+    )
     names = {"accelerator": pools} | dict.fromkeys(
         ("store", "devices"), dict.fromkeys(settings.clusters, "<cluster>")
     )

@@ -9,9 +9,10 @@ import pytest
 from infra.review.contract import reviewed
 from infra.review.facts import Charge, Source
 from infra.review.stack import Stack
+from offline.preview import tables
 from offline.preview.cost import cost, difference
 from offline.preview.job_durations import Measured
-from offline.preview.model import Outcome, RunCost
+from offline.preview.model import Outcome, RunCost, StackPreview
 from offline.preview.run_cost import common_basis
 from tests.support.costing import CLUSTER, TODAY, Pool, job, price, stack
 from tests.support.reviewing import REVIEWS, declared, declared_stack
@@ -59,6 +60,29 @@ def test_a_run_costs_boot_work_and_ten_idle_minutes() -> None:
     }
     assert steps["prepare"] == ("cpu", "limit", 600, pytest.approx(anyway), True)
     assert steps["train"] == ("gpu", "rehearsed", 1545, pytest.approx(1545 / 3600 * 3.61), False)
+
+
+def test_nodes_of_another_stack_cost_what_jobs_hold_of_them_and_nothing_else() -> None:
+    own = small(charges=())
+    elsewhere = replace(
+        own,
+        pools=[replace(pool, stack="platform") for pool in own.pools],
+        charges=[],
+        charges_elsewhere=[charge for charge in own.charges if charge.pool],
+    )
+    found = cost(elsewhere, today=TODAY)
+    assert (found.idle_hourly, found.most_hourly, found.lines) == (None, None, [])
+    assert (found.least_nodes, found.most_nodes) == (0, 0)
+    assert run(elsewhere) == run(own).model_copy(
+        update={"steps": [each.model_copy(update={"stack": "platform"}) for each in run(own).steps]}
+    )
+    assert run(own).dollars
+    preview = StackPreview(stack="team", cost=found)
+    assert tables.elsewhere_words(preview) == [
+        "Its Jobs run on nodes of platform, in whose cost these are: pools cpu, gpu."
+    ]
+    assert tables.cost_words(preview)[0].startswith("All Jobs once: $")
+    assert tables.elsewhere_words(StackPreview(stack="own", cost=cost(own, today=TODAY))) == []
 
 
 def test_only_rerun_jobs_count_in_the_cost_of_a_change() -> None:

@@ -105,6 +105,32 @@ def test_existing_nodes_are_decoded_as_a_pool_of_fixed_size() -> None:
     assert found.stack.pools[-1] == pool
 
 
+def test_clusters_of_other_stacks_are_decoded_with_their_pools_in_place_of_those_nodes() -> None:
+    elsewhere = {
+        "clusters": {
+            "here": {"stack": "platform", "cluster": "there"},
+            "wrong": {"stack": "broken", "cluster": "x"},
+            "gone": {"stack": "removed", "cluster": "x"},
+        },
+        "stacks": {
+            "platform": {
+                "resources": [],
+                "standing": [{**DOCUMENT["standing"][0], "cluster": name} for name in ("there", "other")],
+            },
+            "broken": None,
+        },
+    }
+    found = evaluated("dev", {**DOCUMENT, "elsewhere": elsewhere})
+    assert found.stack is not None
+    (pool,) = found.stack.pools
+    assert (pool.cluster, pool.name, pool.stack) == ("here", "gpu", "platform")
+    assert found.stack.own_pools == []
+    here, wrong, gone = found.elsewhere
+    assert here.pools == [pool]
+    assert (wrong.pools, wrong.removed) == (None, False)
+    assert (gone.pools, gone.removed) == (None, True)
+
+
 def test_a_failure_is_decoded_with_its_problems() -> None:
     problem = {"key": "k", "value": "v", "reason": "r", "fix": "f"}
     failure = {"kind": "SettingsError", "message": "1 problem", "problems": [problem], "where": ""}
