@@ -7,7 +7,8 @@ comma := ,
 # What may be set, on the command line or in the environment. Recipes take these as variables of the shell ("$$STACK"),
 # so their values are words and nothing else: make would expand a `$(shell …)` in them wherever it expands the variable,
 # and where it exports one of the command line.
-OPTIONS := STACK FRESH BENCHMARK TESTS BASE FORMAT FAIL_ON OUTPUT PICTURES CLOUD USES REGION GPU
+OPTIONS := STACK FRESH BENCHMARK TESTS BASE FORMAT FAIL_ON OUTPUT PICTURES \
+	PIPELINE CLOUD USES REGION GPU
 TOOLS := VENV BIN PYTHON SHELL UV_SYSTEM_CERTS
 $(foreach each,$(OPTIONS),$(if $(filter undefined,$(origin $(each))),,\
 	$(eval override $(each) := $$(value $(each)))$(eval export $(each))))
@@ -73,9 +74,9 @@ $(VENV)/.dev: requirements-dev.txt | $(BIN)/uv
 
 setup: $(VENV)/.dev ## Install everything, tests and linters included, into .venv
 
-new: $(VENV)/.runtime ## Write a stack: make new STACK=mine CLOUD=gcp [USES=…] [REGION=…] [GPU=…]
-	@$(BIN)/python -m tools.new --example=mnist $${STACK:+--stack="$$STACK"} $${CLOUD:+--cloud="$$CLOUD"} \
-		$${USES:+--uses="$$USES"} $${REGION:+--region="$$REGION"} $${GPU:+--gpu="$$GPU"}
+new: $(VENV)/.runtime ## Write a pipeline, PIPELINE=mine, or a stack, STACK=mine CLOUD=gcp [USES=…] [REGION=…] [GPU=…]
+	@$(BIN)/python -m tools.new --example=mnist $${PIPELINE:+--pipeline="$$PIPELINE"} $${STACK:+--stack="$$STACK"} \
+		$${CLOUD:+--cloud="$$CLOUD"} $${USES:+--uses="$$USES"} $${REGION:+--region="$$REGION"} $${GPU:+--gpu="$$GPU"}
 
 rehearse: $(VENV)/.runtime ## Run a stack here, on the CPU [STACK=gcp-dev] [FRESH=1] [BENCHMARK=1]
 	@$(BIN)/python -m offline.rehearsal --stack "$${STACK:-gcp-dev}" $${FRESH:+--fresh} $${BENCHMARK:+--benchmark}

@@ -232,3 +232,9 @@ def test_what_a_new_stack_is_to_be_is_handed_on(preview: Preview) -> None:
         "--region=europe-west4",
         "--gpu=nvidia-l4",
     ]
+
+
+def test_a_new_pipeline_is_handed_on(preview: Preview) -> None:
+    _, words, _ = preview.make("new", "PIPELINE=churn")
+    assert words[:2] == ["-m", "tools.new"]
+    assert words[3:] == ["--pipeline=churn"]

@@ -10,14 +10,16 @@ from rich.text import Text
 
 from infra.pipelines.discovery import ROOT
 from infra.schema.problems import Problem
+from tools.new import pipeline as pipelines
 from tools.new import stack as stacks
 from tools.new.writing import Draft, RefusedError, write
 
 OF_A_STACK = ("CLOUD", "USES", "REGION", "GPU")
-WAYS = "write `make new STACK=mine CLOUD=… USES=<pipeline>` for a stack"
+WAYS = "`make new PIPELINE=churn`, then `make new STACK=mine CLOUD=… USES=churn`"
 
 
 def main(  # noqa: PLR0917  # One parameter per option of the command line.
+    pipeline: Annotated[str, typer.Option(help="Name of a pipeline to write.")] = "",
     stack: Annotated[str, typer.Option(help="Name of a stack to write.")] = "",
     cloud: Annotated[str, typer.Option(help="Where the stack runs.")] = "",
     uses: Annotated[str, typer.Option(help="The pipeline that the stack runs: a folder's name, or a path.")] = "",
@@ -35,7 +37,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     errors = Console(stderr=True, highlight=False)
     try:
         given = dict(zip(OF_A_STACK, (cloud, uses, region, gpu), strict=True))
-        draft = _draft(stack, {key: value for key, value in given.items() if value}, example)
+        draft = _draft(pipeline, stack, {key: value for key, value in given.items() if value}, example)
         write(draft, ROOT)
     except RefusedError as refused:
         _show(refused.problems, errors)
@@ -48,11 +50,28 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
         console.print(Text(line), soft_wrap=True)
 
 
-def _draft(stack: str, given: Mapping[str, str], example: str) -> Draft:
+def _draft(pipeline: str, stack: str, given: Mapping[str, str], example: str) -> Draft:
     """What the options ask for; raises `RefusedError`."""
+    if pipeline and stack:
+        reason = "a pipeline and a stack are made one after the other"
+        raise RefusedError([Problem("PIPELINE and STACK", f"{pipeline} and {stack}", reason, f"first {WAYS}")])
     if stack:
         return stacks.draft(stack, given, example)
-    raise RefusedError([Problem("STACK", None, "nothing says what to make", WAYS)])
+    if pipeline and not given:
+        return pipelines.draft(pipeline)
+    if pipeline:
+        reason = "of a stack: a pipeline runs wherever a stack puts it"
+        words = _words({**given, "USES": pipeline})
+        fix = f"write `make new PIPELINE={pipeline}`, then `make new STACK=mine {words}`"
+    elif given:
+        reason, fix = "of a stack, whose name is missing", f"write `make new STACK=mine {_words(given)}`"
+    else:
+        raise RefusedError([Problem("PIPELINE or STACK", None, "nothing says what to make", f"write {WAYS}")])
+    raise RefusedError([Problem(" and ".join(given), " and ".join(given.values()), reason, fix)])
+
+
+def _words(given: Mapping[str, str]) -> str:
+    return " ".join(f"{key}={value}" for key, value in given.items())
 
 
 def _show(problems: tuple[Problem, ...], console: Console) -> None:

@@ -1,0 +1,159 @@
+"""The folder that `make new PIPELINE=…` writes is a pipeline that rehearses, and nothing else is touched."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from infra.pipelines.discovery import ROOT, WORKLOADS
+from infra.pipelines.file_reading import Folder, read
+from infra.schema.starter import CPU_POOL, GPU_POOL
+from tests.support.checkout import copy_checkout
+from tools.new.pipeline import draft
+from tools.new.section import needs, on_cpus, on_gpus, section
+from tools.new.writing import RefusedError, write
+
+FILES = {"pipeline.yaml", "prepare.py", "train.py", "requirements.in", "requirements.txt"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a new pipeline ``churn``."""
+    target = tmp_path_factory.mktemp("new") / "churn"
+    target.mkdir()
+    files = draft("churn").files
+    assert not isinstance(files, str)
+    for name, text in files.items():
+        (target / name).write_text(text, encoding="utf-8")
+    return target
+
+
+def test_it_is_a_pipeline_without_a_mistake(folder: Path) -> None:
+    assert {path.name for path in folder.iterdir()} == FILES
+    made = read(Folder(folder, "churn", "churn"))
+    assert made.problems == ()
+    found = section("churn", None, made)
+    assert found.values == {"steps": {"prepare": {"pool": CPU_POOL}, "train": {"pool": CPU_POOL}}}
+    assert [step.name for step in made.steps(found.settings)] == ["prepare", "train"]
+    assert needs(found.settings, gpus=True) is None
+
+
+def test_a_gpu_goes_to_the_step_that_reads_what_another_one_made(folder: Path) -> None:
+    found = on_gpus(section("churn", None, read(Folder(folder, "churn", "churn"))))
+    assert found.given == ["train"]
+    assert found.values["steps"] == {"prepare": {"pool": CPU_POOL}, "train": {"pool": GPU_POOL, "gpus": 1}}
+    assert on_cpus(found).values["steps"]["train"] == {"pool": CPU_POOL, "gpus": 0}
+
+
+PIPELINE = """
+description: Every kind of setting that a new stack has to say something about.
+parameters:
+  customers: {type: string, description: Where they are listed.}
+  rate: {type: number, default: 0.5}
+steps:
+  train:
+    run: [python, train.py, "{customers}", "{rate}", "{output}"]
+    resources: {gpus: 2, memory: 24Gi}
+"""
+
+
+def test_what_only_the_user_knows_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE, encoding="utf-8")
+    (tmp_path / "train.py").write_text("", encoding="utf-8")
+    made = read(Folder(tmp_path, "it", "it"))
+    assert made.problems == ()
+    found = section("it", None, made)
+    assert found.guessed == ("customers",)
+    assert found.values["steps"] == {"train": {"pool": GPU_POOL, "gpus": 2}}
+    asked = needs(found.settings, gpus=True)
+    assert asked is not None
+    assert (asked.gpus, asked.memory) == (2, 24 * 1024)
+
+
+def test_its_programs_are_short_and_well_written(folder: Path) -> None:
+    for name in ("prepare.py", "train.py"):
+        lines = (folder / name).read_text(encoding="utf-8").splitlines()
+        assert len([line for line in lines if line.strip()]) <= 27
+    for command in (["check"], ["format", "--check"]):
+        subprocess.run(
+            [ROOT / ".venv/bin/ruff", *command, "--config", ROOT / "pyproject.toml", folder], check=True
+        )
+
+
+def test_its_packages_are_pinned_with_hashes_and_name_no_index(folder: Path) -> None:
+    text = (folder / "requirements.txt").read_text(encoding="utf-8")
+    assert "://" not in text
+    assert "index" not in text
+    requirements = re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)).strip().splitlines()
+    assert len(requirements) > 10
+    for each in requirements:
+        assert re.match(r"[a-z0-9-]+==[^ ]+ .*--hash=sha256:", each), each
+    pinned = re.findall(r"^[a-z-]+==.*$", (folder / "requirements.in").read_text(encoding="utf-8"), re.MULTILINE)
+    assert pinned
+    assert all(any(line.startswith(f"{each} ") for line in requirements) for each in pinned)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Churn", "not a Kubernetes name"),
+        ("../churn", "not a Kubernetes name"),
+        ("c" * 41, "at most 40"),
+        ("store", "an output of the stack itself"),
+        ("packages", "the packages that images lack"),
+        ("runtime", "workloads/runtime is there already"),
+    ],
+)
+def test_a_name_that_a_section_cannot_have_is_refused(name: str, said: str) -> None:
+    with pytest.raises(RefusedError) as caught:
+        draft(name)
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.value) == ("PIPELINE", name)
+    assert said in problem.reason
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_checkout(tmp_path_factory.mktemp("clone") / "slipway")
+
+
+def make(copy: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [ROOT / ".venv/bin/python", "-m", "tools.new", "--example=mnist", *options]
+    return subprocess.run(command, cwd=copy, check=False, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "nothing says what to make"),
+        (["--pipeline=churn", "--stack=mine"], "one after the other"),
+        (["--pipeline=churn", "--cloud=gcp"], "make new STACK=mine CLOUD=gcp USES=churn"),
+        (["--cloud=gcp", "--gpu=nvidia-l4"], "make new STACK=mine CLOUD=gcp GPU=nvidia-l4"),
+    ],
+)
+def test_options_that_do_not_go_together_are_one_clear_message(copy: Path, options: list[str], said: str) -> None:
+    done = make(copy, *options)
+    assert done.returncode == 2
+    assert "1 problem; nothing was written" in done.stderr
+    assert said in done.stderr
+
+
+def test_a_folder_is_there_whole_or_not_at_all(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = draft("half")
+    target = copy / WORKLOADS / "half"
+    monkeypatch.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(OSError("no space left")))
+    with pytest.raises(OSError, match="no space left"):
+        write(type(made)(target, made.files, ()), copy)
+    assert not target.exists()
+    assert list((copy / "build").iterdir()) == []
+
+
+def test_what_is_there_stays_as_it_is(copy: Path) -> None:
+    assert make(copy, "--pipeline=churn").returncode == 0
+    mine = copy / WORKLOADS / "churn" / "train.py"
+    mine.write_text("print('mine')\n", encoding="utf-8")
+    again = make(copy, "--pipeline=churn")
+    assert again.returncode == 2
+    assert "workloads/churn is there already" in again.stderr
+    assert mine.read_text(encoding="utf-8") == "print('mine')\n"
