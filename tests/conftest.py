@@ -10,7 +10,11 @@ from pulumi.runtime.proto import source_pb2
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-TOGETHER = ("tests/offline/rehearsal/test_end_to_end.py", "tests/test_invariants.py")
+TOGETHER = (
+    "tests/offline/rehearsal/test_end_to_end.py",
+    "tests/offline/rehearsal/test_examples.py",
+    "tests/test_invariants.py",
+)
 """Modules whose tests share what takes long to make; each runs on one worker, all other tests on any."""
 
 

@@ -1,0 +1,91 @@
+"""The pipelines that have a `pipeline.yaml`, rehearsed whole: scikit-learn on CPU nodes, JAX on a GPU pool."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.offline.rehearsal.test_end_to_end import rehearse, table
+from tests.offline.rehearsal.toy import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+CPU = {"pool": "cpu"}
+PIPELINES = {
+    "diagnosis": {"trees": 20, "steps": {"prepare": CPU, "train": CPU, "evaluate": CPU}},
+    "inpainting": {
+        "epochs": 6,
+        "steps": {"prepare": CPU, "train": {"pool": "train", "gpus": 1}, "draw": CPU},
+    },
+}
+VARIANTS = [f"diagnosis-train-{depth}-{rate}" for depth in (1, 3) for rate in ("0-03", "0-3")]
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Arguments that rehearse the clusters of gcp-dev with the examples as its pipelines."""
+    content = yaml.safe_load((ROOT / "stacks" / "Pulumi.gcp-dev.yaml").read_text(encoding="utf-8"))
+    content["config"]["slipway:pipelines"] = PIPELINES
+    file = tmp_path_factory.mktemp("settings") / "examples.yaml"
+    file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return ["--config-file", str(file)]
+
+
+@pytest.fixture(scope="module")
+def rehearsed(tmp_path_factory: pytest.TempPathFactory, settings: list[str]) -> tuple[Path, str]:
+    """A folder in which the examples were rehearsed once, the training in JAX evicted on its way."""
+    folder = tmp_path_factory.mktemp("examples") / "out"
+    done = rehearse("gcp-dev", folder, *settings, "--disrupt", "inpainting-train")
+    if done.returncode and re.search(r"error sending request|failed to fetch", done.stdout + done.stderr, re.I):
+        pytest.skip("the package index cannot be reached")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder, done.stdout
+
+
+def content(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_the_best_of_four_classifiers_is_evaluated(rehearsed: tuple[Path, str]) -> None:
+    folder, output = rehearsed
+    results = table(output)
+    assert {name for name in results if name.startswith("diagnosis-train")} == set(VARIANTS)
+    scores = {
+        metrics.parents[1].name: content(metrics)["roc_auc"]
+        for metrics in (folder / "store" / "diagnosis").glob("train-*/*/metrics.json")
+    }
+    best = max(scores, key=lambda name: scores[name])
+    assert len(set(scores.values())) > 1
+    manifest = next((folder / "store" / "diagnosis" / "evaluate").glob("*/manifest.json"))
+    assert content(manifest)["summary"]["best"]["train"]["is"] == best
+    outputs = content(folder / "outputs.json")["diagnosis"]
+    assert outputs["accuracy"] > 0.9
+    assert {"tumour", "truth", "risk"} <= outputs["wrong"][0].keys()
+
+
+def test_the_report_shows_the_results_of_both(rehearsed: tuple[Path, str]) -> None:
+    folder, _ = rehearsed
+    report = (folder / "report.html").read_text(encoding="utf-8")
+    assert "Tumours told wrongly" in report
+    assert "PSNR of the missing pixels" in report
+    for picture in ("results/diagnosis-evaluate/roc.png", "results/inpainting-draw/photographs.png"):
+        assert (folder / picture).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_training_in_jax_that_is_evicted_goes_on_after_its_last_epoch(rehearsed: tuple[Path, str]) -> None:
+    folder, output = rehearsed
+    log = (folder / "logs" / "inpainting-train.log").read_text(encoding="utf-8")
+    assert "SIGTERM" in log
+    assert re.findall(r"Epoch (\d+)/6", log) == [str(epoch) for epoch in range(1, 7)]
+    assert len(content(folder / "results" / "inpainting-train" / "metrics.json")["history"]) == 6
+    assert re.search(r"inpainting-train +train \(nvidia-tesla-t4\)", output)
+
+
+def test_a_second_rehearsal_of_both_runs_no_job(rehearsed: tuple[Path, str], settings: list[str]) -> None:
+    folder, _ = rehearsed
+    done = rehearse("gcp-dev", folder, *settings)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"0 Jobs run, {len(table(done.stdout))} unchanged" in done.stdout
