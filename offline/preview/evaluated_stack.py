@@ -72,15 +72,14 @@ def evaluated(name: str, document: Mapping[str, Any]) -> Evaluated:
     elsewhere = tuple(_elsewhere(document.get("elsewhere", {})))
     if failure := document.get("failure"):
         return Evaluated(name, failure=Failed(**failure), remarks=remarks, elsewhere=elsewhere)
-    stack = _stack(name, document)
-    known = {each.name: each for each in elsewhere if each.pools is not None}
+    standing = [
+        each for each in document["standing"] if each["cluster"] not in {there.name for there in elsewhere}
+    ]
+    stack = _stack(name, {**document, "standing": standing})
     stack = replace(
         stack,
-        pools=[
-            *(pool for pool in stack.pools if pool.cluster not in known),
-            *(pool for each in known.values() for pool in each.pools or ()),
-        ],
-        charges_elsewhere=[charge for each in known.values() for charge in each.charges],
+        pools=[*stack.pools, *(pool for each in elsewhere for pool in each.pools or ())],
+        charges_elsewhere=[charge for each in elsewhere for charge in each.charges],
     )
     return Evaluated(name, stack, outputs=document["outputs"], remarks=remarks, elsewhere=elsewhere)
 

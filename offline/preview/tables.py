@@ -115,6 +115,9 @@ def total(amount: float | None, cost: Cost, count: str) -> str:
     ``count`` is the field of a line with the number of units in this sum.
     """
     partial = any(line.hourly is None and not line.metered and getattr(line, count) for line in cost.lines)
+    if not (cost.lines or cost.unknown):
+        # Nothing is billed to the stack.
+        return money(0.0)
     if amount is None or (partial and not amount):
         return UNKNOWN
     return f"≥ {money(amount)}" if partial else money(amount)

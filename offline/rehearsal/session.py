@@ -16,7 +16,6 @@ from pulumi.output import Unknown
 from rich.console import Console
 from rich.text import Text
 
-from infra.clouds.other_stack.settings import OtherStackCluster
 from infra.clouds.registry import emulators
 from infra.pipelines.discovery import pipeline
 from infra.program import declare, pipelines_of, problems_beside
@@ -99,12 +98,6 @@ def _measuring(settings: Settings) -> list[str]:
     return found if len(found) < len(sections) else []
 
 
-def _folder_of_team(settings: Settings) -> str:
-    """The folder of another stack's store that is the root of this one's; empty where the store is its own."""
-    clusters = settings.request.clusters_of(OtherStackCluster).values()
-    return next((each.team for each in clusters), "")
-
-
 @dataclass(frozen=True)
 class Session:
     """A rehearsal of ``program``, shown on ``console``."""
@@ -164,7 +157,7 @@ class Session:
                 config=secrets.laid_over(configuration.values, configuration.secrets),
                 secrets=[secrets.KEY] if configuration.secrets else [],
                 emulators=found,
-                store=store_files.StoreFolder(place.store, _folder_of_team(configuration.settings)),
+                store=store_files.StoreFolder(place.store),
                 observer=engine,
                 stacks=configuration.others.exported,
             )

@@ -19,16 +19,13 @@ KEY = ("rehearsal", "store_files")
 
 @dataclass(frozen=True)
 class StoreFolder:
-    """Fulfils `infra.platform.StoreFiles`. ``below`` is the folder of a larger store that this one is."""
+    """Fulfils `infra.platform.StoreFiles`."""
 
     folder: Path
-    below: str = ""
 
     def read_text(self, path: str) -> str:
         """The file's text; raises FileNotFoundError where there is none, or it would lie outside."""
-        if not path.startswith(self._prefix):
-            raise FileNotFoundError(path)
-        file = (self.folder / path.removeprefix(self._prefix)).resolve()
+        file = (self.folder / path).resolve()
         if not file.is_relative_to(self.folder.resolve()):
             raise FileNotFoundError(path)
         return file.read_text(encoding="utf-8")
@@ -36,15 +33,11 @@ class StoreFolder:
     def names(self, prefix: str) -> Sequence[str]:
         """Paths of the files whose path begins with ``prefix``, sorted."""
         root = self.folder.resolve()
-        folder = (root / prefix.removeprefix(self._prefix).rpartition("/")[0]).resolve()
+        folder = (root / prefix.rpartition("/")[0]).resolve()
         if not folder.is_relative_to(root):
             return []
-        found = (self._prefix + path.relative_to(root).as_posix() for path in folder.rglob("*") if path.is_file())
+        found = (path.relative_to(root).as_posix() for path in folder.rglob("*") if path.is_file())
         return sorted(name for name in found if name.startswith(prefix))
-
-    @property
-    def _prefix(self) -> str:
-        return f"{self.below}/" if self.below else ""
 
 
 def source_of(path: str, root: Path) -> Path:

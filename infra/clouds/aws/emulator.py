@@ -29,9 +29,8 @@ class Emulator(platform.Emulator):
 
     def __init__(self, request: Request) -> None:
         ours = request.clusters_of(AwsCluster)
-        # A stack has one cluster on AWS.
-        (region,) = {cluster.region for cluster in ours.values()}
-        self.configuration = {"aws:region": region}
+        # A stack has one cluster on AWS at most; that of another stack has its region there.
+        self.configuration = {"aws:region": cluster.region for cluster in ours.values()}
         self._pools = {f"{name}-{pool}": (name, pool) for name in ours for pool in ours[name].pools}
         self._sharing = {
             f"{name}-{pool}": declared.gpu_sharing

@@ -38,6 +38,9 @@ class Emulator(platform.Emulator):
 
     def __init__(self, request: Request) -> None:
         ours = request.clusters_of(GcpCluster)
+        if not ours:
+            # The clusters are another stack's, as is the project.
+            self.configuration = {}
         self._pools = {f"{name}-{pool}": (name, pool) for name in ours for pool in ours[name].pools}
         self._namespaces = [(name, request.namespace) for name in ours if not ours[name].owns_namespace]
 

@@ -12,7 +12,7 @@ from infra.review.stack import Stack
 from offline.preview import tables
 from offline.preview.cost import cost, difference
 from offline.preview.job_durations import Measured
-from offline.preview.model import Outcome, RunCost, StackPreview
+from offline.preview.model import Outcome, Preview, RunCost, StackPreview
 from offline.preview.run_cost import common_basis
 from tests.support.costing import CLUSTER, TODAY, Pool, job, price, stack
 from tests.support.reviewing import REVIEWS, declared, declared_stack
@@ -82,6 +82,7 @@ def test_nodes_of_another_stack_cost_what_jobs_hold_of_them_and_nothing_else() -
         "Its Jobs run on nodes of platform, in whose cost these are: pools cpu, gpu."
     ]
     assert tables.cost_words(preview)[0].startswith("All Jobs once: $")
+    assert tables.columns(Preview(stacks=[preview]))[tables.IDLE] == ["$0.00"]
     assert tables.elsewhere_words(StackPreview(stack="own", cost=cost(own, today=TODAY))) == []
 
 
