@@ -29,8 +29,9 @@ class Emulator(platform.Emulator):
 
     def __init__(self, request: Request) -> None:
         ours = request.clusters_of(AwsCluster)
-        # A stack has one cluster on AWS at most; that of another stack has its region there.
-        self.configuration = {"aws:region": cluster.region for cluster in ours.values()}
+        # A stack has one cluster on AWS, or none where it uses those of another stack.
+        regions = {cluster.region for cluster in ours.values()}
+        self.configuration = {"aws:region": regions.pop()} if regions else {}
         self._pools = {f"{name}-{pool}": (name, pool) for name in ours for pool in ours[name].pools}
         self._sharing = {
             f"{name}-{pool}": declared.gpu_sharing
