@@ -1,5 +1,6 @@
 """The geometry of the report's charts, for the template to draw as SVG."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -54,7 +55,8 @@ class Line:
 class Chart:
     """Lines over epochs or steps, as ``unit`` says.
 
-    ``marks`` are the places on the x axis where the number called ``marked`` changed, with its new value.
+    ``marks`` are the places on the x axis where the number called ``marked`` changed, with its new value. ``ring``
+    is a point that stands out.
     """
 
     title: str
@@ -64,6 +66,7 @@ class Chart:
     x_ticks: list[Tick]
     y_ticks: list[Tick]
     marks: list[Tick]
+    ring: tuple[float, float] | None = None
 
 
 def timeline(records: Sequence[JobRecord], executed: frozenset[str]) -> Timeline:
@@ -113,12 +116,7 @@ def _chart(name: str, shown: ShownCurves) -> Chart:
     keys = {name: _words(name)}
     if any(f"{VALIDATION}{name}" in point for point in history):
         keys = {name: "training", f"{VALIDATION}{name}": "validation"}
-    values = [float(epoch[key]) for key in keys for epoch in history if key in epoch]
-    low, high = (min(values), max(values)) if values else (0.0, 1.0)
-    step = nice_step((high - low) / 4 or 0.1)
-    bottom = int(low / step) * step
-    top = bottom + step * max(-int(-(high - bottom) // step), 1)
-    height = top - bottom
+    bottom, height, y_ticks = y_axis([float(epoch[key]) for key in keys for epoch in history if key in epoch])
 
     def x(epoch: int) -> float:
         return (epoch - 1) / max(count - 1, 1)
@@ -149,12 +147,19 @@ def _chart(name: str, shown: ShownCurves) -> Chart:
         x_ticks=[
             Tick(x(number), str(number)) for number in range(1, count + 1) if number == 1 or number % every == 0
         ],
-        y_ticks=[
-            Tick(index * step / height, f"{bottom + index * step:.4g}")
-            for index in range(round(height / step) + 1)
-        ],
+        y_ticks=y_ticks,
         marks=marks,
     )
+
+
+def y_axis(values: Sequence[float]) -> tuple[float, float, list[Tick]]:
+    """The lowest value of an axis for ``values``, how much is above that, and its ticks."""
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    step = nice_step((high - low) / 4 or abs(high) / 10 or 0.1)
+    bottom = math.floor(low / step) * step
+    height = step * max(-int(-(high - bottom) // step), 1)
+    count = round(height / step)
+    return bottom, height, [Tick(each / count, f"{bottom + each * step:.4g}") for each in range(count + 1)]
 
 
 def nice_step(at_least: float) -> float:

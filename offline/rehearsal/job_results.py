@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
@@ -39,9 +39,15 @@ class _WrongContentError(ValueError):
 
 @dataclass(frozen=True)
 class ShownNumber:
-    """A number as people read it, and a sentence that belongs to it or nothing."""
+    """A number, as people read it in ``text``, and a sentence that belongs to it or nothing.
 
+    ``value`` is None where its format allows what is no number, and it is none.
+    """
+
+    name: str
     title: str
+    value: float | None
+    format: Format
     text: str
     remark: str = ""
 
@@ -142,6 +148,23 @@ class JobResults:
     pictures: list[ShownPicture] = field(default_factory=list[ShownPicture])
     others: list[ShownFile] = field(default_factory=list[ShownFile])
     files: tuple[str, ...] = ()
+
+    def titled(self, label: str) -> "JobResults":
+        """The same with ``label`` behind each title."""
+
+        def title(text: str) -> str:
+            return f"{text} ({label})"
+
+        return replace(
+            self,
+            tables=[replace(each, title=title(each.title)) for each in self.tables],
+            curves=[
+                replace(each, declared=each.declared.model_copy(update={"title": title(each.declared.title)}))
+                for each in self.curves
+            ],
+            pictures=[replace(each, title=title(each.title)) for each in self.pictures],
+            others=[replace(each, title=title(each.title)) for each in self.others],
+        )
 
     def add(self, declared: Result) -> None:
         """Reads one result. Raises OSError, and ValueError where the file is not what ``declared`` says."""
@@ -258,7 +281,9 @@ def _number(declared: Number, content: Any) -> ShownNumber:
             remark = str(selected(content, declared.remark))
         except (LookupError, ValueError):
             remark = ""
-    return ShownNumber(declared.title, written(value, declared.format, decimals([value])), remark)
+    text = written(value, declared.format, decimals([value]))
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return ShownNumber(declared.name, declared.title, number, declared.format, text, remark)
 
 
 def _table(declared: Table, content: Any) -> ShownTable:

@@ -11,6 +11,7 @@ from infra.settings.model import Settings
 from offline.engine.evaluate import Evaluation
 from offline.engine.other_stacks import OtherStacks
 from offline.engine.stack_config import StackConfig
+from offline.rehearsal.comparison import Comparison
 from offline.rehearsal.job_records import JobRecord
 from offline.rehearsal.job_results import Collected
 from offline.rehearsal.programs import Program
@@ -55,7 +56,8 @@ class Configuration:
 class Outcome:
     """What a rehearsal found out.
 
-    ``executed`` are the URNs of the Jobs that ran. ``began`` and ``ended`` are seconds since the epoch.
+    ``comparisons`` are those of steps with variants. ``executed`` are the URNs of the Jobs that ran. ``began`` and
+    ``ended`` are seconds since the epoch.
     """
 
     options: Options
@@ -63,6 +65,7 @@ class Outcome:
     evaluation: Evaluation
     records: list[JobRecord]
     results: Collected
+    comparisons: tuple[Comparison, ...]
     executed: frozenset[str]
     began: float
     ended: float

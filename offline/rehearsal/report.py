@@ -28,12 +28,13 @@ from offline.preview.cost import cost
 from offline.preview.job_durations import Measured
 from offline.preview.model import Cost
 from offline.preview.phrasing import money
-from offline.rehearsal import charts
+from offline.rehearsal import charts, comparison_charts
+from offline.rehearsal.comparison import Comparison, shown_whole
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.job_results import Collected, JobResults, ShownNumber
 from offline.rehearsal.outcome import Configuration, Outcome
 from offline.rehearsal.state import Place, kept
-from offline.rehearsal.summary import LOG_LINES, last_lines, without_tables, written
+from offline.rehearsal.summary import LOG_LINES, last_lines, place_of, without_tables, written
 
 SDKS = tuple(cloud.sdk for cloud in CLOUDS.values() if cloud.sdk)
 PACKAGES = ("pulumi", *SDKS, "pulumi-kubernetes", "tensorflow", "tensorflow-cpu", "keras")
@@ -81,7 +82,7 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         "tiles": [
             ("Jobs", len(records), _count_phases(outcome.records)),
             ("Resources", len(custom), "declared, none created"),
-            *result_tiles(outcome.results),
+            *result_tiles(outcome.results, outcome.comparisons),
         ],
         "records": outcome.records,
         "by_urn": records,
@@ -94,10 +95,7 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         "architecture": _data_uri(drawn.encode(), "image/svg+xml"),
         "about_architecture": about(scene(stack)),
         "timeline": charts.timeline(outcome.records, outcome.executed),
-        "pipelines": {
-            pipeline: ([shown(each) for each in reversed(jobs)], repeated_numbers(jobs))
-            for pipeline, jobs in outcome.results.pipelines.items()
-        },
+        "pipelines": pipeline_sections(outcome.results, outcome.comparisons),
         "problems": outcome.results.problems,
         "shares": {each.urn: shares(each) for each in outcome.records},
         "amounts": NAMES,
@@ -125,23 +123,56 @@ def priced(stack: Stack, records: Sequence[JobRecord]) -> Cost:
     return cost(stack, today=date.today(), measured=took)
 
 
-def result_tiles(results: Collected) -> list[tuple[str, str, str]]:
-    """Title, value and detail of each number that one Job of a pipeline has, and of how many rows are right."""
+def pipeline_sections(results: Collected, comparisons: Sequence[Comparison]) -> dict[str, dict[str, Any]]:
+    """What the template shows of each pipeline: Jobs, numbers that several have, comparisons, other files."""
+    found: dict[str, dict[str, Any]] = {}
+    for pipeline in dict.fromkeys([*results.pipelines, *(each.pipeline for each in comparisons)]):
+        jobs = results.pipelines.get(pipeline, [])
+        own = [each for each in comparisons if each.pipeline == pipeline]
+        whole = shown_whole(jobs, own)
+        found[pipeline] = {
+            "jobs": [shown(each) for each in reversed(whole)],
+            "numbers": repeated_numbers(_single(jobs, own)),
+            "comparisons": [(each, *comparison_charts.drawn(each)) for each in own],
+            "files": [
+                (other.title, place_of(each, other), other.copied) for each in whole for other in each.others
+            ],
+        }
+    return found
+
+
+def _single(jobs: Sequence[JobResults], comparisons: Sequence[Comparison]) -> list[JobResults]:
+    """Those of ``jobs`` that run no variant."""
+    compared = {each.record.name for one in comparisons for each in one.variants}
+    return [each for each in jobs if each.job not in compared]
+
+
+def result_tiles(results: Collected, comparisons: Sequence[Comparison] = ()) -> list[tuple[str, str, str]]:
+    """Title, value and detail of each number that one Job of a pipeline has, and of how many rows are right.
+
+    Of variants, there is the number that makes one the best.
+    """
     tiles: list[tuple[str, str, str]] = []
     for pipeline, jobs in results.pipelines.items():
-        repeated = {number.title for _, number in repeated_numbers(jobs)}
+        single = _single(jobs, comparisons)
+        repeated = {number.title for _, number in repeated_numbers(single)}
         tiles += [
             (table.title, f"{table.right}/{table.known}", f"right, {pipeline}")
-            for each in jobs
+            for each in single
             for table in each.tables
             if table.known
         ]
         tiles += [
             (number.title, number.text, number.remark or pipeline)
-            for each in jobs
+            for each in single
             for number in each.numbers
             if number.title not in repeated
         ]
+    tiles += [
+        (each.measures[each.by], each.best.numbers[each.by].text, f"best of {each.title}: {each.best.label}")
+        for each in comparisons
+        if each.best is not None
+    ]
     return tiles
 
 

@@ -31,6 +31,7 @@ from offline.engine.other_stacks import OtherStacks
 from offline.engine.stack_config import load_stack
 from offline.evaluation.worker import stood_in
 from offline.rehearsal import programs, secrets, store_files, summary
+from offline.rehearsal.comparison import compare
 from offline.rehearsal.containers import Containers
 from offline.rehearsal.engine import Engine
 from offline.rehearsal.environments import Environments
@@ -39,7 +40,7 @@ from offline.rehearsal.job_results import collect
 from offline.rehearsal.outcome import OK, Configuration, Options, Outcome
 from offline.rehearsal.processes import Reaper
 from offline.rehearsal.result_integrity import Results
-from offline.rehearsal.state import OUTPUTS, Lock, Place, State, kept
+from offline.rehearsal.state import OUTPUTS, RESULTS, Lock, Place, State, kept
 from offline.rehearsal.terminal import LiveDisplay, PlainDisplay
 
 PROJECT = "slipway"
@@ -171,12 +172,16 @@ class Session:
         for gone in state.jobs.keys() - {each.urn for each in jobs}:
             del state.jobs[gone]
         state.save()
+        collected = collect((each for each in jobs if engine.records[each.urn].phase.good), place.store)
+        declared = pipelines_of(configuration.settings.pipelines)
+        order = [f"{pipeline.name}-{step.name}" for pipeline in declared for step in pipeline.steps]
         return Outcome(
             options=options,
             configuration=configuration,
             evaluation=evaluation,
             records=[engine.records[each.urn] for each in jobs],
-            results=collect((each for each in jobs if engine.records[each.urn].phase.good), place.store),
+            results=collected,
+            comparisons=compare(jobs, engine.records, collected, order),
             executed=frozenset(engine.executed),
             began=began,
             ended=time.time(),
@@ -224,7 +229,7 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
         refused = {resources[urn].name: reason for urn, reason in failed.items() if urn not in jobs}
         summary.failures(console, records, logs, refused)
     if not quiet:
-        summary.results(console, records, outcome.results)
+        summary.results(console, records, outcome.results, outcome.comparisons)
         summary.stack_outputs(console, outcome.evaluation.outputs, outcome.results)
         console.print()
         ran = sum(each.urn in outcome.executed for each in records)
@@ -233,6 +238,8 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
         line = f"{jobs_run}, {unchanged} unchanged, in {outcome.ended - outcome.began:.1f} s"
         console.print(Text(line, "bold"))
     if quiet < 2:
+        if place.copies():
+            console.print(Text(f"Results: {place.folder / RESULTS}"), soft_wrap=True)
         console.print(Text(f"Report: {file}"), soft_wrap=True)
     if outcome.interrupted:
         console.print(Text("Interrupted. The next rehearsal goes on from here.", "yellow"))

@@ -16,8 +16,9 @@ from infra.pipelines.results import SHOW
 from infra.review.properties import mapping
 from infra.schema.printable import printable, printable_lines
 from offline.engine.resources import StackOutput
+from offline.rehearsal.comparison import Comparison, shown_whole
 from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.job_results import Collected, ShownTable
+from offline.rehearsal.job_results import Collected, JobResults, ShownFile, ShownTable
 from offline.rehearsal.state import kept
 
 STYLES = {Phase.SUCCEEDED: "green", Phase.UNCHANGED: "green", Phase.FAILED: "red", Phase.INTERRUPTED: "yellow"}
@@ -74,9 +75,7 @@ def jobs_table(records: Sequence[JobRecord]) -> Table:
 
 def result_table(shown: ShownTable) -> Table:
     """The first `SHOWN_ROWS` rows of a table; a row that is wrong is red and marked."""
-    table = Table(
-        title=Text(printable(shown.heading), "italic"), title_justify="left", box=None, padding=(0, 2, 0, 0)
-    )
+    table = _titled_table(shown.heading)
     for index, (heading, numeric) in enumerate(zip(shown.headings, shown.numeric, strict=True)):
         table.add_column(Text(printable(heading)), justify="right" if numeric else "left")
         if index == shown.bars:
@@ -99,21 +98,60 @@ BAR = 20
 """Columns of the longest bar."""
 
 
-def results(console: Console, records: Sequence[JobRecord], collected: Collected) -> None:
-    """The Jobs, and then what each pipeline declares of its results."""
+def _titled_table(title: str) -> Table:
+    text = Text(printable(title), "italic")
+    # The title of a table that is narrower would be wrapped.
+    return Table(title=text, title_justify="left", box=None, padding=(0, 2, 0, 0), min_width=text.cell_len)
+
+
+def comparison_table(compared: Comparison) -> Table:
+    """A row for each variant; the best is green and marked, and one that did not succeed red."""
+    table = _titled_table(compared.title)
+    for axis in compared.axes:
+        numeric = all(isinstance(each.values.get(axis), int | float) for each in compared.variants)
+        table.add_column(Text(printable(axis)), justify="right" if numeric else "left")
+    for measure in compared.measures.values():
+        table.add_column(Text(printable(measure)), justify="right")
+    table.add_column("Wall time", justify="right")
+    table.add_column("")
+    for each in compared.variants:
+        best = each is compared.best
+        cells = [each.text(axis) for axis in compared.axes]
+        cells += [compared.cell(each, name) for name in compared.measures]
+        seconds = f"{each.record.seconds:.1f} s" if each.record.started else ""
+        result = "★ best" if best else "" if each.record.phase.good else each.result
+        style = "green" if best else "" if each.record.phase.good else "red"
+        table.add_row(*(Text(printable(cell)) for cell in (*cells, seconds, result)), style=style)
+    return table
+
+
+def results(
+    console: Console,
+    records: Sequence[JobRecord],
+    collected: Collected,
+    comparisons: Sequence[Comparison] = (),
+) -> None:
+    """The Jobs, and then what each pipeline declares of its results; of variants compared, those of the best."""
     console.print()
     console.print(jobs_table(records))
-    for pipeline, jobs in collected.pipelines.items():
-        numbers = [(each, number) for each in jobs for number in each.numbers]
+    compared = {each.record.name for one in comparisons for each in one.variants}
+    for pipeline in dict.fromkeys([*collected.pipelines, *(each.pipeline for each in comparisons)]):
+        jobs = collected.pipelines.get(pipeline, [])
+        numbers = [(each, number) for each in jobs if each.job not in compared for number in each.numbers]
         titles = Counter(number.title for _, number in numbers)
         console.print()
         console.print(Text(printable(f"Results of {pipeline}"), "bold"))
         for each, number in numbers:
             of = f" of {each.job}" if titles[number.title] > 1 else ""
             console.print(Text(printable(f"{number.title}{of}: {number.text}")), soft_wrap=True)
-        for remark in dict.fromkeys(number.remark for _, number in numbers if number.remark):
+        for remark in dict.fromkeys(number.remark for each in jobs for number in each.numbers if number.remark):
             console.print(Text(printable(remark), "yellow"), soft_wrap=True)
-        for each in jobs:
+        for comparison in (each for each in comparisons if each.pipeline == pipeline):
+            console.print()
+            console.print(comparison_table(comparison))
+            if comparison.rule:
+                console.print(Text(printable(comparison.rule), "dim"), soft_wrap=True)
+        for each in shown_whole(jobs, comparisons):
             for table in filter(lambda table: table.rows, each.tables):
                 console.print()
                 console.print(result_table(table))
@@ -121,8 +159,15 @@ def results(console: Console, records: Sequence[JobRecord], collected: Collected
                     console.print(Text(f"… and {more} more in {kept(each.job, table.path)}", "dim"))
                 if table.caveat:
                     console.print(Text(printable(table.caveat), "yellow"), soft_wrap=True)
+            for other in each.others:
+                console.print(Text(printable(f"{other.title}: {place_of(each, other)}")), soft_wrap=True)
     for problem in collected.problems:
         console.print(Text(printable(problem), "yellow"), soft_wrap=True)
+
+
+def place_of(results: JobResults, file: ShownFile) -> str:
+    """Where a file is that is not shown: its copy beside the report, or its place in the store."""
+    return kept(results.job, file.path) if file.copied else str(file.file)
 
 
 def stack_outputs(console: Console, outputs: Mapping[str, StackOutput], collected: Collected) -> None:

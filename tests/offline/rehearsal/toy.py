@@ -7,12 +7,13 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
 from rich.console import Console
 
-from infra.kubernetes.labels import INPUTS_ANNOTATION, NAME, RESULTS_ANNOTATION, RUN_ANNOTATION
+from infra.kubernetes.labels import INPUTS_ANNOTATION, NAME, RESULTS_ANNOTATION, RUN_ANNOTATION, VARIANT_ANNOTATION
 from infra.pipelines.results import RESULTS, Result
 from offline.rehearsal.outcome import Options, Outcome
 from offline.rehearsal.session import Session, configure
@@ -77,16 +78,19 @@ class Toys:
         run: str | None = None,
         inputs: Mapping[str, str] | None = None,
         results: Sequence[Result] = (),
+        variant: Mapping[str, Any] | None = None,
     ) -> k8s.batch.v1.Job:
         """A Job that runs ``python -c script arguments…`` with the store at /store.
 
-        ``run`` is its directory in the store, ``inputs`` are those that it reads, ``results`` what it declares.
+        ``run`` is its directory in the store, ``inputs`` are those that it reads, ``results`` what it declares,
+        ``variant`` what of the step that several Jobs are made of.
         """
         requests = {"cpu": cpu, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
         annotations = {"pulumi.com/replaceUnready": "true"} if replace_unready else {}
         annotations |= {RUN_ANNOTATION: run} if run else {}
         annotations |= {INPUTS_ANNOTATION: json.dumps(inputs)} if inputs else {}
         annotations |= {RESULTS_ANNOTATION: RESULTS.dump_json(tuple(results)).decode()} if results else {}
+        annotations |= {VARIANT_ANNOTATION: json.dumps(variant)} if variant else {}
         claim = k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name="store")
         return k8s.batch.v1.Job(
             name,
