@@ -90,7 +90,7 @@ def declare(root: Path = ROOT) -> Declared:
     }
     gates = Gates(CPU_IMAGE)
     steps = placement.place(pipelines_of(settings.pipelines), platforms, gates, root)
-    jobs = job.declare([step for each in steps.values() for step in each], workspaces, root)
+    jobs = job.declare([step for each in steps.values() for step in each], workspaces, root, settings.secrets)
     outputs = Outputs(jobs, workspaces)
     for name, of_pipeline in steps.items():
         pulumi.export(name, outputs.of(of_pipeline))

@@ -49,14 +49,17 @@ class Gates:
     store_image: str
     _made: dict[tuple[str, ...], Step] = field(default_factory=dict[tuple[str, ...], Step])
 
-    def guard(self, step: Step) -> Step:
-        """``step`` with the gates that it has to wait for."""
+    def guard(self, step: Step, *, tensorflow: bool = True) -> Step:
+        """``step`` with the gates that it has to wait for.
+
+        Where its image may have no ``tensorflow``, the accelerator gate tests its GPUs by their driver alone.
+        """
         gates: list[Step] = []
         if step.uses_store:
             gates.append(self._store_gate(step.platform))
         if step.resources.gpus:
             devices = [self._devices_gate(step.platform)] if step.platform.reads_nodes else []
-            gates += [*devices, self._accelerator_gate(step, devices)]
+            gates += [*devices, self._accelerator_gate(step, devices, tensorflow=tensorflow)]
         return replace(step, after=(*step.after, *gates))
 
     def _store_gate(self, platform: Platform) -> Step:
@@ -99,9 +102,10 @@ class Gates:
             )
         return self._made[key]
 
-    def _accelerator_gate(self, step: Step, after: Sequence[Step]) -> Step:
+    def _accelerator_gate(self, step: Step, after: Sequence[Step], *, tensorflow: bool) -> Step:
         pool = step.pool
-        key = ("accelerator", pool.name, step.image)
+        module = "workloads.gates.accelerator" if tensorflow else "workloads.gates.driver"
+        key = ("accelerator", pool.name, step.image, module)
         if key not in self._made:
             gpus = 1 if pool.shared_gpus else pool.allocatable.gpus
             supplements = {name: each for name, each in step.inputs.items() if each.supplements}
@@ -109,7 +113,8 @@ class Gates:
             self._made[key] = Step(
                 pipeline=ACCELERATOR_GATE,
                 name=f"{pool.name}-{same_pool + 1}" if same_pool else pool.name,
-                module="workloads.gates.accelerator",
+                module=module,
+                interpreter="python" if tensorflow else "python3",
                 arguments=["--model", pool.accelerator or "", "--count", str(gpus), *reading(supplements)],
                 image=step.image,
                 platform=step.platform,

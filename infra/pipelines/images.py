@@ -1,5 +1,6 @@
 """TensorFlow's official container images, by digest where `make pin-images` has written it down."""
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,3 +32,8 @@ GPU (github.com/tensorflow/build, issue 221, open; read 2026-11-20); ``workloads
 def tensorflow_image(pool: Pool) -> str:
     """The image for steps on ``pool``: with CUDA where the pool has GPUs."""
     return GPU_IMAGE if pool.accelerator else CPU_IMAGE
+
+
+def has_tensorflow(image: str) -> bool:
+    """Whether ``image`` is an official one of TensorFlow, by any tag or digest."""
+    return re.split("[:@]", image)[0] == REPOSITORY

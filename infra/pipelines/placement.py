@@ -13,7 +13,7 @@ from infra.kubernetes.run import bundle_of, command_bundle
 from infra.kubernetes.shipped_files import ShippingError, image_folder, left_out
 from infra.pipelines.contract import PipelineSettings, StepDeclaration, Supplement, placements
 from infra.pipelines.discovery import declared_steps, supplements
-from infra.pipelines.images import tensorflow_image
+from infra.pipelines.images import has_tensorflow, tensorflow_image
 from infra.pipelines.packages import Packages
 from infra.platform import Platform, Pool, Resources
 from infra.schema.printable import printable
@@ -143,7 +143,7 @@ class _Placement:
                     arguments=[*step.arguments, *([] if step.command else reading([supplement.name]))],
                     inputs={**step.inputs, supplement.name: self.published[folder]},
                 )
-        return self.gates.guard(step)
+        return self.gates.guard(step, tensorflow=not step.command or has_tensorflow(step.image))
 
     def _meant(self, name: str) -> list[StepDeclaration]:
         """The step of that name, or all variants that are made of it."""

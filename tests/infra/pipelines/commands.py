@@ -29,6 +29,7 @@ FILES = {
     "workloads/gates/store.py": "",
     "workloads/gates/devices.py": "",
     "workloads/gates/accelerator.py": "",
+    "workloads/gates/driver.py": "",
     "workloads/churn/pipeline.yaml": "description: Who will leave.",
     "workloads/churn/README.md": "About it.",
     "workloads/churn/requirements.txt": "numpy==2.0.0 --hash=sha256:00\n",

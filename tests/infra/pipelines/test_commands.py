@@ -176,8 +176,7 @@ def test_a_job_says_which_variant_it_is(root: Path) -> None:
 def test_packages_are_installed_once_for_each_lock_file_and_image_on_a_node_without_gpus(root: Path) -> None:
     lock = "workloads/churn/requirements.txt"
     steps = [replace(each, requirements=lock) for each in (prepare(), *variants())]
-    gpu = command("deep", "python", "train.py", requirements=lock)
-    gpu = on_gpu(replace(gpu, placed_by=gpu.placed_by.model_copy(update={"image": IMAGE})))
+    gpu = on_gpu(command("deep", "python", "train.py", requirements=lock))
     gpu = replace(gpu, placed_by=gpu.placed_by.model_copy(update={"image": IMAGE}))
     found = jobs(declared(root, pipeline(*steps, gpu), pipeline(*steps, name="other")))
 
@@ -203,6 +202,15 @@ def test_cuda_libraries_are_told_to_the_runner_and_not_to_the_program(root: Path
 
     assert words(found["churn-deep"]) == ["python", "train.py"]
     assert flags(found["churn-deep"], "--libraries") == [result(found["cuda-libraries"])]
+
+
+def test_gpus_of_an_image_without_tensorflow_are_tested_by_their_driver(root: Path) -> None:
+    gpu = on_gpu(command("deep", "python", "train.py"))
+    gpu = replace(gpu, placed_by=gpu.placed_by.model_copy(update={"image": IMAGE}))
+
+    gate = container(jobs(declared(root, pipeline(gpu)))["accelerator-gate-gpu"])
+
+    assert (gate["image"], gate["command"]) == (IMAGE, ["python3", "-m", "workloads.gates.driver"])
 
 
 def test_results_and_secrets_are_told_to_the_runner(root: Path) -> None:
