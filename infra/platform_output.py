@@ -5,13 +5,16 @@ the output ``kubeconfig``, which is a secret. `docs/teams.md` describes the form
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
+from hashlib import sha256
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from infra.platform import MigStrategy, Taint, TaintEffect
+from infra.platform import Claim, Egress, MigStrategy, Platform, Pool, Store, Taint, TaintEffect
 from infra.platform import Resources as NodeResources
-from infra.schema.base import PoolSettings
+from infra.schema.base import PoolSettings, Team
+from infra.schema.names import short_digest
 
 OUTPUT = "platform"
 """The name of the stack output."""
@@ -170,7 +173,9 @@ class EgressFact(_Fact):
 
 
 class ClusterFacts(_Fact):
-    """One cluster. ``context`` is that of the kubeconfig, where it is not its current one.
+    """One cluster. What is None has no key in the output.
+
+    ``context`` is that of the kubeconfig, where it is not its current one.
 
     ``creates_namespace`` and ``reads_nodes`` say whether a team's stack may create its namespace, and give a pod
     the right to read nodes. The other fields are those of `infra.platform.Platform`.
@@ -182,7 +187,7 @@ class ClusterFacts(_Fact):
     connect: str
     kubectl: str
     context: str | None = None
-    pod_user: int | None
+    pod_user: int | None = None
     egress: tuple[EgressFact, ...]
     creates_namespace: bool = True
     reads_nodes: bool = True
@@ -201,3 +206,82 @@ class PlatformFacts(_Fact):
     version: Literal[1] = VERSION
     teams: dict[str, TeamFacts]
     clusters: dict[str, ClusterFacts]
+
+
+def published(
+    teams: Mapping[str, Team], platforms: Mapping[str, tuple[str, Platform]], devices: Mapping[str, str]
+) -> dict[str, Any]:
+    """The output of a stack with these ``teams``: the same as `PlatformFacts`, of values that may be outputs.
+
+    ``platforms`` are the clusters by name, each after its cloud. ``devices`` is, by cluster, what changes whenever
+    the device plugin does that the stack declares there.
+    """
+    return {
+        "version": VERSION,
+        "teams": {name: each.model_dump() for name, each in teams.items()},
+        "clusters": {
+            name: _cluster(cloud, platform, devices.get(name, "")) for name, (cloud, platform) in platforms.items()
+        },
+    }
+
+
+def _cluster(cloud: str, platform: Platform, devices: str) -> dict[str, Any]:
+    return {
+        "cloud": cloud,
+        "pools": {name: _pool(each, devices) for name, each in platform.pools.items()},
+        "teams": {
+            name: {
+                "store": _store(each.store),
+                "service_account_annotations": dict(each.service_account_annotations),
+            }
+            for name, each in platform.teams.items()
+        },
+        "connect": platform.connect,
+        "kubectl": platform.kubectl,
+        "context": platform.context,
+        "pod_user": platform.pod_user,
+        "egress": [_plain(each) for each in platform.egress],
+        "creates_namespace": platform.creates_namespace,
+        "reads_nodes": platform.reads_nodes,
+    }
+
+
+def _pool(pool: Pool, devices: str) -> dict[str, Any]:
+    # A stack that runs Jobs does not declare the device plugin, but has to test the GPUs again after a new one.
+    mark = f" {short_digest(sha256(devices.encode()).hexdigest())}" if devices and pool.accelerator else ""
+    return {
+        "selector": dict(pool.selector),
+        "taints": [_plain(each) for each in pool.taints],
+        "allocatable": _plain(pool.allocatable),
+        "max_nodes": pool.max_nodes,
+        "min_nodes": pool.min_nodes,
+        "accelerator": pool.accelerator,
+        "fingerprint": f"{pool.fingerprint}{mark}",
+        "shared_gpus": pool.shared_gpus,
+        "gpu_clients": pool.gpu_clients,
+        "mig_strategy": pool.mig_strategy,
+    }
+
+
+def _store(store: Store) -> dict[str, Any]:
+    """As `StoreFacts`. A volume is one that a CSI driver mounts, or claimed: the program has no others."""
+    volume: Any = store.volume
+    found: dict[str, Any] = {"name": volume.name}
+    if volume.csi:
+        found["csi"] = {"driver": volume.csi.driver, "volumeAttributes": volume.csi.volume_attributes}
+    if volume.persistent_volume_claim:
+        found["persistentVolumeClaim"] = {"claimName": volume.persistent_volume_claim.claim_name}
+    return {
+        "url": store.url,
+        "volume": found,
+        "pod_annotations": dict(store.pod_annotations),
+        "sidecar": _plain(store.sidecar),
+        "claim": _plain(store.claim) if store.claim else None,
+        "reader": dict(store.reader) if store.reader else None,
+    }
+
+
+def _plain(facts: Taint | NodeResources | Egress | Claim) -> dict[str, Any]:
+    """The fields of a dataclass; unlike `dataclasses.asdict`, without copies of outputs."""
+    found: dict[str, Any] = {each.name: getattr(facts, each.name) for each in fields(facts)}
+    return {name: [*each] if isinstance(each, tuple) else each for name, each in found.items()}

@@ -14,7 +14,7 @@ from pulumi.runtime.config import CONFIG, is_config_secret
 
 from infra.clouds.other_stack.outputs import outputs_of
 from infra.clouds.registry import CLOUDS, Cloud
-from infra.kubernetes import job, ownership
+from infra.kubernetes import device_plugin, job, ownership
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.results import Outputs
@@ -23,8 +23,9 @@ from infra.pipelines import placement
 from infra.pipelines.contract import PipelineSettings
 from infra.pipelines.images import CPU_IMAGE
 from infra.pipelines.placement import DeclaredPipeline
-from infra.pipelines.results import CONNECT, KUBECONFIG, SHOW, STORE
+from infra.pipelines.results import CONNECT, KUBECONFIG, PLATFORM, SHOW, STORE
 from infra.platform import Platform
+from infra.platform_output import published
 from infra.schema.problems import PREFIX, Problem, SettingsError
 from infra.schema.secret_values import protected
 from infra.settings.loading import clouds_of, load, pipelines_in
@@ -102,6 +103,10 @@ def declare(root: Path = ROOT) -> Declared:
         KUBECONFIG,
         pulumi.Output.secret({name: platform.kubeconfig for name, platform in platforms.items()}),
     )
+    if settings.teams:
+        clouds_by_name = {name: (cluster.cloud, platforms[name]) for name, cluster in settings.clusters.items()}
+        devices = {name: device_plugin.fingerprint(platform) for name, platform in platforms.items()}
+        pulumi.export(PLATFORM, published(settings.teams, clouds_by_name, devices))
     return Declared(settings, platforms, workspaces, jobs)
 
 

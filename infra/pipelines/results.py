@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 PIPELINE_OUTPUTS = ("runs", "browse")
 """What the output of each pipeline has beside its results: where those of its steps are, as URLs and as pages."""
 
-STORE, CONNECT, KUBECONFIG, SHOW = STACK_OUTPUTS = ("store", "connect", "kubeconfig", "show")
-"""The stack's own outputs: the store, how to reach the clusters, and what ``make show`` has to know."""
+STACK_OUTPUTS = STORE, CONNECT, KUBECONFIG, SHOW, PLATFORM = "store", "connect", "kubeconfig", "show", "platform"
+"""The stack's own outputs: the store, how to reach the clusters, what ``make show`` has to know, and what the
+stacks of other teams have to know of the clusters (`infra.platform_output`)."""
 
 Format = Literal["text", "integer", "number", "percent", "file"]
 """How a value is written: ``percent`` takes a share from 0 to 1, ``file`` shows the name of a path."""

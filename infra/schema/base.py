@@ -274,6 +274,11 @@ class ClusterSettings(Model):
         return None
 
     @property
+    def store_reader(self) -> Mapping[str, str] | None:
+        """What the cloud's package needs to read the store, where another stack has it."""
+        return None
+
+    @property
     def sidecar(self) -> Resources | None:
         """What the store's mount adds to a pod's requests, where no section `store` says so."""
         return None

@@ -10,7 +10,7 @@ from infra.platform_output import Resolve
 from infra.schema import limits
 from infra.schema.corrections import as_written
 from infra.schema.problems import Finding, Problem, SettingsError, key_of
-from infra.settings.checks import names, pipelines, secrets, steps
+from infra.settings.checks import names, pipelines, secrets, steps, teams
 from infra.settings.model import Rehearsal, Settings
 from infra.settings.parsing import OVERLAY, Reading, read
 from infra.settings.pipelines import folder, is_known
@@ -23,6 +23,7 @@ CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
     pipelines.check,
     pipelines.same_job_names,
     steps.check,
+    teams.check,
     secrets.check,
 )
 """Those that hold on every cloud."""

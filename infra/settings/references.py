@@ -70,7 +70,8 @@ def _own_keys(name: str, section: dict[Any, Any]) -> Iterator[Finding]:
 
 def _own_store(values: dict[str, Any], others: Mapping[str, Mapping[Any, Any]]) -> Iterator[Finding]:
     store = values.pop("store", None)
-    if store is not None:
+    # Pulumi.yaml gives every stack an empty one.
+    if store:
         name, section = next(iter(others.items()))
         reason = f"cluster `{name}` is one of stack `{section.get('stack')}`, and has the store of that stack"
         yield Finding(("store",), store, reason, "remove it")

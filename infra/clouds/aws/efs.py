@@ -4,7 +4,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.clouds.aws.iam_policies import allow, document
-from infra.clouds.aws.mounts import ROOT, Mountable, MountArgs, mount_targets, nfs_security_group
+from infra.clouds.aws.mounts import ROOT, Mountable, MountArgs, mount_targets, nfs_security_group, team_root
 from infra.clouds.aws.names import CREATION_TOKEN_LIMIT, named, resource_name
 from infra.clouds.aws.settings import EfsStore
 from infra.platform import POD_USER
@@ -37,20 +37,26 @@ def elastic_file_system(name: str, store: EfsStore, args: MountArgs) -> Mountabl
     )
     group, rule = nfs_security_group(f"{name}-mount", args)
     targets = mount_targets(aws.efs.MountTarget, name, args, files, group)
-    entrance = aws.efs.AccessPoint(
-        name,
-        region=region,
-        file_system_id=files.id,
-        posix_user=aws.efs.AccessPointPosixUserArgs(uid=POD_USER, gid=POD_USER),
-        root_directory=aws.efs.AccessPointRootDirectoryArgs(
-            path=f"/{ROOT}",
-            creation_info=aws.efs.AccessPointRootDirectoryCreationInfoArgs(
-                owner_uid=POD_USER, owner_gid=POD_USER, permissions="0770"
+
+    def entrance_to(label: str, folder: str) -> aws.efs.AccessPoint:
+        return aws.efs.AccessPoint(
+            label,
+            region=region,
+            file_system_id=files.id,
+            posix_user=aws.efs.AccessPointPosixUserArgs(uid=POD_USER, gid=POD_USER),
+            root_directory=aws.efs.AccessPointRootDirectoryArgs(
+                path=f"/{folder}",
+                creation_info=aws.efs.AccessPointRootDirectoryCreationInfoArgs(
+                    owner_uid=POD_USER, owner_gid=POD_USER, permissions="0770"
+                ),
             ),
-        ),
-        tags=tags,
-        opts=child,
-    )
+            tags=tags,
+            opts=child,
+        )
+
+    entrance = entrance_to(name, ROOT)
+    teams = {team: entrance_to(f"{name}-{team}", team_root(team)) for team in args.teams}
+    entrances = [entrance.arn, *(each.arn for each in teams.values())]
     # Without a policy, whoever reaches a mount target may do everything.
     policy = aws.efs.FileSystemPolicy(
         name,
@@ -63,7 +69,7 @@ def elastic_file_system(name: str, store: EfsStore, args: MountArgs) -> Mountabl
                     [files.arn],
                     {
                         "Bool": {"aws:SecureTransport": "true"},
-                        "StringEquals": {"elasticfilesystem:AccessPointArn": entrance.arn},
+                        "StringEquals": {"elasticfilesystem:AccessPointArn": entrances if teams else entrance.arn},
                     },
                 ),
                 "Principal": {"AWS": args.cluster.storage.node_role.arn},
@@ -73,8 +79,9 @@ def elastic_file_system(name: str, store: EfsStore, args: MountArgs) -> Mountabl
     )
     return Mountable(
         handle=pulumi.Output.concat(files.id, "::", entrance.id),
-        ready=[rule, *targets, entrance, policy],
+        ready=[rule, *targets, entrance, *teams.values(), policy],
         mount_options=MOUNT_OPTIONS,
+        teams={team: pulumi.Output.concat(files.id, "::", each.id) for team, each in teams.items()},
     )
 
 

@@ -1,6 +1,6 @@
 """What NFS needs of a cluster's network, and of the pods that mount: the same for S3 Files and EFS."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -11,6 +11,7 @@ from infra.clouds.aws.cluster import EksCluster
 from infra.clouds.aws.names import GROUP_LIMIT, named, resource_name
 from infra.clouds.aws.network import Network
 from infra.clouds.aws.settings import AwsCluster
+from infra.schema.base import Team
 
 NFS_PORT = 2049
 
@@ -23,24 +24,37 @@ A folder below the root, because an access point makes that one for its user; th
 """
 
 
+def team_root(team: str) -> str:
+    """The folder of a file system that is a team's store, and the prefix of its objects.
+
+    Beside `ROOT` and not in it: an access point makes its folder, and a folder on the way to it would be root's.
+    """
+    return f"{ROOT}-{team}"
+
+
 @dataclass(frozen=True)
 class MountArgs:
-    """The cluster that mounts, with its settings and its network."""
+    """The cluster that mounts, with its settings and its network, and the teams whose Jobs do."""
 
     settings: AwsCluster
     cluster: EksCluster
     network: Network
     account: pulumi.Output[str]
     protect: bool
+    teams: Mapping[str, Team] = field(default_factory=dict[str, Team])
 
 
 @dataclass(frozen=True)
 class Mountable:
-    """A file system for the EFS CSI driver: the handle of its volume, and what has to be there to mount it."""
+    """A file system for the EFS CSI driver: the handle of its volume, and what has to be there to mount it.
+
+    ``teams`` are the handles of volumes whose root is the folder of a team, `team_root`, by the team's name.
+    """
 
     handle: pulumi.Output[str]
     ready: Sequence[pulumi.Resource]
     mount_options: Sequence[str] = field(default_factory=list[str])
+    teams: Mapping[str, pulumi.Output[str]] = field(default_factory=dict[str, pulumi.Output[str]])
 
 
 def nfs_security_group(

@@ -6,6 +6,7 @@ the accounts that are allowed.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from infra.clouds.aws.autoscaler import AutoscalerArgs, autoscaler
 from infra.clouds.aws.cluster import EksCluster, EksClusterArgs
@@ -21,7 +22,7 @@ from infra.clouds.aws.preflight import account_id, warn_of_example_networks
 from infra.clouds.aws.roles import PodIdentityArgs, pod_identity
 from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
 from infra.clouds.aws.store import efs_store, s3_store
-from infra.platform import DevicePlugin, Egress, Platform, Pool, Resources, dns_of
+from infra.platform import DevicePlugin, Egress, Platform, Pool, Resources, TeamAccess, dns_of
 from infra.schema.request import Request
 
 EGRESS = (
@@ -49,26 +50,29 @@ def platforms(request: Request) -> Mapping[str, Platform]:
     if declared.flow_logs:
         flow_logs(name, declared, network.vpc, account, network)
     cluster = EksCluster(name, EksClusterArgs(eks_name, declared, network, request.protect))
-    mount = MountArgs(declared, cluster, network, account, request.protect)
+    mount = MountArgs(declared, cluster, network, account, request.protect, request.teams)
     if isinstance(request.store, S3Store):
         store = s3_store("store", request.store, request.namespace, mount)
     else:
         store = efs_store("store", request.store, request.namespace, mount)
     ready = [*store.ready, *autoscaler(name, AutoscalerArgs(declared, cluster, account))]
+    own = PodIdentityArgs(
+        cluster=cluster.cluster,
+        cluster_name=eks_name,
+        region=declared.region,
+        namespace=request.namespace,
+        service_account=request.service_account,
+        tags=declared.tags,
+        statements=store.statements,
+    )
     if store.statements:
-        identity = pod_identity(
-            "run",
-            PodIdentityArgs(
-                cluster=cluster.cluster,
-                cluster_name=eks_name,
-                region=declared.region,
-                namespace=request.namespace,
-                service_account=request.service_account,
-                tags=declared.tags,
-                statements=store.statements,
-            ),
-        )
-        ready.extend(identity.ready)
+        ready.extend(pod_identity("run", own).ready)
+    for team, each in request.teams.items():
+        if statements := store.teams[team].statements:
+            theirs = replace(
+                own, namespace=each.namespace, service_account=each.service_account, statements=statements
+            )
+            pod_identity(f"run-{team}", theirs)
     if declared.registry:
         image_repository("images", declared, request.protect)
     profile = "".join(f" {each}" for each in profile_option())
@@ -89,6 +93,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
             egress=EGRESS,
             device_plugin=DevicePlugin(declared.charts.device_plugin.chart, declared.charts.device_plugin.version),
             creates_namespace=declared.owns_namespace,
+            teams={team: TeamAccess(each.store) for team, each in store.teams.items()},
         )
     }
 

@@ -12,7 +12,7 @@ import pulumi_aws as aws
 
 from infra.clouds.aws.bucket import StoreBucket
 from infra.clouds.aws.iam_policies import Statement, allow, document, trust
-from infra.clouds.aws.mounts import ROOT, Mountable, MountArgs, mount_targets, nfs_security_group
+from infra.clouds.aws.mounts import ROOT, Mountable, MountArgs, mount_targets, nfs_security_group, team_root
 from infra.clouds.aws.names import named
 from infra.clouds.aws.roles import RoleArgs, role, role_policy
 from infra.clouds.aws.settings import S3Store
@@ -77,27 +77,33 @@ def s3_files(name: str, store: S3Store, bucket: StoreBucket, args: MountArgs) ->
     )
     group, rule = nfs_security_group(f"{name}-mount", args)
     targets = mount_targets(aws.s3.FilesMountTarget, name, args, files, group)
-    entrance = aws.s3.FilesAccessPoint(
-        name,
-        region=region,
-        file_system_id=files.id,
-        posix_users=[aws.s3.FilesAccessPointPosixUserArgs(uid=POD_USER, gid=POD_USER)],
-        root_directories=[
-            aws.s3.FilesAccessPointRootDirectoryArgs(
-                path=f"/{ROOT}",
-                creation_permissions=[
-                    aws.s3.FilesAccessPointRootDirectoryCreationPermissionArgs(
-                        owner_uid=POD_USER, owner_gid=POD_USER, permissions="0770"
-                    )
-                ],
-            )
-        ],
-        tags=tags,
-        opts=child,
-    )
+
+    def entrance_to(label: str, folder: str) -> aws.s3.FilesAccessPoint:
+        return aws.s3.FilesAccessPoint(
+            label,
+            region=region,
+            file_system_id=files.id,
+            posix_users=[aws.s3.FilesAccessPointPosixUserArgs(uid=POD_USER, gid=POD_USER)],
+            root_directories=[
+                aws.s3.FilesAccessPointRootDirectoryArgs(
+                    path=f"/{folder}",
+                    creation_permissions=[
+                        aws.s3.FilesAccessPointRootDirectoryCreationPermissionArgs(
+                            owner_uid=POD_USER, owner_gid=POD_USER, permissions="0770"
+                        )
+                    ],
+                )
+            ],
+            tags=tags,
+            opts=child,
+        )
+
+    entrance = entrance_to(name, ROOT)
+    teams = {team: entrance_to(f"{name}-{team}", team_root(team)) for team in args.teams}
     driver = args.cluster.storage.node_role
     mount = ["s3files:ClientMount", "s3files:ClientWrite"]
-    through_it = {"ArnEquals": {"s3files:AccessPointArn": entrance.arn}}
+    entrances = [entrance.arn, *(each.arn for each in teams.values())]
+    through_it = {"ArnEquals": {"s3files:AccessPointArn": entrances if teams else entrance.arn}}
     # Without a policy, whoever reaches a mount target may mount.
     policy = aws.s3.FilesFileSystemPolicy(
         name,
@@ -119,7 +125,8 @@ def s3_files(name: str, store: S3Store, bucket: StoreBucket, args: MountArgs) ->
     )
     return Mountable(
         handle=pulumi.Output.concat("s3files:", files.id, "::", entrance.id),
-        ready=[synchronized, rule, *targets, entrance, policy, mounting],
+        ready=[synchronized, rule, *targets, entrance, *teams.values(), policy, mounting],
+        teams={team: pulumi.Output.concat("s3files:", files.id, "::", each.id) for team, each in teams.items()},
     )
 
 

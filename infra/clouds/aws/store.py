@@ -1,7 +1,7 @@
 """The store as pods see it: a volume of the EFS CSI driver, claimed in their namespace."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pulumi
 import pulumi_aws as aws
@@ -11,7 +11,7 @@ from infra.clouds.aws.bucket import StoreBucketArgs, store_bucket
 from infra.clouds.aws.efs import elastic_file_system
 from infra.clouds.aws.iam_policies import Statement, allow
 from infra.clouds.aws.logs import AccessLogsArgs, access_logs
-from infra.clouds.aws.mounts import ROOT, Mountable, MountArgs
+from infra.clouds.aws.mounts import ROOT, Mountable, MountArgs, team_root
 from infra.clouds.aws.names import resource_name
 from infra.clouds.aws.s3files import kms_statements, s3_files
 from infra.clouds.aws.settings import EfsStore, S3Store
@@ -28,12 +28,24 @@ SIZE = "1Gi"
 
 
 @dataclass(frozen=True)
+class TeamStore:
+    """The store of one team, and what its Jobs' own identity may do to it."""
+
+    store: Store
+    statements: Sequence[Statement] = ()
+
+
+@dataclass(frozen=True)
 class AwsStore:
-    """The store, what to wait for before the first pod, and what the Jobs' own identity may do to it."""
+    """The store, what to wait for before the first pod, and what the Jobs' own identity may do to it.
+
+    ``teams`` are the stores of other teams' stacks, by the team's name.
+    """
 
     store: Store
     ready: Sequence[pulumi.Resource]
     statements: Sequence[Statement] = ()
+    teams: Mapping[str, TeamStore] = field(default_factory=dict[str, TeamStore])
 
 
 def s3_store(name: str, settings: S3Store, namespace: str, args: MountArgs) -> AwsStore:
@@ -42,24 +54,31 @@ def s3_store(name: str, settings: S3Store, namespace: str, args: MountArgs) -> A
     Nothing of it is read back by the program: a result is in the bucket only a while after the Job that wrote it
     is done.
     """
+    region = args.settings.region
     made = store_bucket(name, StoreBucketArgs(settings, args.settings, args.account, args.protect))
     bucket = made.bucket
     if settings.access_logs:
         access_logs(
             name, AccessLogsArgs(bucket, args.settings, args.account, settings.access_log_days, args.protect)
         )
-    volume = _volume(name, namespace, s3_files(name, settings, made, args), args)
+    mountable = s3_files(name, settings, made, args)
+    volume = _volume(name, namespace, mountable, args)
 
-    def browse(path: pulumi.Input[str]) -> pulumi.Output[str]:
-        region = args.settings.region
-        return pulumi.Output.concat(
-            f"https://{region}.console.aws.amazon.com/s3/buckets/", bucket.bucket, f"?prefix={ROOT}/", path, "/"
-        )
+    def store(root: str, volume: k8s.core.v1.PersistentVolume) -> Store:
+        mounted = _store(pulumi.Output.concat("s3://", bucket.bucket, f"/{root}"), volume)
+        arguments = {"region": region, "bucket": bucket.bucket, "folder": root}
+        return replace(mounted, browse=_browse(region, bucket.bucket, root), reader=arguments)
 
     return AwsStore(
-        store=_store(pulumi.Output.concat("s3://", bucket.bucket, f"/{ROOT}"), volume, browse),
+        store=store(ROOT, volume),
         ready=[volume],
-        statements=_bucket_statements(settings, bucket, args.settings.region),
+        statements=_bucket_statements(settings, bucket, region, ROOT),
+        teams={
+            team: TeamStore(
+                store(team_root(team), each), _bucket_statements(settings, bucket, region, team_root(team))
+            )
+            for team, each in _team_volumes(name, mountable, args).items()
+        },
     )
 
 
@@ -68,13 +87,46 @@ def efs_store(name: str, settings: EfsStore, namespace: str, args: MountArgs) ->
     mountable = elastic_file_system(name, settings, args)
     volume = _volume(name, namespace, mountable, args)
     handle = mountable.handle.apply(lambda found: found.partition(":")[0])
-    return AwsStore(store=_store(pulumi.Output.concat("efs://", handle, f"/{ROOT}"), volume), ready=[volume])
+
+    def url(root: str) -> pulumi.Output[str]:
+        return pulumi.Output.concat("efs://", handle, f"/{root}")
+
+    return AwsStore(
+        store=_store(url(ROOT), volume),
+        ready=[volume],
+        teams={
+            team: TeamStore(_store(url(team_root(team)), each))
+            for team, each in _team_volumes(name, mountable, args).items()
+        },
+    )
+
+
+def readable(store: Store, arguments: Mapping[str, str]) -> Store:
+    """``store``, which another stack has, with what shows it; ``arguments`` are its `Store.reader` there."""
+    return replace(store, browse=_browse(arguments["region"], arguments["bucket"], arguments["folder"]))
+
+
+def _browse(
+    region: str, bucket: pulumi.Input[str], root: str
+) -> Callable[[pulumi.Input[str]], pulumi.Output[str]]:
+    def browse(path: pulumi.Input[str]) -> pulumi.Output[str]:
+        return pulumi.Output.concat(
+            f"https://{region}.console.aws.amazon.com/s3/buckets/", bucket, f"?prefix={root}/", path, "/"
+        )
+
+    return browse
+
+
+def _team_volumes(name: str, mountable: Mountable, args: MountArgs) -> dict[str, k8s.core.v1.PersistentVolume]:
+    return {
+        team: _volume(f"{name}-{team}", args.teams[team].namespace, replace(mountable, handle=handle), args)
+        for team, handle in mountable.teams.items()
+    }
 
 
 def _store(
     url: pulumi.Input[str],
     volume: k8s.core.v1.PersistentVolume,
-    browse: Callable[[pulumi.Input[str]], pulumi.Output[str]] | None = None,
 ) -> Store:
     return Store(
         url=url,
@@ -90,7 +142,6 @@ def _store(
             storage_class="",
             volume_name=volume.metadata.name.apply(str),
         ),
-        browse=browse,
     )
 
 
@@ -122,13 +173,13 @@ def _volume(name: str, namespace: str, mountable: Mountable, args: MountArgs) ->
     )
 
 
-def _bucket_statements(settings: S3Store, bucket: aws.s3.Bucket, region: str) -> list[Statement]:
-    """Read, write, list and delete objects of the store; nothing on the bucket itself or beside its prefix."""
+def _bucket_statements(settings: S3Store, bucket: aws.s3.Bucket, region: str, root: str) -> list[Statement]:
+    """Read, write, list and delete objects below ``root``; nothing on the bucket itself or beside that prefix."""
     return [
         allow(
             ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
-            [pulumi.Output.concat(bucket.arn, f"/{ROOT}/*")],
+            [pulumi.Output.concat(bucket.arn, f"/{root}/*")],
         ),
-        allow(["s3:ListBucket"], [bucket.arn], {"StringLike": {"s3:prefix": [ROOT, f"{ROOT}/*"]}}),
+        allow(["s3:ListBucket"], [bucket.arn], {"StringLike": {"s3:prefix": [root, f"{root}/*"]}}),
         *kms_statements(settings, region, ["kms:Decrypt", "kms:GenerateDataKey"]),
     ]

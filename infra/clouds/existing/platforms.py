@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -10,8 +10,9 @@ import pulumi_kubernetes as k8s
 from infra.clouds.existing.kubeconfig import UNREAD, KubeconfigError, as_argument, context_of
 from infra.clouds.existing.nodes import mark_nodes
 from infra.clouds.existing.settings import ExistingCluster, ExistingPool
-from infra.clouds.existing.store import MountedStore, declare_store
-from infra.platform import POD_USER, DevicePlugin, Egress, Platform, Pool, dns_of
+from infra.clouds.existing.store import MountedStore, declare_store, folder_of
+from infra.platform import POD_USER, DevicePlugin, Egress, Platform, Pool, TeamAccess, dns_of
+from infra.schema.base import Team
 from infra.schema.request import Request
 from infra.schema.taints import as_taints
 
@@ -37,7 +38,8 @@ def platforms(request: Request) -> Mapping[str, Platform]:
     for name, cluster in request.clusters_of(ExistingCluster).items():
         if not isinstance(store, MountedStore):
             raise ValueError(f"cluster {name} cannot mount a store of kind {store and store.kind}")
-        found[name] = Cluster(name, ClusterArgs(cluster, store, request.namespace, request.protect)).platform
+        args = ClusterArgs(cluster, store, request.namespace, request.protect, request.teams)
+        found[name] = Cluster(name, args).platform
     return found
 
 
@@ -68,12 +70,16 @@ def device_plugin_of(cluster: ExistingCluster) -> DevicePlugin | None:
 
 @dataclass(frozen=True)
 class ClusterArgs:
-    """``namespace`` is where the store is claimed; ``protect`` keeps Pulumi from deleting the store's volume."""
+    """``namespace`` is where the store is claimed; ``protect`` keeps Pulumi from deleting the store's volume.
+
+    ``teams`` are those whose stacks claim the store in namespaces of their own.
+    """
 
     cluster: ExistingCluster
     store: MountedStore
     namespace: str
     protect: bool
+    teams: Mapping[str, Team] = field(default_factory=dict[str, Team])
 
 
 class Cluster(pulumi.ComponentResource):
@@ -95,12 +101,16 @@ class Cluster(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
         on_cluster = pulumi.ResourceOptions(parent=self, provider=provider)
-        store, ready = declare_store(
-            f"{name}-store-volume",
-            args.store,
-            args.namespace,
-            pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(protect=args.protect)),
-        )
+        of_store = pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(protect=args.protect))
+        store, ready = declare_store(f"{name}-store-volume", args.store, args.namespace, of_store)
+        teams = {
+            team: TeamAccess(
+                declare_store(
+                    f"{name}-store-volume-{team}", folder_of(args.store, team), each.namespace, of_store
+                )[0]
+            )
+            for team, each in args.teams.items()
+        }
         pools = {
             key: pool_of(name, key, pool, mark_nodes(f"{name}-{key}", pool, on_cluster))
             for key, pool in cluster.pools.items()
@@ -123,6 +133,8 @@ class Cluster(pulumi.ComponentResource):
             egress=OPENSHIFT_EGRESS if cluster.openshift else EGRESS,
             creates_namespace=cluster.owns_namespace,
             reads_nodes=cluster.access == "cluster",
+            context=context,
+            teams=teams,
         )
         self.register_outputs({"kubectl": kubectl})
 

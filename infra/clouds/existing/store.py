@@ -71,6 +71,17 @@ def declare_store(
     )
 
 
+def folder_of(store: MountedStore, team: str) -> MountedStore:
+    """The store of one team: a folder of ``store``, or a volume of its own where the cluster makes the volumes."""
+    if isinstance(store, NfsStore):
+        return store.model_copy(update={"path": f"{store.path.rstrip('/')}/{team}"})
+    if isinstance(store, S3CompatibleStore):
+        return store.model_copy(update={"prefix": f"{store.prefix}/{team}" if store.prefix else team})
+    if store.host_path is not None:
+        return store.model_copy(update={"host_path": f"{store.host_path.rstrip('/')}/{team}"})
+    return store
+
+
 def claim_name(store: MountedStore, namespace: str) -> str:
     """The name of the store's claim in ``namespace``."""
     return f"{VOLUME}-{_digest(store, namespace)}"

@@ -43,6 +43,9 @@ class Emulator(platform.Emulator):
             self.configuration = {}
         self._pools = {f"{name}-{pool}": (name, pool) for name in ours for pool in ours[name].pools}
         self._namespaces = [(name, request.namespace) for name in ours if not ours[name].owns_namespace]
+        # Of a bucket that another stack has, the store is one folder.
+        readers = [each.store_reader for each in request.clusters.values() if each.store_reader]
+        self._root = f"{readers[0]['folder']}/" if readers else ""
 
     def outputs(self, token: str, name: str, inputs: Inputs) -> Mapping[str, Any] | None:
         """The computed outputs of a resource; None for a type that this package does not declare."""
@@ -52,7 +55,7 @@ class Emulator(platform.Emulator):
     def call(self, token: str, args: Inputs, store: StoreFiles) -> Mapping[str, Any] | None:
         """The result of a provider function; raises FileNotFoundError for an object that is not in ``store``."""
         if token == "gcp:storage/getBucketObjectContent:getBucketObjectContent":
-            content = store.read_text(args["name"])
+            content = store.read_text(args["name"].removeprefix(self._root))
             return {
                 "id": f"{args['bucket']}-{args['name']}",
                 "bucket": args["bucket"],
@@ -63,13 +66,19 @@ class Emulator(platform.Emulator):
         if token == "gcp:storage/getProjectServiceAccount:getProjectServiceAccount":
             return {"id": _project_of(args), **_agent("gs-project-accounts")}
         if token == "gcp:storage/getBucketObjects:getBucketObjects":
-            names = store.names(str(args.get("prefix") or ""))
+            names = store.names(str(args.get("prefix") or "").removeprefix(self._root))
             return {
                 "id": f"{args['bucket']}-objects",
                 "bucket": args["bucket"],
                 "prefix": args.get("prefix"),
                 "bucketObjects": [
-                    {"name": name, "contentType": "", "mediaLink": "", "selfLink": "", "storageClass": "STANDARD"}
+                    {
+                        "name": f"{self._root}{name}",
+                        "contentType": "",
+                        "mediaLink": "",
+                        "selfLink": "",
+                        "storageClass": "STANDARD",
+                    }
                     for name in names
                 ],
             }

@@ -20,6 +20,15 @@ NODE_ROLES = (
 STORE_ROLE = "roles/storage.objectUser"
 """Read, write, list and delete objects; nothing on the bucket itself or its policy."""
 
+LISTING_ROLE = "roles/storage.legacyBucketReader"
+"""List the names of a bucket's objects, and read none of them.
+
+Cloud Storage FUSE lists before it mounts, and a condition on objects' names never holds for listing, a
+permission of the bucket (cloud.google.com/storage/docs/access-control/iam, 2026-11-22). A grant on a managed
+folder would do without, but until August 2026 GKE's mounts asked for the whole bucket all the same
+(github.com/GoogleCloudPlatform/gcsfuse, pull request 4980).
+"""
+
 IMPERSONATION_ANNOTATION = "iam.gke.io/gcp-service-account"
 
 
@@ -46,6 +55,8 @@ class WorkloadIdentity:
 class WorkloadIdentityArgs:
     """Which Kubernetes service account may use which bucket, and how.
 
+    ``team`` is the name of the team whose service account it is, and of its folder in the bucket, which is then
+    all that it may use; None for the stack's own, which may use the whole bucket.
     ``after`` are the clusters: the project's Workload Identity pool comes with its first cluster, and a grant to a
     member of a pool that is not there yet is refused.
     """
@@ -56,6 +67,11 @@ class WorkloadIdentityArgs:
     impersonation: Impersonation | None
     bucket: gcp.storage.Bucket
     after: Sequence[pulumi.Resource]
+    team: str | None = None
+
+    def named(self, *parts: str) -> str:
+        """A name of a resource: ``<part>-<part>``, with the team's at its end."""
+        return "-".join([*parts, *([self.team] if self.team else [])])
 
 
 def node_identity(project: str, after: Sequence[pulumi.Resource]) -> NodeIdentity:
@@ -95,17 +111,17 @@ def workload_identity(args: WorkloadIdentityArgs) -> WorkloadIdentity:
             f"/locations/global/workloadIdentityPools/{workload_pool(args.project)}",
             f"/subject/ns/{args.namespace}/sa/{args.service_account}",
         )
-        return WorkloadIdentity({}, [_store_grant(args, principal)])
+        return WorkloadIdentity({}, _store_grants(args, principal))
     account = gcp.serviceaccount.Account(
-        "workload",
-        account_id=resource_name(SERVICE_ACCOUNT_LIMIT, "run"),
+        args.named("workload"),
+        account_id=resource_name(SERVICE_ACCOUNT_LIMIT, args.named("run")),
         project=args.project,
-        display_name=f"Jobs of {pulumi.get_project()} {pulumi.get_stack()}",
+        display_name=f"Jobs of {args.team or f'{pulumi.get_project()} {pulumi.get_stack()}'}",
         opts=pulumi.ResourceOptions(depends_on=args.after),
     )
     impersonations = [
         gcp.serviceaccount.IAMMember(
-            f"workload-{project}",
+            args.named("workload", project),
             service_account_id=account.name,
             role="roles/iam.workloadIdentityUser",
             member=f"serviceAccount:{workload_pool(project)}[{args.namespace}/{args.service_account}]",
@@ -113,15 +129,33 @@ def workload_identity(args: WorkloadIdentityArgs) -> WorkloadIdentity:
         for project in dict.fromkeys((args.project, *args.impersonation.projects))
     ]
     return WorkloadIdentity(
-        {IMPERSONATION_ANNOTATION: account.email}, [*impersonations, _store_grant(args, account.member)]
+        {IMPERSONATION_ANNOTATION: account.email}, [*impersonations, *_store_grants(args, account.member)]
     )
 
 
-def _store_grant(args: WorkloadIdentityArgs, member: pulumi.Input[str]) -> gcp.storage.BucketIAMMember:
-    return gcp.storage.BucketIAMMember(
-        "store-user",
-        bucket=args.bucket.name,
-        role=STORE_ROLE,
-        member=member,
-        opts=pulumi.ResourceOptions(depends_on=args.after),
-    )
+def _store_grants(args: WorkloadIdentityArgs, member: pulumi.Input[str]) -> list[pulumi.Resource]:
+    opts = pulumi.ResourceOptions(depends_on=args.after)
+    if args.team is None:
+        return [
+            gcp.storage.BucketIAMMember(
+                "store-user", bucket=args.bucket.name, role=STORE_ROLE, member=member, opts=opts
+            )
+        ]
+    objects = pulumi.Output.concat("projects/_/buckets/", args.bucket.name, f"/objects/{args.team}/")
+    return [
+        gcp.storage.BucketIAMMember(
+            args.named("store-user"),
+            bucket=args.bucket.name,
+            role=STORE_ROLE,
+            member=member,
+            condition=gcp.storage.BucketIAMMemberConditionArgs(
+                title=f"slipway-{args.team}",
+                description=f"Objects of the team {args.team}",
+                expression=objects.apply(lambda start: f'resource.name.startsWith("{start}")'),
+            ),
+            opts=opts,
+        ),
+        gcp.storage.BucketIAMMember(
+            args.named("store-names"), bucket=args.bucket.name, role=LISTING_ROLE, member=member, opts=opts
+        ),
+    ]

@@ -1,6 +1,7 @@
 """Everything on Google Cloud, and each of its clusters as a `Platform`."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from infra.clouds.gcp.bucket import StoreBucketArgs, access_logs, store_bucket
 from infra.clouds.gcp.catalogue import allocatable
@@ -14,8 +15,8 @@ from infra.clouds.gcp.pools import fingerprint, max_nodes, taints
 from infra.clouds.gcp.preflight import project
 from infra.clouds.gcp.services import enable_services
 from infra.clouds.gcp.settings import GcpCluster, GcsStore
-from infra.clouds.gcp.store import gcs_store
-from infra.platform import Egress, Platform, Pool, Store, dns_of
+from infra.clouds.gcp.store import gcs_store, team_store
+from infra.platform import Egress, Platform, Pool, Store, TeamAccess, dns_of
 from infra.schema.request import Request
 
 EGRESS = (
@@ -68,19 +69,29 @@ def platforms(request: Request) -> Mapping[str, Platform]:
         )
         for name, cluster in ours.items()
     }
-    identity = workload_identity(
-        WorkloadIdentityArgs(
-            project=project_id,
-            namespace=request.namespace,
-            service_account=request.service_account,
-            impersonation=request.store.impersonation,
-            bucket=bucket,
-            after=[each.cluster for each in made.values()],
-        )
+    own = WorkloadIdentityArgs(
+        project=project_id,
+        namespace=request.namespace,
+        service_account=request.service_account,
+        impersonation=request.store.impersonation,
+        bucket=bucket,
+        after=[each.cluster for each in made.values()],
     )
+    identity = workload_identity(own)
     store = gcs_store(bucket)
+    teams = {
+        team: TeamAccess(
+            team_store(bucket, team),
+            workload_identity(
+                replace(own, namespace=each.namespace, service_account=each.service_account, team=team)
+            ).annotations,
+        )
+        for team, each in request.teams.items()
+    }
     return {
-        name: _platform(name, ours[name], each, project_id=project_id, store=store, identity=identity)
+        name: replace(
+            _platform(name, ours[name], each, project_id=project_id, store=store, identity=identity), teams=teams
+        )
         for name, each in made.items()
     }
 

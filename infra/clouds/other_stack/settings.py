@@ -1,6 +1,7 @@
 """What a stack file says of a cluster that another stack has."""
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -66,6 +67,11 @@ class OtherStackCluster(ClusterSettings):
     def clouds(self) -> tuple[str, ...]:
         """The clouds whose behaviour its pods meet."""
         return (self.cloud, self.facts.cloud) if self.facts else (self.cloud,)
+
+    @property
+    def store_reader(self) -> Mapping[str, str] | None:
+        """What the cloud's package needs to read the store."""
+        return self.access.store.reader if self.access else None
 
     @property
     def sidecar(self) -> Resources | None:
