@@ -44,17 +44,19 @@ def absolute_problem(path: str) -> str | None:
     return _parts_problem(path.removeprefix("/").removesuffix("/").split("/"))
 
 
-def _below_store(value: str) -> str:
+def below_store(value: str) -> str:
+    """The rule of `StorePath`."""
     if why := below_problem(value):
         raise refuse(f"not a path below the store's root: {why}", "write a relative path such as `uploads/images`")
     return value
 
 
-StorePath = Annotated[str, AfterValidator(_below_store)]
+StorePath = Annotated[str, AfterValidator(below_store)]
 """A path below the store's root."""
 
 
-def _folder(value: str) -> str:
+def folder(value: str) -> str:
+    """The rule of `Folder`."""
     inside = value.removeprefix(STORED)
     if why := below_problem(inside):
         where = "the store's root" if inside != value else "this repository"
@@ -65,7 +67,7 @@ def _folder(value: str) -> str:
     return value
 
 
-Folder = Annotated[str, AfterValidator(_folder)]
+Folder = Annotated[str, AfterValidator(folder)]
 """A folder of the repository, or with ``store:`` before it one of the store."""
 
 

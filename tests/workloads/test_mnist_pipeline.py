@@ -51,7 +51,9 @@ def given_to(step: str, given: Mnist) -> list[str]:
     return inspect(given, lambda steps: arguments(plan(steps[step], ROOT)))
 
 
-def parsed(step: str, given: Mnist, monkeypatch: pytest.MonkeyPatch) -> argparse.Namespace:
+def parsed(
+    step: str, given: Mnist, monkeypatch: pytest.MonkeyPatch, module: str | None = None
+) -> argparse.Namespace:
     """What the workload itself makes of them."""
     seen: list[argparse.Namespace] = []
 
@@ -65,7 +67,7 @@ def parsed(step: str, given: Mnist, monkeypatch: pytest.MonkeyPatch) -> argparse
         raise Parsed
 
     given_arguments = given_to(step, given)
-    main = importlib.import_module(f"workloads.mnist.{step}").main
+    main = importlib.import_module(f"workloads.mnist.{module or step}").main
     with monkeypatch.context() as patch:
         patch.setattr(argparse.ArgumentParser, "parse_args", stop)
         with pytest.raises(Parsed):
@@ -85,6 +87,21 @@ def test_prepare_gets_the_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parsed("prepare", settings(dataset={"name": "digits"}), monkeypatch).dataset == "digits"
     options = parsed("prepare", settings(dataset={"name": "idx", "source": "raw/mnist"}), monkeypatch)
     assert (options.dataset, str(options.source)) == ("idx", "/store/raw/mnist")
+
+
+def prepare_images(given: Mnist, monkeypatch: pytest.MonkeyPatch) -> argparse.Namespace:
+    here = Path.is_dir
+    # What is looked for is in a pod, not here.
+    monkeypatch.setattr(Path, "is_dir", lambda path: path.parts[1] in {"store", "folders"} or here(path))
+    return parsed("prepare", given, monkeypatch, "prepare_images")
+
+
+def test_a_folder_of_images_in_the_store_is_read_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = settings(dataset={"name": "images", "source": "store:uploads/digits"}, seed=5)
+    options = prepare_images(given, monkeypatch)
+    assert (str(options.source), options.seed) == ("/store/uploads/digits", 5)
+    assert inspect(given, lambda steps: plan(steps["prepare"], ROOT).folders) == {}
+    assert inspect(given, lambda steps: steps["prepare"].requirements) is None, "TensorFlow reads them"
 
 
 def test_predict_gets_the_model_and_the_held_out_images(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,6 +131,32 @@ def test_an_image_folder_is_shipped(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert str(parsed("predict", given, monkeypatch).images) == "/folders/images"
     shipped = inspect(given, lambda steps: plan(steps["predict"], ROOT).folders["images"].contents)
     assert shipped == {"3.png": b"\x89PNG"}
+
+
+def test_a_folder_of_images_of_the_repository_is_shipped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "3").mkdir()
+    (folder / "3" / "a.jpg").write_bytes(b"\xff\xd8\xff")
+    given = settings(dataset={"name": "images", "source": str(folder.relative_to(ROOT))})
+    shipped = inspect(given, lambda steps: plan(steps["prepare"], ROOT).folders["source"].contents)
+    before = inspect(given, lambda steps: plan(steps["train"], ROOT).path)
+    (folder / "3" / "a.jpg").write_bytes(b"\xff\xd8\xff\xe0")
+    after = inspect(given, lambda steps: plan(steps["train"], ROOT).path)
+
+    assert shipped == {"3/a.jpg": b"\xff\xd8\xff"}
+    assert str(prepare_images(given, monkeypatch).source) == "/folders/source"
+    assert before != after, "another image trains again"
+
+
+def test_training_images_that_are_not_read_are_a_problem_before_anything_runs(folder: Path) -> None:
+    for name in ("3.png", "4.heic", "5.gif"):
+        (folder / name).write_bytes(b"\x89PNG")
+    given = settings(dataset={"name": "images", "source": str(folder.relative_to(ROOT))})
+
+    (problem,) = problems(given, ROOT)
+
+    assert problem.key == "slipway:pipelines.mnist.dataset.source"
+    assert "4.heic is neither PNG nor JPEG" in problem.reason
+    assert "5.gif is neither PNG nor JPEG" in problem.reason
 
 
 def test_other_images_only_predict_again(folder: Path) -> None:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from infra.pipelines.contract import (
     Pipeline,
@@ -18,7 +18,7 @@ from infra.pipelines.contract import (
 )
 from infra.pipelines.results import Column, Curves, Number, Picture, Table
 from infra.schema.base import Float, Int, Model, refuse
-from infra.schema.paths import STORED, Folder, StorePath
+from infra.schema.paths import STORED, Folder, below_store, folder
 from infra.schema.problems import Finding
 
 
@@ -33,15 +33,25 @@ LearningRates = dict[Annotated[int, BeforeValidator(_epoch)], Float]
 """Learning rate from each epoch on."""
 
 
+def _source(value: str, info: ValidationInfo) -> str:
+    """IDX files are read in the store alone, images where `predict.images` is read, too."""
+    return folder(value) if info.data.get("name") == "images" else below_store(value)
+
+
 class Dataset(Model):
     """What the model is trained on."""
 
-    name: Literal["mnist", "digits", "idx"] = Field(
+    name: Literal["mnist", "digits", "idx", "images"] = Field(
         default="digits",
         description="`mnist` downloads MNIST through TFDS; `digits` is scikit-learn's real handwriting, no "
-        "download needed; `idx` reads a folder of IDX files in the store.",
+        "download needed; `idx` reads a folder of IDX files in the store; `images` reads a folder of PNG and JPEG "
+        "files with their digits.",
     )
-    source: StorePath | None = Field(default=None, description="For `idx`: the folder's path in the store.")
+    source: Annotated[str, AfterValidator(_source)] | None = Field(
+        default=None,
+        description="For `idx`: the folder's path in the store. For `images`: a path in this repository (shipped, "
+        "at most 1 MiB), or `store:<path>` for a folder in the store.",
+    )
 
 
 class Predict(Model):
@@ -49,7 +59,7 @@ class Predict(Model):
 
     images: Folder | None = Field(
         default=None,
-        description="Your own folder of PNG files: a path in this repository (shipped, at most 1 MiB), or "
+        description="Your folder of PNG and JPEG files: a path in this repository (shipped, at most 1 MiB), or "
         "`store:<path>` for a folder in the store. Default: ten held-out digits.",
     )
 
@@ -83,20 +93,19 @@ def check_dataset(section: Section[Mnist]) -> Iterator[Finding]:
     """Findings about the folder of the data set."""
     dataset = section.settings.dataset
     place, read = section.key("dataset", "source"), (section.key("dataset", "name"),)
-    if dataset.name == "idx" and dataset.source is None:
-        yield Finding(
-            place,
-            None,
-            "the data set is a folder of IDX files, and which is not said",
-            "write its path in the store, such as `uploads/mnist`",
-            read=read,
-        )
-    elif dataset.name != "idx" and dataset.source is not None:
+    missing = {
+        "idx": ("a folder of IDX files", "write its path in the store, such as `uploads/mnist`"),
+        "images": ("a folder of images", "write its path, such as `my-digits` or `store:uploads/digits`"),
+    }
+    if dataset.name in missing and dataset.source is None:
+        what, fix = missing[dataset.name]
+        yield Finding(place, None, f"the data set is {what}, and which is not said", fix, read=read)
+    elif dataset.name not in missing and dataset.source is not None:
         yield Finding(
             place,
             dataset.source,
             f"`{dataset.name}` is not read from a folder",
-            "remove it, or write `name: idx`",
+            "remove it, or write `name: idx` or `name: images`",
             read=read,
         )
 
@@ -121,17 +130,8 @@ def check_learning_rates(section: Section[Mnist]) -> Iterator[Finding]:
 
 def steps(settings: Mnist) -> list[StepDeclaration]:
     """Prepare, train and predict."""
-    source = ["--source", stored(settings.dataset.source)] if settings.dataset.source is not None else []
     rates = ",".join(f"{epoch}:{rate!r}" for epoch, rate in sorted(settings.learning_rates.items()))
     seed = ["--seed", str(settings.seed)]
-    prepare = StepDeclaration(
-        name="prepare",
-        module="workloads.mnist.prepare",
-        placed_by=settings.steps.prepare,
-        arguments=["--dataset", settings.dataset.name, *source, "--output", "{output}", *seed],
-        # Installed on the step's node: only a CPU step has any.
-        requirements="workloads/mnist/requirements.txt",
-    )
     train = StepDeclaration(
         name="train",
         module="workloads.mnist.train",
@@ -162,15 +162,43 @@ def steps(settings: Mnist) -> list[StepDeclaration]:
             ),
         ),
     )
-    return [prepare, train, _predict(settings)]
+    return [_prepare(settings, seed), train, _predict(settings)]
+
+
+def _prepare(settings: Mnist, seed: list[str]) -> StepDeclaration:
+    dataset = settings.dataset
+    if dataset.name == "images" and dataset.source is not None:
+        source, folders = _given(dataset.source, "source", "dataset.source")
+        return StepDeclaration(
+            name="prepare",
+            module="workloads.mnist.prepare_images",
+            placed_by=settings.steps.prepare,
+            arguments=["--source", source, "--output", "{output}", *seed],
+            folders=folders,
+        )
+    stored_files = ["--source", stored(dataset.source)] if dataset.source is not None else []
+    return StepDeclaration(
+        name="prepare",
+        module="workloads.mnist.prepare",
+        placed_by=settings.steps.prepare,
+        arguments=["--dataset", dataset.name, *stored_files, "--output", "{output}", *seed],
+        # Installed on the step's node: only a CPU step has any.
+        requirements="workloads/mnist/requirements.txt",
+    )
+
+
+def _given(folder: str, name: str, setting: str) -> tuple[str, dict[str, ShippedFolder]]:
+    """The argument for a folder of the store or the repository, and what ships for it as ``name``."""
+    if folder.startswith(STORED):
+        return stored(folder), {}
+    return f"{{{name}}}", {name: ShippedFolder(folder, setting)}
 
 
 def _predict(settings: Mnist) -> StepDeclaration:
     images, inputs, folders = "{prepare}/images", {"prepare": "prepare"}, dict[str, ShippedFolder]()
-    if (given := settings.predict.images) is not None:
-        images, inputs = stored(given), {}
-        if not given.startswith(STORED):
-            images, folders = "{images}", {"images": ShippedFolder(given, "predict.images")}
+    if settings.predict.images is not None:
+        images, folders = _given(settings.predict.images, "images", "predict.images")
+        inputs = {}
     return StepDeclaration(
         name="predict",
         module="workloads.mnist.predict",

@@ -212,6 +212,19 @@ RUNS: list[Case] = [
         "`gpus: 1`",
     ),
     ({f"{MNIST}.dataset": {"name": "idx"}}, f"{MNIST}.dataset.source", "which is not said", "uploads/mnist"),
+    ({f"{MNIST}.dataset": {"name": "images"}}, f"{MNIST}.dataset.source", "which is not said", "store:uploads"),
+    (
+        {f"{MNIST}.dataset": {"name": "images", "source": "~/digits"}},
+        f"{MNIST}.dataset.source",
+        "not a folder below this repository",
+        "store:uploads/images",
+    ),
+    (
+        {f"{MNIST}.dataset": {"name": "images", "source": "store:/digits"}},
+        f"{MNIST}.dataset.source",
+        "not a folder below the store's root",
+        "store:uploads/images",
+    ),
     (
         {f"{MNIST}.dataset": {"name": "digits", "source": "x"}},
         f"{MNIST}.dataset.source",
