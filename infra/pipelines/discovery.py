@@ -9,6 +9,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -85,9 +86,15 @@ def pipeline(folder: str) -> AnyPipeline:
 
     Raises SettingsError where a declaration in Python is broken.
     """
-    if (location(folder).path / PYTHON).is_file():
-        return _declared(folder, "pipeline", "PIPELINE", Pipeline)
-    return _read(folder)
+    place = location(folder)
+    if not (place.path / PYTHON).is_file():
+        return _read(folder)
+    if others := [file for file in FILES if os.path.lexists(place.path / file)]:
+        found = _read(folder)
+        reason = f"the folder has a `{PYTHON}` too, and only one of them can declare the pipeline"
+        both = Problem(f"{place.shown}/{others[0]}", None, reason, "remove one of them")
+        return replace(found, problems=(both, *found.problems))
+    return _declared(folder, "pipeline", "PIPELINE", Pipeline)
 
 
 @cache
@@ -95,20 +102,26 @@ def _read(folder: str) -> AnyPipeline:
     return file_reading.read(location(folder))
 
 
-def declared_steps(folder: str, settings: PipelineSettings) -> Sequence[StepDeclaration]:
-    """The steps that the pipeline of ``folder`` has with ``settings``, in its order.
+def steps_of(folder: str, settings: PipelineSettings) -> Sequence[StepDeclaration]:
+    """The steps that the pipeline of ``folder`` has with ``settings``, in its order, whether they fit or not.
 
-    Raises SettingsError where it cannot say them, or where they do not fit together.
+    Raises SettingsError where it cannot say them.
     """
-    file = _file(folder)
     try:
-        steps = tuple(pipeline(folder).steps(settings))
+        return tuple(pipeline(folder).steps(settings))
     except SettingsError:
         raise
     except Exception as error:
-        raise _failed(file, "`steps` fails", error) from error
+        raise _failed(_file(folder), "`steps` fails", error) from error
+
+
+def declared_steps(folder: str, settings: PipelineSettings) -> Sequence[StepDeclaration]:
+    """The same steps; raises SettingsError also where they do not fit together, or the declaration is wrong."""
+    if problems := pipeline(folder).problems:
+        raise SettingsError(problems)
+    steps = steps_of(folder, settings)
     if reasons := list(misfits(steps)):
-        raise SettingsError([_problem(file, each) for each in reasons])
+        raise SettingsError([_problem(_file(folder), each) for each in reasons])
     return steps
 
 

@@ -1,13 +1,27 @@
 """From a folder with a ``pipeline.yaml`` to the `Pipeline` that it declares."""
 
-from dataclasses import dataclass
-from pathlib import Path
+import os
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any, cast
 
+from pydantic import ValidationError
+
+from infra.pipelines import file_checks, file_results
 from infra.pipelines.contract import AnyPipeline, Pipeline
 from infra.pipelines.file_settings import section_of
 from infra.pipelines.file_steps import steps
-from infra.pipelines.pipeline_file import NAMES, PipelineFile
-from infra.schema.yaml_files import read_yaml
+from infra.pipelines.matrix import MATRIX
+from infra.pipelines.pipeline_file import NAMES, PAGE, PartialFile, PipelineFile
+from infra.schema.corrections import as_written, repair
+from infra.schema.plain_values import findings as plain_findings
+from infra.schema.plain_values import order
+from infra.schema.problems import Finding, Path, Problem, key_of
+from infra.schema.salvage import copied, leave_out, leave_out_wrong, rests_on_readable, salvage
+from infra.schema.validation import findings as shape_findings
+from infra.schema.yaml_files import ConfigError, Repeated, read_with_repeated
 
 
 @dataclass(frozen=True)
@@ -17,25 +31,101 @@ class Folder:
     ``shipped`` is how its declarations name it: relative to the repository, or absolute.
     """
 
-    path: Path
+    path: FilePath
     shown: str
     shipped: str
-
-    @property
-    def file(self) -> str:
-        """Its ``pipeline.yaml`` as people know it."""
-        return f"{self.shown}/{NAMES[0]}"
 
     def below(self, path: str) -> str:
         """A file or folder in it, as declarations name it."""
         return "/".join([self.shipped, *(part for part in path.split("/") if part not in {"", "."})])
 
 
+@dataclass
+class _Reading:
+    """What can be read of a file, what is wrong with it, and the places that were left out for that."""
+
+    declared: PipelineFile = field(default_factory=lambda: PartialFile.model_validate({}))
+    problems: list[Problem] = field(default_factory=list[Problem])
+    lost: set[Path] = field(default_factory=lambda: {()})
+
+
 def read(folder: Folder) -> AnyPipeline:
-    """The pipeline that ``folder`` declares."""
-    declared = PipelineFile.model_validate(read_yaml(folder.path / NAMES[0]))
-    name = "".join(part.capitalize() for part in folder.path.name.split("-"))
+    """The pipeline that ``folder`` declares, as far as it can be read, with everything that is wrong with it."""
+    reading = _read(folder)
+    name = "".join(part.capitalize() for part in re.split(r"[^A-Za-z0-9]+", folder.path.name)) or "Pipeline"
     return Pipeline(
-        settings=section_of(name, declared),
-        steps=lambda settings: steps(declared, settings, folder.below),
+        settings=section_of(name, reading.declared, reading.lost),
+        steps=lambda settings: steps(reading.declared, settings, folder.below),
+        problems=tuple(reading.problems),
+    )
+
+
+def _read(folder: Folder) -> _Reading:
+    found = _Reading()
+    name = next((each for each in NAMES if os.path.lexists(folder.path / each)), NAMES[0])
+    file = f"{folder.shown}/{name}"
+    if name != NAMES[0]:
+        found.problems.append(Problem(file, name, f"the file has to be called `{NAMES[0]}`", "rename it"))
+    path = folder.path / name
+    try:
+        raw, repeated = read_with_repeated(path)
+    except ConfigError as error:
+        found.problems.append(_unreadable(file, str(error).removeprefix(str(path))))
+        return found
+    if not isinstance(raw, dict):
+        reason = "not a section of keys and values"
+        found.problems.append(
+            Problem(file, raw, reason, "write `description:` and `steps:`, each with its values")
+        )
+        return found
+    content = cast("dict[str, Any]", raw)
+    findings = [_repeated(each) for each in repeated]
+    findings += _judge(content, found)
+    for each in sorted(findings, key=lambda each: order(content, each.path)):
+        key = f"{file}: {key_of(each.path, '')}".removesuffix(": ")
+        found.problems.append(Problem(key, each.value, each.reason, each.fix))
+    return found
+
+
+def _judge(content: Mapping[str, Any], found: _Reading) -> list[Finding]:
+    """What is wrong with ``content``; completes ``found`` by what can be read of it."""
+    values = cast("dict[str, Any]", copied(content))
+    findings = list(plain_findings(values, lines=values))
+    found.lost = {leave_out(values, each.path) for each in findings}
+    repairs, written = repair(values, lambda _: PipelineFile)
+    findings += repairs
+    try:
+        PipelineFile.model_validate(values)
+    except ValidationError as error:
+        shape = shape_findings(error, PipelineFile, PAGE)
+        findings += [as_written(each, written) for each in shape if each.path not in found.lost]
+        found.lost |= leave_out_wrong(values, error, PipelineFile)
+    found.declared = salvage(values, found.lost, PipelineFile, PartialFile)
+    judged = [*file_checks.check(found.declared), *file_results.check(found.declared)]
+    found.declared = _without_matrices(
+        found.declared, {each.path[:2] for each in judged if MATRIX in each.path[2:3]}
+    )
+    return [*findings, *(as_written(each, written) for each in judged if rests_on_readable(each, found.lost))]
+
+
+def _without_matrices(declared: PipelineFile, wrong: Collection[Path]) -> PipelineFile:
+    """The file without the matrices of the steps at the places ``wrong``."""
+    kept = {
+        name: step.model_copy(update={MATRIX: {}}) if ("steps", name) in wrong else step
+        for name, step in declared.steps.items()
+    }
+    return declared.model_copy(update={"steps": kept})
+
+
+def _repeated(key: Repeated) -> Finding:
+    reason = f"the key stands here twice, again in line {key.line}"
+    return Finding(key.place, None, reason, "remove one of them, or rename it")
+
+
+def _unreadable(file: str, said: str) -> Problem:
+    """``said`` is the reader's error without the file's name: ``:3: not YAML: …; the fix``."""
+    line, _, rest = said.removeprefix(":").partition(": ") if said.startswith(":") else ("", "", said.strip())
+    reason, mark, fix = rest.rpartition("; ")
+    return Problem(
+        f"{file}:{line}".rstrip(":"), None, reason if mark else fix, fix if mark else "correct the file"
     )

@@ -1,10 +1,11 @@
 """The settings that stack files have for a pipeline of a ``pipeline.yaml``."""
 
+import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, create_model
+from pydantic import BeforeValidator, ConfigDict, Field, create_model
 from pydantic.fields import FieldInfo
 
 from infra.pipelines import references
@@ -12,22 +13,60 @@ from infra.pipelines.contract import PipelineSettings, StepSettings
 from infra.pipelines.matrix import MATRIX, Axes, Axis, MatrixStepSettings
 from infra.pipelines.pipeline_file import Parameter, PipelineFile, PipelineStep
 from infra.schema.base import Float, Int, Model, no_truth
+from infra.schema.problems import Path
+
+PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+
+SECTION_KEYS = ("uses", "steps", "description")
+"""Keys of a pipeline's section that are no parameters of its own."""
 
 KINDS: Mapping[str, Any] = {"integer": Int, "number": Float, "string": str, "boolean": bool}
 
 
-def section_of(name: str, declared: PipelineFile) -> type[PipelineSettings]:
-    """The pipeline's section, called ``name``: a key for each parameter, and one for each step below ``steps``."""
+IGNORING = ConfigDict(extra="ignore", frozen=True)
+
+
+class _PartialSection(PipelineSettings):
+    model_config = IGNORING
+
+
+class _PartialModel(Model):
+    model_config = IGNORING
+
+
+class _PartialAxes(Axes):
+    model_config = IGNORING
+
+
+def section_of(name: str, declared: PipelineFile, lost: Collection[Path] = ()) -> type[PipelineSettings]:
+    """The pipeline's section, called ``name``: a key for each parameter, and one for each step below ``steps``.
+
+    ``lost`` are the places of the file that could not be read. The section may then have keys of which nobody can
+    tell what they are.
+    """
+    parameters = {key: each for key, each in declared.parameters.items() if is_parameter(key)}
     steps = {
-        step: (_step_settings(step, each, declared.parameters), Field(description=_about(each)))
+        step: (_step_settings(step, each, parameters, lost), Field(description=_about(each)))
         for step, each in declared.steps.items()
     }
-    below = _model(f"{name}Steps", Model, "Where each step runs.", steps)
+    model = _PartialModel if _any_at(lost, "steps") else Model
+    base = _PartialSection if _any_at(lost, "parameters") else PipelineSettings
+    below = _model(f"{name}Steps", model, "Where each step runs.", steps)
     fields = {
-        **{key: (annotation(each), _field(each)) for key, each in declared.parameters.items()},
+        **{key: (annotation(each), _field(each)) for key, each in parameters.items()},
         "steps": (below, Field(description="Where each step runs.")),
     }
-    return _model(name, PipelineSettings, declared.description, fields)
+    return _model(name, base, declared.description, fields)
+
+
+def _any_at(lost: Collection[Path], *section: str) -> bool:
+    """Whether a part of ``section`` is lost as a whole."""
+    return any(place[: len(section)] == section[: len(place)] and len(place) <= len(section) + 1 for place in lost)
+
+
+def is_parameter(name: str) -> bool:
+    """Whether a key of a pipeline's section can have that name."""
+    return bool(PARAMETER.fullmatch(name)) and name not in SECTION_KEYS and not name.startswith("model_")
 
 
 def annotation(parameter: Parameter) -> Any:
@@ -37,9 +76,14 @@ def annotation(parameter: Parameter) -> Any:
         chosen: Any = Literal[tuple(parameter.choices)]
         # Of the choices 0 and 1, a literal would take a truth value.
         return chosen if parameter.type == "string" else Annotated[chosen, BeforeValidator(no_truth)]
-    if parameter.minimum is None and parameter.maximum is None:
+    if kind not in {Int, Float} or (parameter.minimum is None and parameter.maximum is None):
         return kind
     return Annotated[kind, Field(ge=parameter.minimum, le=parameter.maximum)]
+
+
+def axis(parameter: Parameter) -> Any:
+    """The type of a matrix's values of a parameter."""
+    return Axis[annotation(parameter)]
 
 
 def used_in(step: PipelineStep) -> dict[str, None]:
@@ -48,7 +92,9 @@ def used_in(step: PipelineStep) -> dict[str, None]:
     return dict.fromkeys(each for word in words for each in references.names(word))
 
 
-def _step_settings(name: str, step: PipelineStep, parameters: Mapping[str, Parameter]) -> type[StepSettings]:
+def _step_settings(
+    name: str, step: PipelineStep, parameters: Mapping[str, Parameter], lost: Collection[Path]
+) -> type[StepSettings]:
     known = MatrixStepSettings.model_fields
     resources = step.resources.model_dump(exclude_none=True)
     asked = {**resources, "time_limit": step.time_limit, "image": step.image}
@@ -62,9 +108,10 @@ def _step_settings(name: str, step: PipelineStep, parameters: Mapping[str, Param
         if key in used_in(step) and key in parameters:
             about = f"Values of `{key}`, in place of those of the pipeline."
             default = step.matrix.get(key)
-            axes[key] = (Axis[annotation(parameters[key])] | None, Field(default=default, description=about))
-    if axes:
-        matrix = _model(f"{name}Axes", Axes, Axes.__doc__, axes)
+            axes[key] = (axis(parameters[key]) | None, Field(default=default, description=about))
+    unsure = _any_at(lost, "parameters") or _any_at(lost, "steps", name)
+    if axes or unsure:
+        matrix = _model(f"{name}Axes", _PartialAxes if unsure else Axes, Axes.__doc__, axes)
         fields[MATRIX] = (matrix, Field(default_factory=matrix, description=known[MATRIX].description))
     return _model(name, MatrixStepSettings, MatrixStepSettings.__doc__, fields)
 

@@ -3,16 +3,27 @@
 What its keys mean is in their descriptions, of which docs/pipeline.schema.json is made.
 """
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, cast, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, create_model
 
 from infra.pipelines.results import Format
 from infra.schema.base import Cpu, Duration, Int, Memory, Model, Size, refuse
 from infra.schema.image import Image
+from infra.schema.problems import did_you_mean, listed
 
 NAMES = ("pipeline.yaml", "pipeline.yml")
 """The file, and how it is misspelt."""
+
+PAGE = "docs/workloads.md"
+"""The page that describes its keys."""
+
+
+def _sentence(value: str) -> str:
+    if not value.strip():
+        raise refuse("empty", "write what it does, in a sentence")
+    return value.strip()
 
 
 def _word(value: Any) -> Any:
@@ -32,13 +43,45 @@ def _words(value: Any) -> Any:
             "one text, and a command is a list of its words, which no shell reads",
             f"write `[{', '.join(value.split()[:12]) or 'python, train.py'}]`",
         )
+    if value == []:
+        raise refuse("empty", "write the program and its arguments: `[python, train.py]`")
     return value
 
+
+FORMATS = get_args(Format)
+
+RESULT_KINDS: Mapping[str, Sequence[str]] = {
+    "number": ("format",),
+    "table": ("columns", "compare"),
+    "curves": ("draw", "unit", "logs"),
+    "picture": (),
+    "file": (),
+}
+"""The kinds of results, each with the keys that it alone may have."""
 
 Words = Annotated[list[Word], Field(min_length=1), BeforeValidator(_words, json_schema_input_type=list[Word])]
 """A command: its program, and the program's arguments."""
 
-Scalar = bool | int | float | str
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, dict | list):
+        raise refuse("not a single value", "write a number, a text, or `true` or `false`")
+    if value is None:
+        raise refuse("empty", "write a value, or remove it")
+    return value
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refuse("not a number", "write a number")
+    return value
+
+
+Scalar = Annotated[Any, BeforeValidator(_scalar), WithJsonSchema({"type": ["boolean", "number", "string"]})]
+"""A value of a parameter, of whatever type."""
+
+Bound = Annotated[Any, BeforeValidator(_number), WithJsonSchema({"type": "number"})]
+"""A number, whole or not."""
 
 
 class Parameter(Model):
@@ -48,8 +91,8 @@ class Parameter(Model):
     default: Scalar | None = Field(
         default=None, description="Its value where the stack file has none; without it, each stack file has to."
     )
-    minimum: int | float | None = Field(default=None, description="The least that a number can be.")
-    maximum: int | float | None = Field(default=None, description="The most that a number can be.")
+    minimum: Bound | None = Field(default=None, description="The least that a number can be.")
+    maximum: Bound | None = Field(default=None, description="The most that a number can be.")
     choices: Annotated[list[Scalar], Field(min_length=1)] | None = Field(
         default=None, description="The only values that it can have."
     )
@@ -80,13 +123,19 @@ class TableColumn(Model):
 
 
 def _column(value: Any) -> Any:
-    return {"format": value} if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    if value not in FORMATS:
+        raise refuse("not one of the values it can have", did_you_mean(value, FORMATS, f"write {listed(FORMATS)}"))
+    return {"format": value}
 
 
 def _result(value: Any) -> Any:
     """``metrics.json#/accuracy`` is a number, ``curve.png`` a picture, and any other path a file."""
-    if not isinstance(value, str):
-        return value
+    if not isinstance(value, str | dict):
+        raise refuse("neither a path nor a section", "write a path: `metrics.json#/accuracy`, `curve.png`")
+    if isinstance(value, dict):
+        return cast("dict[Any, Any]", value)
     path, mark, _ = value.partition("#")
     if mark and path.lower().endswith(".json"):
         return {"number": value}
@@ -188,7 +237,7 @@ class PipelineStep(Model):
 class PipelineFile(Model):
     """A pipeline."""
 
-    description: Annotated[str, AfterValidator(str.strip), Field(min_length=1)] = Field(
+    description: Annotated[str, AfterValidator(_sentence)] = Field(
         description="What the pipeline does, in a sentence."
     )
     parameters: dict[str, Parameter] = Field(
@@ -197,13 +246,19 @@ class PipelineFile(Model):
     steps: dict[str, PipelineStep] = Field(min_length=1, description="The steps by name.")
 
 
-class PartialStep(PipelineStep):
-    """A step of a file with mistakes, without what is wrong."""
+class _PartialParameter(Parameter):
+    type: Any = None
 
+
+class _PartialStep(PipelineStep):
     run: Words = Field(default_factory=list[str])
 
 
-class PartialParameter(Parameter):
-    """A parameter of a file with mistakes; one without a type can have any value."""
-
-    type: Any = None
+PartialFile: type[PipelineFile] = create_model(
+    "PartialFile",
+    __base__=PipelineFile,
+    description=(str, ""),
+    parameters=(dict[str, _PartialParameter], Field(default_factory=dict)),
+    steps=(dict[str, _PartialStep], Field(default_factory=dict)),
+)
+"""A file with mistakes, without what is wrong. A parameter without a type can have any value."""

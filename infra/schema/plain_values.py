@@ -1,7 +1,7 @@
 """What is wrong with the plain values of a stack file, whatever they stand for."""
 
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from infra.schema.problems import Finding, Path
@@ -19,12 +19,32 @@ WORDS = {
 """What no setting has, by Unicode's category (The Unicode Standard 17.0, table 4-4, September 2025)."""
 
 
-def findings(raw: Mapping[str, Any], unread: str) -> Iterator[Finding]:
-    """Characters that no setting has, in keys and texts, and one key twice. ``unread`` is a section left out."""
-    yield from _of_section((), {key: value for key, value in raw.items() if key != unread})
+def findings(
+    raw: Mapping[str, Any], unread: str = "", lines: Collection[str] = LINES_ALLOWED
+) -> Iterator[Finding]:
+    """Characters that no setting has, in keys and texts, and one key twice.
+
+    ``unread`` is a section left out; texts of the sections ``lines`` may have several lines.
+    """
+    yield from _of_section((), {key: value for key, value in raw.items() if key != unread}, lines)
 
 
-def _of_section(path: Path, section: Mapping[Any, Any]) -> Iterator[Finding]:
+def order(raw: object, path: Iterable[str | int]) -> tuple[int, ...]:
+    """Where in the file ``path`` comes, as far as it is there: by the number of each key among those beside it."""
+    numbers: list[int] = []
+    for part in path:
+        if isinstance(raw, Mapping):
+            section = cast("Mapping[Any, Any]", raw)
+            keys = [str(key) for key in section]
+            raw = next((each for key, each in section.items() if str(key) == str(part)), None)
+            numbers.append(keys.index(str(part)) if str(part) in keys else len(keys))
+        elif isinstance(part, int):
+            raw = cast("list[Any]", raw)[part] if isinstance(raw, list) else None
+            numbers.append(part)
+    return tuple(numbers)
+
+
+def _of_section(path: Path, section: Mapping[Any, Any], lines: Collection[str]) -> Iterator[Finding]:
     first: dict[str, object] = {}
     for key, value in section.items():
         place = (*path, str(key))
@@ -36,18 +56,18 @@ def _of_section(path: Path, section: Mapping[Any, Any]) -> Iterator[Finding]:
         if character := _unwritable(str(key), lines=False):
             yield Finding(place, value, f"the key has {character}", "remove that character")
         else:
-            yield from _of_value(place, value)
+            yield from _of_value(place, value, lines)
 
 
-def _of_value(place: Path, value: object) -> Iterator[Finding]:
+def _of_value(place: Path, value: object, lines: Collection[str]) -> Iterator[Finding]:
     if isinstance(value, str):
-        if character := _unwritable(value, lines=place[0] in LINES_ALLOWED):
+        if character := _unwritable(value, lines=place[0] in lines):
             yield Finding(place, value, f"the value has {character}", "remove that character")
     elif isinstance(value, dict):
-        yield from _of_section(place, cast("dict[Any, Any]", value))
+        yield from _of_section(place, cast("dict[Any, Any]", value), lines)
     elif isinstance(value, list):
         for index, each in enumerate(cast("list[object]", value)):
-            yield from _of_value((*place, index), each)
+            yield from _of_value((*place, index), each, lines)
 
 
 def _unwritable(text: str, *, lines: bool) -> str | None:

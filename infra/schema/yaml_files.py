@@ -10,7 +10,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -54,14 +54,33 @@ class ConfigError(Exception):
     """A stack that does not exist, or a project or stack file that cannot be used. The text says where and why."""
 
 
+@dataclass(frozen=True)
+class Repeated:
+    """A key that stands in its section again, in ``line``; the values of the first one count."""
+
+    line: int
+    place: Place
+
+
 def read_yaml(path: Path) -> Any:
     """The file's content, keys as text; an empty mapping where it is empty.
 
     No two places of it share an object. Raises ConfigError with the line, the key where there is one, and the fix.
     """
+    content, repeated = read_with_repeated(path)
+    if repeated:
+        *section, key = repeated[0].place
+        reason = f"{_place(tuple(section))}the key {_short(str(key))} stands here twice; remove one of them"
+        raise ConfigError(f"{path}:{repeated[0].line}: {reason}")
+    return content
+
+
+def read_with_repeated(path: Path) -> tuple[Any, Sequence[Repeated]]:
+    """The same, with the keys that stand in their sections more than once. Raises ConfigError for all else."""
     text = _text(path)
+    reader = _Reader(text)
     try:
-        content = _Reader(text).document()
+        content = reader.document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{path}:{mark.line + 1}" if mark else str(path)
@@ -75,7 +94,7 @@ def read_yaml(path: Path) -> Any:
     except (ValueError, OverflowError) as error:
         # PyYAML's scanner has no error of its own for `"\U99999999"`.
         raise ConfigError(f"{path}: not YAML: {error}") from error
-    return {} if content is None else content
+    return {} if content is None else content, reader.repeated
 
 
 def _text(path: Path) -> str:
@@ -96,7 +115,7 @@ def _text(path: Path) -> str:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"{path} cannot be read: {reason}") from error
     if len(content) > limits.FILE_BYTES:
-        raise ConfigError(f"{path} has more than {limits.FILE_BYTES:,} bytes, the most that a stack file may have")
+        raise ConfigError(f"{path} has more than {limits.FILE_BYTES:,} bytes, the most that it may have")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -146,6 +165,7 @@ class _Reader:
         self._values = 0
         self._characters = 0
         self._deepest = 0
+        self.repeated: list[Repeated] = []
 
     def document(self) -> Any:
         """The only document; None where there is none."""
@@ -155,12 +175,12 @@ class _Reader:
             return None
         assert isinstance(start, DocumentStartEvent)
         if start.version not in {None, (1, 1)}:
-            raise _LineError(start, (), "the CLI reads YAML 1.1 alone; remove the line `%YAML`")
+            raise _LineError(start, (), "YAML 1.1 alone is read; remove the line `%YAML`")
         content = self._value(next(self._events), ())
         next(self._events)
         after = next(self._events)
         if not isinstance(after, StreamEndEvent):
-            raise _LineError(after, (), "a second document, which the CLI ignores; remove it and its `---`")
+            raise _LineError(after, (), "a second document, which nothing reads; remove it and its `---`")
         return content
 
     def _value(self, event: Event, path: Place) -> Any:
@@ -206,10 +226,10 @@ class _Reader:
         self._characters += characters
         self._deepest = max(self._deepest, len(path) + depth)
         if self._values > limits.VALUES:
-            reason = f"more than {limits.VALUES:,} values, with what aliases repeat; make several stacks of it"
+            reason = f"more than {limits.VALUES:,} values, with what aliases repeat; make several files of it"
         elif self._characters > limits.TOTAL_CHARACTERS:
             most = f"{limits.TOTAL_CHARACTERS:,}"
-            reason = f"more than {most} characters, with what aliases repeat; make several stacks of it"
+            reason = f"more than {most} characters, with what aliases repeat; make several files of it"
         elif len(path) + depth > limits.DEPTH:
             reason = f"more than {limits.DEPTH} sections or lists inside one another; no setting is as deep"
         elif characters > limits.CHARACTERS and isinstance(event, ScalarEvent):
@@ -234,9 +254,10 @@ class _Reader:
                 merged = _merged(event, self._value(next(self._events), (*path, MERGE)), path)
                 continue
             key = self._key(event, path)
+            value = self._value(next(self._events), (*path, key))
             if key in own:
-                raise _LineError(event, path, f"the key {_short(key)} stands here twice; remove one of them")
-            own[key] = self._value(next(self._events), (*path, key))
+                self.repeated.append(Repeated(event.start_mark.line + 1, (*path, key)))
+            own.setdefault(key, value)
         return {**(merged or {}), **own}
 
     def _key(self, event: Event, path: Place) -> str:
@@ -285,7 +306,7 @@ def _scalar(event: ScalarEvent, path: Place) -> Any:
     if tag == f"{TAG}str" or (tag is None and not event.implicit[0]):
         return text
     if NOT_FINITE.fullmatch(text):
-        raise _LineError(event, path, "the CLI can hand over finite numbers alone; write one, or text in quotes")
+        raise _LineError(event, path, "only finite numbers are read; write one, or text in quotes")
     value = plain(text)
     if tag is None:
         return value

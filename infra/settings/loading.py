@@ -5,15 +5,16 @@ from typing import Any, cast
 
 from infra.clouds.registry import CLOUDS
 from infra.pipelines.contract import PipelineSettings
-from infra.pipelines.discovery import declared_steps
+from infra.pipelines.discovery import declared_steps, pipeline
 from infra.platform_output import Resolve
 from infra.schema import limits
 from infra.schema.corrections import as_written
+from infra.schema.plain_values import order
 from infra.schema.problems import Finding, Problem, SettingsError, key_of
 from infra.settings.checks import names, pipelines, secrets, steps, teams
 from infra.settings.model import Rehearsal, Settings
 from infra.settings.parsing import OVERLAY, Reading, read
-from infra.settings.pipelines import folder, is_known
+from infra.settings.pipelines import folder, folders_in, is_known
 from infra.settings.references import unread
 
 CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
@@ -43,11 +44,20 @@ def load(raw: Mapping[str, Any], resolve: Resolve = unread) -> Settings:
     overlay = raw.get(OVERLAY)
     if isinstance(overlay, dict) and overlay:
         problems += _overlay_problems(raw, cast("dict[str, Any]", overlay), found, resolve)
+    problems += _declarations(raw)
     if settings is None or problems:
         raise SettingsError(problems)
     for name, section in settings.pipelines.items():
         declared_steps(folder(name, section), section)
     return settings
+
+
+def _declarations(raw: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with the declarations of the pipelines that ``raw`` runs, or its overlay, each once."""
+    overlay = raw.get(OVERLAY)
+    below: Mapping[str, Any] = cast("dict[str, Any]", overlay) if isinstance(overlay, dict) else {}
+    folders = dict.fromkeys([*folders_in(raw), *folders_in(below)])
+    return [problem for folder in folders for problem in pipeline(folder).problems]
 
 
 def _nothing(raw: Mapping[str, Any]) -> list[Problem]:
@@ -106,22 +116,7 @@ def _examine(raw: Mapping[str, Any], resolve: Resolve) -> tuple[Settings | None,
     for name in _clouds_of(reading):
         found += [finding for check in CLOUDS[name].checks() for finding in check(reading.request)]
     judged = [as_written(finding, reading.written) for finding in found if reading.judges(finding)]
-    return reading.settings, sorted([*reading.findings, *judged], key=lambda finding: _line(raw, finding.path))
-
-
-def _line(raw: object, path: Iterable[str | int]) -> tuple[int, ...]:
-    """Where in the file ``path`` comes, as far as it is there: by the number of each key among those beside it."""
-    numbers: list[int] = []
-    for part in path:
-        if isinstance(raw, Mapping):
-            section = cast("Mapping[Any, Any]", raw)
-            keys = [str(key) for key in section]
-            raw = next((each for key, each in section.items() if str(key) == str(part)), None)
-            numbers.append(keys.index(str(part)) if str(part) in keys else len(keys))
-        elif isinstance(part, int):
-            raw = cast("list[Any]", raw)[part] if isinstance(raw, list) else None
-            numbers.append(part)
-    return tuple(numbers)
+    return reading.settings, sorted([*reading.findings, *judged], key=lambda finding: order(raw, finding.path))
 
 
 def _overlay_problems(

@@ -1,6 +1,6 @@
 """The section `pipelines` of a stack file: what each section in it runs, and so which keys it may have."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, cast
 
@@ -25,12 +25,20 @@ def section_type(values: Mapping[str, Any]) -> Any:
     It is a mapping in which each name has the settings of its pipeline. Raises SettingsError where the declaration
     of one is broken.
     """
+    return _mapping_of(tuple(_named(values)))
+
+
+def folders_in(values: Mapping[str, Any]) -> list[str]:
+    """The folders of the pipelines that ``values``, which may be wrong, run."""
+    return [folder for _, folder in _named(values) if folder is not None]
+
+
+def _named(values: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+    """The name of each section, and the folder of its pipeline, where that is known."""
     sections: object = values.get(KEY)
-    named: list[tuple[str, str | None]] = []
     for name, section in cast("dict[Any, Any]", sections).items() if isinstance(sections, dict) else ():
         uses = cast("dict[Any, Any]", section).get("uses") if isinstance(section, dict) else None
-        named.append((str(name), folder_of(str(name), uses)))
-    return _mapping_of(tuple(named))
+        yield str(name), folder_of(str(name), uses)
 
 
 def every_pipeline() -> Any:

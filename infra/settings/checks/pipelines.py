@@ -3,7 +3,14 @@
 from collections.abc import Iterator
 
 from infra.pipelines.contract import PipelineSettings, Section
-from infra.pipelines.discovery import declared_steps, pipeline, pipeline_names, supplements
+from infra.pipelines.discovery import (
+    declared_steps,
+    is_path,
+    location,
+    pipeline,
+    pipeline_names,
+    supplements,
+)
 from infra.pipelines.results import STACK_OUTPUTS
 from infra.schema.base import PoolSettings
 from infra.schema.kubernetes_names import name_findings
@@ -14,6 +21,8 @@ from infra.step import GATES, GATES_FOLDER, PACKAGES
 
 NAME_LIMIT = 40
 """Characters of a pipeline's name, of which those of its Jobs and labels are made."""
+
+FILES = "`pipeline.yaml` or `pipeline.py`"
 
 RENAME = "choose another name, and write below it which pipeline it is: `uses: <folder>`"
 
@@ -52,17 +61,19 @@ def section_name_findings(at: Path, name: str) -> Iterator[Finding]:
 
 def _unknown(at: Path, name: str, settings: PipelineSettings) -> Finding:
     known = pipeline_names()
-    reason = "`workloads/` has no folder of that name with a `pipeline.py`"
-    if settings.uses is not None:
-        near = nearest(settings.uses, known)
-        return Finding(
-            (*at, "uses"), settings.uses, reason, f"did you mean `{near}`?" if near else f"write {listed(known)}"
-        )
-    near = nearest(name, known)
-    fix = f"did you mean `{near}`? " if near else ""
-    return Finding(
-        at, name, reason, f"{fix}A name of your own has the pipeline's below it: `uses: {near or known[0]}`"
-    )
+    reason = f"`workloads/` has no folder of that name with a {FILES}"
+    if settings.uses is None:
+        near = nearest(name, known)
+        fix = f"did you mean `{near}`? " if near else ""
+        own = f"{fix}A name of your own has the pipeline's below it: `uses: {near or known[0]}`"
+        return Finding(at, name, reason, own)
+    if is_path(settings.uses):
+        reason = f"there is no {FILES} in {location(settings.uses).path}"
+        fix = f"correct the path, relative to the repository, or write one of {listed(known, 'and')}"
+        return Finding((*at, "uses"), settings.uses, reason, fix)
+    near = nearest(settings.uses, known)
+    fix = f"did you mean `{near}`?" if near else f"write {listed(known)}"
+    return Finding((*at, "uses"), settings.uses, reason, fix)
 
 
 def pools_of(draft: Draft) -> dict[str, tuple[Path, PoolSettings]]:

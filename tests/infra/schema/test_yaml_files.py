@@ -125,7 +125,7 @@ HOSTILE = {
     "merge of text": ("a:\n  <<: 5", 2, "a: `<<` takes sections alone"),
     "lone surrogate": ('a:\n  b: "\\ud800"', 2, "a.b: U+D800 is half of a surrogate pair"),
     "no such character": ('a: "\\UFFFFFFFF"', None, "not YAML"),
-    "infinite": ("a: .inf", 1, "a: the CLI can hand over finite numbers alone"),
+    "infinite": ("a: .inf", 1, "a: only finite numbers are read"),
     "NUL": ("a: 1\nb: \0", 2, "the control character U+0000 may not stand in YAML"),
     "escape sequence": ("a: 1\n\x1b[31m: 1", 2, "the control character U+001B may not stand in YAML"),
     "two documents": ("a: 1\n---\nb: 2", 2, "a second document"),
