@@ -1,8 +1,13 @@
 """A copy of the working tree, as a new clone would have it."""
 
+import json
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from tests.support.tree import write_tree
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,3 +22,15 @@ def copy_checkout(target: Path) -> Path:
             shutil.copy2(ROOT / name, target / name)
     (target / ".venv").symlink_to(ROOT / ".venv")
     return target
+
+
+def linked_checkout(target: Path, stacks: Mapping[str, Mapping[str, Any]]) -> Path:
+    """The repository at ``target``, by links to its folders, with stacks of these settings in place of its own."""
+    target.mkdir(exist_ok=True)
+    for name in ("infra", "offline", "workloads", "Pulumi.yaml"):
+        (target / name).symlink_to(ROOT / name)
+    contents = {
+        f"stacks/Pulumi.{name}.yaml": json.dumps({"config": {f"slipway:{key}": each[key] for key in each}})
+        for name, each in stacks.items()
+    }
+    return write_tree(target, contents)

@@ -1,0 +1,89 @@
+"""Two stacks of one checkout, one on the clusters of the other: evaluated, compared, and no secret shown."""
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from infra.review.properties import Secret
+from infra.review.stack import JOB, KUBERNETES_PROVIDER, NodePool
+from offline.preview.build import Options, build
+from offline.preview.evaluated_stack import Evaluated
+from offline.preview.model import Preview, StackPreview
+from offline.preview.revisions import Evaluations, evaluate_trees
+from tests.support.checkout import linked_checkout
+from tests.support.stack_values import GCP, GONE, changed
+
+PLATFORM = changed(GCP, {"pipelines": GONE, "teams": {"team-a": {"namespace": "team-a"}}})
+TEAM = {
+    "namespace": "team-a",
+    "clusters": {"main": {"stack": "acme/slipway/platform", "cluster": "dev"}},
+    "pipelines": GCP["pipelines"],
+}
+
+
+pytestmark = pytest.mark.xdist_group("platform-and-team")  # Its fixture takes longer than its tests.
+
+
+def of(preview: Preview, name: str) -> StackPreview:
+    return next(each for each in preview.stacks if each.stack == name)
+
+
+@pytest.fixture(scope="module")
+def evaluations(tmp_path_factory: pytest.TempPathFactory) -> Evaluations:
+    """Both stacks at the base, and after the platform gave a pool up that the team still names."""
+    folder = tmp_path_factory.mktemp("trees")
+    files = {"platform": PLATFORM, "team": TEAM}
+    base = linked_checkout(folder / "base", files)
+    now = changed(PLATFORM, {"clusters.dev.pools.predict": GONE})
+    head = linked_checkout(folder / "head", {**files, "platform": now})
+    return evaluate_trees(head, base)
+
+
+def built(evaluations: Evaluations) -> Preview:
+    return build(evaluations, Options(date(2026, 11, 22), lambda _: {}))
+
+
+def stack(each: Evaluated) -> Any:
+    assert each.failure is None, each.failure
+    assert each.stack is not None
+    return each.stack
+
+
+def test_a_teams_stack_declares_no_cloud_and_has_the_pools_of_the_other_file(evaluations: Evaluations) -> None:
+    platform, team = stack(evaluations.base["platform"]), stack(evaluations.base["team"])
+    assert {each.package for each in team.resources.values()} <= {"pulumi", "kubernetes", "slipway"}
+    there = {each.name: each for each in platform.pools}
+    for pool in team.pools:
+        assert isinstance(pool, NodePool)
+        assert (pool.cluster, pool.stack, pool.urn) == ("main", "platform", there[pool.name].urn)
+        assert pool.allocatable == there[pool.name].allocatable
+    assert {each.name for each in team.pools} == set(there)
+    jobs = {each.name for each in team.of_type(JOB)}
+    assert {"mnist-prepare", "mnist-train", "mnist-predict"} <= jobs
+
+
+def test_the_kubeconfig_of_the_other_stack_stays_a_secret(evaluations: Evaluations) -> None:
+    (provider,) = stack(evaluations.base["team"]).of_type(KUBERNETES_PROVIDER)
+    assert isinstance(provider.properties["kubeconfig"], Secret)
+
+
+def test_what_the_platform_deletes_is_told_with_the_steps_on_it(evaluations: Evaluations) -> None:
+    preview = built(evaluations)
+    (finding,) = (each for each in of(preview, "platform").findings if each.policy == "lost-pool")
+    assert "the pool `predict`" in finding.reason
+    assert "mnist-predict of `team` loses its place" in finding.reason
+    assert finding in of(preview, "team").findings
+    problems = [each for each in of(preview, "team").findings if each.policy == "settings"]
+    assert [each.resource for each in problems] == ["slipway:pipelines.mnist.steps.predict.pool"]
+
+
+def test_nodes_are_billed_where_they_are_declared(evaluations: Evaluations) -> None:
+    found = built(Evaluations(evaluations.base, {}))
+    team, platform = of(found, "team").cost, of(found, "platform").cost
+    assert team is not None
+    assert platform is not None
+    assert (team.lines, team.most_nodes, platform.most_nodes) == ([], 0, 4)
+    assert team.run is not None
+    assert team.run.dollars
+    assert {each.stack for each in team.run.steps} == {"platform"}

@@ -1,0 +1,72 @@
+"""A stack on the clusters of another is rehearsed with that one's file: its pools take the Jobs."""
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from infra.clouds.other_stack.outputs import outputs_of
+from infra.schema.problems import SettingsError
+from offline.rehearsal.outcome import Options, Outcome
+from offline.rehearsal.session import Session, configure
+from tests.offline.rehearsal.toy import CLUSTER, NAMESPACE, Toys
+from tests.support.checkout import linked_checkout
+from tests.support.stack_values import changed
+
+POOLS = {
+    "cpu": {"selector": {"disk": "small"}, "cpu": "2", "memory": "4Gi"},
+    "large": {"selector": {"disk": "large"}, "cpu": "4", "memory": "8Gi"},
+}
+CLUSTERS = {"there": {"cloud": "existing", "kubeconfig": "/nowhere", "pools": POOLS}}
+PLATFORM = {
+    "clusters": CLUSTERS,
+    "store": {"kind": "pvc", "access_mode": "ReadWriteMany"},
+    "teams": {"toys": {"namespace": NAMESPACE}},
+}
+TEAM = {
+    "namespace": NAMESPACE,
+    "clusters": {CLUSTER: {"stack": "platform", "cluster": "there"}},
+    "pipelines": {"mnist": {"steps": {step: {"pool": "cpu"} for step in ("prepare", "train", "predict")}}},
+}
+
+
+def two_jobs() -> None:
+    """One Job on a pool of the other stack, and one that none of them can take."""
+    pools = outputs_of("platform")["platform"]["clusters"]["there"]["pools"]
+    toys = Toys()
+    toys.job("fits", "print('here')", selector=pools["large"]["selector"], cpu="3")
+    toys.job("large", "print('here')", selector=pools["cpu"]["selector"], cpu="3")
+
+
+def rehearse(root: Path) -> Outcome:
+    options = Options("team", root, root / "out")
+    return Session(two_jobs, configure("team", root), options, Console(quiet=True)).run()
+
+
+def test_jobs_run_on_the_pools_that_the_other_file_declares(tmp_path: Path) -> None:
+    outcome = rehearse(linked_checkout(tmp_path, {"platform": PLATFORM, "team": TEAM}))
+    fits, large = outcome.records
+    assert (fits.pool, fits.phase.good) == ("large", True)
+    assert "Insufficient cpu" in large.reason
+    assert any("platform" in each for each in outcome.configuration.remarks)
+    # Nothing of the other stack is created here.
+    assert not any(each.type.startswith("existing") for each in outcome.evaluation.resources.values())
+
+
+def test_what_is_wrong_with_the_other_file_is_a_problem_beside_the_stacks_own(tmp_path: Path) -> None:
+    wrong = changed(PLATFORM, {"clusters.there.pools.cpu.cpu": "many"})
+    root = linked_checkout(tmp_path, {"platform": wrong, "team": {**TEAM, "protect": "perhaps"}})
+    with pytest.raises(SettingsError) as caught:
+        configure("team", root)
+    problems = {each.key: each.reason for each in caught.value.problems}
+    assert set(problems) == {f"slipway:clusters.{CLUSTER}.stack", "slipway:protect"}
+    assert "`platform` has 1 problem of its own" in problems[f"slipway:clusters.{CLUSTER}.stack"]
+
+
+def test_a_step_on_a_pool_that_the_other_file_has_not_is_refused(tmp_path: Path) -> None:
+    team = changed(TEAM, {"pipelines.mnist.steps.train.pool": "gpu"})
+    with pytest.raises(SettingsError) as caught:
+        configure("team", linked_checkout(tmp_path, {"platform": PLATFORM, "team": team}))
+    (problem,) = caught.value.problems
+    assert problem.key == "slipway:pipelines.mnist.steps.train.pool"
+    assert "platform" in problem.reason
