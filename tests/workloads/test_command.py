@@ -269,6 +269,13 @@ def test_what_another_command_line_began_is_not_gone_on_with(tmp_path: Path) -> 
     assert "another command line" in only_error(step(tmp_path, script, 500, code=BAD_INPUT))
 
 
+def test_a_command_line_that_left_nothing_can_be_corrected(tmp_path: Path) -> None:
+    script = "import sys; sys.exit(2 if sys.argv[2] == '--tree' else 0)"
+    step(tmp_path, script, "--tree", code=2)
+
+    assert "Published 0 files" in step(tmp_path, script, "--trees")
+
+
 def test_a_result_of_other_inputs_is_made_again_from_nothing(tmp_path: Path) -> None:
     script = (
         "import os, sys; print('found', sorted(os.listdir(sys.argv[1])));"

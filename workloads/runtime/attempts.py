@@ -37,7 +37,7 @@ def refuse_other_work(directory: Path, work: Manifest) -> None:
     Its files would be replaced; somebody may still want them.
     """
     for found in (_published(directory), _recorded(directory)):
-        if found is None:
+        if found is None or _is_bare(directory):
             continue
         if found.step != work.step:
             raise _refused(directory, f"has files of the step {found.step}")
@@ -54,7 +54,7 @@ def begin(directory: Path, work: Manifest) -> None:
         StepError: BAD_INPUT where an attempt on other inputs left files; StoreError.
     """
     published, recorded = _published(directory), _recorded(directory)
-    if recorded is not None and not recorded.same_work(work):
+    if recorded is not None and not recorded.same_work(work) and not _is_bare(directory):
         raise _refused(directory, "has files of an attempt whose inputs were others")
     with store_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
@@ -106,6 +106,12 @@ def _recorded(directory: Path) -> Manifest | None:
             return decode((directory / RECORD).read_bytes())
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
+
+
+def _is_bare(directory: Path) -> bool:
+    """Whether no attempt left anything: it may be gone on with by any other work."""
+    with store_errors(directory):
+        return all(path.name == RECORD for path in directory.iterdir())
 
 
 def _is(path: Path, entry: Entry) -> bool:
