@@ -14,15 +14,18 @@ from tools.new.pipeline import draft
 from tools.new.section import needs, on_cpus, on_gpus, section
 from tools.new.writing import RefusedError, write
 
+NAME = "made-by-tests"
+"""A pipeline that no copy of this repository has."""
+
 FILES = {"pipeline.yaml", "prepare.py", "train.py", "requirements.in", "requirements.txt"}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of a new pipeline ``churn``."""
-    target = tmp_path_factory.mktemp("new") / "churn"
+    """The files of a new pipeline."""
+    target = tmp_path_factory.mktemp("new") / NAME
     target.mkdir()
-    files = draft("churn").files
+    files = draft(NAME).files
     assert not isinstance(files, str)
     for name, text in files.items():
         (target / name).write_text(text, encoding="utf-8")
@@ -31,16 +34,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_is_a_pipeline_without_a_mistake(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == FILES
-    made = read(Folder(folder, "churn", "churn"))
+    made = read(Folder(folder, NAME, NAME))
     assert made.problems == ()
-    found = section("churn", None, made)
+    found = section(NAME, None, made)
     assert found.values == {"steps": {"prepare": {"pool": CPU_POOL}, "train": {"pool": CPU_POOL}}}
     assert [step.name for step in made.steps(found.settings)] == ["prepare", "train"]
     assert needs(found.settings, gpus=True) is None
 
 
 def test_a_gpu_goes_to_the_step_that_reads_what_another_one_made(folder: Path) -> None:
-    found = on_gpus(section("churn", None, read(Folder(folder, "churn", "churn"))))
+    found = on_gpus(section(NAME, None, read(Folder(folder, NAME, NAME))))
     assert found.given == ["train"]
     assert found.values["steps"] == {"prepare": {"pool": CPU_POOL}, "train": {"pool": GPU_POOL, "gpus": 1}}
     assert on_cpus(found).values["steps"]["train"] == {"pool": CPU_POOL, "gpus": 0}
@@ -127,8 +130,8 @@ def make(copy: Path, *options: str) -> subprocess.CompletedProcess[str]:
     ("options", "said"),
     [
         ([], "nothing says what to make"),
-        (["--pipeline=churn", "--stack=mine"], "one after the other"),
-        (["--pipeline=churn", "--cloud=gcp"], "make new STACK=mine CLOUD=gcp USES=churn"),
+        ([f"--pipeline={NAME}", "--stack=mine"], "one after the other"),
+        ([f"--pipeline={NAME}", "--cloud=gcp"], f"make new STACK=mine CLOUD=gcp USES={NAME}"),
         (["--cloud=gcp", "--gpu=nvidia-l4"], "make new STACK=mine CLOUD=gcp GPU=nvidia-l4"),
     ],
 )
@@ -140,8 +143,8 @@ def test_options_that_do_not_go_together_are_one_clear_message(copy: Path, optio
 
 
 def test_a_folder_is_there_whole_or_not_at_all(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = draft("half")
-    target = copy / WORKLOADS / "half"
+    made = draft(f"{NAME}-half")
+    target = copy / WORKLOADS / f"{NAME}-half"
     monkeypatch.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(OSError("no space left")))
     with pytest.raises(OSError, match="no space left"):
         write(type(made)(target, made.files, ()), copy)
@@ -150,10 +153,10 @@ def test_a_folder_is_there_whole_or_not_at_all(copy: Path, monkeypatch: pytest.M
 
 
 def test_what_is_there_stays_as_it_is(copy: Path) -> None:
-    assert make(copy, "--pipeline=churn").returncode == 0
-    mine = copy / WORKLOADS / "churn" / "train.py"
+    assert make(copy, f"--pipeline={NAME}").returncode == 0
+    mine = copy / WORKLOADS / NAME / "train.py"
     mine.write_text("print('mine')\n", encoding="utf-8")
-    again = make(copy, "--pipeline=churn")
+    again = make(copy, f"--pipeline={NAME}")
     assert again.returncode == 2
-    assert "workloads/churn is there already" in again.stderr
+    assert f"workloads/{NAME} is there already" in again.stderr
     assert mine.read_text(encoding="utf-8") == "print('mine')\n"

@@ -19,11 +19,16 @@ from tests.support.checkout import ROOT, copy_checkout
 from tools.new.stack import PLACES, draft
 from tools.new.writing import Draft, RefusedError
 
+NAME = "made-by-tests"
+"""A stack that no copy of this repository has."""
+
+FILE = f"stacks/Pulumi.{NAME}.yaml"
+
 CPU_ONLY = {"prepare": "cpu", "train": "cpu", "predict": "cpu"}
 WITH_GPU = {"prepare": "cpu", "train": "gpu", "predict": "gpu"}
 
 
-def drafted(cloud: str, name: str = "mine", example: str = "mnist", **options: str) -> Draft:
+def drafted(cloud: str, name: str = NAME, example: str = "mnist", **options: str) -> Draft:
     return draft(name, {"CLOUD": cloud, **options}, example)
 
 
@@ -46,7 +51,7 @@ def places(made: Draft) -> dict[str, str]:
     return {name: step["pool"] for name, step in steps.items()}
 
 
-def refused(name: str = "mine", example: str = "mnist", **options: str) -> dict[str, str]:
+def refused(name: str = NAME, example: str = "mnist", **options: str) -> dict[str, str]:
     """Reason and fix by the option they are about."""
     with pytest.raises(RefusedError) as caught:
         draft(name, options, example)
@@ -68,7 +73,7 @@ def test_without_a_wish_the_cloud_chooses(cloud: str, expected: dict[str, str]) 
 @pytest.mark.slow
 def test_the_stacks_preview_without_findings_that_the_shipped_ones_do_not_have(tmp_path: Path) -> None:
     copy = copy_checkout(tmp_path / "slipway")
-    names = {cloud: f"new-{cloud}" for cloud in PLACES}
+    names = {cloud: f"{NAME}-{cloud}" for cloud in PLACES}
     for cloud, name in names.items():
         made = drafted(cloud, name, GPU="nvidia-l4")
         (copy / made.target.relative_to(ROOT)).write_text(str(made.files), encoding="utf-8")
@@ -123,18 +128,18 @@ def test_everything_wrong_is_said_at_once() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "key", "said"),
     [
-        ("mine", {}, "CLOUD", "CLOUD=aws (AWS)"),
+        (NAME, {}, "CLOUD", "CLOUD=aws (AWS)"),
         ("-mine", {"CLOUD": "gcp"}, "STACK", "no hyphen in front"),
-        ("my stack", {"CLOUD": "gcp"}, "STACK", "not the name of a Pulumi stack"),
+        ("made by tests", {"CLOUD": "gcp"}, "STACK", "not the name of a Pulumi stack"),
         ("x" * 101, {"CLOUD": "gcp"}, "STACK", "at most 100"),
         ("GCP-Dev", {"CLOUD": "gcp"}, "STACK", "stacks/Pulumi.gcp-dev.yaml is there already"),
-        ("mine", {"CLOUD": "gcp", "REGION": "us-central1-a"}, "REGION", "write `us-central1`"),
-        ("mine", {"CLOUD": "aws", "REGION": "use1-az1"}, "REGION", "write `us-east-1`"),
-        ("mine", {"CLOUD": "gcp", "REGION": "us-west2", "GPU": "nvidia-l4"}, "GPU", "there: `nvidia-tesla-t4`"),
-        ("mine", {"CLOUD": "gcp", "GPU": "nvidia-a10g"}, "GPU", "Google Cloud does not offer it"),
-        ("mine", {"CLOUD": "aws", "GPU": "nvidia-tesla-p4"}, "GPU", "no instance type of AWS has it"),
-        ("mine", {"CLOUD": "existing", "REGION": "here"}, "REGION", "leave it out"),
-        ("mine", {"CLOUD": "existing", "GPU": "nvidia-l5"}, "GPU", "did you mean `nvidia-l4`?"),
+        (NAME, {"CLOUD": "gcp", "REGION": "us-central1-a"}, "REGION", "write `us-central1`"),
+        (NAME, {"CLOUD": "aws", "REGION": "use1-az1"}, "REGION", "write `us-east-1`"),
+        (NAME, {"CLOUD": "gcp", "REGION": "us-west2", "GPU": "nvidia-l4"}, "GPU", "there: `nvidia-tesla-t4`"),
+        (NAME, {"CLOUD": "gcp", "GPU": "nvidia-a10g"}, "GPU", "Google Cloud does not offer it"),
+        (NAME, {"CLOUD": "aws", "GPU": "nvidia-tesla-p4"}, "GPU", "no instance type of AWS has it"),
+        (NAME, {"CLOUD": "existing", "REGION": "here"}, "REGION", "leave it out"),
+        (NAME, {"CLOUD": "existing", "GPU": "nvidia-l5"}, "GPU", "did you mean `nvidia-l4`?"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_can(name: str, options: dict[str, str], key: str, said: str) -> None:
@@ -186,21 +191,21 @@ def files(copy: Path) -> dict[str, bytes]:
 
 def test_it_is_written_once_and_the_next_command_is_told(copy: Path) -> None:
     before = files(copy)
-    done = run(copy, "--stack=team-a", "--cloud=gcp")
+    done = run(copy, f"--stack={NAME}", "--cloud=gcp")
     assert done.returncode == 0, done.stderr
-    assert "make rehearse STACK=team-a" in done.stdout
-    assert "pulumi config set gcp:project <your project> -s team-a" in done.stdout
+    assert f"make rehearse STACK={NAME}" in done.stdout
+    assert f"pulumi config set gcp:project <your project> -s {NAME}" in done.stdout
     written = files(copy)
-    assert written.keys() - before.keys() == {"stacks/Pulumi.team-a.yaml"}
-    again = run(copy, "--stack=team-a", "--cloud=aws")
+    assert written.keys() - before.keys() == {FILE}
+    again = run(copy, f"--stack={NAME}", "--cloud=aws")
     assert again.returncode == 2
-    assert "stacks/Pulumi.team-a.yaml is there already" in again.stderr
+    assert f"{FILE} is there already" in again.stderr
     assert files(copy) == written
 
 
 def test_nothing_is_written_where_something_is_wrong(copy: Path) -> None:
     before = files(copy)
-    done = run(copy, "--stack=team-b", "--cloud=gcp", "--gpu=nvidia-l5")
+    done = run(copy, f"--stack={NAME}-too", "--cloud=gcp", "--gpu=nvidia-l5")
     assert done.returncode == 2
     assert "1 problem; nothing was written" in done.stderr
     assert files(copy) == before

@@ -1,0 +1,88 @@
+"""From a fresh clone to results: a pipeline of one's own, a stack for it, a rehearsal, the preview of a change."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.checkout import copy_checkout
+
+PIPELINE, STACK = "churn-of-tests", "stack-of-tests"
+
+pytestmark = pytest.mark.slow  # It installs the packages of the pipeline's lock file.
+
+
+def make(clone: Path, *words: str) -> str:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "MAKE"))}
+    done = subprocess.run(
+        ["make", *words], cwd=clone, env=environment, check=False, capture_output=True, text=True, timeout=500
+    )
+    assert done.returncode == 0, f"make {' '.join(words)}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+def git(clone: Path, *words: str) -> str:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    done = subprocess.run(["git", *identity, *words], cwd=clone, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A clone with a new pipeline and a new stack for it on Google Cloud, which was rehearsed."""
+    copy = copy_checkout(tmp_path_factory.mktemp("fresh") / "slipway")
+    git(copy, "init", "-q")
+    git(copy, "add", ".")
+    git(copy, "commit", "-q", "-m", "upstream")
+    make(copy, "new", f"PIPELINE={PIPELINE}")
+    make(copy, "new", f"STACK={STACK}", "CLOUD=gcp", f"USES={PIPELINE}")
+    make(copy, "rehearse", f"STACK={STACK}")
+    return copy
+
+
+def test_the_rehearsal_ends_with_its_results_in_the_report(clone: Path) -> None:
+    folder = clone / "build" / "rehearsal" / STACK
+    outputs = json.loads((folder / "outputs.json").read_text(encoding="utf-8"))[PIPELINE]
+    assert outputs["accuracy"] > 0.8, "a guess would be right for 71 of 100"
+    report = (folder / "report.html").read_text(encoding="utf-8")
+    assert "<small>Accuracy</small>" in report
+    assert f"{100 * outputs['accuracy']:.1f}" in report
+    assert "data:image/png;base64," in report
+    (curve,) = (folder / "results").rglob("curve.png")
+    assert curve.read_bytes().startswith(b"\x89PNG")
+
+
+def test_nothing_is_changed_but_what_is_the_users(clone: Path) -> None:
+    status = git(clone, "status", "--porcelain", "--untracked-files=all").splitlines()
+    names = {line[3:] for line in status}
+    assert all(line.startswith("??") for line in status)
+    assert {name for name in names if not name.startswith(f"workloads/{PIPELINE}/")} == {
+        f"stacks/Pulumi.{STACK}.yaml"
+    }
+    assert f"workloads/{PIPELINE}/train.py" in names
+
+
+def test_on_every_cloud_no_policy_is_broken(clone: Path) -> None:
+    stacks = {cloud: f"{STACK}-{cloud}" for cloud in ("aws", "existing")}
+    for cloud, stack in stacks.items():
+        make(clone, "new", f"STACK={stack}", f"CLOUD={cloud}", f"USES={PIPELINE}", "GPU=nvidia-l4")
+    said = make(clone, "check", f"STACK={STACK},{','.join(stacks.values())}")
+    assert "error" not in said
+    for stack in stacks.values():
+        (clone / "stacks" / f"Pulumi.{stack}.yaml").unlink()
+
+
+def test_a_preview_of_a_changed_script_names_its_job_on_its_pool(clone: Path) -> None:
+    git(clone, "add", ".")
+    git(clone, "commit", "-q", "-m", "mine")
+    script = clone / "workloads" / PIPELINE / "train.py"
+    text = script.read_text(encoding="utf-8")
+    assert "min_samples_leaf=5" in text
+    script.write_text(text.replace("min_samples_leaf=5", "min_samples_leaf=9"), encoding="utf-8")
+    git(clone, "commit", "-q", "-a", "-m", "another forest")
+    said = make(clone, "preview", "BASE=HEAD~1")
+    assert f"{PIPELINE}-train  Job  runs again  on pool cpu: code/train.py changed" in said
+    assert f"{PIPELINE}-prepare  Job" not in said
+    assert "gcp-dev" in said.partition("No changes in ")[2]
