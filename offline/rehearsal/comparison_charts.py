@@ -49,13 +49,14 @@ def drawn(comparison: Comparison) -> tuple[list[Chart], list[Bars]]:
 
 
 def _numeric_axis(comparison: Comparison) -> str:
-    """The axis over which points are drawn: the only one with numbers, where that gives few lines."""
-    numeric = [
-        axis for axis in comparison.axes if all(_number(each.values.get(axis)) for each in comparison.variants)
-    ]
-    if len(numeric) != 1 or len({each.values[numeric[0]] for each in comparison.variants}) < 2:
-        return ""
-    return numeric[0] if len(_series(comparison, numeric[0])) <= LINES else ""
+    """The axis over which points are drawn: of those with numbers that give few lines the last of the longest."""
+    lengths = {
+        axis: len({each.values[axis] for each in comparison.variants})
+        for axis in comparison.axes
+        if all(_number(each.values.get(axis)) for each in comparison.variants)
+    }
+    few = [axis for axis, length in lengths.items() if length > 1 and len(_series(comparison, axis)) <= LINES]
+    return max(reversed(few), key=lambda axis: lengths[axis], default="")
 
 
 def _number(value: object) -> bool:
@@ -66,7 +67,11 @@ def _series(comparison: Comparison, axis: str) -> Mapping[str, list[Compared]]:
     """The variants by what they have on the other axes."""
     found: dict[str, list[Compared]] = {}
     for each in comparison.variants:
-        others = ", ".join(each.text(other) for other in comparison.axes if other != axis)
+        others = ", ".join(
+            each.text(other) if isinstance(each.values.get(other), str) else f"{other} {each.text(other)}"
+            for other in comparison.axes
+            if other != axis
+        )
         found.setdefault(others or comparison.step, []).append(each)
     return found
 

@@ -109,6 +109,23 @@ def test_a_second_axis_of_names_gives_a_line_each() -> None:
     assert {len(each.points) for each in chart.lines} == {2}
 
 
+@pytest.mark.parametrize(("trees", "unit"), [((100, 300, 900), "trees"), ((100, 300), "depth")])
+def test_of_two_axes_of_numbers_the_longer_is_drawn_and_the_other_gives_lines(
+    trees: tuple[int, ...], unit: str
+) -> None:
+    measured = {
+        f"{count}-{depth}": ({"trees": count, "depth": depth}, {"loss": count * depth})
+        for count in trees
+        for depth in (1, 3)
+    }
+    ((chart,), bars) = drawn(compared(measured))
+    assert bars == []
+    assert chart.unit == unit
+    assert [each.name for each in chart.lines] == (
+        ["depth 1", "depth 3"] if unit == "trees" else ["trees 100", "trees 300"]
+    )
+
+
 @pytest.mark.parametrize(
     ("values", "zero", "spans"),
     [
