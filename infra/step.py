@@ -15,6 +15,9 @@ STORE_GATE, DEVICES_GATE, ACCELERATOR_GATE = GATES = ("store-gate", "devices-gat
 GATES_FOLDER = "gates"
 """The folder of the store that gates write to."""
 
+CODE = "code"
+"""The folder of a bundle that has a command's own files."""
+
 PACKAGES = "packages"
 """The name in place of a pipeline's of the steps that publish what images lack, and of the input that it is."""
 

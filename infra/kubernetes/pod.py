@@ -6,12 +6,12 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.kubernetes.labels import step_labels
-from infra.kubernetes.run import CODE, INSTALLER, LIBRARIES, RUNNER, Run
+from infra.kubernetes.run import INSTALLER, LIBRARIES, RUNNER, Run
 from infra.kubernetes.run_records import record
 from infra.kubernetes.shipped_files import config_map_name, volume
 from infra.platform import GPU_RESOURCE, Pool, Resources
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
-from infra.step import PACKAGES
+from infra.step import CODE, PACKAGES
 
 BUNDLE = "/bundle"
 STORE = "/store"

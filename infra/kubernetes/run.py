@@ -10,7 +10,7 @@ from infra.kubernetes.bundle import collect, normalised
 from infra.kubernetes.code_folder import code_files
 from infra.kubernetes.shipped_files import Files, image_folder, require_fit
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
-from infra.step import Command, Requirements, Step
+from infra.step import CODE, Command, Requirements, Step
 
 FORMAT = 1
 """Part of every digest. Raise it when pods start to treat the same step differently, and every step runs again."""
@@ -24,9 +24,6 @@ RUNNER = "workloads.runtime.command"
 RUNNER_FORMAT = 1
 """Part of the digest of every command, in place of the runner's files. Raise it when the runner starts to treat
 the same command differently, and every command runs again."""
-
-CODE = "code"
-"""The folder of a bundle that has a command's files."""
 
 LIBRARIES = "libraries"
 """The input with the CUDA libraries that an image lacks."""

@@ -95,7 +95,7 @@ DEPTH, KEYS, ELEMENTS, CHARACTERS = 3, 4, 6, 80
 
 def secret(place: str, value: object) -> str | None:
     """What secret ``value`` is, by its looks or by the name at the end of ``place``; None where it is none."""
-    if OF_STACK.fullmatch(place) and value is not None and value != MASK:
+    if OF_STACK.fullmatch(place) and value is not None and str(value) != MASK:
         return STORED
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None

@@ -7,6 +7,7 @@ from infra.kubernetes.review.holdings import CLAIM, VOLUME, volume_of
 from infra.platform import GPU_RESOURCE
 from infra.review.properties import at, mapping, mappings, strings, text, texts
 from infra.review.stack import JOB, NodePool, Resource, Stack
+from infra.step import CODE
 from offline.policies.workloads import gpus_of, workload_of
 from offline.preview.config_map_files import pod_spec
 from offline.preview.model import JobRun, Operation, Outcome
@@ -281,4 +282,6 @@ def _listed(paths: Sequence[str], verb: str) -> list[str]:
     if not paths:
         return []
     more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
-    return [f"{', '.join(paths[:SHOWN])}{more} {verb}"]
+    # A command's own files, as its folder has them.
+    names = [path.removeprefix(f"{CODE}/") for path in paths[:SHOWN]]
+    return [f"{', '.join(names)}{more} {verb}"]

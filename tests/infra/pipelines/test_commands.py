@@ -6,14 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pulumi
 import pytest
 from pydantic import SecretStr
 
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import declare
+from infra.kubernetes.results import Outputs
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.pipelines.contract import Best, Command, StepDeclaration
 from infra.pipelines.placement import DeclaredPipeline, place, problems
+from infra.pipelines.results import File
 from infra.review.stack import Resource
 from tests.infra.pipelines.commands import command, on_gpu, pipeline, prepare, repository, variants
 from tests.support.recording import Recording, record
@@ -324,3 +327,23 @@ def test_braces_and_dollars_reach_the_program_as_they_are(root: Path) -> None:
 
     assert words(found)[2:] == ["{x}", "$$(HOME)"]
     assert {"name": "A", "value": f"{{y}} $$(HOME) {result(found)}"} in container(found)["env"]
+
+
+def test_outputs_show_a_result_of_each_variant(root: Path) -> None:
+    def program() -> None:
+        here = platform()
+
+        def read(_path: pulumi.Input[str], _after: pulumi.Resource) -> pulumi.Output[str | None]:
+            return pulumi.Output.from_input('{"test": {"accuracy": 0.5}}')
+
+        here = replace(here, store=replace(here.store, claim=None, url="gs://store", read=read))
+        model = File(name="model", title="Model", path="model.pkl")
+        steps = [replace(each, results=(*each.results, model)) for each in variants()]
+        placed = place([pipeline(prepare(), *steps)], {"here": here}, Gates("image"), root)["churn"]
+        workspaces = {"here": Workspace("here", WorkspaceArgs(here, "slipway", "runner", protect=False))}
+        pulumi.export("churn", Outputs(declare(placed, workspaces, root), workspaces).of(placed))
+
+    found = record(program, {}, preview=False).exports["churn"]
+
+    assert found["accuracy"] == {"train-100": 0.5, "train-300": 0.5}
+    assert found["model"] == {name: f"{found['runs'][name]}/model.pkl" for name in ("train-100", "train-300")}

@@ -111,6 +111,27 @@ def test_changed_code_runs_the_job_and_those_that_read_its_result() -> None:
     }
 
 
+def test_a_changed_file_of_a_command_is_named_as_in_its_folder() -> None:
+    before, after = (
+        [
+            files("train", text, train_py=text),
+            job("train", text, **mounting(f"train-bundle-{text}", "code/train.py")),
+        ]
+        for text in ("1", "2")
+    )
+    before, after = (
+        [
+            replace(each, properties={**each.properties, "data": {"code.train.py": text}})
+            if each.name == "train-bundle"
+            else each
+            for each in resources
+        ]
+        for resources, text in ((before, "1"), (after, "2"))
+    )
+
+    assert runs(before, after)["train"].because == "train.py changed"
+
+
 def test_many_changed_files_are_counted() -> None:
     names = [f"f{index}" for index in range(5)]
     before, after = (
