@@ -14,6 +14,7 @@ TOGETHER = (
     "tests/offline/rehearsal/test_end_to_end.py",
     "tests/offline/rehearsal/test_examples.py",
     "tests/test_invariants.py",
+    "tests/test_newcomer.py",
 )
 """Modules whose tests share what takes long to make; each runs on one worker, all other tests on any."""
 

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from infra.pipelines.discovery import ROOT, WORKLOADS
 from infra.pipelines.file_reading import Folder, read
@@ -12,6 +13,7 @@ from infra.schema.starter import CPU_POOL, GPU_POOL
 from tests.support.checkout import copy_checkout
 from tools.new.pipeline import draft
 from tools.new.section import needs, on_cpus, on_gpus, section
+from tools.new.stack import draft as draft_of_a_stack
 from tools.new.writing import RefusedError, write
 
 NAME = "made-by-tests"
@@ -58,10 +60,13 @@ steps:
   train:
     run: [python, train.py, "{customers}", "{rate}", "{output}"]
     resources: {gpus: 2, memory: 24Gi}
+    secrets: {WANDB_API_KEY: wandb-key}
 """
 
 
 def test_what_only_the_user_knows_is_named(tmp_path: Path) -> None:
+    tmp_path /= "leavers"
+    tmp_path.mkdir()
     (tmp_path / "pipeline.yaml").write_text(PIPELINE, encoding="utf-8")
     (tmp_path / "train.py").write_text("", encoding="utf-8")
     made = read(Folder(tmp_path, "it", "it"))
@@ -72,6 +77,16 @@ def test_what_only_the_user_knows_is_named(tmp_path: Path) -> None:
     asked = needs(found.settings, gpus=True)
     assert asked is not None
     assert (asked.gpus, asked.memory) == (2, 24 * 1024)
+    stack = draft_of_a_stack(NAME, {"CLOUD": "gcp", "USES": str(tmp_path)}, "")
+    said = "\n".join(stack.said)
+    assert "Set first, in the file: customers" in said
+    assert f"pulumi config set --secret --path 'slipway:secrets.wandb-key' -s {NAME}" in said
+    config = yaml.safe_load(str(stack.files))["config"]
+    assert config["slipway:pipelines"] == {
+        "leavers": {"uses": str(tmp_path), "customers": "", "steps": {"train": {"pool": GPU_POOL, "gpus": 2}}}
+    }
+    pool = config["slipway:clusters"]["main"]["pools"][GPU_POOL]
+    assert (pool["gpus"], pool["machine_type"]) == (2, "n1-standard-8")
 
 
 def test_its_programs_are_short_and_well_written(folder: Path) -> None:

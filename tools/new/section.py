@@ -72,6 +72,11 @@ def needs(settings: PipelineSettings, *, gpus: bool) -> Resources | None:
     )
 
 
+def secrets_of(found: Section) -> Sequence[str]:
+    """The names of the stack's secrets that its steps are given."""
+    return sorted({name for step in found.pipeline.steps(found.settings) for name in step.secrets.values()})
+
+
 def on_gpus(found: Section) -> Section:
     """The section with one GPU for each step that reads another one's results, or else for every step."""
     places = list(placements(found.settings))

@@ -13,15 +13,18 @@ from infra.pipelines.contract import placements
 from infra.pipelines.discovery import ROOT, is_path, known, location, pipeline, pipeline_names
 from infra.platform import Resources
 from infra.schema.problems import Problem, SettingsError, did_you_mean, listed, without_prefix
+from infra.schema.secret_values import MASK
 from infra.schema.starter import Starter, Wish
 from infra.settings.checks.pipelines import section_name_findings
 from infra.settings.loading import load
 from infra.settings.model import Settings
-from tools.new.section import Section, needs, on_cpus, on_gpus, section, written
+from tools.new.section import Section, needs, on_cpus, on_gpus, secrets_of, section, written
 from tools.new.writing import Draft, RefusedError, taken
 
 STACKS = ROOT / "stacks"
 PLACES = {name: cloud for name, cloud in CLOUDS.items() if cloud.has_starter}
+
+SECRETS = "secrets"
 
 NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*")
 NAME_LIMIT = 100
@@ -58,11 +61,14 @@ def draft(stack: str, given: Mapping[str, str], example: str) -> Draft:
         raise RefusedError(problems)
     chosen = found if starter.gpu_pool else on_cpus(found)
     text = _rendered(stack, chosen, starter)
+    secrets = secrets_of(chosen)
+    values = without_prefix(yaml.safe_load(text)["config"])
     try:
-        settings = load(without_prefix(yaml.safe_load(text)["config"]))
+        # Only the Pulumi CLI can write them into the file, once there is a stack.
+        settings = load({**values, **({SECRETS: dict.fromkeys(secrets, MASK)} if secrets else {})})
     except SettingsError as error:
         raise RefusedError(error.problems) from error
-    return Draft(target, text, tuple(_said(target, chosen, settings, starter.before)))
+    return Draft(target, text, tuple(_said(target, chosen, settings, [*starter.before, *_setting(secrets)])))
 
 
 def _name_problems(stack: str, target: Path) -> Iterator[Problem]:
@@ -163,6 +169,11 @@ def _said(target: Path, found: Section, settings: Settings, before: Sequence[str
     yield "Before the first `pulumi up`:"
     yield f"  pulumi stack init {stack}"
     yield from (f"  {line.format(stack=stack)}" for line in before)
+
+
+def _setting(secrets: Sequence[str]) -> Iterator[str]:
+    for name in secrets:
+        yield f"pulumi config set --secret --path 'slipway:secrets.{name}' -s {{stack}}"
 
 
 def _idle_gpus(found: Section, settings: Settings) -> Iterator[str]:
