@@ -86,7 +86,7 @@ def test_what_only_the_user_knows_is_named(tmp_path: Path) -> None:
         "leavers": {"uses": str(tmp_path), "customers": "", "steps": {"train": {"pool": GPU_POOL, "gpus": 2}}}
     }
     pool = config["slipway:clusters"]["main"]["pools"][GPU_POOL]
-    assert (pool["gpus"], pool["machine_type"]) == (2, "n1-standard-8")
+    assert (pool["gpus"], pool["machine_type"]) == (2, "n1-highmem-8")
 
 
 def test_its_programs_are_short_and_well_written(folder: Path) -> None:
