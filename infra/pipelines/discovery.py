@@ -112,7 +112,7 @@ def steps_of(folder: str, settings: PipelineSettings) -> Sequence[StepDeclaratio
     except SettingsError:
         raise
     except Exception as error:
-        raise _failed(_file(folder), "`steps` fails", error) from error
+        raise _failed(file_of(folder), "`steps` fails", error) from error
 
 
 def declared_steps(folder: str, settings: PipelineSettings) -> Sequence[StepDeclaration]:
@@ -121,7 +121,7 @@ def declared_steps(folder: str, settings: PipelineSettings) -> Sequence[StepDecl
         raise SettingsError(problems)
     steps = steps_of(folder, settings)
     if reasons := list(misfits(steps)):
-        raise SettingsError([_problem(_file(folder), each) for each in reasons])
+        raise SettingsError([_problem(file_of(folder), each) for each in reasons])
     return steps
 
 
@@ -133,7 +133,7 @@ def folder_of(name: str, uses: object = None) -> str | None:
     return wanted if wanted in pipeline_names() else nearest(wanted, pipeline_names())
 
 
-def _file(folder: str) -> str:
+def file_of(folder: str) -> str:
     """The file that declares the pipeline of ``folder``, as people know it."""
     place = location(folder)
     return next(

@@ -13,8 +13,7 @@ from infra.pipelines import file_checks, file_results
 from infra.pipelines.contract import AnyPipeline, Pipeline
 from infra.pipelines.file_settings import section_of
 from infra.pipelines.file_steps import steps
-from infra.pipelines.matrix import MATRIX
-from infra.pipelines.pipeline_file import NAMES, PAGE, PartialFile, PipelineFile
+from infra.pipelines.pipeline_file import NAMES, PAGE, PartialFile, PipelineFile, PipelineStep
 from infra.schema.corrections import as_written, repair
 from infra.schema.plain_values import findings as plain_findings
 from infra.schema.plain_values import order
@@ -102,18 +101,19 @@ def _judge(content: Mapping[str, Any], found: _Reading) -> list[Finding]:
         found.lost |= leave_out_wrong(values, error, PipelineFile)
     found.declared = salvage(values, found.lost, PipelineFile, PartialFile)
     judged = [*file_checks.check(found.declared), *file_results.check(found.declared)]
-    found.declared = _without_matrices(
-        found.declared, {each.path[:2] for each in judged if MATRIX in each.path[2:3]}
-    )
+    found.declared = _without(found.declared, [each.path for each in judged])
     return [*findings, *(as_written(each, written) for each in judged if rests_on_readable(each, found.lost))]
 
 
-def _without_matrices(declared: PipelineFile, wrong: Collection[Path]) -> PipelineFile:
-    """The file without the matrices of the steps at the places ``wrong``."""
-    kept = {
-        name: step.model_copy(update={MATRIX: {}}) if ("steps", name) in wrong else step
-        for name, step in declared.steps.items()
-    }
+def _without(declared: PipelineFile, wrong: Collection[Path]) -> PipelineFile:
+    """The file without the matrices and the results in which something is ``wrong``."""
+    kept: dict[str, PipelineStep] = {}
+    for name, step in declared.steps.items():
+        at: Path = ("steps", name)
+        matrix = {} if any(path[:3] == (*at, "matrix") for path in wrong) else step.matrix
+        lost = {path[3] for path in wrong if path[:3] == (*at, "results") and len(path) > 3}
+        results = {key: each for key, each in step.results.items() if key not in lost}
+        kept[name] = step.model_copy(update={"matrix": matrix, "results": results})
     return declared.model_copy(update={"steps": kept})
 
 

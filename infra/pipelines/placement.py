@@ -12,9 +12,11 @@ from infra.kubernetes.gates import Gates, cheapest_pool, reading
 from infra.kubernetes.run import bundle_of, command_bundle
 from infra.kubernetes.shipped_files import ShippingError, image_folder, left_out
 from infra.pipelines.contract import PipelineSettings, StepDeclaration, Supplement, placements
-from infra.pipelines.discovery import declared_steps, supplements
+from infra.pipelines.discovery import declared_steps, file_of, steps_of, supplements
 from infra.pipelines.images import has_tensorflow, tensorflow_image
+from infra.pipelines.lock_files import COMMAND, unpinned
 from infra.pipelines.packages import Packages
+from infra.pipelines.pipeline_file import NAMES
 from infra.platform import Platform, Pool, Resources
 from infra.schema.printable import printable
 from infra.schema.problems import Problem, SettingsError, key_of
@@ -38,11 +40,22 @@ class DeclaredPipeline:
         """What it declares; raises SettingsError."""
         return declared_steps(self.folder, self.settings)
 
+    @property
+    def unchecked(self) -> Sequence[StepDeclaration]:
+        """The same steps where the declaration has mistakes; raises SettingsError where they cannot be said."""
+        return steps_of(self.folder, self.settings)
+
     def key(self, step: StepDeclaration) -> str:
         """The key of the stack file that places ``step``."""
         sections = placements(self.settings)
         places = (at for at, each in sections if any(own is step.placed_by for _, own in each.on_pools))
         return self.setting(*next(places, ()))
+
+    def declared_at(self, step: StepDeclaration, key: str) -> str:
+        """The place of a key of ``step`` in the ``pipeline.yaml``; of a pipeline in Python, as `key` says it."""
+        file = file_of(self.folder)
+        name = step.variant.of if step.variant else step.name
+        return f"{file}: {key_of(('steps', name, key), '')}" if file.endswith(NAMES) else self.key(step)
 
     def setting(self, *parts: str | int) -> str:
         """A key of its section."""
@@ -57,27 +70,38 @@ def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]
     found: list[Problem] = []
     for pipeline in pipelines:
         try:
-            steps = pipeline.steps
+            steps = pipeline.unchecked
         except SettingsError:
             continue
         bundles = {(step.module, step.requirements): step for step in reversed(steps) if step.module}
-        commands = {_started(step): step for step in reversed(steps) if step.command}
-        for step in (*reversed(bundles.values()), *reversed(commands.values())):
+        for step in reversed(bundles.values()):
             try:
-                if step.command:
-                    _require_lock(step, root)
-                    command_bundle(_command(step, steps, root), step.arguments, root)
-                else:
-                    bundle_of(step.module or "", _requirements(step), root)
+                bundle_of(step.module or "", _requirements(step), root)
             except ShippingError as error:
                 found.append(Problem(pipeline.key(step), error.value, error.reason, error.fix))
+        commands = {_started(step): step for step in reversed(steps) if step.command}
+        for step in reversed(commands.values()):
+            found += _command_problems(pipeline, step, steps, root)
         for folder in dict.fromkeys(folder for step in steps for folder in step.folders.values()):
             try:
                 image_folder(root / folder.path, root)
             except ShippingError as error:
                 key = pipeline.setting(*folder.setting.split("."))
                 found.append(Problem(key, folder.path, f"{error.value}: {error.reason}", error.fix))
-    return found
+    # Two sections may run one pipeline, and several steps name one lock file.
+    return list({(each.key, each.reason): each for each in found}.values())
+
+
+def _command_problems(
+    pipeline: DeclaredPipeline, step: StepDeclaration, steps: Sequence[StepDeclaration], root: Path
+) -> Iterator[Problem]:
+    """What is wrong with the lock file of a command, and with the files that it needs."""
+    if step.requirements and (why := _lock_problem(root / step.requirements)):
+        yield Problem(pipeline.declared_at(step, "requirements"), step.requirements, *why)
+    try:
+        command_bundle(_command(step, steps, root), step.arguments, root)
+    except ShippingError as error:
+        yield Problem(pipeline.declared_at(step, "run"), error.value, error.reason, error.fix)
 
 
 def place(
@@ -264,11 +288,15 @@ def _command(declared: StepDeclaration, steps: Iterable[StepDeclaration], root: 
     return Command((root / declared.command.code).resolve(), tuple(declared.command.files), frozenset(locks))
 
 
-def _require_lock(step: StepDeclaration, root: Path) -> None:
-    if step.requirements and not (root / step.requirements).is_file():
-        raise ShippingError(
-            step.requirements, "there is no such file", "add the lock file, or correct `requirements`"
-        )
+def _lock_problem(lock: Path) -> tuple[str, str] | None:
+    """The reason why a command cannot have this lock file, and the fix; None where it can."""
+    if not lock.is_file():
+        return f"there is no such file as {lock}", f"add it: `{COMMAND}`, or correct `requirements`"
+    try:
+        why = unpinned(lock)
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}", "correct its permissions"
+    return (f"not a lock file: {why}", f"make one of a list of packages: `{COMMAND}`") if why else None
 
 
 def _started(step: StepDeclaration) -> object:

@@ -1,14 +1,15 @@
 """The section `pipelines` of a stack file: what each section in it runs, and so which keys it may have."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, ConfigDict
 from typing_extensions import TypedDict
 
-from infra.pipelines.contract import PipelineSettings
-from infra.pipelines.discovery import folder_of, is_path, known, pipeline, pipeline_names
+from infra.pipelines.contract import PipelineSettings, StepDeclaration
+from infra.pipelines.discovery import folder_of, is_path, known, pipeline, pipeline_names, steps_of
+from infra.schema.problems import SettingsError
 
 KEY = "pipelines"
 
@@ -67,3 +68,16 @@ def folder(name: str, settings: PipelineSettings) -> str:
 def is_known(name: str, settings: PipelineSettings) -> bool:
     """Whether there is a pipeline that the section runs. A path has to be written as `uses`."""
     return known(folder(name, settings)) and (settings.uses is not None or not is_path(name))
+
+
+def steps_if_any(name: str, settings: PipelineSettings) -> Sequence[StepDeclaration]:
+    """The steps of the pipeline that the section runs, right or wrong; none where they cannot be said.
+
+    It may be no fault of the declaration's where settings are wrong; for right ones, loading raises it.
+    """
+    if not is_known(name, settings):
+        return ()
+    try:
+        return steps_of(folder(name, settings), settings)
+    except SettingsError:
+        return ()

@@ -3,20 +3,13 @@
 from collections.abc import Iterator
 
 from infra.pipelines.contract import PipelineSettings, Section
-from infra.pipelines.discovery import (
-    declared_steps,
-    is_path,
-    location,
-    pipeline,
-    pipeline_names,
-    supplements,
-)
+from infra.pipelines.discovery import is_path, location, pipeline, pipeline_names, supplements
 from infra.pipelines.results import STACK_OUTPUTS
 from infra.schema.base import PoolSettings
 from infra.schema.kubernetes_names import name_findings
-from infra.schema.problems import Finding, Path, SettingsError, listed, nearest
+from infra.schema.problems import Finding, Path, listed, nearest
 from infra.settings.parsing import Draft, Reading
-from infra.settings.pipelines import KEY, folder, is_known
+from infra.settings.pipelines import KEY, folder, is_known, steps_if_any
 from infra.step import GATES, GATES_FOLDER, PACKAGES
 
 NAME_LIMIT = 40
@@ -90,14 +83,7 @@ def same_job_names(reading: Reading) -> Iterator[Finding]:
     first: dict[str, tuple[str, str]] = {}
     for name, settings in reading.draft.pipelines.items():
         at: Path = (KEY, name)
-        if not is_known(name, settings):
-            continue
-        try:
-            steps = declared_steps(folder(name, settings), settings)
-        except SettingsError:
-            # It may be no fault of the declaration's where settings are wrong; for right ones, loading raises it.
-            continue
-        for step in steps:
+        for step in steps_if_any(name, settings):
             job = f"{name}-{step.name}"
             other, of = first.setdefault(job, (step.name, name))
             gate = next((gate for gate in GATES if job.startswith(f"{gate}-")), None)

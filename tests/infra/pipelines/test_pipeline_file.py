@@ -10,6 +10,7 @@ import yaml
 from infra.pipelines.contract import Best, StepDeclaration, Variant
 from infra.pipelines.discovery import declared_steps, pipeline
 from infra.pipelines.results import Column, Curves, File, Number, Picture, Table
+from infra.schema.secret_values import MASK
 from infra.settings.loading import load
 from tests.support.refusals import the_problem
 from tests.support.stack_values import GCP, changed
@@ -59,7 +60,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def stack(folder: Path, **section: Any) -> dict[str, Any]:
-    return changed(GCP, {"pipelines.churn": {"uses": str(folder), "steps": PLACED, **section}})
+    secrets = {"tracking-key": MASK}
+    return changed(GCP, {"pipelines.churn": {"uses": str(folder), "steps": PLACED, **section}, "secrets": secrets})
 
 
 def steps_of(folder: Path, **section: Any) -> Sequence[StepDeclaration]:

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
+from infra.program import shipping_problems
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load
+from tests.support.checkout import ROOT
 from tests.support.stack_values import GCP, changed
 
 VALID: Mapping[str, Any] = {
@@ -126,6 +128,11 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
         "steps.Bad_Name": ["not a Kubernetes name"],
         "steps.Bad_Name.run": ["a command is a list of its words", "write `[python, x.py]`"],
         "steps.output": ["means something else in commands"],
+        "slipway:secrets.Wandb_Key": [
+            "step `train` of pipeline `churn` needs it for `KEY`",
+            "pulumi config set --secret",
+        ],
+        "slipway:secrets.x": ["needs it for `9`"],
         "slipway:pipelines.churn.steps.train.pool": ["did you mean `cpu`?"],
     }
     missing = {key: [each for each in words if each not in found.get(key, "")] for key, words in expected.items()}
@@ -217,3 +224,49 @@ def test_a_file_with_another_suffix_is_named(tmp_path: Path) -> None:
     (problem,) = error.value.problems
     assert problem.key == f"{folder}/pipeline.yml"
     assert "has to be called `pipeline.yaml`" in problem.reason
+
+
+LOCKED = """numpy==2.0.0 \\
+    --hash=sha256:0123456789abcdef
+# a remark
+joblib[x]==1.4 ; python_version < '4' --hash=sha256:00
+"""
+
+
+@pytest.mark.parametrize(
+    ("lock", "said"),
+    [
+        (LOCKED, None),
+        (None, "there is no such file"),
+        ("numpy\n", "line 1, `numpy`, is not one package at one version"),
+        (f"{LOCKED}scipy>=1 --hash=sha256:00\n", "line 5, `scipy>=1`, is not one package"),
+        (f"{LOCKED}\n-r other.txt\n", "line 6, `-r`, is not one package"),
+        ("numpy==2.*  --hash=sha256:00\n", "is not one package at one version"),
+        ("numpy==2.0.0\n", "line 1, `numpy==2.0.0`, has no hash"),
+    ],
+)
+def test_a_lock_file_says_which_packages_are_installed(tmp_path: Path, lock: str | None, said: str | None) -> None:
+    folder = tmp_path / "churn"
+    content = step(requirements="lock.txt")
+    assert problems(folder, content) == {}
+    for name in ("prepare.py", "train.py"):
+        (folder / name).write_text("", encoding="utf-8")
+    if lock is not None:
+        (folder / "lock.txt").write_text(lock, encoding="utf-8")
+    found = shipping_problems({**GCP, "pipelines": {"churn": {"uses": str(folder), "steps": PLACED}}}, ROOT)
+    if said is None:
+        assert found == []
+        return
+    (problem,) = found
+    assert problem.key == f"{folder}/pipeline.yaml: steps.train.requirements"
+    assert said in problem.reason
+    assert "uv pip compile --generate-hashes" in problem.fix
+
+
+def test_a_script_that_is_not_there_is_told_with_the_other_problems_of_the_file(tmp_path: Path) -> None:
+    folder = tmp_path / "churn"
+    assert set(problems(folder, step(image="python:3"))) == {"steps.train.image"}
+    found = shipping_problems({**GCP, "pipelines": {"churn": {"uses": str(folder), "steps": PLACED}}}, ROOT)
+    assert [(each.key, each.value) for each in found] == [
+        (f"{folder}/pipeline.yaml: steps.{name}.run", f"{name}.py") for name in ("prepare", "train")
+    ]
