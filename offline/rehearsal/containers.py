@@ -97,7 +97,9 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _places(words: Sequence[str]) -> "_Places":
     """What references in a command line stand for, as the runner is told by its options."""
-    places = _Places(output=_flags(words).get("--output", ""))
+    output = Path(_flags(words)["--output"])
+    # `infra.kubernetes.run.Run.path` is pipeline, step and digest.
+    places = _Places(output=str(output), store=str(output.parents[2]))
     for name, value in _options(words):
         key, _, place = value.partition("=")
         if name == "--input":

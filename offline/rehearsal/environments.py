@@ -190,7 +190,8 @@ class Environments:
 def _content(lock: Path) -> str:
     """The digest of a lock file. Raises EnvironmentFailedError."""
     try:
-        return hashlib.sha256(lock.read_bytes()).hexdigest()
+        # As it ships to pods, whatever ends its lines on this machine.
+        return hashlib.sha256(lock.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
     except OSError as error:
         raise EnvironmentFailedError(f"{lock} cannot be read: {error.strerror}") from error
 

@@ -102,11 +102,11 @@ def _program(pipeline: DeclaredPipeline, step: StepDeclaration, command: Command
 
 
 def _for_variants(word: str, step: StepDeclaration, steps: Sequence[StepDeclaration]) -> list[str]:
-    """``word``, or one for each variant of an input of ``step`` that it refers to and that has no best."""
+    """``word``, or one for each variant where it is an input of ``step`` that has variants and no best."""
     for name, other in step.inputs.items():
         variants = [each for each in steps if each.variant and each.variant.of == other]
-        if variants and not variants[0].best and f"{{{name}}}" in word:
-            return [word.replace(f"{{{name}}}", f"{{{each.name}}}") for each in variants]
+        if variants and not variants[0].best and word == f"{{{name}}}":
+            return [f"{{{each.name}}}" for each in variants]
     return [word]
 
 
