@@ -15,6 +15,9 @@ from infra.review.stack import Resource
 from offline.rehearsal.job_records import JobRecord
 from offline.rehearsal.job_results import Collected, JobResults, ShownNumber, decimals, written
 
+DIGITS = 6
+"""Digits after the point that numbers have at most to be told apart."""
+
 POOL = "pool"
 """The name under which a variant has the pool that it runs on."""
 
@@ -117,8 +120,14 @@ class Comparison:
         if name not in variant.numbers:
             return ""
         number = variant.numbers[name]
-        digits = decimals(each.value(name) for each in self.variants)
-        return number.text if number.value is None else written(number.value, number.format, digits)
+        if number.value is None:
+            return number.text
+        values = {value for each in self.variants if (value := each.value(name)) is not None}
+        digits = decimals(values)
+        # As many more as tell the variants apart, within reason.
+        while digits < DIGITS and len({written(each, number.format, digits) for each in values}) < len(values):
+            digits += 1
+        return written(number.value, number.format, digits)
 
 
 def compare(

@@ -1,9 +1,10 @@
-"""The charts of a comparison: points over a number in which the variants differ, else a bar for each."""
+"""The charts of a comparison: points over an axis of numbers, or a bar for each variant."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from offline.picture.text_width import Style, fitted
 from offline.rehearsal.charts import Chart, Line, Tick, y_axis
 from offline.rehearsal.comparison import Compared, Comparison
 
@@ -13,15 +14,23 @@ LINES = 4
 WIDE = 100
 """Ratio of an axis' largest value to its smallest from which on it is logarithmic."""
 
+LABELS = Style("", 12)
+WIDEST = 210
+"""The font of the bars' labels, and the room that they have at most, in pixels."""
+
 APART = 0.07
 """Distance of two labels on the x axis, whose length is 1, that they need."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One variant. Its bar runs from ``start`` to ``end``, from 0 to 1; ``text`` is its number, or its result."""
+    """One variant. Its bar runs from ``start`` to ``end``, from 0 to 1; ``text`` is its number, or its result.
+
+    ``short`` is as much of the label as the chart has room for.
+    """
 
     label: str
+    short: str
     text: str
     start: float
     end: float
@@ -31,11 +40,15 @@ class Bar:
 
 @dataclass(frozen=True)
 class Bars:
-    """A bar for each variant. All begin at zero, which lies at ``zero``, from 0 to 1."""
+    """A bar for each variant. All begin at zero, which lies at ``zero``, from 0 to 1.
+
+    ``label_width`` is the room for their labels, in pixels.
+    """
 
     title: str
     bars: list[Bar]
     zero: float
+    label_width: float
 
 
 def drawn(comparison: Comparison) -> tuple[list[Chart], list[Bars]]:
@@ -136,6 +149,7 @@ def _bars(comparison: Comparison, name: str) -> Bars:
         bars.append(
             Bar(
                 label=each.label,
+                short=fitted(each.label, WIDEST, LABELS),
                 text=comparison.cell(each, name) or each.result,
                 start=min(zero, at),
                 end=max(zero, at),
@@ -143,4 +157,5 @@ def _bars(comparison: Comparison, name: str) -> Bars:
                 drawn=value is not None,
             )
         )
-    return Bars(comparison.measures[name], bars, zero)
+    widest = max(LABELS.width(each.label) for each in bars)
+    return Bars(comparison.measures[name], bars, zero, min(widest, WIDEST))

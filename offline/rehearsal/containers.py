@@ -67,13 +67,14 @@ class Containers:
                 "file has hashes for this Python and that the package index can be reached: uv reads "
                 "UV_DEFAULT_INDEX and its own settings, not pip's"
             ) from error
+        place = Path(*environment.folder.parts[-3:])
         with self._lock:
             known = environment.folder in self._told
             self._told.add(environment.folder)
         if environment.made:
-            note(f"made an environment with {software} in {environment.seconds:.1f} s: {environment.folder}")
+            note(f"made an environment with {software} in {environment.seconds:.1f} s: {place}")
         elif software.locks and not known:
-            note(f"uses the environment with {software} that is there: {environment.folder}")
+            note(f"uses the environment with {software} that was made before: {place}")
         return environment
 
 

@@ -1,5 +1,6 @@
 """The engine of a rehearsal: it creates most resources at once, and Jobs by running them on this machine."""
 
+import os
 import re
 import secrets
 import threading
@@ -38,6 +39,9 @@ REPLACE_UNREADY = "pulumi.com/replaceUnready"
 EVICT_AFTER = 3
 """A pod that is to be disrupted is evicted after one in this many of its epochs."""
 
+PODS = max(4, os.cpu_count() or 1)
+"""Pods that run at a time: the nodes of a stack have room for more than this machine has memory for."""
+
 PATIENCE = 10.0
 """Seconds that a Job gets to end by itself when the rehearsal is interrupted."""
 
@@ -72,7 +76,7 @@ class Engine(Observer):
     """Logical name, or its last part, of a Job whose pod is to be evicted once."""
     containers: Containers | None = None
     backoff: float = job_controller.BACKOFF
-    scheduler: Scheduler = field(default_factory=Scheduler)
+    scheduler: Scheduler = field(default_factory=lambda: Scheduler(most=PODS))
     objects: Objects = field(default_factory=Objects)
     plugins: DevicePlugins = field(default_factory=DevicePlugins)
     records: dict[str, JobRecord] = field(default_factory=dict[str, JobRecord])

@@ -55,7 +55,7 @@ class Software:
         return image_packages.closure(("pip", *image_packages.TENSORFLOW) if self.tensorflow else ("pip",))
 
     def __str__(self) -> str:
-        parts = [each.name for each in self.locks] + ["TensorFlow's image"] * self.tensorflow
+        parts = [each.name for each in self.locks] + ["TensorFlow's packages"] * self.tensorflow
         return " and ".join(parts) or "no packages"
 
 

@@ -169,7 +169,11 @@ def result_tiles(results: Collected, comparisons: Sequence[Comparison] = ()) -> 
             if number.title not in repeated
         ]
     tiles += [
-        (each.measures[each.by], each.best.numbers[each.by].text, f"best of {each.title}: {each.best.label}")
+        (
+            each.measures[each.by],
+            each.best.numbers[each.by].text,
+            f"best of {len(each.variants)}: {each.best.label}",
+        )
         for each in comparisons
         if each.best is not None
     ]

@@ -52,6 +52,8 @@ class Scheduler:
     settle: float = SETTLE
     poll: float = 0.1
     """Seconds between two looks at whether a pod was given up."""
+    most: int | None = None
+    """Pods that are placed at a time, whatever room the nodes have; None for all of them."""
     no_devices: Callable[[Node], str] = lambda _: ""
     """Why a node's GPUs cannot be given to pods; empty where they can."""
     _nodes: list[Node] = field(default_factory=list[Node])
@@ -88,15 +90,17 @@ class Scheduler:
             self._newest = max(self._newest, time.monotonic())
             while not cancelled():
                 suitable = [node for node in self._nodes if obstacle(pod, self.registered(node)) is None]
+                full = self.most is not None and len(self._taken) >= self.most
                 placement = next(filter(None, (self._free(node, pod.resources) for node in suitable)), None)
-                if placement is not None:
+                if placement is not None and not full:
                     self._taken.append(placement)
                     return placement
                 if not suitable and time.monotonic() - self._newest >= self.settle:
                     raise UnschedulableError(self._obstacles(pod))
-                if suitable and (reason := self._shortage(suitable, pod.resources)) != told:
-                    told = reason
-                    pending(reason)
+                shortage = self._shortage(suitable, pod.resources) if placement is None else self._at_most
+                if suitable and shortage != told:
+                    told = shortage
+                    pending(shortage)
                 self._changed.wait(self.poll)
         raise CancelledError
 
@@ -122,6 +126,10 @@ class Scheduler:
     def _rest(self, node: Node, number: int) -> Resources:
         held = [each.resources for each in self._taken if each.node is node and each.number == number]
         return subtract(self.registered(node).allocatable, add(*held))
+
+    @property
+    def _at_most(self) -> str:
+        return f"there is room on the nodes, but this machine runs {self.most} pods at a time"
 
     def _shortage(self, suitable: Sequence[Node], wanted: Resources) -> str:
         parts: list[str] = []
