@@ -39,8 +39,8 @@ REPLACE_UNREADY = "pulumi.com/replaceUnready"
 EVICT_AFTER = 3
 """A pod that is to be disrupted is evicted after one in this many of its epochs."""
 
-PODS = max(4, os.cpu_count() or 1)
-"""Pods that run at a time: the nodes of a stack have room for more than this machine has memory for."""
+PODS = max(8, 4 * (os.cpu_count() or 1))
+"""Pods that run at a time: the nodes of a stack may have room for more than this machine has memory for."""
 
 PATIENCE = 10.0
 """Seconds that a Job gets to end by itself when the rehearsal is interrupted."""

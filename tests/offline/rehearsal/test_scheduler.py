@@ -180,3 +180,21 @@ def test_a_pod_is_refused_exactly_where_an_empty_node_is_too_small(wanted: Resou
     )
     made = Node("dev", "pool", {}, (), there, 1)
     assert (obstacle(PodRequest("dev", {}, (), wanted), made) is None) is fits
+
+
+def test_a_machine_that_is_full_makes_pods_wait_whatever_room_the_nodes_have() -> None:
+    scheduler = Scheduler(most=2)
+    scheduler.add([node("cpu", count=10)])
+    first, _ = (scheduler.place(request(), lambda: False) for _ in range(2))
+    told: list[str] = []
+    cancelled = threading.Event()
+
+    def pending(reason: str) -> None:
+        told.append(reason)
+        cancelled.set()
+
+    with pytest.raises(CancelledError):
+        scheduler.place(request(), cancelled.is_set, pending)
+    assert told == ["there is room on the nodes, but this machine runs 2 pods at a time"]
+    scheduler.release(first)
+    assert scheduler.place(request(), lambda: False).node.pool == "cpu"
