@@ -101,6 +101,8 @@ def _about_cluster(settings: object, endpoint: str | None) -> list[str]:
     lines: list[str] = []
     if cloud := CLOUDS.get(text(at(settings, "cloud"))):
         lines.append(cloud.title)
+    if other := text(at(settings, "stack")):
+        lines.append(f"{text(at(settings, 'cluster'))} of stack {other}")
     key = next((key for key in PLACES if text(at(settings, key))), "")
     place = text(at(settings, key))
     if key == WITHOUT_CONTEXT:

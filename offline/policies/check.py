@@ -211,7 +211,7 @@ def lost_pool_finding(stack: str, team: str, resource: str, why: str, jobs: Sequ
     return _about_file(
         LOST_POOL,
         resource,
-        f"{why}: {told} of `{team}` {'lose their' if len(jobs) > 1 else 'loses its'} place",
+        f"{told} of `{team}` {'lose their' if len(jobs) > 1 else 'loses its'} place: {why}",
         f"keep it in the file of `{stack}`; or first give these steps of `{team}` another pool, "
         "in a change of its own",
     ).model_copy(update={"harm": True, "name": name_of(resource)})

@@ -61,7 +61,7 @@ def _loss(job: Workload, pool: NodePool, there: ClusterElsewhere, after: Stack |
         job = again
     cluster = key_of(("clusters", there.cluster))
     if there.removed:
-        return cluster, f"the file of `{there.stack}` is removed"
+        return cluster, f"the file of `{there.stack}`, which has the cluster, is removed"
     if there.pools is None:
         return None
     if not there.pools:
@@ -71,7 +71,7 @@ def _loss(job: Workload, pool: NodePool, there: ClusterElsewhere, after: Stack |
     if now is None:
         return place, f"`{there.stack}` no longer has the pool `{pool.name}` in its cluster `{there.cluster}`"
     why = _obstacle(job, now, there.pools, placed=after is not None)
-    return (place, f"the pool `{pool.name}` of `{there.stack}` no longer takes them: {why}") if why else None
+    return (place, f"the nodes of pool `{pool.name}` of `{there.stack}` do not suffice: {why}") if why else None
 
 
 def _obstacle(job: Workload, pool: NodePool, pools: Sequence[NodePool], *, placed: bool) -> str | None:

@@ -110,14 +110,12 @@ class _Runs:
 
     def _changed_pools(self, job: Resource, pool: NodePool | None) -> list[str]:
         """The Job's own pool if it changes, else the changed pools of its cluster: gates test all nodes."""
-        changed = [
-            each.name
+        changed = {
+            each.name: f"the pool {each.name}{f' of {each.stack}' if each.stack else ''} changes"
             for each in self._after.pools
             if each.cluster == self._after.cluster_of(job) and self._changes(each)
-        ]
-        if pool is not None and pool.name in changed:
-            changed = [pool.name]
-        return [f"the pool {name} changes" for name in changed]
+        }
+        return [changed[pool.name]] if pool is not None and pool.name in changed else [*changed.values()]
 
     def _changes(self, pool: NodePool) -> bool:
         return pool not in self._before.pools if pool.stack else bool(self._operations.get(pool.urn))

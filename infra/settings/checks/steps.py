@@ -135,8 +135,10 @@ def _scratch(at: Path, step: StepSettings) -> Iterator[Finding]:
 
 
 def _amounts(at: Path, step: StepSettings, target: Target, node: Resources, draft: Draft) -> Iterator[Finding]:
-    sidecar = draft.store.sidecar if draft.store else draft.clusters[str(target.at[1])].sidecar
-    sidecar = sidecar or Resources(cpu=0, memory=0)
+    cluster = draft.clusters[str(target.at[1])]
+    sidecar = (draft.store.sidecar if draft.store else cluster.sidecar) or Resources(cpu=0, memory=0)
+    # The store of another stack is not in this file, and so not wrong in it.
+    mount: tuple[Path, ...] = () if cluster.other_stack else (("store", "kind"),)
     asked = {
         "cpu": (cpu_millicores(step.cpu), sidecar.cpu, node.cpu, "m", "CPU"),
         "memory": (mebibytes(step.memory), sidecar.memory, node.memory, "Mi", "memory"),
@@ -160,5 +162,5 @@ def _amounts(at: Path, step: StepSettings, target: Target, node: Resources, draf
             f"write `{key}: {room}{unit}` or less, or take a pool with larger nodes"
             if room
             else "take a pool with larger nodes",
-            read=((*at, "pool"), ("store", "kind"), *target.keys_of(key)),
+            read=((*at, "pool"), *mount, *target.keys_of(key)),
         )

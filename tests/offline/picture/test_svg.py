@@ -15,7 +15,7 @@ from infra.review.facts import Identity
 from infra.review.stack import UNLIMITED, Resource, Stack
 from offline.picture import svg as module
 from offline.picture.layout import layout
-from offline.picture.scene import NOWHERE, Column, Scene, Work, Zone
+from offline.picture.scene import NOWHERE, Column, Scene, Work, Zone, scene
 from offline.picture.svg import FOLDER, ROOT, main, picture
 from offline.picture.text_width import STYLES, fitted, wrapped
 from offline.preview import revisions
@@ -180,6 +180,12 @@ def test_the_place_of_a_cluster_and_of_the_store() -> None:
     assert [text for text, _, _ in store.texts] == ["Store: nfs", "server filer, size 1Gi, versioning"]
     # Without an identity between them, the cluster's own line leads to the store.
     assert any(line[0][1] == cluster.y + cluster.height and line[-1][1] == store.y for line in drawing.lines)
+
+
+def test_a_cluster_of_another_stack_names_it() -> None:
+    settings = {"slipway:clusters": {"here": {"stack": "acme/slipway/platform", "cluster": "dev"}}}
+    (zone,) = scene(replace(stack([CPU]), configuration=settings)).zones
+    assert zone.lines == ["dev of stack acme/slipway/platform"]
 
 
 def test_clusters_reach_the_store_through_their_identities() -> None:

@@ -100,8 +100,8 @@ def text(preview: Preview) -> str:
 def test_a_pool_that_another_stack_deletes_is_told_first_with_the_jobs_that_lose_it() -> None:
     found = previewed(team([CPU], jobs=None))
     reason = (
-        "`platform` no longer has the pool `gpu` in its cluster `main`: "
-        "mnist-train, mnist-predict of `team` lose their place"
+        "mnist-train, mnist-predict of `team` lose their place: "
+        "`platform` no longer has the pool `gpu` in its cluster `main`"
     )
     assert lost(found) == lost(found, "platform") == [reason]
     (finding,) = (each for each in of(found, "platform").findings if each.policy == "lost-pool")
@@ -120,16 +120,19 @@ def test_a_pool_that_another_stack_deletes_is_told_first_with_the_jobs_that_lose
     ("now", "why"),
     [
         (replace(GPU, max_nodes=0), "it has no nodes and cannot grow"),
-        (replace(GPU, allocatable=replace(GPU.allocatable, cpu=1000)), "1 node(s) Insufficient cpu"),
+        (
+            replace(GPU, allocatable=replace(GPU.allocatable, cpu=1000)),
+            "Insufficient cpu (requested 2000m, allocatable 1000m)",
+        ),
         (replace(GPU, allocatable=replace(GPU.allocatable, gpus=0)), f"Insufficient {GPU_RESOURCE}"),
     ],
     ids=["no node", "smaller nodes", "no GPUs"],
 )
 def test_a_pool_that_no_longer_takes_jobs_is_told_with_the_reason(now: NodePool, why: str) -> None:
     (reason,) = lost(previewed(team([CPU, now], jobs=None)))
-    assert reason.startswith("the pool `gpu` of `platform` no longer takes them: ")
-    assert why.removeprefix("1 node(s) ") in reason
-    assert "mnist-train, mnist-predict of `team`" in reason
+    assert reason.startswith("mnist-train, mnist-predict of `team` lose their place: ")
+    assert "the nodes of pool `gpu` of `platform` do not suffice: " in reason
+    assert why in reason
 
 
 def test_a_job_that_no_pool_takes_any_more_is_told_where_the_stack_can_be_evaluated() -> None:
@@ -141,13 +144,13 @@ def test_a_job_that_no_pool_takes_any_more_is_told_where_the_stack_can_be_evalua
     ("after", "why"),
     [
         (team([], jobs=None), "`platform` no longer has the cluster `main`"),
-        (team(None, jobs=None, removed=True), "the file of `platform` is removed"),
+        (team(None, jobs=None, removed=True), "the file of `platform`, which has the cluster, is removed"),
     ],
     ids=["cluster", "stack"],
 )
 def test_a_cluster_that_goes_takes_the_place_of_all_jobs(after: Evaluated, why: str) -> None:
     found = previewed(after, platform=not after.elsewhere[0].removed)
-    reason = f"{why}: mnist-prepare, mnist-train, mnist-predict of `team` lose their place"
+    reason = f"mnist-prepare, mnist-train, mnist-predict of `team` lose their place: {why}"
     assert lost(found) == lost(found, "platform") == [reason]
 
 
@@ -173,4 +176,6 @@ def test_jobs_run_again_because_the_pool_of_another_stack_changes() -> None:
     now = replace(GPU, allocatable=replace(GPU.allocatable, cpu=8000))
     changes = of(previewed(team([CPU, now], [JOBS[0], changed, *JOBS[2:]])), "team").changes
     assert changes is not None
-    assert {each.name: each.because for each in changes.runs} == {"mnist-train": "the pool gpu changes"}
+    assert {each.name: each.because for each in changes.runs} == {
+        "mnist-train": "the pool gpu of platform changes"
+    }

@@ -71,8 +71,8 @@ def test_the_kubeconfig_of_the_other_stack_stays_a_secret(evaluations: Evaluatio
 def test_what_the_platform_deletes_is_told_with_the_steps_on_it(evaluations: Evaluations) -> None:
     preview = built(evaluations)
     (finding,) = (each for each in of(preview, "platform").findings if each.policy == "lost-pool")
-    assert "the pool `predict`" in finding.reason
-    assert "mnist-predict of `team` loses its place" in finding.reason
+    assert finding.reason.startswith("mnist-predict of `team` loses its place: ")
+    assert "no longer has the pool `predict` in its cluster `dev`" in finding.reason
     assert finding in of(preview, "team").findings
     problems = [each for each in of(preview, "team").findings if each.policy == "settings"]
     assert [each.resource for each in problems] == ["slipway:pipelines.mnist.steps.predict.pool"]

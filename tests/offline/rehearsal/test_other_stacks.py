@@ -70,3 +70,12 @@ def test_a_step_on_a_pool_that_the_other_file_has_not_is_refused(tmp_path: Path)
     (problem,) = caught.value.problems
     assert problem.key == "slipway:pipelines.mnist.steps.train.pool"
     assert "platform" in problem.reason
+
+
+def test_a_step_that_asks_for_more_than_a_node_of_the_other_stack_has_is_refused(tmp_path: Path) -> None:
+    team = changed(TEAM, {"pipelines.mnist.steps.train.memory": "16Gi"})
+    with pytest.raises(SettingsError) as caught:
+        configure("team", linked_checkout(tmp_path, {"platform": PLATFORM, "team": team}))
+    (problem,) = caught.value.problems
+    assert problem.key == "slipway:pipelines.mnist.steps.train.memory"
+    assert "one node of pool `cpu` has 4096Mi" in problem.reason
