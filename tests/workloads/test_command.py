@@ -111,6 +111,19 @@ def test_a_result_is_the_same_work_where_the_store_is_mounted_elsewhere(tmp_path
     ).startswith("Nothing to do: ")  # fmt: skip
 
 
+def test_only_whole_paths_are_taken_for_directories(tmp_path: Path) -> None:
+    words = ("--layout=out", "out/model", "layout", "outer", "x=out:out")
+    subprocess.run(
+        [sys.executable, "-m", "workloads.runtime.command", "--output", "out", "--", "true", *words],
+        cwd=tmp_path,
+        env=environment(PYTHONPATH=str(ROOT)),
+        check=True,
+    )
+    assert check(tmp_path / "out").settings["command"][1:] == [
+        "--layout={output}", "{output}/model", "layout", "outer", "x={output}:{output}"
+    ]  # fmt: skip
+
+
 def test_a_program_that_writes_nothing_has_an_empty_result(tmp_path: Path) -> None:
     assert "warning: " in step(tmp_path, "")
     assert check(tmp_path / "out").files == {}

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import functools
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -153,10 +154,10 @@ def _portable(options: argparse.Namespace) -> list[str]:
     """The words with names for directories: a result stays the same work where the store is mounted elsewhere."""
     places = {str(options.output): "{output}"}
     places.update({str(directory): f"{{{name}}}" for name, directory in options.inputs.items()})
-    words = list(options.words)
-    for directory in sorted(places, key=len, reverse=True):
-        words = [word.replace(directory, places[directory]) for word in words]
-    return words
+    # As a whole path or as the beginning of one: `out` is not a part of `--layout`.
+    anywhere = "|".join(re.escape(directory) for directory in sorted(places, key=len, reverse=True))
+    pattern = re.compile(rf"(?<![\w./-])(?:{anywhere})(?![\w.-])")
+    return [pattern.sub(lambda found: places[found.group()], word) for word in options.words]
 
 
 def _stop(*_: object) -> None:
