@@ -130,6 +130,7 @@ def _referring(at: Path, word: str, step: str, declared: PipelineFile) -> Iterat
         elif name not in known:
             near = nearest(name, known)
             fix = f"did you mean `{{{near}}}`?" if near else f"write one of {listed(known)}, or `{{{{{name}}}}}`"
+            fix += f" A new parameter is declared as `parameters: {{{name}: …}}`"
             read = (("parameters", name), ("steps", name))
             yield Finding(at, word, f"no step and no parameter is called `{name}`", fix, read)
 

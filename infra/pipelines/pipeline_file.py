@@ -3,6 +3,8 @@
 What its keys mean is in their descriptions, of which docs/pipeline.schema.json is made.
 """
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, cast, get_args
 
@@ -37,11 +39,16 @@ Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str | int | 
 """A word of a command line, or the value of an environment variable."""
 
 
+def _plain(word: str) -> str:
+    """``word`` as an item of a list in YAML."""
+    return word if re.fullmatch(r"[\w./-][\w./=+-]*", word) else json.dumps(word)
+
+
 def _words(value: Any) -> Any:
     if isinstance(value, str):
         raise refuse(
             "one text, and a command is a list of its words, which no shell reads",
-            f"write `[{', '.join(value.split()[:12]) or 'python, train.py'}]`",
+            f"write `[{', '.join(map(_plain, value.split()[:12])) or 'python, train.py'}]`",
         )
     if value == []:
         raise refuse("empty", "write the program and its arguments: `[python, train.py]`")

@@ -270,3 +270,14 @@ def test_a_script_that_is_not_there_is_told_with_the_other_problems_of_the_file(
     assert [(each.key, each.value) for each in found] == [
         (f"{folder}/pipeline.yaml: steps.{name}.run", f"{name}.py") for name in ("prepare", "train")
     ]
+
+
+def test_the_list_that_takes_the_place_of_a_text_can_be_pasted(tmp_path: Path) -> None:
+    said = problems(tmp_path / "churn", step(run="python train.py --data={prepare} {trees} --output {output}"))
+    fix = said["steps.train.run"].rpartition("write `")[2].rstrip("`")
+    assert problems(tmp_path / "pasted", step(run=yaml.safe_load(fix))) == {}
+
+
+def test_an_unknown_reference_may_be_a_parameter_that_is_not_declared_yet(tmp_path: Path) -> None:
+    said = problems(tmp_path / "churn", step(run=["python", "train.py", "{stare}", "{output}"]))
+    assert "`parameters: {stare: …}`" in said["steps.train.run[2]"]
