@@ -22,6 +22,9 @@ from offline.engine.unknown_outputs import is_marked, mark, number_mark
 STACK_REFERENCE = "pulumi:pulumi:StackReference"
 """The type of the resource that reads the outputs of another stack."""
 
+READ_STACK_OUTPUTS = "pulumi:pulumi:readStackOutputs"
+"""The engine's own function that returns the properties of such a resource."""
+
 
 class NotCreatedError(Exception):
     """The resource was not created, and what depends on it will not be."""
@@ -169,6 +172,9 @@ class Monitor(mocks.MockMonitor):
         return super().RegisterResourceOutputs(request)
 
     def Invoke(self, request: Any) -> Any:  # noqa: N802
+        if request.tok == READ_STACK_OUTPUTS:
+            read: dict[str, Any] = {"return": self._referenced(request.args["name"])}
+            return resource_pb2.ResourceInvokeResponse(**read)
         if self._preview:
             result = self._cloud.looked_up(request)
             fields: dict[str, Any] = {"unknown": True} if result is None else {"return": result}

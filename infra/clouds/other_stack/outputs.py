@@ -6,9 +6,15 @@ from types import MappingProxyType
 from typing import Any
 
 import pulumi
-from pulumi.runtime.sync_await import _sync_await  # pyright: ignore[reportPrivateUsage]
 
 from infra.platform_output import UnreadableStackError
+
+READ_STACK_OUTPUTS = "pulumi:pulumi:readStackOutputs"
+"""The engine's own function behind stack references (pkg/resource/deploy/builtins.go, Pulumi 3.260).
+
+A reference to a stack that is not there ends the program; this function fails, so that the problem can be told
+together with all others.
+"""
 
 KUBECONFIG = "kubeconfig"
 """The secret output with the kubeconfigs of a stack's clusters, by cluster."""
@@ -41,20 +47,18 @@ def outputs_of(stack: str) -> Mapping[str, Any]:
     The settings are checked against them before anything is declared, so the program waits for them here.
     Raises UnreadableStackError where the backend has no such stack, or does not let the user read it.
     """
+    name = full_name(stack)
     try:
-        found = _sync_await(_read(reference(stack)))
+        found = pulumi.runtime.invoke(READ_STACK_OUTPUTS, {"name": name}).value
     except Exception as error:
+        # The SDK's text repeats the function's name before the engine's own words.
+        reason = str(error).rpartition("returned an error: ")[2]
         raise UnreadableStackError(
-            f"its outputs cannot be read: {error}",
-            "check the name with `pulumi stack ls --all`, and that you may read that stack",
+            f"the outputs of `{name}` cannot be read: {reason}",
+            "correct the name (`pulumi stack ls --all` lists what you may read), or bring that stack up first",
         ) from error
-    return found
-
-
-async def _read(of: pulumi.StackReference) -> dict[str, Any]:
-    names = list(await of.outputs.future() or {})
-    secret = set(await of.secret_output_names.future() or ())
-    return {name: (await of.get_output_details(name)).value for name in names if name not in secret}
+    secret = set(found.get("secretOutputNames") or ())
+    return {key: value for key, value in found["outputs"].items() if key not in secret}
 
 
 def kubeconfig(stack: str, cluster: str) -> pulumi.Output[str]:
