@@ -17,6 +17,8 @@ NAME_LIMIT = 30
 def check(reading: Reading) -> Iterator[Finding]:
     """Findings about the teams' names, and about namespaces that two would share."""
     draft = reading.draft
+    if not draft.teams:
+        return
     taken = {
         **dict.fromkeys(draft.pipelines, "a pipeline of this stack has a folder of that name in the store"),
         **dict.fromkeys((GATES_FOLDER, *supplements()), "gates and supplements have that folder of the store"),
