@@ -26,6 +26,7 @@ from infra.pipelines.contract import (
 from infra.pipelines.file_reading import Folder
 from infra.pipelines.pipeline_file import NAMES as FILES
 from infra.pipelines.step_rules import misfits
+from infra.schema.checkout import checkout
 from infra.schema.problems import Problem, SettingsError, nearest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,9 +36,6 @@ WORKLOADS = "workloads"
 """The folder, and the package, that holds the pipelines."""
 
 PYTHON = "pipeline.py"
-
-CHECKOUT_VARIABLE = "SLIPWAY_CHECKOUT"
-"""The environment variable with the user's checkout, where this repository is another revision of it."""
 
 T = TypeVar("T", bound=object)
 
@@ -70,7 +68,7 @@ def location(folder: str) -> Folder:
     if path.is_relative_to(ROOT):
         inside = path.relative_to(ROOT).as_posix()
         return Folder(path, inside, inside)
-    path = Path(os.path.normpath(Path(os.environ.get(CHECKOUT_VARIABLE) or ROOT) / named))
+    path = Path(os.path.normpath(checkout(ROOT) / named))
     return Folder(path, folder.rstrip("/"), path.as_posix())
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from infra.schema.checkout import VARIABLE
 from offline.evaluation.encoding import FORMAT
 from offline.evaluation.worker import KEY, OUT_OF_MEMORY
 from offline.preview.worktree import terminating
@@ -76,7 +77,7 @@ def evaluate_trees(
     dealt = [_dealt(names, max(1, _cores() // len(trees))) for names in _named(trees, stacks)]
     with terminating(), contextlib.ExitStack() as stack:
         started = [
-            [stack.enter_context(_started(tree, share, key, limits)) for share in shares]
+            [stack.enter_context(_started(tree, head, share, key, limits)) for share in shares]
             for tree, shares in zip(trees, dealt, strict=True)
         ]
         # This import takes less time than the workers, so it costs nothing here.
@@ -85,7 +86,7 @@ def evaluate_trees(
         def documents(tree: Path, each: _Worker) -> dict[str, Any]:
             found = _documents(each, limits)
             if left := [name for name in each.stacks if name not in found]:
-                found |= documents(tree, stack.enter_context(_started(tree, left, key, limits)))
+                found |= documents(tree, stack.enter_context(_started(tree, head, left, key, limits)))
             return found
 
         found = [
@@ -129,7 +130,7 @@ def _cores() -> int:
 
 
 @contextlib.contextmanager
-def _started(tree: Path, stacks: Sequence[str], key: str, limits: Limits) -> Generator[_Worker]:
+def _started(tree: Path, checkout: Path, stacks: Sequence[str], key: str, limits: Limits) -> Generator[_Worker]:
     before_formats = (tree / "stacks" / "program.py").is_file()
     program = ["-P", str(BEFORE_FORMATS)] if before_formats else ["-m", "offline.evaluation"]
     command = [sys.executable, *program]
@@ -143,7 +144,7 @@ def _started(tree: Path, stacks: Sequence[str], key: str, limits: Limits) -> Gen
             stdin=subprocess.DEVNULL,
             stdout=answer,
             stderr=complaints,
-            env={**os.environ, KEY: key, "PYTHONHASHSEED": "0"},
+            env={**os.environ, KEY: key, VARIABLE: str(checkout), "PYTHONHASHSEED": "0"},
             # Ctrl-C goes to this process only, which ends the workers below.
             start_new_session=True,
         )

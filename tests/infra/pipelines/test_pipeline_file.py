@@ -8,10 +8,13 @@ import pytest
 import yaml
 
 from infra.pipelines.contract import Best, StepDeclaration, Variant
-from infra.pipelines.discovery import declared_steps, pipeline
+from infra.pipelines.discovery import declared_steps, location, pipeline
+from infra.pipelines.file_reading import Folder
 from infra.pipelines.results import Column, Curves, File, Number, Picture, Table
+from infra.schema.checkout import VARIABLE
 from infra.schema.secret_values import MASK
 from infra.settings.loading import load
+from tests.support.checkout import ROOT
 from tests.support.refusals import the_problem
 from tests.support.stack_values import GCP, changed
 
@@ -183,3 +186,13 @@ def test_long_results_have_their_own_keys(folder: Path) -> None:
         Number(name="share", title="Share", path="m.json", select="/share", format="percent"),
     )
     assert not pipeline(str(folder)).problems
+
+
+def test_a_path_out_of_the_repository_means_the_same_folder_in_another_revision(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert location("../churn").path == ROOT.parent / "churn"
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "checkout"))
+    assert location("../churn") == Folder(tmp_path / "churn", "../churn", f"{tmp_path}/churn")
+    assert location("./workloads/mnist/") == Folder(ROOT / "workloads/mnist", "workloads/mnist", "workloads/mnist")
+    assert location("~/churn").path == Path.home() / "churn"
