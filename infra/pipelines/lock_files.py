@@ -6,8 +6,8 @@ from pathlib import Path
 HASH = re.compile(r"\s--hash=[a-z0-9]+:[0-9a-f]+")
 PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\s*(\[[^\]]*\])?\s*==\s*[A-Za-z0-9][A-Za-z0-9.!+_-]*\s*(;.*)?")
 
-COMMAND = "uv pip compile --generate-hashes requirements.in --output-file requirements.txt"
-"""The command that makes one of a list of packages."""
+COMMAND = "uv pip compile --universal --generate-hashes requirements.in --output-file requirements.txt"
+"""The command that makes one of a list of packages, for the Python of any image."""
 
 
 def unpinned(lock: Path) -> str | None:

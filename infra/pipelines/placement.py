@@ -51,11 +51,11 @@ class DeclaredPipeline:
         places = (at for at, each in sections if any(own is step.placed_by for _, own in each.on_pools))
         return self.setting(*next(places, ()))
 
-    def declared_at(self, step: StepDeclaration, key: str) -> str:
+    def declared_at(self, step: StepDeclaration, *key: str) -> str:
         """The place of a key of ``step`` in the ``pipeline.yaml``; of a pipeline in Python, as `key` says it."""
         file = file_of(self.folder)
         name = step.variant.of if step.variant else step.name
-        return f"{file}: {key_of(('steps', name, key), '')}" if file.endswith(NAMES) else self.key(step)
+        return f"{file}: {key_of(('steps', name, *key), '')}" if file.endswith(NAMES) else self.key(step)
 
     def setting(self, *parts: str | int) -> str:
         """A key of its section."""
@@ -95,13 +95,18 @@ def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]
 def _command_problems(
     pipeline: DeclaredPipeline, step: StepDeclaration, steps: Sequence[StepDeclaration], root: Path
 ) -> Iterator[Problem]:
-    """What is wrong with the lock file of a command, and with the files that it needs."""
-    if step.requirements and (why := _lock_problem(root / step.requirements)):
-        yield Problem(pipeline.declared_at(step, "requirements"), step.requirements, *why)
+    """What is wrong with the lock files of a command, and with the files that it needs."""
+    assert step.command is not None
+    instead = step.command.substitute.requirements if step.command.substitute else None
+    for lock, key in ((step.requirements, ("requirements",)), (instead, ("rehearsal", "requirements"))):
+        if lock and (why := _lock_problem(root / lock)):
+            yield Problem(pipeline.declared_at(step, *key), lock, *why)
     try:
         command_bundle(_command(step, steps, root), step.arguments, root)
     except ShippingError as error:
-        yield Problem(pipeline.declared_at(step, "run"), error.value, error.reason, error.fix)
+        named = {str(root / step.command.code): "code", **dict.fromkeys(step.command.files, "files")}
+        key = named.get(str(error.value), "run")
+        yield Problem(pipeline.declared_at(step, key), error.value, error.reason, error.fix)
 
 
 def place(
@@ -302,7 +307,13 @@ def _lock_problem(lock: Path) -> tuple[str, str] | None:
 def _started(step: StepDeclaration) -> object:
     """What of a command decides which files it ships."""
     assert step.command is not None
-    return step.command.code, tuple(step.command.files), step.requirements, tuple(step.arguments[:4])
+    return (
+        step.command.code,
+        tuple(step.command.files),
+        step.requirements,
+        step.command.substitute and step.command.substitute.requirements,
+        tuple(step.arguments[:4]),
+    )
 
 
 def _requirements(step: StepDeclaration) -> Requirements | None:

@@ -260,7 +260,7 @@ def test_a_lock_file_says_which_packages_are_installed(tmp_path: Path, lock: str
     (problem,) = found
     assert problem.key == f"{folder}/pipeline.yaml: steps.train.requirements"
     assert said in problem.reason
-    assert "uv pip compile --generate-hashes" in problem.fix
+    assert "uv pip compile --universal --generate-hashes" in problem.fix
 
 
 def test_a_script_that_is_not_there_is_told_with_the_other_problems_of_the_file(tmp_path: Path) -> None:
@@ -281,3 +281,17 @@ def test_the_list_that_takes_the_place_of_a_text_can_be_pasted(tmp_path: Path) -
 def test_an_unknown_reference_may_be_a_parameter_that_is_not_declared_yet(tmp_path: Path) -> None:
     said = problems(tmp_path / "churn", step(run=["python", "train.py", "{stare}", "{output}"]))
     assert "`parameters: {stare: …}`" in said["steps.train.run[2]"]
+
+
+def test_what_a_step_names_and_is_not_there_is_told_at_its_key(tmp_path: Path) -> None:
+    folder = tmp_path / "churn"
+    content = step(files=["plugins/*.py"], rehearsal={"requirements": "small.txt"})
+    content["steps"]["prepare"] = {**content["steps"]["prepare"], "code": "source"}
+    assert problems(folder, content) == {}
+    (folder / "train.py").write_text("", encoding="utf-8")
+    found = shipping_problems({**GCP, "pipelines": {"churn": {"uses": str(folder), "steps": PLACED}}}, ROOT)
+    assert {each.key.partition(": ")[2]: each.value for each in found} == {
+        "steps.prepare.code": f"{folder}/source",
+        "steps.train.files": "plugins/*.py",
+        "steps.train.rehearsal.requirements": f"{folder}/small.txt",
+    }
