@@ -40,6 +40,7 @@ def write(folder: Path, count: int, *, by_folder: bool) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_every_image_is_trained_on_tested_or_held_out(tmp_path: Path) -> None:
     source = write(tmp_path / "source", 60, by_folder=True)
     arguments = ("--source", source, "--output", tmp_path / "out", "--seed", 3)
@@ -85,6 +86,8 @@ def test_all_that_cannot_be_used_is_named_at_once(tmp_path: Path) -> None:
     scan.save(source / "7" / "photo.webp")
     scan.save(source / "7" / "eight.png")
     (source / "7" / "labels.json").write_text('{"eight.png": 8, "lost.png": 7}')
+    (source / "not copied").mkdir()
+    (source / "not copied" / "labels.json").write_text('{"a.png": 1}')
 
     output = run("mnist.prepare_images", "--source", source, "--output", tmp_path / "out", code=BAD_INPUT)
 
@@ -94,6 +97,7 @@ def test_all_that_cannot_be_used_is_named_at_once(tmp_path: Path) -> None:
         "7/photo.webp is neither PNG nor JPEG",
         "7/eight.png lies in the folder 7, and labels.json says 8",
         "7/lost.png is in labels.json, and is not there",
+        "not copied/a.png is in labels.json, and is not there",
         "An image's digit is in labels.json beside it, or its folder is named 0 to 9",
     ):
         assert words in error

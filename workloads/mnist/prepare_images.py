@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from workloads.mnist.data import Split, save
 from workloads.mnist.images import OTHERS, ImageError, read
-from workloads.mnist.predict import LABELS, Found, find_images
+from workloads.mnist.predict import LABELS, Found, _read_labels, find_images
 from workloads.mnist.prepare import hold_out
 from workloads.runtime.devices import before_import
 from workloads.runtime.exits import BAD_INPUT, OK, StepError, run, stop_on_sigterm
@@ -110,10 +110,10 @@ def labelled(folder: Path) -> list[Found]:
         else:
             known.append(replace(image, label=by_folder if image.label is None else image.label))
     names = {image.name for image in images}
-    for place in sorted({image.path.parent / LABELS for image in images}):
-        if place.is_file():
-            inside = place.parent.relative_to(folder)
-            listed = [(inside / name).as_posix() for name in json.loads(place.read_text(encoding="utf-8"))]
+    for place in sorted(folder.rglob(LABELS)):
+        inside = place.relative_to(folder).parent
+        if not any(part.startswith(".") for part in inside.parts):
+            listed = [(inside / name).as_posix() for name in _read_labels(place)]
             wrong += [f"{name} is in {LABELS}, and is not there" for name in listed if name not in names]
     _refuse(folder, wrong, f"An image's digit is in {LABELS} beside it, or its folder is named 0 to 9")
     return known
