@@ -24,6 +24,7 @@ from infra.platform import GPU_RESOURCE
 from infra.program import ROOT, declare
 from infra.schema.problems import PREFIX, listed, without_prefix
 from infra.settings.loading import load
+from infra.settings.model import Settings
 from infra.settings.pipelines import folder
 from infra.step import ACCELERATOR_GATE, DEVICES_GATE
 from offline.engine.evaluate import evaluate
@@ -49,6 +50,9 @@ SUPPLEMENTS = tuple(f"--{each.name}=" for each in supplements().values())
 PIPELINES = f"{PREFIX}pipelines"
 
 BY_NAME = frozenset({"volumes", "env", "volumeMounts"})
+
+NAMESPACE = "slipway"
+"""What stands for the namespace of a stack on clusters of another one."""
 
 ABSENT = "not there"
 PRESENT = "there"
@@ -216,7 +220,7 @@ def _objects(
     objects: dict[str, dict[str, Any]] = {}
     for _, resource in sorted(found.resources.items()):
         if resource.custom and any(place in resource.urn for place in PLACES):
-            renamed = _renaming(stack, resource.name, names, settings.clusters)
+            renamed = _renaming(stack, resource.name, names, settings)
             kind = resource.type.rpartition(":")[2]
             fields = dict(_flat(resource.inputs, (), renamed))
             # A stack with two clusters has one of each; where they differ, both values count.
@@ -234,9 +238,10 @@ def _at(values: Any, place: Iterable[str | int]) -> Any:
 
 
 def _renaming(
-    stack: str, name: str, names: Mapping[str, Mapping[str, str]], clusters: Iterable[str]
+    stack: str, name: str, names: Mapping[str, Mapping[str, str]], settings: Settings
 ) -> Callable[[str], str]:
     """What takes the names of clusters and pools, and digests, out of the texts of the object of that name."""
+    clusters = settings.clusters
     patterns = [(rf"^{re.escape(cluster)}(?=-)", "<cluster>") for cluster in clusters]
     for pool, stands_for in names["accelerator"].items():
         patterns.append((rf"(?<=device-plugin-){re.escape(pool)}(?=$|-)", stands_for))
@@ -249,6 +254,9 @@ def _renaming(
             ]
     patterns.append((rf"(?<=-slipway-){re.escape(stack)}|(?<=^slipway\.){re.escape(stack)}$", "<stack>"))
     patterns.append((r"(?<![0-9a-f])[0-9a-f]{10}(?![0-9a-f])", "<digest>"))
+    if any(each.other_stack for each in clusters.values()):
+        # The other stack says which namespace it is, so that no two of its teams share one.
+        patterns.append((rf"^{re.escape(settings.namespace)}(?=$|-node-reader$)", NAMESPACE))
 
     def renamed(text: str) -> str:
         for pattern, stands_for in patterns:
