@@ -90,7 +90,7 @@ def pipeline(folder: str) -> AnyPipeline:
     if others := [file for file in FILES if os.path.lexists(place.path / file)]:
         found = _read(folder)
         reason = f"the folder has a `{PYTHON}` too, and only one of them can declare the pipeline"
-        both = Problem(f"{place.shown}/{others[0]}", None, reason, "remove one of them")
+        both = Problem(f"{place.shown}/{others[0]}", others[0], reason, "remove one of them")
         return replace(found, problems=(both, *found.problems))
     return _declared(folder, "pipeline", "PIPELINE", Pipeline)
 

@@ -226,4 +226,4 @@ def _circle(declared: PipelineFile) -> Iterator[Finding]:
     if circle:
         first = min(circle, key=list(declared.steps).index)
         words = f"the steps {listed(circle, 'and')} wait for one another"
-        yield Finding(("steps", first), None, words, "remove one of the references, or an `after`")
+        yield Finding(("steps", first), first, words, "remove one of the references, or an `after`")

@@ -69,7 +69,7 @@ def _read(folder: Folder) -> _Reading:
     try:
         raw, repeated = read_with_repeated(path)
     except ConfigError as error:
-        found.problems.append(_unreadable(file, str(error).removeprefix(str(path))))
+        found.problems.append(_unreadable(file, name, str(error).removeprefix(str(path))))
         return found
     if not isinstance(raw, dict):
         reason = "not a section of keys and values"
@@ -119,13 +119,13 @@ def _without(declared: PipelineFile, wrong: Collection[Path]) -> PipelineFile:
 
 def _repeated(key: Repeated) -> Finding:
     reason = f"the key stands here twice, again in line {key.line}"
-    return Finding(key.place, None, reason, "remove one of them, or rename it")
+    return Finding(key.place, key.place[-1], reason, "remove one of them, or rename it")
 
 
-def _unreadable(file: str, said: str) -> Problem:
+def _unreadable(file: str, name: str, said: str) -> Problem:
     """``said`` is the reader's error without the file's name: ``:3: not YAML: …; the fix``."""
     line, _, rest = said.removeprefix(":").partition(": ") if said.startswith(":") else ("", "", said.strip())
     reason, mark, fix = rest.rpartition("; ")
     return Problem(
-        f"{file}:{line}".rstrip(":"), None, reason if mark else fix, fix if mark else "correct the file"
+        f"{file}:{line}".rstrip(":"), name, reason if mark else fix, fix if mark else "correct the file"
     )

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from infra.program import shipping_problems
+from infra.pipelines.discovery import pipeline
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load
 from tests.support.checkout import ROOT
@@ -295,3 +296,17 @@ def test_what_a_step_names_and_is_not_there_is_told_at_its_key(tmp_path: Path) -
         "steps.train.files": "plugins/*.py",
         "steps.train.rehearsal.requirements": f"{folder}/small.txt",
     }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "description: x\nsteps:\n  a: {run: [sh, '{b}']}\n  b: {run: [sh, '{a}']}\n",
+        "description: x\nsteps:\n  a: {run: [sh]}\n  a: {run: [sh]}\n",
+        "description: x\nsteps:\n\ta: {run: [sh]}\n",
+    ],
+)
+def test_nothing_that_stands_there_is_called_not_set(tmp_path: Path, text: str) -> None:
+    (tmp_path / "pipeline.yaml").write_text(text, encoding="utf-8")
+    (problem,) = pipeline(str(tmp_path)).problems
+    assert problem.shown in {"'a'", "'pipeline.yaml'"}
