@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.program import shipping_problems
 from infra.pipelines.discovery import pipeline
+from infra.program import shipping_problems
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load
 from tests.support.checkout import ROOT
