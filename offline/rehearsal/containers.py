@@ -5,17 +5,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from infra.kubernetes.run import RUNNER
+from infra.pipelines import packages
+from infra.pipelines.images import has_tensorflow
 from offline.rehearsal.cluster_objects import RefusedError
 from offline.rehearsal.environments import Environment, EnvironmentFailedError, Environments, Software
 from offline.rehearsal.kubelet import Pod, Prepare, Prepared
 from offline.rehearsal.pods import Container
-from offline.rehearsal.programs import Program, of_tensorflow, search_path
-
-RUNNER = "workloads.runtime.command"
-"""The module that starts a step's program: the words of its command line stand after ``--``."""
-
-INSTALLER = "workloads.runtime.environment"
-"""The module that publishes what an image lacks of the lock file ``--requirements``."""
+from offline.rehearsal.programs import Program, search_path
 
 
 @dataclass(frozen=True)
@@ -35,14 +32,14 @@ class Containers:
         """
 
         def prepare(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> Prepared | None:
-            if list(words[1:3]) == ["-m", INSTALLER]:
-                software = Software((folder / _flags(words)["--requirements"],), of_tensorflow(container.image))
+            if list(words[1:3]) == ["-m", packages.MODULE]:
+                software = Software((folder / _flags(words)["--requirements"],), has_tensorflow(container.image))
                 return _in(self._environment(job, software, pod, note), words)
             if list(words[1:3]) != ["-m", RUNNER]:
                 return None
             program = self.programs.get(job)
             if program is None:
-                software = Software(tensorflow=of_tensorflow(container.image))
+                software = Software(tensorflow=has_tensorflow(container.image))
                 return _in(self._environment(job, software, pod, note), words)
             prepared = _in(self._environment(program.step, program.software, pod, note), words)
             if program.is_here(prepared.path):

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import shlex
 import shutil
 from collections.abc import Iterable, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.pipelines.contract import Command, StepDeclaration, Substitute
-from infra.pipelines.images import REPOSITORY
+from infra.pipelines.images import has_tensorflow
 from infra.pipelines.placement import DeclaredPipeline
 from infra.schema.problems import Problem, SettingsError
 from offline.rehearsal.environments import Software
@@ -25,7 +24,7 @@ SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 class Program:
     """The program of a step, and what a rehearsal may run in its place.
 
-    ``step`` is the step with its pipeline, ``churn.train``, and ``key`` its place in the stack file. ``words`` are
+    ``step`` is the step with its pipeline, ``churn.train``, and ``key`` the place of its command. ``words`` are
     its command line as declared. ``software`` is what its image and its lock file have. ``substitute`` is the
     command line for a machine that lacks the program; empty where the pipeline has none.
     """
@@ -77,26 +76,30 @@ def search_path() -> list[str]:
 def programs_of(pipelines: Iterable[DeclaredPipeline], root: Path) -> dict[str, Program]:
     """The programs of all steps that have one, by the name of the step's Job, in the order of the declaration.
 
-    Of a pipeline that has no steps with settings as wrong as its own, there are none.
+    Of a declaration with mistakes, those of the steps that can be read.
     """
     found: dict[str, Program] = {}
     for pipeline in pipelines:
         with contextlib.suppress(SettingsError):
-            for step in pipeline.steps:
-                if step.command is not None:
+            for step in pipeline.unchecked:
+                if step.command is not None and step.arguments:
                     found[f"{pipeline.name}-{step.name}"] = _program(pipeline, step, step.command, root)
     return found
 
 
 def _program(pipeline: DeclaredPipeline, step: StepDeclaration, command: Command, root: Path) -> Program:
+    name = step.variant.of if step.variant else step.name
     substitute = command.substitute or Substitute()
-    words = [word for each in substitute.run for word in _for_variants(each, step, pipeline.steps)]
+    words = [word for each in substitute.run for word in _for_variants(each, step, pipeline.unchecked)]
     locks = filter(None, (step.requirements, substitute.requirements))
     return Program(
-        step=f"{pipeline.name}.{step.variant.of if step.variant else step.name}",
-        key=pipeline.key(step),
+        step=f"{pipeline.name}.{name}",
+        key=pipeline.declared_at(step, "run"),
         words=step.arguments,
-        software=Software(tuple(root / each for each in locks), of_tensorflow(step.placed_by.image)),
+        software=Software(
+            tuple(root / each for each in locks),
+            step.placed_by.image is None or has_tensorflow(step.placed_by.image),
+        ),
         substitute=words,
     )
 
@@ -108,11 +111,6 @@ def _for_variants(word: str, step: StepDeclaration, steps: Sequence[StepDeclarat
         if variants and not variants[0].best and word == f"{{{name}}}":
             return [f"{{{each.name}}}" for each in variants]
     return [word]
-
-
-def of_tensorflow(image: str | None) -> bool:
-    """Whether ``image`` is one of TensorFlow's own, as it is where none is named."""
-    return image is None or re.split("[:@]", image)[0] == REPOSITORY
 
 
 def substituted(programs: Iterable[Program]) -> list[str]:
@@ -139,5 +137,8 @@ def _once(programs: Iterable[Program]) -> Iterable[Program]:
 
     What the packages of a lock file bring is known once these are installed.
     """
-    lacking = (each for each in programs if not each.software.locks and not each.is_here(search_path()))
-    return {each.step: each for each in reversed(list(lacking))}.values()
+    found: dict[str, Program] = {}
+    for each in programs:
+        if not each.software.locks and not each.is_here(search_path()):
+            found.setdefault(each.step, each)
+    return found.values()
