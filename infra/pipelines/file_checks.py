@@ -14,6 +14,7 @@ from infra.pipelines.matrix import MOST_VARIANTS, NAME_LIMIT, POOL, Axes, varian
 from infra.pipelines.pipeline_file import Parameter, PipelineFile, PipelineStep
 from infra.pipelines.step_rules import circle_of
 from infra.schema.kubernetes_names import name_findings
+from infra.schema.paths import below_problem
 from infra.schema.problems import Finding, Path, did_you_mean, listed, nearest
 from infra.schema.validation import findings as shape_findings
 
@@ -33,6 +34,7 @@ def check(declared: PipelineFile) -> Iterator[Finding]:
         yield from _step_name(at, name)
         yield from _references(at, name, step, declared)
         yield from _environment(at, step)
+        yield from _paths(at, step)
         yield from _after(at, name, step, declared)
         yield from _matrix(at, step, declared)
         yield from _substitute(at, step, declared)
@@ -149,6 +151,20 @@ def _environment(at: Path, step: PipelineStep) -> Iterator[Finding]:
         yield from name_findings(place, secret)
         if name in step.environment:
             yield Finding(place, secret, "`environment` has that variable too", "remove one of them")
+
+
+def _paths(at: Path, step: PipelineStep) -> Iterator[Finding]:
+    """Paths that lead out of the pipeline's folder."""
+    named: list[tuple[Path, str | None]] = [
+        ((*at, "code"), None if step.code in {".", "./"} else step.code),
+        ((*at, "requirements"), step.requirements),
+        ((*at, "rehearsal", "requirements"), step.rehearsal and step.rehearsal.requirements),
+        *(((*at, "files", index), pattern) for index, pattern in enumerate(step.files)),
+    ]
+    for place, path in named:
+        if path is not None and (why := below_problem(path.removeprefix("./"))):
+            reason = f"not a path below the pipeline's folder: {why}"
+            yield Finding(place, path, reason, "write a path relative to it; move or copy what it names there")
 
 
 def _after(at: Path, name: str, step: PipelineStep, declared: PipelineFile) -> Iterator[Finding]:

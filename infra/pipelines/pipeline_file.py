@@ -84,10 +84,10 @@ def _number(value: Any) -> Any:
     return value
 
 
-Scalar = Annotated[Any, BeforeValidator(_scalar), WithJsonSchema({"type": ["boolean", "number", "string"]})]
+Scalar = Annotated[Any, WithJsonSchema({"type": ["boolean", "number", "string"]}), BeforeValidator(_scalar)]
 """A value of a parameter, of whatever type."""
 
-Bound = Annotated[Any, BeforeValidator(_number), WithJsonSchema({"type": "number"})]
+Bound = Annotated[Any, WithJsonSchema({"type": "number"}), BeforeValidator(_number)]
 """A number, whole or not."""
 
 
@@ -107,7 +107,9 @@ class Parameter(Model):
 
 
 class StepResources(Model):
-    """What a step asks for where the stack file does not say it."""
+    """What a step asks for where the stack file does not say it. Where neither does, it gets one CPU, 4Gi of
+    memory, 4Gi of scratch space and no GPU.
+    """
 
     gpus: Int | None = Field(default=None, ge=0, description="GPUs, or shares of one.")
     cpu: Cpu | None = Field(default=None, description="CPU asked for, as a Kubernetes quantity.")
@@ -220,7 +222,9 @@ class PipelineStep(Model):
     )
     image: Image | None = Field(default=None, description="Its image by digest; default: TensorFlow's.")
     resources: StepResources = Field(default_factory=StepResources, description="What it asks for.")
-    time_limit: Duration | None = Field(default=None, description="Hard limit over all retries.")
+    time_limit: Duration | None = Field(
+        default=None, description="Hard limit over all retries, waiting for a node included; default: 2h."
+    )
     matrix: dict[str, Annotated[list[Scalar], Field(min_length=1)]] = Field(
         default_factory=dict[str, list[Scalar]],
         description="Values of parameters, of which each combination makes a step of its own.",

@@ -28,7 +28,7 @@ from tests.docs.fences import Block, blocks
 from tests.support.checkout import ROOT, copy_checkout
 
 BLOCKS = list(blocks(ROOT))
-KNOWN = {"sh", "sh cloud", "text", "python", "json"}
+KNOWN = {"sh", "sh cloud", "text", "python", "python matrix", "json"}
 
 
 def of(*infos: str) -> list[Block]:

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typing_extensions import is_typeddict
 
+from infra.pipelines import pipeline_file
 from infra.schema import base, image, kubernetes_names, limits, paths, secret_values
 from infra.settings import suppressions
 from infra.settings.model import with_pipelines
@@ -60,6 +61,10 @@ KINDS: Mapping[Any, str] = {
         (secret_values.SecretText, "encrypted text"),
         (kubernetes_names.ObjectName, "name of an object"),
         (kubernetes_names.NamespaceName, "name of a namespace"),
+        (pipeline_file.Word, "text"),
+        (pipeline_file.Words, "list of words"),
+        (pipeline_file.Scalar, "text, number, `true` or `false`"),
+        (pipeline_file.Bound, "number"),
     )
 }
 PLAIN: Mapping[Any, str] = {str: "text", int: "whole number", float: "number", bool: "`true` or `false`"}
@@ -89,12 +94,16 @@ class Section:
 
 
 def page() -> str:
-    """The whole page: each model once, under all places that it describes."""
-    top = Section("slipway:", "", with_pipelines(every_pipeline()), top=True)
+    """The whole page."""
+    return HEAD + described(Section("slipway:", "", with_pipelines(every_pipeline()), top=True))
+
+
+def described(top: Section) -> str:
+    """The keys of a file: each model once, under all places that it describes."""
     places: dict[type[BaseModel], list[Section]] = {}
     for section in (top, *top.below()):
         places.setdefault(section.model, []).append(section)
-    return HEAD + "".join(_described(model, sections) for model, sections in places.items())
+    return "".join(_described(model, sections) for model, sections in places.items())
 
 
 def _described(model: type[BaseModel], sections: Sequence[Section]) -> str:

@@ -1,0 +1,66 @@
+"""The pipelines that docs/workloads.md shows, and the reference of pipeline.yaml."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from infra.pipelines.contract import Best, Variant
+from infra.pipelines.discovery import declared_steps, pipeline
+from infra.pipelines.pipeline_file import PipelineFile
+from infra.schema.secret_values import MASK
+from infra.settings.loading import load
+from tests.docs.fences import blocks
+from tests.support.checkout import ROOT
+from tests.support.stack_values import GCP, changed
+from tools.reference import pipeline as reference
+
+SHOWN = [each for each in blocks(ROOT) if each.page == "docs/workloads.md"]
+
+
+def test_the_yaml_that_is_shown_is_a_pipeline_and_its_section(tmp_path: Path) -> None:
+    declaration, section = (each.body for each in SHOWN if each.info == "yaml")
+    (tmp_path / "pipeline.yaml").write_text(declaration, encoding="utf-8")
+    shown = yaml.safe_load(section)["config"]["slipway:pipelines"]["lines"]
+    settings = load(changed(GCP, {"pipelines.lines": {**shown, "uses": str(tmp_path)}})).pipelines["lines"]
+    split, count, draw = declared_steps(str(tmp_path), settings)
+    assert split.arguments[3] == "{store}/uploads/words.txt"
+    assert (count.name, count.variant) == ("count-4", Variant("count", {"shortest": 4}))
+    assert (draw.inputs, draw.placed_by.time_limit) == ({"count": "count"}, "10m")
+
+
+def test_the_python_that_is_shown_makes_variants(tmp_path: Path) -> None:
+    (declaration,) = (each.body for each in SHOWN if each.info == "python matrix")
+    (tmp_path / "pipeline.py").write_text(declaration, encoding="utf-8")
+    places = {"train": {"matrix": {"pool": ["train", "predict"]}, "gpus": 1}, "test": {"pool": "cpu"}}
+    values = {"pipelines.search": {"uses": str(tmp_path), "steps": places}, "secrets": {"tracking-key": MASK}}
+    steps = declared_steps(str(tmp_path), load(changed(GCP, values)).pipelines["search"])
+    assert [each.name for each in steps] == [
+        "train-train-0-1", "train-train-0-01", "train-predict-0-1", "train-predict-0-01", "test",
+    ]  # fmt: skip
+    assert steps[1].arguments[3] == "0.01"
+    assert steps[2].placed_by.pool == "predict"
+    assert {each.best for each in steps[:4]} == {Best("accuracy", "max")}
+
+
+def test_the_reference_is_up_to_date() -> None:
+    assert reference.main(["--check"]) == 0, "run: python -m tools.reference.pipeline"
+
+
+def test_every_key_says_what_it_is() -> None:
+    def unsaid(model: type[BaseModel]) -> list[str]:
+        return [f"{model.__name__}.{name}" for name, field in model.model_fields.items() if not field.description]
+
+    schema = json.loads(reference.schema())
+    assert unsaid(PipelineFile) == []
+    assert all(each["properties"] for each in schema["$defs"].values())
+
+
+@pytest.mark.parametrize("folder", ["diagnosis", "inpainting"])
+def test_the_schema_takes_the_pipelines_of_this_repository(folder: str) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    content = yaml.safe_load((ROOT / "workloads" / folder / "pipeline.yaml").read_text(encoding="utf-8"))
+    jsonschema.validate(content, json.loads(reference.schema()))
+    assert not pipeline(folder).problems

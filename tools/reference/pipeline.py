@@ -1,0 +1,62 @@
+"""Writes docs/pipeline.md, the reference of `pipeline.yaml`, and docs/pipeline.schema.json, its JSON Schema.
+
+python -m tools.reference.pipeline            # write them
+python -m tools.reference.pipeline --check    # exit 1 where one is out of date
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+
+from infra.pipelines.file_settings import SECTION_KEYS
+from infra.pipelines.matrix import MOST_VARIANTS, NAME_LIMIT
+from infra.pipelines.pipeline_file import PipelineFile
+from infra.schema.problems import listed
+from offline.files import write_or_check
+from tools.reference.settings import PAGE as SETTINGS
+from tools.reference.settings import Section, described
+
+PAGE, SCHEMA = SETTINGS.with_name("pipeline.md"), SETTINGS.with_name("pipeline.schema.json")
+
+HEAD = f"""# Keys of pipeline.yaml
+
+Every key that a [`pipeline.yaml`](workloads.md#add-a-pipeline) may have. Keys that are not listed are refused;
+all problems of the file are listed at once, with those of the stack file. Names in `<>` are yours to choose. This
+page is written by `python -m tools.reference.pipeline` from `infra/pipelines/pipeline_file.py`; change them there.
+
+An editor that knows JSON Schema completes and checks the file by [pipeline.schema.json](pipeline.schema.json):
+begin it with `# yaml-language-server: $schema=../../docs/pipeline.schema.json`.
+
+- Paths are below the folder of the file; those of results below `{{output}}`.
+- A step's name has at most {NAME_LIMIT} characters: lower-case letters, digits and hyphens. A parameter's name has
+  letters, digits, `_` and `-`, and is neither a step's nor {listed(SECTION_KEYS)}.
+- The steps that a matrix makes are called `<step>-<value>-<value>`, such as `train-t4-100`, with a digest where
+  that would be too long or could mean two things. A step becomes at most {MOST_VARIANTS}.
+- The words of `run`, of `rehearsal.run` and the values of `environment` may hold references: `{{output}}`,
+  `{{store}}`, `{{<step>}}`, `{{<parameter>}}`. A boolean is written `true` or `false`.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return HEAD + described(Section("pipeline.yaml", "", PipelineFile, top=True))
+
+
+def schema() -> str:
+    """The JSON Schema of the file."""
+    content = PipelineFile.model_json_schema()
+    content["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    content["title"] = "A pipeline of Slipway"
+    return json.dumps(content, indent=2, sort_keys=True) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes both, or with ``--check`` says whether they are up to date."""
+    module = "tools.reference.pipeline"
+    return max(
+        [write_or_check(PAGE, page(), module, arguments), write_or_check(SCHEMA, schema(), module, arguments)]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
