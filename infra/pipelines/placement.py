@@ -158,6 +158,7 @@ class _Placement:
             after=[*others, *(self._step(each) for name in declared.after for each in self._meant(name))],
             choices=self._choices(declared),
         )
+        step = replace(step, after=[*step.after, *self._in_turn(declared, step)])
         if step.command and declared.requirements:
             beside = self._beside(step)
             packages = self.packages.publishing(self.root / declared.requirements, step.image, *beside)
@@ -173,6 +174,21 @@ class _Placement:
                     inputs={**step.inputs, supplement.name: self.published[folder]},
                 )
         return self.gates.guard(step, tensorflow=not step.command or has_tensorflow(step.image))
+
+    def _in_turn(self, declared: StepDeclaration, step: Step) -> list[Step]:
+        """The variant that has to be through before this one starts, where the pool has no room for both.
+
+        A Job's time limit begins with the Job: one that waited for room would use it up.
+        """
+        if declared.variant is None:
+            return []
+        beside = [
+            each
+            for each in self._meant(declared.variant.of)
+            if each.variant and each.placed_by.pool == declared.placed_by.pool
+        ]
+        before = beside.index(declared) - room(step)
+        return [self._step(beside[before])] if before >= 0 else []
 
     def _meant(self, name: str) -> list[StepDeclaration]:
         """The step of that name, or all variants that are made of it."""
@@ -272,6 +288,18 @@ class _Placement:
         """Where what ``step`` lacks is installed: on the pool of the pipeline's first step without GPUs."""
         beside = next((each for each in self.pipeline.steps if not each.placed_by.gpus), None)
         return self._pool(beside) if beside else (step.platform, cheapest_pool(step.platform))
+
+
+def room(step: Step) -> int:
+    """How many pods like that of ``step`` its pool has room for at once; at least one."""
+    node, asked, beside = step.pool.allocatable, step.resources, step.platform.store.sidecar
+    needed = ("cpu", "memory", "ephemeral_storage", "gpus")
+    on_a_node = [
+        getattr(node, each) // amount
+        for each in needed
+        if (amount := getattr(asked, each) + (getattr(beside, each) if step.uses_store else 0))
+    ]
+    return max(1, min(on_a_node, default=1) * step.pool.max_nodes)
 
 
 def _at_most(asked: Resources, there: Resources) -> Resources:

@@ -19,7 +19,9 @@ class Request:
 
     Rules are given what can be read of a stack file with mistakes: ``store`` is None and ``clusters`` lacks those
     whose section cannot be read. ``pool_names`` are the names of all pools in the file by cluster, those included
-    that cannot be read. ``teams`` are those whose own stacks run Jobs on the clusters, by name.
+    that cannot be read. ``has_secrets`` says that the stack has secrets for steps: the clusters' Kubernetes
+    providers then change Secrets in place, where they would otherwise delete one first and make it again
+    (``enable_secret_mutable``). ``teams`` are those whose own stacks run Jobs on the clusters, by name.
     """
 
     clusters: Mapping[str, ClusterSettings]
@@ -28,6 +30,7 @@ class Request:
     service_account: str
     protect: bool
     pool_names: Mapping[str, Sequence[str]]
+    has_secrets: bool = False
     teams: Mapping[str, Team] = field(default_factory=dict[str, Team])
 
     def clusters_of(self, kind: type[C]) -> Mapping[str, C]:

@@ -119,6 +119,7 @@ class Settings(Model):
             protect=self.protect,
             pool_names={name: tuple(cluster.pools) for name, cluster in self.clusters.items()},
             teams=self.teams,
+            has_secrets=bool(self.secrets),
         )
 
 

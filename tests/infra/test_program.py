@@ -67,6 +67,17 @@ def test_its_outputs_tell_how_to_reach_the_cluster_and_keep_the_kubeconfig_secre
     assert {"predictions", "accuracy", "runs", "training"} <= set(recording.exports["mnist"])
 
 
+@pytest.mark.parametrize(
+    ("secrets", "in_place"), [({"slipway:secrets": {"a": "[secret]"}}, {"true"}), ({}, {None})]
+)
+def test_clusters_change_secrets_in_place_where_the_stack_has_any(
+    secrets: dict[str, Any], in_place: set[str | None]
+) -> None:
+    providers = run({**CONFIG, **secrets}).of("pulumi:providers:kubernetes")
+
+    assert {each.inputs.get("enableSecretMutable") for each in providers} == in_place
+
+
 def test_a_stack_without_pipelines_is_clusters_only() -> None:
     recording = run(changed(pipelines={}))
     assert recording.of("kubernetes:batch/v1:Job") == []

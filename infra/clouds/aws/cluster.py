@@ -43,6 +43,7 @@ class EksClusterArgs:
     cluster: AwsCluster
     network: Network
     protect: bool
+    has_secrets: bool = False
 
 
 class EksCluster(pulumi.ComponentResource):
@@ -86,6 +87,7 @@ class EksCluster(pulumi.ComponentResource):
             cluster_identifier=self.cluster.endpoint,
             # An `up` that was killed may have left a Job behind: adopt it instead of failing on its name.
             upsert_existing_objects=True,
+            enable_secret_mutable=args.has_secrets or None,
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.register_outputs({"name": self.cluster.name})

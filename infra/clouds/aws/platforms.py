@@ -49,7 +49,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
     network = Network(name, NetworkArgs(declared, eks_name))
     if declared.flow_logs:
         flow_logs(name, declared, network.vpc, account, network)
-    cluster = EksCluster(name, EksClusterArgs(eks_name, declared, network, request.protect))
+    cluster = EksCluster(name, EksClusterArgs(eks_name, declared, network, request.protect, request.has_secrets))
     mount = MountArgs(declared, cluster, network, account, request.protect, request.teams)
     if isinstance(request.store, S3Store):
         store = s3_store("store", request.store, request.namespace, mount)

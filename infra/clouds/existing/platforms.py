@@ -38,7 +38,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
     for name, cluster in request.clusters_of(ExistingCluster).items():
         if not isinstance(store, MountedStore):
             raise ValueError(f"cluster {name} cannot mount a store of kind {store and store.kind}")
-        args = ClusterArgs(cluster, store, request.namespace, request.protect, request.teams)
+        args = ClusterArgs(cluster, store, request.namespace, request.protect, request.teams, request.has_secrets)
         found[name] = Cluster(name, args).platform
     return found
 
@@ -80,6 +80,7 @@ class ClusterArgs:
     namespace: str
     protect: bool
     teams: Mapping[str, Team] = field(default_factory=dict[str, Team])
+    has_secrets: bool = False
 
 
 class Cluster(pulumi.ComponentResource):
@@ -98,6 +99,7 @@ class Cluster(pulumi.ComponentResource):
             context=context,
             # A Job that a killed `up` left running is taken over, not started a second time.
             upsert_existing_objects=True,
+            enable_secret_mutable=args.has_secrets or None,
             opts=pulumi.ResourceOptions(parent=self),
         )
         on_cluster = pulumi.ResourceOptions(parent=self, provider=provider)

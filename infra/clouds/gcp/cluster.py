@@ -29,6 +29,7 @@ class GkeClusterArgs:
     secrets_key: Key | None
     protect: bool
     after: Sequence[pulumi.Resource]
+    has_secrets: bool = False
 
 
 class GkeCluster(pulumi.ComponentResource):
@@ -55,6 +56,7 @@ class GkeCluster(pulumi.ComponentResource):
             cluster_identifier=dns_endpoint(self.cluster),
             # An `up` that was killed may have left a Job behind: adopt it instead of failing on its name.
             upsert_existing_objects=True,
+            enable_secret_mutable=args.has_secrets or None,
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.register_outputs({"name": self.cluster.name})

@@ -65,6 +65,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
                 secrets_key=keys.get(secrets_key(name)),
                 protect=request.protect,
                 after=[*services, *nodes.grants, *network.nats.values()],
+                has_secrets=request.has_secrets,
             ),
         )
         for name, cluster in ours.items()

@@ -16,7 +16,7 @@ from infra.schema.request import Request
 def platforms(request: Request) -> Mapping[str, Platform]:
     """One platform for each cluster of another stack. Raises ValueError where that stack's output was not read."""
     return {
-        name: OtherCluster(name, cluster).platform
+        name: OtherCluster(name, cluster, has_secrets=request.has_secrets).platform
         for name, cluster in request.clusters_of(OtherStackCluster).items()
     }
 
@@ -68,7 +68,14 @@ def store_of(facts: StoreFacts, cloud: str) -> Store:
 class OtherCluster(pulumi.ComponentResource):
     """A cluster of another stack: its provider is all that is declared of it."""
 
-    def __init__(self, name: str, cluster: OtherStackCluster, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        cluster: OtherStackCluster,
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        has_secrets: bool = False,
+    ) -> None:
         super().__init__("slipway:other_stack:Cluster", name, {}, opts)
         facts, access = cluster.facts, cluster.access
         if facts is None or access is None:
@@ -83,6 +90,7 @@ class OtherCluster(pulumi.ComponentResource):
             context=context,
             # A Job that a killed `up` left running is taken over, not started a second time.
             upsert_existing_objects=True,
+            enable_secret_mutable=has_secrets or None,
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.platform = Platform(

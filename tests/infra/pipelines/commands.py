@@ -30,6 +30,8 @@ FILES = {
     "workloads/gates/devices.py": "",
     "workloads/gates/accelerator.py": "",
     "workloads/gates/driver.py": "",
+    "workloads/cuda/install.py": "",
+    "workloads/cuda/requirements.txt": "",
     "workloads/churn/pipeline.yaml": "description: Who will leave.",
     "workloads/churn/README.md": "About it.",
     "workloads/churn/requirements.txt": "numpy==2.0.0 --hash=sha256:00\n",

@@ -165,6 +165,19 @@ def test_a_step_after_one_with_variants_waits_for_all_of_them(root: Path) -> Non
     assert flags(found["churn-last"], "--input") == []
 
 
+def test_variants_that_a_pool_has_no_room_for_wait_for_one_another(root: Path) -> None:
+    found = jobs(declared(root, pipeline(prepare(), *map(on_gpu, variants()))))
+
+    def waits(step: str) -> set[str]:
+        return {each.rpartition("::")[2] for each in found[step].dependencies} & set(found)
+
+    assert waits("churn-train-300") - waits("churn-train-100") == {"churn-train-100"}
+    assert flags(found["churn-train-300"], "--input") == flags(found["churn-train-100"], "--input")
+
+    beside = jobs(declared(root, pipeline(prepare(), *variants())))
+    assert "churn-train-100" not in {each.rpartition("::")[2] for each in beside["churn-train-300"].dependencies}
+
+
 def test_a_job_says_which_variant_it_is(root: Path) -> None:
     found = jobs(declared(root, pipeline(prepare(), *variants(Best("accuracy", "min")))))
 
@@ -197,10 +210,6 @@ def test_packages_are_installed_once_for_each_lock_file_and_image_on_a_node_with
 
 
 def test_cuda_libraries_are_told_to_the_runner_and_not_to_the_program(root: Path) -> None:
-    files = ("workloads/cuda/install.py", "workloads/cuda/requirements.txt")
-    for path in files:
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text("", encoding="utf-8")
     found = jobs(declared(root, pipeline(on_gpu(command("deep", "python", "train.py")))))
 
     assert words(found["churn-deep"]) == ["python", "train.py"]
