@@ -14,6 +14,7 @@ import os
 import random
 import re
 import resource
+import shutil
 import signal
 import sys
 import tempfile
@@ -178,7 +179,7 @@ def _tree(folder: Path) -> Path:
     for each in ROOT.iterdir():
         if each.name not in {"stacks", ".git", "build"}:
             (folder / each.name).symlink_to(each)
-    (folder / "stacks").mkdir()
+    shutil.copytree(ROOT / "stacks", folder / "stacks")
     return folder
 
 
@@ -192,7 +193,7 @@ def _secrets() -> Any:
 def wrong(stack: str, text: str, tree: Path) -> tuple[str, str]:
     """What became of the file, ``accepted`` or the error's kind, and what is wrong with that."""
     from infra.review.policy import Severity
-    from offline.evaluation.__main__ import evaluate_stack
+    from offline.evaluation.__main__ import evaluate_stack, other_stacks
     from offline.evaluation.worker import evaluated as printed
     from offline.preview.build import NOT_EVALUATED, Options, build, exit_code
     from offline.preview.evaluated_stack import evaluated
@@ -202,7 +203,12 @@ def wrong(stack: str, text: str, tree: Path) -> tuple[str, str]:
 
     file = tree / "stacks" / f"Pulumi.{stack}.yaml"
     file.write_bytes(text.encode("utf-8", "surrogatepass"))
-    found = json.loads(json.dumps(printed(stack, tree, _secrets(), evaluate_stack)))
+    try:
+        there = printed(stack, tree, _secrets(), evaluate_stack) | other_stacks(stack, tree, _secrets())
+    finally:
+        # Other stacks read the file as it is in the repository.
+        shutil.copyfile(ROOT / "stacks" / file.name, file)
+    found = json.loads(json.dumps(there))
     failure = found.get("failure")
     kind = failure["kind"] if failure else "accepted"
     if failure and (complaint := unclear(failure, stack)):

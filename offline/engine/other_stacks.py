@@ -106,7 +106,7 @@ class OtherStacks:
         project = before[-1] if before else PROJECT
         if project != PROJECT:
             raise UnreadableStackError(
-                f"it is a stack of the project `{project}`; without the Pulumi CLI only stacks of this project, "
+                "it is a stack of another project; without the Pulumi CLI only stacks of this project, "
                 f"`{PROJECT}`, can be read: from their files in this checkout",
                 f"name a stack of `{PROJECT}` that has a file in this checkout",
             )
@@ -117,7 +117,7 @@ class OtherStacks:
         if name not in known:
             others = listed(each for each in known if each not in self.way)
             raise UnreadableStackError(
-                f"this checkout has no file of the stack `{name}`, from which it is read without the Pulumi CLI",
+                "this checkout has no file of that stack, from which it is read without the Pulumi CLI",
                 f"correct the name, or add the file; there is {others or 'none'}",
             )
         fix = f"correct that file; `make preview STACK={name}` says what is wrong with it"

@@ -72,13 +72,13 @@ def test_a_rehearsal_reads_the_other_file_with_its_settings_for_rehearsals(
 
 def test_a_stack_of_another_project_cannot_be_read(tmp_path: Path) -> None:
     reason, fix = refusal(stacks(tmp_path, platform=HERE), "acme/network/platform")
-    assert "a stack of the project `network`" in reason
+    assert "a stack of another project" in reason
     assert "`slipway`" in fix
 
 
 def test_a_stack_without_a_file_is_answered_with_those_that_have_one(tmp_path: Path) -> None:
     reason, fix = refusal(stacks(tmp_path, platform=HERE, team=TEAM).of("team"), "acme/slipway/plattform")
-    assert reason.startswith("this checkout has no file of the stack `plattform`")
+    assert reason.startswith("this checkout has no file of that stack")
     assert fix.endswith("there is `platform`")
 
 
