@@ -247,7 +247,7 @@ def test_the_files_of_every_task_are_there() -> None:
 
 def test_nothing_but_its_folder_names_a_pipeline() -> None:
     """Docstrings and comments left out."""
-    folders = {path.parent.name for path in (ROOT / "workloads").glob("*/pipeline.py")}
+    folders = {path.parent.name for path in (ROOT / "workloads").glob("*/pipeline.*")}
     assert {"mnist", "benchmark"} <= folders
     named = re.compile(rf"(?<![a-z])({'|'.join(folders)})(?![a-z])", re.IGNORECASE)
     naming = [

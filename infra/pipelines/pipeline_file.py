@@ -18,8 +18,11 @@ from infra.schema.problems import did_you_mean, listed
 NAMES = ("pipeline.yaml", "pipeline.yml")
 """The file, and how it is misspelt."""
 
-PAGE = "docs/workloads.md"
+PAGE = "docs/pipeline.md"
 """The page that describes its keys."""
+
+SUBSTITUTE = "rehearsal"
+"""The key of a step with what runs in place of its command."""
 
 
 def _sentence(value: str) -> str:

@@ -16,7 +16,7 @@ from infra.pipelines.discovery import declared_steps, file_of, steps_of, supplem
 from infra.pipelines.images import has_tensorflow, tensorflow_image
 from infra.pipelines.lock_files import COMMAND, unpinned
 from infra.pipelines.packages import Packages
-from infra.pipelines.pipeline_file import NAMES
+from infra.pipelines.pipeline_file import NAMES, SUBSTITUTE
 from infra.platform import Platform, Pool, Resources
 from infra.schema.printable import printable
 from infra.schema.problems import Problem, SettingsError, key_of
@@ -98,7 +98,7 @@ def _command_problems(
     """What is wrong with the lock files of a command, and with the files that it needs."""
     assert step.command is not None
     instead = step.command.substitute.requirements if step.command.substitute else None
-    for lock, key in ((step.requirements, ("requirements",)), (instead, ("rehearsal", "requirements"))):
+    for lock, key in ((step.requirements, ("requirements",)), (instead, (SUBSTITUTE, "requirements"))):
         if lock and (why := _lock_problem(root / lock)):
             yield Problem(pipeline.declared_at(step, *key), lock, *why)
     try:
