@@ -41,15 +41,18 @@ class Containers:
             if program is None:
                 software = Software(tensorflow=has_tensorflow(container.image))
                 return _in(self._environment(job, software, pod, note), words)
-            prepared = _in(self._environment(program.step, program.software, pod, note), words)
-            if program.is_here(prepared.path):
+            environment = self._environment(program.step, program.software, pod, note)
+            prepared = _in(environment, words)
+            if program.is_here(*([environment.bin] if program.installed else [])):
                 return prepared
             if not program.substitute:
                 raise RefusedError(
                     f"step {program.step} runs {program.name!r}, which is neither on this machine nor among the "
                     f"packages of {program.software}; {program.way_out}"
                 )
-            note(program.replacing)
+            if program.installed:
+                # Of all others it was said before anything ran.
+                note(program.replacing)
             own = [*prepared.words[: prepared.words.index("--") + 1]]
             return Prepared([*own, *(word.format_map(_places(own)) for word in program.substitute)], prepared.path)
 

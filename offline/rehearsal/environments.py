@@ -197,7 +197,7 @@ def _content(lock: Path) -> str:
 
 
 def _reason(said: Sequence[str]) -> str:
-    """What uv gives as the reason: its ``error:`` with the causes below it, as one line."""
-    first = next((number for number, line in enumerate(said) if line.startswith("error")), None)
-    lines = said[-3:] if first is None else said[first:]
-    return "; ".join(line.strip().removeprefix("error: ") for line in lines if line.strip())
+    """What uv gives as the reason: its ``error:``, and its ``cause:`` where there are some, as one line."""
+    lines = [line.strip() for line in said]
+    found = [line.partition(": ")[2] for line in lines if line.startswith(("error: ", "cause: "))]
+    return ": ".join(found or filter(None, lines[-3:]))

@@ -25,14 +25,16 @@ class Program:
     """The program of a step, and what a rehearsal may run in its place.
 
     ``step`` is the step with its pipeline, ``churn.train``, and ``key`` the place of its command. ``words`` are
-    its command line as declared. ``software`` is what its image and its lock file have. ``substitute`` is the
-    command line for a machine that lacks the program; empty where the pipeline has none.
+    its command line as declared. ``software`` is what its image and its lock files have; ``installed`` says that
+    the program may be one of theirs. ``substitute`` is the command line for a machine that lacks the program, and
+    empty where the pipeline has none.
     """
 
     step: str
     key: str
     words: Sequence[str]
     software: Software
+    installed: bool
     substitute: Sequence[str] = ()
 
     @property
@@ -40,12 +42,13 @@ class Program:
         """The first word of the command line."""
         return self.words[0]
 
-    def is_here(self, path: Sequence[str]) -> bool:
-        """Whether one of the folders of ``path`` has the program."""
+    def is_here(self, *folders: Path) -> bool:
+        """Whether this machine has the program, or one of ``folders``."""
         if "/" in self.name and not self.name.startswith("/"):
             # A file of the step's own: what is wrong with it is wrong on a cluster, too.
             return True
-        return self.name in PYTHON or shutil.which(self.name, path=os.pathsep.join(path)) is not None
+        path = os.pathsep.join([*map(str, folders), *search_path()])
+        return self.name in PYTHON or shutil.which(self.name, path=path) is not None
 
     @property
     def replacing(self) -> str:
@@ -100,6 +103,8 @@ def _program(pipeline: DeclaredPipeline, step: StepDeclaration, command: Command
             tuple(root / each for each in locks),
             step.placed_by.image is None or has_tensorflow(step.placed_by.image),
         ),
+        # A lock file beside a substitute is for what the substitute imports.
+        installed=bool(step.requirements or (substitute.requirements and not substitute.run)),
         substitute=words,
     )
 
@@ -139,6 +144,6 @@ def _once(programs: Iterable[Program]) -> Iterable[Program]:
     """
     found: dict[str, Program] = {}
     for each in programs:
-        if not each.software.locks and not each.is_here(search_path()):
+        if not each.installed and not each.is_here():
             found.setdefault(each.step, each)
     return found.values()

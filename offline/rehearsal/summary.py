@@ -45,6 +45,8 @@ def failures(
         if lines == [record.reason]:
             continue
         for line in lines:
+            if line == record.reason:
+                continue
             console.print(Text(f"  │ {printable(line)}"), soft_wrap=True)
         if lines:
             console.print(Text(f"  whole log: {log_of[record.name]}", "dim"), soft_wrap=True)
