@@ -44,11 +44,14 @@ class Program:
 
     def is_here(self, *folders: Path) -> bool:
         """Whether this machine has the program, or one of ``folders``."""
-        if "/" in self.name and not self.name.startswith("/"):
-            # A file of the step's own: what is wrong with it is wrong on a cluster, too.
-            return True
-        path = os.pathsep.join([*map(str, folders), *search_path()])
-        return self.name in PYTHON or shutil.which(self.name, path=path) is not None
+        return _is_here(self.name, folders)
+
+    @property
+    def unknown(self) -> str:
+        """Of a program that this machine lacks: what is asked for in vain, it or its substitute; or nothing."""
+        if not self.substitute:
+            return self.name
+        return "" if _is_here(self.substitute[0]) else self.substitute[0]
 
     @property
     def replacing(self) -> str:
@@ -60,9 +63,17 @@ class Program:
     def way_out(self) -> str:
         """What to do where the program is nowhere on this machine."""
         return (
-            f"install `{self.name}` here, or let the pipeline say what a rehearsal runs instead: "
+            f"install `{self.unknown}` here, or let the pipeline say what a rehearsal runs instead: "
             "`rehearsal: {run: [python, …]}` of the step"
         )
+
+
+def _is_here(name: str, folders: Sequence[Path] = ()) -> bool:
+    if "/" in name and not name.startswith("/"):
+        # A file of the step's own: what is wrong with it is wrong on a cluster, too.
+        return True
+    path = os.pathsep.join([*map(str, folders), *search_path()])
+    return name in PYTHON or shutil.which(name, path=path) is not None
 
 
 def search_path() -> list[str]:
@@ -124,16 +135,16 @@ def substituted(programs: Iterable[Program]) -> list[str]:
 
 
 def problems(programs: Iterable[Program]) -> list[Problem]:
-    """A problem for each step whose program this machine certainly lacks, and that has no substitute."""
+    """A problem for each step whose program this machine certainly lacks, and its substitute where it has one."""
     return [
         Problem(
             each.key,
-            each.name,
+            each.unknown,
             f"step `{each.step}` runs it, and a rehearsal finds no such program on this machine",
             each.way_out,
         )
         for each in _once(programs)
-        if not each.substitute
+        if each.unknown
     ]
 
 

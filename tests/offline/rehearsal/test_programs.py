@@ -116,6 +116,7 @@ def test_programs_that_are_not_here_are_refused_with_all_other_problems(tmp_path
     steps = {
         "train": {"run": ["no-such-r", "{rate}"], "image": IMAGE, "matrix": {"rate": [0.1, 0.2]}},
         "plot": {"run": ["/opt/no-such/plot", "{train}"], "image": IMAGE},
+        "draw": {"run": ["no-such-r"], "image": IMAGE, "rehearsal": {"run": ["no-such-julia"]}},
         "here": {"run": ["sh", "-c", "true"]},
     }
     found = refused(stack(tmp_path, {"toy": steps}))
@@ -123,6 +124,7 @@ def test_programs_that_are_not_here_are_refused_with_all_other_problems(tmp_path
     assert [(each.key, each.value) for each in found] == [
         (f"{file}: steps.train.run", "no-such-r"),
         (f"{file}: steps.plot.run", "/opt/no-such/plot"),
+        (f"{file}: steps.draw.run", "no-such-julia"),
     ]
     assert "step `toy.train` runs it" in found[0].reason
     assert "rehearsal: {run:" in found[0].fix
