@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from infra.pipelines.results import SHOW
+from infra.pipelines.results import PLATFORM, SHOW
 from infra.review.properties import mapping
 from infra.schema.printable import printable, printable_lines
 from offline.engine.resources import StackOutput
@@ -135,7 +135,7 @@ def results(
 ) -> None:
     """The Jobs, and then what each pipeline declares of its results; of variants compared, those of the best."""
     console.print()
-    console.print(jobs_table(records))
+    console.print(jobs_table(records) if records else "The stack runs no Jobs.")
     compared = {each.record.name for one in comparisons for each in one.variants}
     for pipeline in dict.fromkeys([*collected.pipelines, *(each.pipeline for each in comparisons)]):
         jobs = collected.pipelines.get(pipeline, [])
@@ -185,7 +185,7 @@ def stack_outputs(console: Console, outputs: Mapping[str, StackOutput], collecte
 
 
 def without_tables(outputs: Mapping[str, StackOutput], collected: Collected) -> dict[str, StackOutput]:
-    """``outputs`` without the results of pipelines that are shown as tables, and what only `make show` reads.
+    """``outputs`` without the results of pipelines that are shown as tables, and what only programs read.
 
     A text in the place of a result stays: it says why there is none, or how to see it.
     """
@@ -194,7 +194,7 @@ def without_tables(outputs: Mapping[str, StackOutput], collected: Collected) -> 
         tables = {table.name for job in collected.pipelines.get(name, []) for table in job.tables}
         entries = mapping(each.shown)
         value = {key: one for key, one in entries.items() if key not in tables or isinstance(one, str)}
-        if name != SHOW and (value or not entries):
+        if name not in {SHOW, PLATFORM} and (value or not entries):
             left[name] = replace(each, value=value) if entries else each
     return left
 

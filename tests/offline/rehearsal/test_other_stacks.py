@@ -1,11 +1,13 @@
 """A stack on the clusters of another is rehearsed with that one's file: its pools take the Jobs."""
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from infra.clouds.other_stack.outputs import outputs_of
+from infra.program import declare
 from infra.schema.problems import SettingsError
 from offline.rehearsal.outcome import Options, Outcome
 from offline.rehearsal.session import Session, configure
@@ -79,3 +81,14 @@ def test_a_step_that_asks_for_more_than_a_node_of_the_other_stack_has_is_refused
     (problem,) = caught.value.problems
     assert problem.key == "slipway:pipelines.mnist.steps.train.memory"
     assert "one node of pool `cpu` has 4096Mi" in problem.reason
+
+
+def test_a_stack_that_has_clusters_for_others_alone_is_rehearsed_in_a_few_lines(tmp_path: Path) -> None:
+    root = linked_checkout(tmp_path, {"platform": PLATFORM})
+    console = Console(record=True, file=StringIO(), width=200)
+    Session(declare, configure("platform", root), Options("platform", root, root / "out"), console).run()
+    said = console.export_text()
+    assert "The stack runs no Jobs." in said
+    assert "there: " in said.partition("connect:")[2], "what people read of its outputs"
+    assert "allocatable" not in said, "what only the stacks of teams read"
+    assert "allocatable" in (root / "out" / "outputs.json").read_text(encoding="utf-8")
