@@ -26,8 +26,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tools.reference import shipped
+
 ROOT = Path(__file__).parents[1]
-STACKS = sorted(path.name.split(".")[1] for path in (ROOT / "stacks").glob("Pulumi.*.yaml"))
+STACKS = shipped.stacks()
 
 CPU = 10
 """Seconds of CPU time that one file may take."""

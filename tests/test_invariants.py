@@ -20,8 +20,9 @@ from offline.engine.pod_security import breaches, words
 from offline.engine.stack_config import stack_config
 from tests.support.recording import Recording, record
 from tests.support.stack_values import other_stacks
+from tools.reference import shipped
 
-STACKS = sorted(path.name.split(".")[1] for path in (ROOT / "stacks").glob("Pulumi.*.yaml"))
+STACKS = shipped.stacks()
 STACKS_WITH_FEW_QUICK = [
     stack if stack in {"aws-dev", "gcp-dev"} else pytest.param(stack, marks=pytest.mark.slow) for stack in STACKS
 ]

@@ -64,6 +64,13 @@ def test_nothing_is_changed_but_what_is_the_users(clone: Path) -> None:
     assert f"workloads/{PIPELINE}/train.py" in names
 
 
+def test_the_page_shows_the_section_that_it_has_in_the_stack_file(clone: Path) -> None:
+    page = (clone / "docs" / "your-script.md").read_text(encoding="utf-8")
+    written = (clone / "stacks" / f"Pulumi.{STACK}.yaml").read_text(encoding="utf-8")
+    section = written[written.index("  slipway:pipelines:") :]
+    assert f"```yaml\n{section.replace(PIPELINE, 'churn')}```" in page
+
+
 def test_on_every_cloud_no_policy_is_broken(clone: Path) -> None:
     stacks = {cloud: f"{STACK}-{cloud}" for cloud in ("aws", "existing")}
     for cloud, stack in stacks.items():

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.checkout import ROOT, copy_checkout
+from tests.support.checkout import copy_checkout
+from tools.reference import shipped
 
 PLUGINS = {
     "local": {"kubernetes"},
@@ -149,4 +150,4 @@ def test_the_policy_pack_stops_a_preview(stack: str, checkout: Path, environment
 
 
 def test_the_stacks_here_are_the_stacks_there_are() -> None:
-    assert {path.stem.removeprefix("Pulumi.") for path in (ROOT / "stacks").glob("Pulumi.*.yaml")} == set(PLUGINS)
+    assert set(shipped.stacks()) == set(PLUGINS)

@@ -1,6 +1,6 @@
 """The section `pipelines` of a stack file: what each section in it runs, and so which keys it may have."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, cast
 
@@ -8,7 +8,7 @@ from pydantic import AfterValidator, ConfigDict
 from typing_extensions import TypedDict
 
 from infra.pipelines.contract import PipelineSettings, StepDeclaration
-from infra.pipelines.discovery import folder_of, is_path, known, pipeline, pipeline_names, steps_of
+from infra.pipelines.discovery import folder_of, is_path, known, pipeline, steps_of
 from infra.schema.problems import SettingsError
 
 KEY = "pipelines"
@@ -42,9 +42,9 @@ def _named(values: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
         yield str(name), folder_of(str(name), uses)
 
 
-def every_pipeline() -> Any:
-    """The type of a section that runs each pipeline once, under its own name."""
-    return _mapping_of(tuple((name, name) for name in pipeline_names()))
+def each_of(names: Iterable[str]) -> Any:
+    """The type of a section that runs each of these pipelines once, under its own name."""
+    return _mapping_of(tuple((name, name) for name in names))
 
 
 @cache

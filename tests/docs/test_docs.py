@@ -44,8 +44,18 @@ def test_every_block_says_what_it_is() -> None:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The working tree as a new clone would have it, with this environment already installed."""
-    return copy_checkout(tmp_path_factory.mktemp("clone") / "slipway")
+    """The working tree as a new clone would have it, with this environment already installed.
+
+    What a page has the reader make is not there yet, even where somebody followed the page in this working tree.
+    """
+    root = copy_checkout(tmp_path_factory.mktemp("clone") / "slipway")
+    for option, place in NEW.items():
+        for name in new(option):
+            made = root / place.format(name)
+            if made.is_dir():
+                shutil.rmtree(made)
+            made.unlink(missing_ok=True)
+    return root
 
 
 @pytest.mark.slow
@@ -75,6 +85,16 @@ def commands(program: str) -> list[tuple[Block, list[str]]]:
     return [(block, words) for block in of("sh", "sh cloud") for words in lines(block) if words[0] == program]
 
 
+NEW = {"STACK": "stacks/Pulumi.{}.yaml", "PIPELINE": "workloads/{}"}
+"""What `make new` writes, by the option that names it."""
+
+
+def new(option: str) -> set[str]:
+    """The names that the pages give to `make new` as ``option``."""
+    named = [words for _, words in commands("make") if words[1] == "new"]
+    return {word.partition("=")[2] for words in named for word in words if word.startswith(f"{option}=")}
+
+
 def option(words: list[str], *names: str) -> str | None:
     for name, value in itertools.pairwise(words):
         if name in names:
@@ -84,13 +104,7 @@ def option(words: list[str], *names: str) -> str | None:
 
 def test_stacks_that_are_named_exist() -> None:
     made = {words[-1] for _, words in commands("cp")}
-    made |= {
-        f"stacks/Pulumi.{word.removeprefix('STACK=')}.yaml"
-        for _, words in commands("make")
-        if words[1] == "new"
-        for word in words
-        if word.startswith("STACK=")
-    }
+    made |= {NEW["STACK"].format(name) for name in new("STACK")}
     missing = [
         f"{block}: {stack}"
         for block, words in commands("pulumi")

@@ -175,3 +175,12 @@ def test_what_is_there_stays_as_it_is(copy: Path) -> None:
     assert again.returncode == 2
     assert f"workloads/{NAME} is there already" in again.stderr
     assert mine.read_text(encoding="utf-8") == "print('mine')\n"
+
+
+def test_the_page_shows_the_files_that_it_writes() -> None:
+    page = (ROOT / "docs" / "your-script.md").read_text(encoding="utf-8")
+    named = draft(NAME).files
+    assert not isinstance(named, str)
+    for name in ("train.py", "prepare.py", "pipeline.yaml"):
+        kind = "yaml" if name.endswith(".yaml") else "python"
+        assert f"```{kind}\n{named[name].replace(NAME, 'churn')}```" in page

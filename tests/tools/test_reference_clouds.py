@@ -9,15 +9,15 @@ import yaml
 from infra.program import ROOT
 from offline.engine.stack_config import stack_config
 from tests.support.checkout import copy_checkout
-from tools.reference import clouds
-from tools.reference.clouds import Comparison, compare, page, stacks_of
+from tools.reference import clouds, shipped
+from tools.reference.clouds import Comparison, compare, page
 
 pytestmark = pytest.mark.xdist_group("sameness")  # Its fixture takes longer than its tests.
 
 
 @pytest.fixture(scope="module")
 def comparison() -> Comparison:
-    return compare(stacks_of())
+    return compare(shipped.stacks())
 
 
 @pytest.mark.slow

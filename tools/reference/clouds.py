@@ -31,6 +31,7 @@ from offline.engine.evaluate import evaluate
 from offline.engine.other_stacks import OtherStacks
 from offline.engine.stack_config import stack_config
 from offline.files import write_or_check
+from tools.reference import shipped
 
 PAGE = ROOT / "docs" / "clouds.md"
 
@@ -108,11 +109,6 @@ class Comparison:
     differences: Sequence[Difference]
 
 
-def stacks_of(root: Path = ROOT) -> list[str]:
-    """The stacks of the repository, by name."""
-    return sorted(path.name.split(".")[1] for path in (root / "stacks").glob("Pulumi.*.yaml"))
-
-
 def compare(stacks: Sequence[str], root: Path = ROOT) -> Comparison:
     """The fields of the pipelines' Kubernetes objects in which ``stacks`` differ."""
     configurations = {stack: stack_config(stack, root) for stack in {REFERENCE, *stacks}}
@@ -180,7 +176,7 @@ def page(comparison: Comparison) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Writes the page, or with ``--check`` says whether it is up to date."""
-    return write_or_check(PAGE, page(compare(stacks_of())), "tools.reference.clouds", arguments)
+    return write_or_check(PAGE, page(compare(shipped.stacks())), "tools.reference.clouds", arguments)
 
 
 def _objects(

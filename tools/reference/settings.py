@@ -17,11 +17,13 @@ from pydantic.fields import FieldInfo
 from typing_extensions import is_typeddict
 
 from infra.pipelines import pipeline_file
+from infra.pipelines.discovery import pipeline_names
 from infra.schema import base, image, kubernetes_names, limits, paths, secret_values
 from infra.settings import suppressions
 from infra.settings.model import with_pipelines
-from infra.settings.pipelines import every_pipeline
+from infra.settings.pipelines import each_of
 from offline.files import write_or_check
+from tools.reference import shipped
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
 
@@ -93,9 +95,10 @@ class Section:
                 yield from section.below()
 
 
-def page() -> str:
-    """The whole page."""
-    return HEAD + described(Section("slipway:", "", with_pipelines(every_pipeline()), top=True))
+def page(pipelines: Sequence[str] = ()) -> str:
+    """The whole page, with the settings of ``pipelines``, or else of all that are here."""
+    names = pipelines or pipeline_names()
+    return HEAD + described(Section("slipway:", "", with_pipelines(each_of(names)), top=True))
 
 
 def described(top: Section) -> str:
@@ -118,7 +121,7 @@ def _described(model: type[BaseModel], sections: Sequence[Section]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Writes the page, or with ``--check`` says whether it is up to date."""
-    return write_or_check(PAGE, page(), "tools.reference.settings", arguments)
+    return write_or_check(PAGE, page(shipped.pipelines()), "tools.reference.settings", arguments)
 
 
 def _models(annotation: Any) -> Iterator[tuple[str, type[BaseModel]]]:

@@ -17,9 +17,10 @@ from tests.offline.policies.samples import container, job, pod, resource, stack
 from tests.support.checkout import ROOT
 from tests.support.reviewing import declared_stack
 from tests.support.stack_values import EXISTING, GCP, changed
+from tools.reference import shipped
 
 TODAY = date(2026, 11, 21)
-STACKS = sorted(path.stem.removeprefix("Pulumi.") for path in (ROOT / "stacks").glob("Pulumi.*.yaml"))
+STACKS = shipped.stacks()
 TWO_ROOTS = (job(pod(securityContext=None), "one"), job(pod(securityContext=None), "two"))
 
 

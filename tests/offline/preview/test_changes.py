@@ -14,10 +14,11 @@ from offline.preview.model import Changes, Operation, Outcome
 from offline.preview.stack_diff import compare
 from tests.support.checkout import ROOT
 from tests.support.previewing import previewed
+from tools.reference import shipped
 
 pytestmark = pytest.mark.slow
 
-STACKS = sorted(path.stem.removeprefix("Pulumi.") for path in (ROOT / "stacks").glob("Pulumi.*.yaml"))
+STACKS = shipped.stacks()
 STEPS_ON_T4 = {"accelerator-gate-train", "mnist-train", "benchmark-t4-fp32", "benchmark-t4-fp16"}
 
 TRAIN = "clusters.dev.pools.train"

@@ -20,9 +20,10 @@ from tests.support.previewing import previewed
 from tests.support.tree import write_tree
 from tools import provider_schemas
 from tools.provider_schemas import FILE, SchemaError, declarable, main, pins, sdk_name, table
+from tools.reference import shipped
 
 PROVIDED = {package: cloud.sdk for package, cloud in CLOUDS.items() if cloud.sdk}
-STACKS = sorted(path.stem.removeprefix("Pulumi.") for path in (ROOT / "stacks").glob("Pulumi.*.yaml"))
+STACKS = shipped.stacks()
 
 
 def data(package: str) -> dict[str, Any]:

@@ -1,0 +1,26 @@
+"""What ships is known by name, so that what a project adds of its own changes no page and no test."""
+
+import re
+
+from infra.pipelines.discovery import pipeline_names
+from offline.engine.stack_config import stack_names
+from tests.support.checkout import ROOT
+from tools.reference import shipped
+from tools.reference.settings import page
+
+
+def test_all_that_ships_is_there() -> None:
+    assert set(shipped.stacks()) <= set(stack_names(ROOT))
+    assert set(shipped.pipelines()) <= set(pipeline_names())
+
+
+def test_the_page_of_stacks_shows_each_that_ships() -> None:
+    text = (
+        (ROOT / "docs" / "stacks.md").read_text(encoding="utf-8").partition("\n## What each stack declares\n")[2]
+    )
+    assert sorted(re.findall(r"^### (\S+)$", text, flags=re.MULTILINE)) == list(shipped.stacks())
+
+
+def test_the_reference_of_settings_has_the_pipelines_that_are_asked_for() -> None:
+    assert "## `pipelines.mnist`" in page(["mnist"])
+    assert "## `pipelines.benchmark`" not in page(["mnist"])
