@@ -1,12 +1,16 @@
 """Two stacks of one checkout, one on the clusters of the other: evaluated, compared, and no secret shown."""
 
+import json
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infra.review.properties import Secret
 from infra.review.stack import JOB, KUBERNETES_PROVIDER, NodePool
+from offline.evaluation.__main__ import evaluate_stack, other_stacks
+from offline.evaluation.encoding import Secrets
 from offline.preview.build import Options, build
 from offline.preview.evaluated_stack import Evaluated
 from offline.preview.model import Preview, StackPreview
@@ -66,6 +70,14 @@ def test_a_teams_stack_declares_no_cloud_and_has_the_pools_of_the_other_file(eva
 def test_the_kubeconfig_of_the_other_stack_stays_a_secret(evaluations: Evaluations) -> None:
     (provider,) = stack(evaluations.base["team"]).of_type(KUBERNETES_PROVIDER)
     assert isinstance(provider.properties["kubeconfig"], Secret)
+
+
+def test_nothing_that_is_printed_of_both_stacks_holds_a_kubeconfig(tmp_path: Path) -> None:
+    tree, secrets = linked_checkout(tmp_path / "tree", {"platform": PLATFORM, "team": TEAM}), Secrets(b"key")
+    printed = json.dumps(evaluate_stack("team", tree, secrets, print) | other_stacks("team", tree, secrets))
+    assert "mnist-train" in printed
+    assert "gcp:container/cluster:Cluster" in printed, "the other stack's resources are there, too"
+    assert "gke-gcloud-auth-plugin" not in printed, "what only a kubeconfig has"
 
 
 def test_what_the_platform_deletes_is_told_with_the_steps_on_it(evaluations: Evaluations) -> None:
