@@ -125,20 +125,38 @@ def resolved(name: str, stack: str, names: Collection[str]) -> str:
 
 
 def show(name: str, stack: str, outputs: Mapping[str, Any], folder: Path, console: Console) -> None:
-    """Shows one result: from the outputs where it is there, else from the store. Raises ShowError."""
+    """Shows one result, or those of all steps that have one of that name. Raises ShowError.
+
+    It is read from the outputs where it is there, else from the store.
+    """
     values = shown(outputs)
     full = resolved(name, stack, values)
-    if full not in mapping(outputs.get(SHOW)):
+    stored = mapping(outputs.get(SHOW))
+    steps = [step for step in mapping(values[full]) if f"{full}.{step}" in stored]
+    if not steps and full not in stored:
         written(console, name, values[full])
         return
-    texts = {key: str(each) for key, each in mapping(values[full]).items()}
-    described = Described(kubectl=words(texts.pop("kubectl")), **texts)
-    copied = fetch(described, stack, folder)
-    if copied.is_file() and copied.suffix == ".json":
-        written(console, name, _selected(copied, described, stack))
+    places = {step: _described(stored[f"{full}.{step}"]) for step in steps} or {"": _described(stored[full])}
+    copies = fetch(places, stack, folder)
+    found = {step: _content(copies[step], each, stack) for step, each in places.items()}
+    if steps and not any(isinstance(each, (list, dict)) for each in found.values()):
+        written(console, name, found)
         return
+    for step, each in found.items():
+        written(console, " ".join(filter(None, (name, step))), each)
+
+
+def _described(place: object) -> Described:
+    texts = {key: str(each) for key, each in mapping(place).items()}
+    return Described(kubectl=words(texts.pop("kubectl")), **texts)
+
+
+def _content(copied: Path, described: Described, stack: str) -> Any:
+    """What a copy says, or where it is, with the command that opens it."""
+    if copied.is_file() and copied.suffix == ".json":
+        return _selected(copied, described, stack)
     then = f"\n{described.then.format(copy=shlex.quote(str(copied)))}" if described.then else ""
-    console.print(Text(f"{copied}{then}"), soft_wrap=True)
+    return f"{copied}{then}"
 
 
 def words(command: str) -> list[str]:
@@ -170,11 +188,24 @@ def _cell(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def fetch(described: Described, stack: str, folder: Path) -> Path:
-    """Copies a file or folder of the store into ``folder`` and returns it there; raises ShowError."""
+def fetch(places: Mapping[str, Described], stack: str, folder: Path) -> dict[str, Path]:
+    """Copies files and folders of the store into ``folder`` and returns them there; raises ShowError.
+
+    One pod in each cluster reads all of them.
+    """
+    found: dict[str, Path] = {}
+    for reader in {(*each.kubectl, each.reader): each for each in places.values()}.values():
+        with _reader(reader) as (pod, mount):
+            for name, each in places.items():
+                if (each.kubectl, each.reader) == (reader.kubectl, reader.reader):
+                    found[name] = _copied(each, stack, folder, pod, mount)
+    return found
+
+
+def _copied(described: Described, stack: str, folder: Path, pod: str, mount: str) -> Path:
     target = folder / described.path
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _reader(described) as (pod, mount), tempfile.TemporaryDirectory(dir=folder) as temporary:
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
         command = [*described.kubectl, "exec", pod, "--", "tar", "-C", mount, "-cf", "-", described.path]
         with tempfile.TemporaryFile() as complaints:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints)

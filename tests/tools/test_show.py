@@ -178,6 +178,33 @@ def test_a_folder_is_copied_here_and_its_command_told(cluster: Cluster) -> None:
     assert done.stdout == f"{copy}\ntensorboard --logdir {copy}\n"
 
 
+def test_a_result_of_several_steps_is_shown_for_each_and_read_by_one_pod(cluster: Cluster) -> None:
+    names = ("train-1", "train-2")
+    for number, name in enumerate(names):
+        (cluster.store / "churn" / name / "1").mkdir(parents=True)
+        text = json.dumps({"test": {"accuracy": number / 2}})
+        (cluster.store / "churn" / name / "1" / "metrics.json").write_text(text)
+        (cluster.store / "churn" / name / "1" / "model.pkl").write_text(name)
+    cluster.outputs(
+        {
+            "churn": {key: {name: f"make show {name}" for name in names} for key in ("accuracy", "model")},
+            "show": {
+                **{
+                    f"churn.accuracy.{name}": described(f"churn/{name}/1/metrics.json", select="/test/accuracy")
+                    for name in names
+                },
+                **{f"churn.model.{name}": described(f"churn/{name}/1/model.pkl") for name in names},
+            },
+        }
+    )
+
+    shown = cluster.show("--stack", "local", "accuracy").stdout
+    assert "train-1: 0" in shown
+    assert "train-2: 0.5" in shown
+    assert sum("create" in call for call in cluster.calls()) == 1
+    assert "churn/train-2/1/model.pkl" in cluster.show("--stack", "local", "model").stdout
+
+
 def test_a_home_directory_is_expanded_as_the_shell_does() -> None:
     home = str(Path.home())
     assert words("kubectl --kubeconfig ~/'my config'") == ["kubectl", "--kubeconfig", f"{home}/my config"]
