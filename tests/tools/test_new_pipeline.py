@@ -80,7 +80,8 @@ def test_what_only_the_user_knows_is_named(tmp_path: Path) -> None:
     stack = draft_of_a_stack(NAME, {"CLOUD": "gcp", "USES": str(tmp_path)}, "")
     said = "\n".join(stack.said)
     assert "Set first, in the file: customers" in said
-    assert f"pulumi config set --secret --path 'slipway:secrets.wandb-key' -s {NAME}" in said
+    secret = f"pulumi config set --secret --path 'slipway:secrets.wandb-key' -s {NAME}"
+    assert 0 < said.index(secret) < said.index("make rehearse"), "without it nothing can be rehearsed"
     config = yaml.safe_load(str(stack.files))["config"]
     assert config["slipway:pipelines"] == {
         "leavers": {"uses": str(tmp_path), "customers": "", "steps": {"train": {"pool": GPU_POOL, "gpus": 2}}}

@@ -68,7 +68,7 @@ def draft(stack: str, given: Mapping[str, str], example: str) -> Draft:
         settings = load({**values, **({SECRETS: dict.fromkeys(secrets, MASK)} if secrets else {})})
     except SettingsError as error:
         raise RefusedError(error.problems) from error
-    return Draft(target, text, tuple(_said(target, chosen, settings, [*starter.before, *_setting(secrets)])))
+    return Draft(target, text, tuple(_said(target, chosen, settings, starter.before)))
 
 
 def _name_problems(stack: str, target: Path) -> Iterator[Problem]:
@@ -163,17 +163,18 @@ def _said(target: Path, found: Section, settings: Settings, before: Sequence[str
     yield from _idle_gpus(found, settings)
     if found.guessed:
         yield f"Set first, in the file: {', '.join(found.guessed)}"
+    secrets = secrets_of(found)
+    if secrets:
+        yield "Set first, since the file is refused without its secrets:"
+        yield f"  pulumi stack init {stack}"
+        yield from (f"  pulumi config set --secret --path 'slipway:secrets.{each}' -s {stack}" for each in secrets)
     yield "Next:"
     yield f"  make rehearse STACK={stack}"
     yield f"  make preview STACK={stack}    what it costs, and the quota it needs"
     yield "Before the first `pulumi up`:"
-    yield f"  pulumi stack init {stack}"
+    if not secrets:
+        yield f"  pulumi stack init {stack}"
     yield from (f"  {line.format(stack=stack)}" for line in before)
-
-
-def _setting(secrets: Sequence[str]) -> Iterator[str]:
-    for name in secrets:
-        yield f"pulumi config set --secret --path 'slipway:secrets.{name}' -s {{stack}}"
 
 
 def _idle_gpus(found: Section, settings: Settings) -> Iterator[str]:
