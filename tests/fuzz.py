@@ -91,11 +91,11 @@ def text_of(number: int, seed: int) -> tuple[str, str]:
     text = (ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text(encoding="utf-8")
     if chance.random() < 0.25:
         for _ in range(chance.randint(1, 3)):
-            text = _edited(text, chance)
+            text = edited(text, chance)
         return stack, text
     content = copy.deepcopy(_content(stack))
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
-        _mutate(content["config"], chance)
+        mutate(content["config"], chance)
     # JSON is YAML but for the pairs of surrogates, which `ensure_ascii` would write.
     return stack, json.dumps(content, ensure_ascii=False, indent=1)
 
@@ -107,7 +107,7 @@ def _content(stack: str) -> dict[str, Any]:
     return read_yaml(ROOT / "stacks" / f"Pulumi.{stack}.yaml")
 
 
-def _edited(text: str, chance: random.Random) -> str:
+def edited(text: str, chance: random.Random) -> str:
     lines = text.splitlines(keepends=True)
     row = chance.randrange(len(lines))
     column = chance.randrange(len(lines[row]))
@@ -141,7 +141,7 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from _places(each)
 
 
-def _mutate(content: dict[str, Any], chance: random.Random) -> None:
+def mutate(content: dict[str, Any], chance: random.Random) -> None:
     places = list(_places(content))
     if not places:
         return

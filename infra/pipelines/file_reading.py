@@ -13,7 +13,7 @@ from infra.pipelines import file_checks, file_results
 from infra.pipelines.contract import AnyPipeline, Pipeline
 from infra.pipelines.file_settings import section_of
 from infra.pipelines.file_steps import steps
-from infra.pipelines.pipeline_file import NAMES, PAGE, PartialFile, PipelineFile, PipelineStep
+from infra.pipelines.pipeline_file import NAMES, PAGE, SUBSTITUTE, PartialFile, PipelineFile, PipelineStep
 from infra.schema.corrections import as_written, repair
 from infra.schema.plain_values import findings as plain_findings
 from infra.schema.plain_values import order
@@ -37,6 +37,10 @@ class Folder:
     def below(self, path: str) -> str:
         """A file or folder in it, as declarations name it."""
         return "/".join([self.shipped, *(part for part in path.split("/") if part not in {"", "."})])
+
+
+LEFT_OUT: Mapping[str, Any] = {"matrix": {}, "files": [], "requirements": None, SUBSTITUTE: None}
+"""What stands in for a part of a step in which something is wrong, beside its results."""
 
 
 @dataclass
@@ -106,14 +110,14 @@ def _judge(content: Mapping[str, Any], found: _Reading) -> list[Finding]:
 
 
 def _without(declared: PipelineFile, wrong: Collection[Path]) -> PipelineFile:
-    """The file without the matrices and the results in which something is ``wrong``."""
+    """The file without those parts of its steps in which something is ``wrong``, so that its steps can be made."""
     kept: dict[str, PipelineStep] = {}
     for name, step in declared.steps.items():
-        at: Path = ("steps", name)
-        matrix = {} if any(path[:3] == (*at, "matrix") for path in wrong) else step.matrix
-        lost = {path[3] for path in wrong if path[:3] == (*at, "results") and len(path) > 3}
-        results = {key: each for key, each in step.results.items() if key not in lost}
-        kept[name] = step.model_copy(update={"matrix": matrix, "results": results})
+        keys = {path[2] for path in wrong if path[:2] == ("steps", name) and len(path) > 2}
+        lost = {path[3] for path in wrong if path[:3] == ("steps", name, "results") and len(path) > 3}
+        update: dict[str, Any] = {key: default for key, default in LEFT_OUT.items() if key in keys}
+        update["results"] = {key: each for key, each in step.results.items() if key not in lost}
+        kept[name] = step.model_copy(update=update)
     return declared.model_copy(update={"steps": kept})
 
 

@@ -107,6 +107,11 @@ def _command_problems(
         named = {str(root / step.command.code): "code", **dict.fromkeys(step.command.files, "files")}
         key = named.get(str(error.value), "run")
         yield Problem(pipeline.declared_at(step, key), error.value, error.reason, error.fix)
+    except OSError as error:
+        reason = f"its files cannot be read: {error.strerror}"
+        yield Problem(
+            pipeline.declared_at(step, "code"), step.command.code, reason, "correct the path, or its files"
+        )
 
 
 def place(

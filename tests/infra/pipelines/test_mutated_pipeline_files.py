@@ -1,0 +1,67 @@
+"""Mutated files: whatever is in a ``pipeline.yaml``, it gives steps, or problems that name their places."""
+
+import contextlib
+import copy
+import json
+import random
+from pathlib import Path
+
+import yaml
+
+from infra.pipelines.discovery import steps_of
+from infra.pipelines.file_reading import Folder, read
+from infra.program import shipping_problems
+from infra.schema.problems import SettingsError
+from infra.settings.loading import load, pipelines_in
+from tests.fuzz import LONGEST, edited, mutate
+from tests.support.checkout import ROOT
+from tests.support.stack_values import GCP, changed
+
+FILES = sorted((ROOT / "workloads").glob("*/pipeline.yaml"))
+STEPS = ("prepare", "train", "evaluate", "draw")
+COUNT = 60
+
+
+def text_of(number: int) -> str:
+    """One of the repository's files with one to three mutations."""
+    chance = random.Random(f"pipelines:{number}")
+    text = FILES[number % len(FILES)].read_text(encoding="utf-8")
+    if number % 3 == 0:
+        for _ in range(chance.randint(1, 3)):
+            text = edited(text, chance)
+        return text
+    content = copy.deepcopy(yaml.safe_load(text))
+    for _ in range(chance.choice((1, 1, 2, 3))):
+        mutate(content, chance)
+    return json.dumps(content, ensure_ascii=False)
+
+
+def complaints(text: str, folder: Path) -> str:
+    """What is wrong with how the file is read; empty where nothing is."""
+    folder.mkdir(parents=True)
+    (folder / "pipeline.yaml").write_bytes(text.encode("utf-8", "surrogatepass"))
+    found = read(Folder(folder, "workloads/x", str(folder)))
+    for each in found.problems:
+        told = [each.key, each.reason, each.fix]
+        if not each.key.startswith("workloads/x/pipeline.yaml") or not all(told):
+            return f"a problem without its key, reason or fix: {told}"
+        if any(len(part) > LONGEST for part in told):
+            return f"not fit to be shown: {told[0][:80]}"
+    section = {"uses": str(folder), "steps": {name: {"pool": "cpu"} for name in STEPS}}
+    raw = changed(GCP, {"pipelines": {"x": section}})
+    with contextlib.suppress(SettingsError):
+        load(raw)
+    for settings in pipelines_in(raw).values():
+        try:
+            steps_of(str(folder), settings)
+        except SettingsError as error:
+            return str(error)
+    shipping_problems(raw, ROOT)
+    return ""
+
+
+def test_every_file_gives_steps_or_problems(tmp_path: Path) -> None:
+    wrong = {
+        number: said for number in range(COUNT) if (said := complaints(text_of(number), tmp_path / str(number)))
+    }
+    assert wrong == {}
