@@ -59,7 +59,8 @@ def other_stacks(name: str, tree: Path, secrets: Secrets) -> dict[str, Any]:
     """What the stacks declare to whose clusters the file of the stack ``name`` refers.
 
     ``clusters`` are those, by their names in the file, each with its stack and its name there. ``stacks`` has what
-    each stack declares, None where that cannot be told; a stack is missing where ``tree`` has no file of it.
+    each stack declares, with the namespaces and service accounts of its teams; None where that cannot be told. A
+    stack is missing where ``tree`` has no file of it.
     """
     try:
         from infra.schema.problems import without_prefix
@@ -86,13 +87,18 @@ def other_stacks(name: str, tree: Path, secrets: Secrets) -> dict[str, Any]:
 
 
 def _declared(reference: str, others: "OtherStacks", encoder: Encoder) -> dict[str, Any] | None:
-    from infra.platform_output import UnreadableStackError
+    from infra.platform_output import OUTPUT, UnreadableStackError
+    from infra.review.properties import at, mapping, text
 
     try:
         found = others.find(reference)
     except UnreadableStackError:
         return None
-    return declared([*found.evaluation.resources.values()], found.emulators, encoder)
+    teams = mapping(at(found.outputs, OUTPUT, "teams")).values()
+    return {
+        **declared([*found.evaluation.resources.values()], found.emulators, encoder),
+        "teams": [[text(at(each, "namespace")), text(at(each, "service_account"))] for each in teams],
+    }
 
 
 @cache

@@ -38,8 +38,9 @@ class Failed:
 class ClusterElsewhere:
     """A cluster of another stack, as a stack file names it: ``name`` there, and ``cluster`` of ``stack``.
 
-    ``pools`` are those that the cluster has, and ``charges`` what their nodes are billed for; both are None where
-    the file of the other stack cannot be evaluated. ``removed`` says that there is no such file.
+    ``pools`` are those that the cluster has, None where the file of the other stack cannot be evaluated, and
+    ``charges`` what their nodes are billed for. ``teams`` are the namespaces and service accounts of those who may
+    use it. ``removed`` says that there is no such file.
     """
 
     name: str
@@ -47,6 +48,7 @@ class ClusterElsewhere:
     cluster: str
     pools: Sequence[NodePool] | None = None
     charges: Sequence[Charge] = ()
+    teams: Sequence[tuple[str, str]] = ()
     removed: bool = False
 
 
@@ -108,6 +110,7 @@ def _elsewhere(document: Mapping[str, Any]) -> Iterator[ClusterElsewhere]:
                 there,
                 pools=[replace(pool, cluster=name, stack=there.stack) for pool in pools],
                 charges=[charge for charge in stack.charges if charge.pool in urns],
+                teams=[(namespace, account) for namespace, account in declared[there.stack].get("teams", ())],
             )
         yield there
 

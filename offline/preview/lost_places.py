@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from infra.kubernetes.labels import NAME
 from infra.platform import Node
-from infra.review.properties import at, strings
+from infra.review.properties import at, strings, text
 from infra.review.stack import JOB, NodePool, Stack
 from infra.schema.problems import key_of
 from infra.step import GATES
@@ -33,12 +33,17 @@ def lost_places(before: Evaluated, after: Evaluated) -> list[LostPlace]:
     if before.stack is None:
         return []
     clusters = {each.name: each for each in after.elsewhere}
+    teams = {each.name: each.teams for each in before.elsewhere}
     found: dict[tuple[str, str, str], list[Workload]] = {}
     for job in workloads(before.stack, JOB):
         pool = job.pool(before.stack)
         if pool is None or not pool.stack or (there := clusters.get(pool.cluster)) is None:
             continue
-        if there.stack == pool.stack and (lost := _loss(job, pool, there, after.stack)):
+        if there.stack != pool.stack:
+            continue
+        if lost := _loss(job, pool, there, after.stack) or _lost_access(
+            job, teams[pool.cluster], there, after.stack
+        ):
             found.setdefault((pool.stack, *lost), []).append(job)
     return [
         LostPlace(before.name, stack, lost_pool_finding(stack, before.name, resource, why, [*_steps(jobs)]))
@@ -72,6 +77,20 @@ def _loss(job: Workload, pool: NodePool, there: ClusterElsewhere, after: Stack |
         return place, f"`{there.stack}` no longer has the pool `{pool.name}` in its cluster `{there.cluster}`"
     why = _obstacle(job, now, there.pools, placed=after is not None)
     return (place, f"the nodes of pool `{pool.name}` of `{there.stack}` do not suffice: {why}") if why else None
+
+
+def _lost_access(
+    job: Workload, teams: Sequence[tuple[str, str]], there: ClusterElsewhere, after: Stack | None
+) -> tuple[str, str] | None:
+    """The same where the other stack no longer names the team of ``job``, one of ``teams`` before."""
+    namespace = text(at(job.resource.properties, "metadata", "namespace"))
+    team = (namespace, text(job.spec.get("serviceAccountName")))
+    if after is not None or there.pools is None or team not in teams or team in there.teams:
+        return None
+    return key_of(("teams",)), (
+        f"`{there.stack}` no longer names a team with namespace `{team[0]}` and service account `{team[1]}`, "
+        "and takes its access to the store away"
+    )
 
 
 def _obstacle(job: Workload, pool: NodePool, pools: Sequence[NodePool], *, placed: bool) -> str | None:

@@ -13,6 +13,7 @@ from infra.review.policy import Severity
 from infra.review.stack import JOB, KUBERNETES_PROVIDER, NodePool, Resource, Stack
 from offline.preview.build import NOT_EVALUATED, Options, build, exit_code
 from offline.preview.evaluated_stack import ClusterElsewhere, Evaluated, Failed
+from offline.preview.lost_places import lost_places
 from offline.preview.markdown import comment
 from offline.preview.model import Preview, StackPreview
 from offline.preview.revisions import Evaluations
@@ -52,7 +53,9 @@ def job(name: str, on: str, cpu: str = "2", pipeline: str = "mnist") -> Resource
     container = {"name": name, "image": "python:3", "resources": {"requests": {"cpu": cpu}, "limits": gpus}}
     tolerations = [{"key": "gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"}]
     spec = {"nodeSelector": {"pool": on}, "containers": [container], "tolerations": tolerations if gpus else []}
-    metadata = {"name": f"{name}-0123456789", "labels": {"app.kubernetes.io/name": pipeline}}
+    spec["serviceAccountName"] = "runner"
+    labels = {"app.kubernetes.io/name": pipeline}
+    metadata = {"name": f"{name}-0123456789", "namespace": "mnist", "labels": labels}
     return declared(JOB, name, {"metadata": metadata, "spec": {"template": {"spec": spec}}}, provider=PROVIDER.urn)
 
 
@@ -154,6 +157,21 @@ def test_a_cluster_that_goes_takes_the_place_of_all_jobs(after: Evaluated, why: 
     assert lost(found) == lost(found, "platform") == [reason]
 
 
+def test_a_team_that_another_stack_no_longer_names_loses_its_access() -> None:
+    def named(stack: Evaluated, *teams: tuple[str, str]) -> Evaluated:
+        return replace(stack, elsewhere=[replace(each, teams=teams) for each in stack.elsewhere])
+
+    before = named(team([CPU, GPU]), ("mnist", "runner"), ("other", "runner"))
+    after = named(team([CPU, GPU], jobs=None), ("other", "runner"))
+    (lost,) = lost_places(before, after)
+    assert lost.finding.name == "slipway:teams"
+    assert lost.finding.reason == (
+        "mnist-prepare, mnist-train, mnist-predict of `team` lose their place: `platform` no longer names a team "
+        "with namespace `mnist` and service account `runner`, and takes its access to the store away"
+    )
+    assert lost_places(before, named(team([CPU, GPU], jobs=None), ("mnist", "runner"))) == []
+
+
 @pytest.mark.parametrize(
     "after",
     [
@@ -172,7 +190,8 @@ def test_jobs_that_keep_a_place_are_no_finding(after: Evaluated) -> None:
 
 
 def test_jobs_run_again_because_the_pool_of_another_stack_changes() -> None:
-    changed = replace(JOBS[1], properties={**JOBS[1].properties, "metadata": {"name": "mnist-train-1111111111"}})
+    metadata = {**JOBS[1].properties["metadata"], "name": "mnist-train-1111111111"}
+    changed = replace(JOBS[1], properties={**JOBS[1].properties, "metadata": metadata})
     now = replace(GPU, allocatable=replace(GPU.allocatable, cpu=8000))
     changes = of(previewed(team([CPU, now], [JOBS[0], changed, *JOBS[2:]])), "team").changes
     assert changes is not None
