@@ -1,5 +1,6 @@
 """The pod of a run: what a container needs to run a step, within the *restricted* Pod Security Standard."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 import pulumi
@@ -109,7 +110,7 @@ def arguments(run: Run) -> list[str]:
     # The runner puts the directory of the best in the place of this.
     places |= {name: f"{{best:{name}}}" for name in step.choices}
     words = [_in_pod(argument, places) for argument in step.arguments]
-    return [*(word.replace("$(", "$$(") for word in _flags(run)), "--", *words]
+    return [*map(_escaped, _flags(run)), "--", *words]
 
 
 def _places(run: Run) -> dict[str, str]:
@@ -122,8 +123,14 @@ def _places(run: Run) -> dict[str, str]:
 
 
 def _in_pod(text: str, places: Mapping[str, str]) -> str:
-    # Kubernetes would put variables in place of `$(NAME)`; `$$(NAME)` stays as it is.
-    return text.format_map(places).replace("$(", "$$(")
+    return _escaped(text.format_map(places))
+
+
+def _escaped(text: str) -> str:
+    """What Kubernetes turns into ``text``: it puts variables in place of ``$(NAME)``, and ``$`` in place of ``$$``
+    (kubernetes/third_party/forked/golang/expansion, Kubernetes 1.34).
+    """
+    return re.sub(r"\$(?=[$(])", "$$", text)
 
 
 def _flags(run: Run) -> list[str]:

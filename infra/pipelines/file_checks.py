@@ -133,6 +133,8 @@ def _referring(at: Path, word: str, step: str, declared: PipelineFile) -> Iterat
             near = nearest(name, known)
             fix = f"did you mean `{{{near}}}`?" if near else f"write one of {listed(known)}, or `{{{{{name}}}}}`"
             fix += f" A new parameter is declared as `parameters: {{{name}: …}}`"
+            if f"${{{name}}}" in word:
+                fix = f"write `${{{{{name}}}}}` for a variable of the shell"
             read = (("parameters", name), ("steps", name))
             yield Finding(at, word, f"no step and no parameter is called `{name}`", fix, read)
 

@@ -18,6 +18,7 @@ from infra.pipelines.contract import Best, Command, StepDeclaration
 from infra.pipelines.placement import DeclaredPipeline, place, problems
 from infra.pipelines.results import File
 from infra.review.stack import Resource
+from offline.rehearsal.kubelet import expand
 from tests.infra.pipelines.commands import command, on_gpu, pipeline, prepare, repository, variants
 from tests.support.recording import Recording, record
 from tests.support.stand_in import platform
@@ -329,13 +330,16 @@ def test_other_programs_ship_the_whole_folder_but_for_declarations(root: Path) -
 
 
 def test_braces_and_dollars_reach_the_program_as_they_are(root: Path) -> None:
-    step = command(
-        "prepare", "python", "prepare.py", "{{x}}", "$(HOME)", environment={"A": "{{y}} $(HOME) {output}"}
-    )
+    texts = ["{{x}}", "$(HOME)", "echo $$ $HOME", "$$(HOME) $$$", "$"]
+    step = command("prepare", "python", "prepare.py", *texts, environment={"A": "{{y}} $(HOME) $$ {output}"})
     found = jobs(declared(root, pipeline(step)))["churn-prepare"]
 
-    assert words(found)[2:] == ["{x}", "$$(HOME)"]
-    assert {"name": "A", "value": f"{{y}} $$(HOME) {result(found)}"} in container(found)["env"]
+    def in_container(text: str) -> str:
+        return expand(text, {"HOME": "/root"})
+
+    assert [in_container(each) for each in words(found)[2:]] == ["{x}", *texts[1:]]
+    (value,) = [each["value"] for each in container(found)["env"] if each["name"] == "A"]
+    assert in_container(value) == f"{{y}} $(HOME) $$ {result(found)}"
 
 
 def test_outputs_show_a_result_of_each_variant(root: Path) -> None:

@@ -284,6 +284,11 @@ def test_an_unknown_reference_may_be_a_parameter_that_is_not_declared_yet(tmp_pa
     assert "`parameters: {stare: …}`" in said["steps.train.run[2]"]
 
 
+def test_a_variable_of_the_shell_has_double_braces(tmp_path: Path) -> None:
+    said = problems(tmp_path / "churn", step(run=["sh", "-c", "train ${HOME} {output}"]))
+    assert "write `${{HOME}}`" in said["steps.train.run[2]"]
+
+
 def test_what_a_step_names_and_is_not_there_is_told_at_its_key(tmp_path: Path) -> None:
     folder = tmp_path / "churn"
     content = step(files=["plugins/*.py"], rehearsal={"requirements": "small.txt"})
