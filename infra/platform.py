@@ -170,7 +170,8 @@ class Platform:
     group of its pods. ``egress`` is what pods need beside HTTPS to public addresses: name servers, and what an
     identity or a mount asks of the node. ``creates_namespace`` is False where the namespace is there already, and
     ``reads_nodes`` where the stack may not let a pod read the cluster's nodes. ``context`` is that of
-    ``kubeconfig``, where it is not its current one. ``teams`` is what the teams have whose own stacks run Jobs
+    ``kubeconfig``, where it is not its current one. ``owned`` is False where the cluster is another
+    stack's, which declares all that is in no namespace. ``teams`` is what the teams have whose own stacks run Jobs
     here, by name.
     """
 
@@ -189,6 +190,7 @@ class Platform:
     creates_namespace: bool = True
     reads_nodes: bool = True
     context: str | None = None
+    owned: bool = True
     teams: Mapping[str, TeamAccess] = field(default_factory=dict[str, TeamAccess])
 
 

@@ -17,8 +17,9 @@ from infra.clouds.registry import CLOUDS, Cloud
 from infra.kubernetes import device_plugin, job, ownership
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import StepJob
+from infra.kubernetes.node_reader import NodeReaderArgs, TeamNodeReader
 from infra.kubernetes.results import Outputs
-from infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from infra.kubernetes.workspace import Workspace, WorkspaceArgs, reads_nodes
 from infra.pipelines import placement
 from infra.pipelines.contract import PipelineSettings
 from infra.pipelines.images import CPU_IMAGE
@@ -104,6 +105,9 @@ def declare(root: Path = ROOT) -> Declared:
         pulumi.Output.secret({name: platform.kubeconfig for name, platform in platforms.items()}),
     )
     if settings.teams:
+        for name, platform in platforms.items():
+            for team, each in settings.teams.items() if reads_nodes(platform) else ():
+                TeamNodeReader(f"{name}-nodes-{team}", NodeReaderArgs(platform, each.namespace))
         clouds_by_name = {name: (cluster.cloud, platforms[name]) for name, cluster in settings.clusters.items()}
         devices = {name: device_plugin.fingerprint(platform) for name, platform in platforms.items()}
         pulumi.export(PLATFORM, published(settings.teams, clouds_by_name, devices))

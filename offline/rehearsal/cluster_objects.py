@@ -42,12 +42,12 @@ class Objects:
         """Adds a namespace that exists before the stack."""
         self._namespaces.add((cluster, namespace))
 
-    def add(self, resource: Resource) -> None:
-        """Adds a Kubernetes object; ignores any other resource."""
-        kind = kind_of(resource.type)
+    def add(self, resource: Resource, cluster: str | None = None) -> None:
+        """Adds a Kubernetes object, on ``cluster`` if it is not its own; ignores any other resource."""
+        kind, on = kind_of(resource.type), cluster or cluster_of(resource)
         if kind is not None:
             with self._lock:
-                self._there[cluster_of(resource), kind, namespace_of(resource), object_name(resource)] = resource
+                self._there[on, kind, namespace_of(resource), object_name(resource)] = resource
 
     def find(self, cluster: str, kind: str, namespace: str, name: str) -> Resource | None:
         """The object, or None."""

@@ -29,8 +29,10 @@ from offline import files
 from offline.engine.evaluate import evaluate
 from offline.engine.other_stacks import OtherStacks
 from offline.engine.stack_config import load_stack
+from offline.engine.stack_references import references
 from offline.evaluation.worker import stood_in
 from offline.rehearsal import programs, secrets, store_files, summary
+from offline.rehearsal.cluster_objects import cluster_of
 from offline.rehearsal.comparison import compare
 from offline.rehearsal.containers import Containers
 from offline.rehearsal.engine import Engine
@@ -148,6 +150,10 @@ class Session:
         environments = Environments(options.root / "build" / "environments", reaper)
         containers = Containers(configuration.programs, environments)
         engine = Engine(place, state, results, found, reaper, display, options.disrupt, containers)
+        for each in references(without_prefix(configuration.values)):
+            for resource in configuration.others.find(each.reference).evaluation.resources.values():
+                if cluster_of(resource) == each.cluster:
+                    engine.objects.add(resource, each.name)
         for remark in (*configuration.remarks, *remarks):
             display.say(remark)
         with _warnings_to(display.say), _interrupting(engine), display:

@@ -113,5 +113,6 @@ class OtherCluster(pulumi.ComponentResource):
             creates_namespace=cluster.owns_namespace,
             reads_nodes=facts.reads_nodes,
             context=context,
+            owned=False,
         )
         self.register_outputs({"stack": cluster.stack})
