@@ -183,3 +183,9 @@ def test_links_between_pages_lead_somewhere() -> None:
             if not (page.parent / target).exists():
                 broken.append(f"{page.name}: {target}")
     assert broken == []
+
+
+def test_the_readme_lists_every_page() -> None:
+    listed = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Pages\n")[2]
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")}
+    assert set(re.findall(r"\(docs/([a-z-]+\.md)\)", listed)) == pages
