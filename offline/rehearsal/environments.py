@@ -155,7 +155,7 @@ class Environments:
         site = next(folder.glob("lib/python*/site-packages"))
         # Comes last in Python's path, so that a package of the lock file hides the image's, as on a cluster.
         (site / "image.pth").write_text(f"{image}\n", encoding="utf-8")
-        files.write(folder / WHOLE, json.dumps({"locks": [str(each) for each in software.locks]}) + "\n")
+        files.write(folder / WHOLE, json.dumps({"has": str(software)}) + "\n")
 
     def _uv(self, command: Sequence[str], stop: Stop, write: Callable[[bytes], None]) -> None:
         said: list[str] = []
@@ -169,7 +169,7 @@ class Environments:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         # Started in the root folder: below the repository uv would take up the settings in pyproject.toml.
         launch = Launch(command, {**environment, "LANG": "C.UTF-8"}, Path(self.folder.anchor))
-        ended = processes.run(launch, self.reaper, stop, note)
+        ended = processes.run(launch, self.reaper, _AtOnce(stop), note)
         if stop.requested:
             raise CancelledError
         if ended.code != 0:
@@ -185,6 +185,18 @@ class Environments:
                 # Without its mark first: what is half deleted counts as not there.
                 (each / WHOLE).unlink(missing_ok=True)
                 shutil.rmtree(each, ignore_errors=True)
+
+
+class _AtOnce(Stop):
+    """Ends a process that has nothing to save with the request, without the grace that a Job has."""
+
+    def __init__(self, of_job: Stop) -> None:
+        super().__init__()
+        self._of_job = of_job
+
+    @property
+    def requested(self) -> bool:
+        return self._of_job.requested
 
 
 def _content(lock: Path) -> str:

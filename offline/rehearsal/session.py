@@ -48,6 +48,9 @@ from offline.rehearsal.terminal import LiveDisplay, PlainDisplay
 PROJECT = "slipway"
 OVERLAY = f"{PREFIX}rehearsal"
 
+ENVIRONMENTS = Path("build", "environments")
+"""Where the environments of all stacks are, below the repository."""
+
 
 def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines: bool = False) -> Configuration:
     """The stack's configuration with its rehearsal overlay. Raises ConfigError and SettingsError.
@@ -147,7 +150,7 @@ class Session:
         found = emulators(configuration.settings.request)
         known = {directory for job in state.jobs.values() for directory in job.results}
         results = Results.checked(place.store, known, options.root)
-        environments = Environments(options.root / "build" / "environments", reaper)
+        environments = Environments(options.root / ENVIRONMENTS, reaper)
         containers = Containers(configuration.programs, environments)
         engine = Engine(place, state, results, found, reaper, display, options.disrupt, containers)
         for each in references(without_prefix(configuration.values)):

@@ -183,6 +183,27 @@ def test_a_wait_for_another_one_s_turn_ends_when_it_is_asked_to(place: Environme
             place.provide(Software((lock(tmp_path, "shout"),)), stop, lambda _: None)
 
 
+def test_an_installation_ends_at_once_when_it_is_asked_to(
+    place: Environments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "uv"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nsleep 60\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setattr("offline.rehearsal.environments.shutil.which", lambda *_, **__: str(program))
+    stop = Stop()
+
+    def ask() -> None:
+        while not (tmp_path / "started").exists():
+            time.sleep(0.05)
+        stop.request("interrupted", 30)
+
+    threading.Thread(target=ask).start()
+    began = time.monotonic()
+    with pytest.raises(CancelledError):
+        place.provide(Software(), stop, lambda _: None)
+    assert time.monotonic() - began < 15
+
+
 def test_few_old_ones_are_kept_and_none_that_was_used_of_late(
     place: Environments, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from infra.program import declare
 from infra.schema.problems import Problem, SettingsError
+from offline.rehearsal import session
 from offline.rehearsal.outcome import Configuration, Options, Outcome
 from offline.rehearsal.programs import search_path
 from offline.rehearsal.session import Session, configure
@@ -194,6 +195,7 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome, 
             "SLIPWAY_SECRET_OWN_KEY": PLANTED,
         }.items():
             patched.setenv(name, value)
+        patched.setattr(session, "ENVIRONMENTS", folder / "build" / "environments")
         file = stack(folder, {"toy": STEPS, "failing": FAILING}, secrets=SECRETS)
         outcome, printed = rehearse(folder, file)
     return folder, outcome, printed
