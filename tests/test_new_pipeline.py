@@ -179,6 +179,66 @@ def test_it_is_rehearsed_twice_under_two_names(root: Path) -> None:
     assert "<small>Lines</small>" in report
 
 
+WORDS = """
+description: Count the words of a file.
+parameters:
+  file: {type: string, description: The file's path in the store.}
+  shortest: {type: integer, default: 1, minimum: 1, maximum: 9}
+steps:
+  count:
+    run: [python, count.py, "{store}/{file}", "{shortest}", "{output}"]
+    resources: {cpu: 500m, memory: 256Mi}
+    matrix: {shortest: [1, 3]}
+    best: {by: words}
+    results: {words: words.json#/words}
+  show:
+    run: [python, show.py, "{count}", "{output}"]
+"""
+PLACED = {"count": {"pool": "cpu"}, "show": {"pool": "cpu", "memory": "256Mi"}}
+
+
+def write_words(folder: Path) -> Path:
+    """A pipeline in a folder, declared in YAML."""
+    folder.mkdir()
+    (folder / "pipeline.yaml").write_text(WORDS, encoding="utf-8")
+    for name in ("count.py", "show.py"):
+        (folder / name).write_text("import sys\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def words(root: Path) -> Path:
+    """The copy with such a pipeline in it, and another beside it."""
+    write_words(root / "workloads" / "words")
+    write_words(root.parent / "elsewhere")
+    return root
+
+
+def test_one_in_yaml_is_in_the_reference_and_its_mistakes_in_the_list(words: Path) -> None:
+    page = run(words, "-c", "from tools.reference.settings import page; print(page())")
+    assert "## `pipelines.words`\n\nCount the words of a file.\n" in page
+    assert "| `file` | text | **required** | The file's path in the store. |" in page
+    assert "| `shortest` | whole number, 1 to 9 | `1` |  |" in page
+    assert "`pipelines.words.steps.count.matrix`" in page
+    wrong = {
+        "words": {"shortest": 10, "steps": {"count": {"pool": "cqu", "matrix": {"shortest": [0]}}, "show": {}}},
+        "other": {"uses": "../elsewere", "steps": PLACED},
+        "more": {"uses": "../elsewhere", "file": "x", "steps": {**PLACED, "shwo": {"pool": "cpu"}}},
+    }
+    found = problems(words, wrong)
+    expected = {
+        "words.file": "add it: The file's path in the store.",
+        "words.shortest": "above 9",
+        "words.steps.count.pool": "did you mean `cpu`?",
+        "words.steps.count.matrix.shortest[0]": "below 1",
+        "words.steps.show.pool": "required, and not there",
+        "other.uses": f"there is no `pipeline.yaml` or `pipeline.py` in {words.parent}/elsewere",
+        "more.steps.shwo": "did you mean `show`?",
+    }
+    assert set(found) == set(expected)
+    assert {key: found[key] for key, said in expected.items() if said not in found[key]} == {}
+
+
 @pytest.mark.slow
 def test_a_preview_says_that_it_is_added_and_which_of_its_jobs_a_change_runs_again(root: Path) -> None:
     preview = ("-m", "offline.preview", "--stack", "local", "--base", "HEAD")
@@ -230,3 +290,26 @@ def test_declarations_are_read_without_pulumi_and_tensorflow() -> None:
     )
     said = ["['Benchmark', 'Diagnosis', 'Inpainting', 'Mnist'] ['cuda']", "[]"]
     assert run(ROOT, "-c", code).splitlines() == said
+
+
+@pytest.mark.slow
+def test_a_preview_of_one_in_yaml_follows_its_scripts_and_its_matrix(words: Path) -> None:
+    section = {"file": "uploads/words.txt", "steps": PLACED}
+    sections = {"words": section, "more": {**section, "uses": "../elsewhere"}}
+    write_stack(words, sections)
+    git(words, "add", ".")
+    git(words, "commit", "-q", "-m", "words")
+    preview = ("-m", "offline.preview", "--stack", "local", "--base", "HEAD")
+    assert "Job  runs" not in run(words, *preview)
+    for folder in (words / "workloads" / "words", words.parent / "elsewhere"):
+        (folder / "show.py").write_text("import os\n", encoding="utf-8")
+    changed = run(words, *preview)
+    assert "words-show  Job  runs" in changed
+    assert "count" not in changed
+    assert "more" not in changed, "of a folder outside of the repository there is one revision"
+    count = {"pool": "cpu", "matrix": {"shortest": [1, 3, 5]}}
+    write_stack(words, {**sections, "more": {**sections["more"], "steps": {**PLACED, "count": count}}})
+    added = run(words, *preview)
+    assert "+ more-count-5  Job  runs" in added
+    assert "more-show  Job  runs" in added
+    assert "more-count-1" not in added
