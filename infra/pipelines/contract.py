@@ -1,4 +1,4 @@
-"""What a pipeline declares in ``workloads/<folder>/pipeline.py``: settings, checks, steps, results worth showing.
+"""What a pipeline declares in ``pipeline.yaml`` or ``pipeline.py``: settings, checks, steps, and results to show.
 
 A declaration is plain data and functions of plain data. It is read without TensorFlow and without Pulumi, and
 knows neither clusters nor Jobs: `infra.pipelines.placement` puts its steps on pools.
@@ -55,7 +55,8 @@ class PipelineSettings(Model):
 
     uses: str | None = Field(
         default=None,
-        description="The folder below `workloads/` that declares the pipeline; default: the section's name.",
+        description="The folder below `workloads/` that declares the pipeline, or the path of one on this "
+        "machine, such as `../churn`, relative to the repository; default: the section's name.",
     )
 
 
@@ -181,7 +182,7 @@ class StepDeclaration:
 
 @dataclass(frozen=True)
 class Pipeline(Generic[S]):
-    """A pipeline: `pipeline.py` of its folder has it as ``PIPELINE``.
+    """A pipeline: `pipeline.py` of its folder has it as ``PIPELINE``, and of `pipeline.yaml` it is made.
 
     The docstring of ``settings`` says what it does. ``steps`` are made from valid settings. ``checks`` find what
     is wrong with keys that are right each by itself. ``measures_devices`` says that its results are figures of
