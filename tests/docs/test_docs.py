@@ -26,6 +26,7 @@ from infra.settings.model import Settings
 from offline.engine.stack_config import stack_config
 from tests.docs.fences import Block, blocks
 from tests.support.checkout import ROOT, copy_checkout
+from tests.support.stack_values import other_stacks
 
 BLOCKS = list(blocks(ROOT))
 KNOWN = {"sh", "sh cloud", "text", "python", "python matrix", "json"}
@@ -160,7 +161,7 @@ def test_settings_that_are_shown_are_accepted(block: Block) -> None:
     stack = block.info.split()[1]
     shown: dict[str, Any] = yaml.safe_load(block.body)
     config = lay_over(stack_config(stack, ROOT), shown.get("config", shown))
-    load(without_prefix(config))
+    load(without_prefix(config), other_stacks(stack).resolve)
 
 
 def bare(stack: str) -> list[str]:
