@@ -6,12 +6,15 @@ revision has. What it prints is the contract: see `offline.evaluation.encoding` 
 # ruff: noqa: PLC0415
 # What the program imports is imported in the functions: an import that fails is an error of the program, too.
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from offline.evaluation.encoding import Encoder, Secrets, configuration
 from offline.evaluation.worker import Program, Remark, declared, document, run, stood_in
+
+SECRETS = "slipway:secrets"
 
 if TYPE_CHECKING:
     from infra.review.stack import Resource
@@ -40,19 +43,27 @@ def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> d
     values = stood_in(config.values, found, remark)
     if config.secrets:
         remark(f"secrets that only their passphrase opens have a placeholder: {', '.join(config.secrets)}")
+    file: Mapping[str, Any] = read_yaml(config.file).get("config") or {}
     program = Program(declare)
     evaluation = evaluate(
         program,
         project="slipway",
         stack=name,
-        config=values,
+        config={**values, **_told_apart(file, secrets)},
+        secrets=[SECRETS] if config.secrets else [],
         emulators=found,
         observer=_listener(secrets),
         preview=True,
         stacks=others.exported,
     )
-    written = configuration(config.values, read_yaml(config.file).get("config"), secrets)
+    written = configuration(config.values, file, secrets)
     return document(evaluation, program, found, written, Encoder(secrets, tree))
+
+
+def _told_apart(file: Mapping[str, Any], secrets: Secrets) -> dict[str, Any]:
+    """A value for each encrypted secret of the stack: another one where its ``file`` has another text."""
+    section: Mapping[str, Any] = file.get(SECRETS) or {}
+    return {SECRETS: {name: secrets.digest(each)["digest"] for name, each in section.items()}} if section else {}
 
 
 def other_stacks(name: str, tree: Path, secrets: Secrets) -> dict[str, Any]:

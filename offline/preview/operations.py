@@ -19,6 +19,11 @@ from offline.preview.replacements import Replacing
 
 SAME_SERVER = "both lead to the same server, which this preview does not look up"
 
+SECRET_TYPE, SECRET_DATA = "kubernetes:core/v1:Secret", ("data", "stringData")
+MUTABLE = "enableSecretMutable"
+"""The property of a Kubernetes provider that has it change Secrets in place (seen with provider 4.32 in November
+2026; https://www.pulumi.com/registry/packages/kubernetes/api-docs/provider)."""
+
 _LEADS = frozenset({"kubeconfig", "context", "cluster"})
 """The properties of a Kubernetes provider that lead to its cluster."""
 
@@ -132,7 +137,11 @@ class _Update:
         return Compared(old, new, Operation.UPDATE, there, known=known, consequences=consequences, kept=kept)
 
     def _forced(self, old: Resource, new: Resource, there: Sequence[Difference]) -> list[Difference]:
-        return self._replacing.forced(new.type, there, old.properties, new.properties)
+        forced = self._replacing.forced(new.type, there, old.properties, new.properties)
+        provider = self._after.resources.get(new.provider)
+        if new.type != SECRET_TYPE or provider is None or not _on(provider.properties.get(MUTABLE)):
+            return forced
+        return [each for each in forced if each.path[0] not in SECRET_DATA]
 
     def _differences(self, old: Resource, new: Resource) -> list[Difference]:
         ignored = [parsed(each) for each in new.ignore_changes]
@@ -244,6 +253,11 @@ def _same_cluster(forcing: Sequence[Difference]) -> str:
     """
     paths = all(each.path[0] in _LEADS and not unknown(each.after) for each in forcing)
     return SAME_SERVER if forcing and paths else ""
+
+
+def _on(value: object) -> bool:
+    """Whether a property of a provider, which has text, is true."""
+    return str(value).lower() == "true"
 
 
 def _keeps_name(old: Resource, new: Resource) -> bool:

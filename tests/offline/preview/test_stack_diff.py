@@ -439,3 +439,18 @@ def test_an_output_that_moved_below_its_pipeline_is_reported_as_moved() -> None:
         "outputs that moved: predictions is now mnist.predictions, runs is now mnist.runs",
         "removed outputs: store",
     ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "operation"), [({"enableSecretMutable": "true"}, Operation.UPDATE), ({}, Operation.REPLACE)]
+)
+def test_a_secret_is_changed_in_place_where_its_provider_does_so(
+    settings: dict[str, str], operation: Operation
+) -> None:
+    provider = declared(KUBERNETES_PROVIDER, "main", settings)
+
+    def holding(value: str) -> list[Resource]:
+        properties = {"metadata": {"name": "keys"}, "stringData": {"key": Secret(value)}}
+        return [provider, declared("kubernetes:core/v1:Secret", "keys", properties, provider=provider.urn)]
+
+    assert changes(holding("1"), holding("2"))["keys"].operation is operation
