@@ -225,3 +225,20 @@ def test_the_report_compares_them(rehearsal: tuple[Path, str]) -> None:
         assert len(drawing.findall(".//circle[@class='dot0']")) == 3
         assert len(drawing.findall(".//circle[@class='ring']")) == 1
     assert '<a href="results/churn-train-300/model.pkl">' in section
+
+
+def test_a_folder_among_the_results_is_named_where_it_is_and_one_that_is_not_there_is_said(tmp_path: Path) -> None:
+    lost = File(name="lost", title="Lost", path="lost.bin")
+    saved = File(name="saved", title="Saved", path="saved")
+
+    def program() -> None:
+        script = "import pathlib, sys; pathlib.Path(sys.argv[1], 'saved').mkdir(parents=True)"
+        results = (saved, lost)
+        Toys().job("churn", script, "/store/churn/1", pipeline="churn", run="churn/1", results=results)
+
+    folder = tmp_path / "out"
+    outcome, printed = rehearse(program, folder)
+    assert outcome.exit_code == 0
+    assert f"Saved: {folder}/store/churn/1/saved" in printed
+    assert f"{folder}/store/churn/1/lost.bin cannot be read: No such file" in printed
+    assert not (folder / "results").exists()
