@@ -53,10 +53,10 @@ def load(raw: Mapping[str, Any], resolve: Resolve = unread) -> Settings:
 
 
 def _declarations(raw: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with the declarations of the pipelines that ``raw`` runs, or its overlay, each once."""
+    """What is wrong with the declarations of the pipelines that ``raw`` runs, with or without its overlay."""
     overlay = raw.get(OVERLAY)
-    below: Mapping[str, Any] = cast("dict[str, Any]", overlay) if isinstance(overlay, dict) else {}
-    folders = dict.fromkeys([*folders_in(raw), *folders_in(below)])
+    over = lay_over(raw, laid_over(cast("dict[str, Any]", overlay))) if isinstance(overlay, dict) else {}
+    folders = dict.fromkeys([*folders_in(raw), *folders_in(over)])
     return [problem for folder in folders for problem in pipeline(folder).problems]
 
 

@@ -30,8 +30,14 @@ def section_type(values: Mapping[str, Any]) -> Any:
 
 
 def folders_in(values: Mapping[str, Any]) -> list[str]:
-    """The folders of the pipelines that ``values``, which may be wrong, run."""
-    return [folder for _, folder in _named(values) if folder is not None]
+    """The folders of the pipelines that ``values``, which may be wrong, run; a section that says nothing is none."""
+    sections: object = values.get(KEY)
+    empty = {
+        str(name)
+        for name, each in (cast("dict[Any, Any]", sections).items() if isinstance(sections, dict) else ())
+        if each is None
+    }
+    return [folder for name, folder in _named(values) if folder is not None and name not in empty]
 
 
 def _named(values: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:

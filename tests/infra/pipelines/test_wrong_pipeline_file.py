@@ -315,3 +315,17 @@ def test_nothing_that_stands_there_is_called_not_set(tmp_path: Path, text: str) 
     (tmp_path / "pipeline.yaml").write_text(text, encoding="utf-8")
     (problem,) = pipeline(str(tmp_path)).problems
     assert problem.shown in {"'a'", "'pipeline.yaml'"}
+
+
+def test_only_pipelines_that_run_are_judged_those_of_a_rehearsal_too(tmp_path: Path) -> None:
+    folder = tmp_path / "churn"
+    expected = problems(folder, step(image="python:3"))
+    assert set(expected) == {"steps.train.image"}
+    section = {"uses": str(folder), "steps": PLACED}
+    load(changed(GCP, {"pipelines.diagnosis": None}))
+    with pytest.raises(SettingsError) as error:
+        load(changed(GCP, {"rehearsal": {"pipelines": {"churn": section}}}))
+    assert [each.key for each in error.value.problems] == [f"{folder}/pipeline.yaml: steps.train.image"]
+    with pytest.raises(SettingsError) as error:
+        load(changed(GCP, {"pipelines.churn": section, "rehearsal": {"pipelines": {"churn": {"trees": 5}}}}))
+    assert [each.key for each in error.value.problems] == [f"{folder}/pipeline.yaml: steps.train.image"]
