@@ -30,22 +30,22 @@ def section_type(values: Mapping[str, Any]) -> Any:
 
 
 def folders_in(values: Mapping[str, Any]) -> list[str]:
-    """The folders of the pipelines that ``values``, which may be wrong, run; a section that says nothing is none."""
-    sections: object = values.get(KEY)
-    empty = {
-        str(name)
-        for name, each in (cast("dict[Any, Any]", sections).items() if isinstance(sections, dict) else ())
-        if each is None
-    }
-    return [folder for name, folder in _named(values) if folder is not None and name not in empty]
+    """The folders of the pipelines that ``values``, which may be wrong, run."""
+    return [folder for name, folder in _named(values) if folder and _sections(values)[name] is not None]
 
 
 def _named(values: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
     """The name of each section, and the folder of its pipeline, where that is known."""
-    sections: object = values.get(KEY)
-    for name, section in cast("dict[Any, Any]", sections).items() if isinstance(sections, dict) else ():
+    for name, section in _sections(values).items():
         uses = cast("dict[Any, Any]", section).get("uses") if isinstance(section, dict) else None
-        yield str(name), folder_of(str(name), uses)
+        yield name, folder_of(name, uses)
+
+
+def _sections(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The sections by name; those that say nothing are None."""
+    sections: object = values.get(KEY)
+    items = cast("dict[Any, Any]", sections).items() if isinstance(sections, dict) else ()
+    return {str(name): section for name, section in items}
 
 
 def each_of(names: Iterable[str]) -> Any:

@@ -11,6 +11,7 @@ from infra.pipelines.discovery import pipeline
 from infra.program import shipping_problems
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load
+from infra.settings.pipelines import folders_in
 from tests.support.checkout import ROOT
 from tests.support.stack_values import GCP, changed
 
@@ -322,7 +323,7 @@ def test_only_pipelines_that_run_are_judged_those_of_a_rehearsal_too(tmp_path: P
     expected = problems(folder, step(image="python:3"))
     assert set(expected) == {"steps.train.image"}
     section = {"uses": str(folder), "steps": PLACED}
-    load(changed(GCP, {"pipelines.diagnosis": None}))
+    assert folders_in({"pipelines": {"mnist": None, "other": section}}) == [str(folder)]
     with pytest.raises(SettingsError) as error:
         load(changed(GCP, {"rehearsal": {"pipelines": {"churn": section}}}))
     assert [each.key for each in error.value.problems] == [f"{folder}/pipeline.yaml: steps.train.image"]
