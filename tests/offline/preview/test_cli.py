@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from infra.pipelines.images import DATA, DIGESTS
+from offline.preview.revisions import stacks_of
 from tests.support.checkout import ROOT, copy_checkout
 
 STACK = "stacks/Pulumi.gcp-dev.yaml"
@@ -329,7 +330,7 @@ def test_each_mistake_in_a_stack_file_is_a_finding(clone: Path) -> None:
 @pytest.mark.slow
 def test_all_stacks_are_clean(clone: Path) -> None:
     stacks = document(clone, "--check", "--fail-on", "warning")
-    assert len(stacks) == 7
+    assert set(stacks) == set(stacks_of(clone))
     assert {name: each["findings"] for name, each in stacks.items() if each["findings"]} == {}
 
 
@@ -470,3 +471,22 @@ def test_the_users_checkout_is_left_as_it_was(clone: Path) -> None:
         git(clone, "worktree", "list"),
         git(clone, "stash", "list"),
     ) == before
+
+
+@pytest.mark.slow
+def test_a_platform_that_gives_a_pool_up_is_previewed_with_the_team_that_runs_there(clone: Path) -> None:
+    def change(config: dict[str, Any]) -> None:
+        del config["slipway:clusters"]["dev"]["pools"]["t4"]
+
+    configure(clone, change, "stacks/Pulumi.gcp-platform.yaml")
+    found = document(clone, "-s", "gcp-platform", "--base", "main", code=2)
+    assert set(found) == {"gcp-platform", "gcp-team"}
+    for stack in found.values():
+        (finding,) = (each for each in stack["findings"] if each["policy"] == "lost-pool")
+        assert finding["harm"]
+        assert "mnist-train" in finding["reason"]
+        assert "`gcp-platform` no longer has the pool `t4`" in finding["reason"]
+    (failure,) = found["gcp-team"]["failures"]
+    assert failure["message"].endswith("which the change of gcp-platform causes")
+    shown = preview(clone, "-s", "gcp-platform", "--base", "main").stdout
+    assert shown.index("lost-pool") < shown.index("cannot be evaluated"), "harm first"
