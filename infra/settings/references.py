@@ -106,7 +106,8 @@ def _fill(name: str, section: dict[Any, Any], values: Mapping[str, Any], read: R
             found.findings.append(team)
         team = ""
     there = facts.clusters[cluster]
-    section["pools"] = dict(there.pools)
+    # Outputs come in no order, and the first of pools that are alike is where gates run.
+    section["pools"] = dict(sorted(there.pools.items()))
     found.lost.discard((*at, "pools"))
     if team:
         section.update(facts=there, team=team)
@@ -133,7 +134,9 @@ def _facts(at: Path, stack: str, values: Mapping[str, Any], read: Resolve) -> Pl
         )
     version: object = cast("Mapping[str, Any]", output).get("version")
     if version != VERSION:
-        newer = isinstance(version, int | float) and version > VERSION
+        # Numbers in outputs are floats.
+        version = int(version) if isinstance(version, float) else version
+        newer = isinstance(version, int) and version > VERSION
         reason = (
             f"its output `{OUTPUT}` has version {version}, and this checkout of Slipway reads version {VERSION}"
         )

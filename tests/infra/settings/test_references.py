@@ -1,0 +1,187 @@
+"""Clusters of another stack: what its output says of them is checked like what stands in the file."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from infra.platform_output import UnreadableStackError
+from infra.schema.problems import Problem, SettingsError
+from infra.settings.loading import load
+from infra.settings.model import Settings
+from tests.support.refusals import the_problem
+from tests.support.stack_values import EXISTING, GONE, changed
+
+PLATFORM: Mapping[str, Any] = {
+    "version": 1,
+    "teams": {"fraud": {"namespace": "fraud", "service_account": "runner"}},
+    "clusters": {
+        "lab": {
+            "cloud": "existing",
+            "pools": {
+                "cpu": {
+                    "selector": {"role": "cpu"},
+                    "allocatable": {"cpu": 4000, "memory": 8192, "ephemeral_storage": 30720},
+                    "max_nodes": 2,
+                },
+                "gpu": {
+                    "selector": {"role": "gpu"},
+                    "taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}],
+                    "allocatable": {"cpu": 4000, "memory": 8192, "ephemeral_storage": 30720, "gpus": 1},
+                    "max_nodes": 1,
+                    "accelerator": "nvidia-tesla-t4",
+                },
+            },
+            "teams": {
+                "fraud": {
+                    "store": {
+                        "url": "pvc://fraud/store",
+                        "volume": {"name": "store", "persistentVolumeClaim": {"claimName": "store"}},
+                        "sidecar": {"cpu": 250, "memory": 512},
+                    }
+                }
+            },
+            "connect": "kubectl cluster-info",
+            "kubectl": "kubectl",
+            "egress": [],
+        }
+    },
+}
+
+TEAM: Mapping[str, Any] = {
+    "namespace": "fraud",
+    "clusters": {"dev": {"stack": "platform-dev", "cluster": "lab"}},
+    "pipelines": {"mnist": {"steps": {step: {"pool": "cpu"} for step in ("prepare", "train", "predict")}}},
+}
+
+STEP = "pipelines.mnist.steps.train"
+
+
+def loaded(changes: Mapping[str, Any], output: Any = PLATFORM) -> Settings:
+    def resolve(stack: str) -> Mapping[str, Any]:
+        if stack == "nowhere":
+            raise UnreadableStackError("unknown stack `nowhere`", "correct the name")
+        return {"store": "pvc://…"} if output is GONE else {"platform": output} if output else {}
+
+    return load(changed(TEAM, changes), resolve)
+
+
+def refused(changes: Mapping[str, Any], output: Any = PLATFORM) -> tuple[Problem, ...]:
+    with pytest.raises(SettingsError) as caught:
+        loaded(changes, output)
+    return caught.value.problems
+
+
+def test_pools_of_another_stack_are_those_that_steps_can_ask_for() -> None:
+    settings = loaded({f"{STEP}.pool": "gpu", f"{STEP}.gpus": 1})
+    cluster = settings.clusters["dev"]
+    assert cluster.clouds == ("other_stack", "existing")
+    assert cluster.pools["gpu"].node().gpus == 1
+    assert [name for name, pool in cluster.pools.items() if pool.has_gpus] == ["gpu"]
+    assert settings.store is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "reason", "fix"),
+    [
+        ({"clusters.dev.stack": "nowhere"}, "clusters.dev.stack", "unknown stack", "correct the name"),
+        ({"clusters.dev.stack": "a/b"}, "clusters.dev.stack", "not the name of a stack", "acme/slipway"),
+        ({"clusters.dev.cluster": "lap"}, "clusters.dev.cluster", "has no cluster of that name", "`lab`?"),
+        ({"clusters.dev.cluster": GONE}, "clusters.dev.cluster", "required", "Name of the cluster"),
+        ({"clusters.dev.stack": GONE}, "clusters.dev.stack", "required", "The stack that has"),
+        ({"clusters.dev.cloud": "gcp"}, "clusters.dev.cloud", "file of stack `platform-dev`", "remove it"),
+        ({"clusters.dev.pools": {"x": {}}}, "clusters.dev.pools", "file of stack `platform-dev`", "remove it"),
+        ({"clusters.dev.xyz": 1}, "clusters.dev.xyz", "no such key", "known here: `creates_namespace`"),
+        ({"clusters.dev.context": "a"}, "clusters.dev.context", "none is named", "`kubeconfig: <path>`"),
+        ({"store": {"kind": "pvc"}}, "store", "has the store of that stack", "remove it"),
+        ({"namespace": "other"}, "namespace", "`fraud` in namespace `fraud` as `runner`", "slipway:teams"),
+        ({"service_account": "root"}, "service_account", "run as `runner` only", "`runner`"),
+        ({f"{STEP}.pool": "gpus"}, f"{STEP}.pool", "that the file of stack `platform-dev` declares", "`gpu`?"),
+        ({f"{STEP}.gpus": 1}, f"{STEP}.gpus", "pool `cpu` has no GPUs", "`gpu`"),
+        ({f"{STEP}.cpu": 4}, f"{STEP}.cpu", "the store's mount takes 250m", "3750m"),
+        (
+            {"clusters.own": EXISTING["clusters"]["here"]},
+            "clusters.own",
+            "`dev` is a cluster of stack",
+            "of its own",
+        ),
+        (
+            {"clusters.two": {"stack": "other", "cluster": "lab"}},
+            "clusters.two.stack",
+            "clusters of one stack share one store",
+            "of its own",
+        ),
+        ({"teams": {"x": {"namespace": "x"}}}, "teams.x", "which alone says who may use it", "remove it"),
+    ],
+)
+def test_what_a_team_may_not_say(changes: dict[str, Any], key: str, reason: str, fix: str) -> None:
+    found = refused(changes)
+    one = next(each for each in found if each.key == f"slipway:{key}")
+    assert reason in one.reason
+    assert fix in one.fix
+    # Two clusters may not have one pool name either, which says the same again.
+    assert len(found) == 1 or "own" in key or "two" in key
+
+
+@pytest.mark.parametrize(
+    ("output", "reason", "fix"),
+    [
+        ({}, "has no outputs", "pulumi up -s platform-dev"),
+        (GONE, "no output `platform`", "slipway:teams: {<team>: {namespace: fraud}}"),
+        ({**PLATFORM, "version": 2.0}, "version 2, and this checkout of Slipway reads version 1", "this checkout"),
+        ({**PLATFORM, "version": 0}, "version 0", "pulumi up -s platform-dev"),
+        ({**PLATFORM, "clusters": {"lab": {}}}, "not as version 1 has it: clusters.lab.cloud", "pulumi up"),
+    ],
+)
+def test_an_output_that_cannot_be_used_is_refused_with_why(output: Any, reason: str, fix: str) -> None:
+    (problem,) = refused({}, output)
+    assert problem.key == "slipway:clusters.dev.stack"
+    assert reason in problem.reason
+    assert fix in problem.fix
+
+
+def test_keys_that_are_not_known_are_passed_over() -> None:
+    newer = copy.deepcopy(dict(PLATFORM))
+    newer["clusters"]["lab"]["pools"]["cpu"]["colour"] = "blue"
+    assert loaded({}, newer).clusters["dev"].pools["cpu"].most_nodes == 2
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    found = refused(
+        {"namespace": "other", f"{STEP}.pool": "gpus", f"{STEP}.memory": "8GB", "store": {"kind": "x"}}
+    )
+    assert {each.key for each in found} == {
+        "slipway:namespace",
+        "slipway:store",
+        f"slipway:{STEP}.pool",
+        f"slipway:{STEP}.memory",
+    }
+
+
+def test_one_stack_that_cannot_be_read_is_told_once() -> None:
+    both = {"dev": {"stack": "nowhere", "cluster": "a"}, "two": {"stack": "nowhere", "cluster": "b"}}
+    assert len(refused({"clusters": both, f"{STEP}.pool": "x"})) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "reason"),
+    [
+        ({"teams.mnist.namespace": "a"}, "teams.mnist", "a pipeline of this stack has a folder of that name"),
+        ({"teams.gates.namespace": "a"}, "teams.gates", "have that folder"),
+        ({"teams.A.namespace": "a"}, "teams.A", "not a Kubernetes name"),
+        ({"teams": {"a" * 31: {"namespace": "a"}}}, f"teams.{'a' * 31}", "at most 30"),
+        ({"teams.a.namespace": "slipway"}, "teams.a.namespace", "this stack's own Jobs"),
+        ({"teams.a.namespace": "kube-a"}, "teams.a.namespace", "every cluster has already"),
+        ({"teams.a.namespace": "x", "teams.b.namespace": "x"}, "teams.b.namespace", "team `a` has that namespace"),
+        (
+            {"teams.a": {"namespace": "x", "service_account": "default"}},
+            "teams.a.service_account",
+            "every namespace",
+        ),
+    ],
+)
+def test_what_a_platform_may_not_say_of_its_teams(changes: dict[str, Any], key: str, reason: str) -> None:
+    problem = the_problem(changed(EXISTING, changes))
+    assert problem.key == f"slipway:{key}"
+    assert reason in problem.reason

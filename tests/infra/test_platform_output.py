@@ -1,0 +1,149 @@
+"""What a stack with clusters tells the stacks of its teams, and what those make of it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from infra.clouds.registry import emulators
+from infra.platform_output import PlatformFacts
+from infra.program import declare
+from infra.settings.loading import load
+from infra.settings.model import Settings
+from tests.support import aws
+from tests.support.recording import Recording, record, secret_inputs
+from tests.support.stack_values import EXISTING, GCP, changed
+
+VOLUME = "kubernetes:core/v1:PersistentVolume"
+GRANT = "gcp:storage/bucketIAMMember:BucketIAMMember"
+ROLE = "kubernetes:rbac.authorization.k8s.io/v1:ClusterRole"
+
+TEAMS = {
+    "fraud": {"namespace": "fraud", "service_account": "runner"},
+    "vision": {"namespace": "see", "service_account": "eye"},
+}
+AWS: Mapping[str, Any] = aws.raw()
+EFS: Mapping[str, Any] = aws.raw(lambda values: values.update(store={"kind": "efs"}))
+NFS = {"kind": "nfs", "server": "filer.example.com", "path": "/exports/all"}
+
+
+def declared(base: Mapping[str, Any], changes: Mapping[str, Any], preview: bool = False, **how: Any) -> Recording:
+    values = changed(base, {"pipelines": {}, **changes})
+    settings: Settings = load(values, how.pop("resolve", lambda _: {}))
+    config: dict[str, Any] = {f"slipway:{key}": each for key, each in values.items()}
+    stand_ins = emulators(settings.request)
+    for each in stand_ins:
+        config = {**each.configuration, **config}
+    return record(declare, config, preview=preview, emulators=stand_ins, **how)
+
+
+def pair(base: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> tuple[Recording, Recording]:
+    """The stack ``base`` with teams, and one of the team `fraud` on its cluster."""
+    platform = declared(base, {"teams": TEAMS, **(changes or {})}, stack_name="platform")
+    outputs = {name: each for name, each in platform.exports.items() if name not in platform.secret_exports}
+    (cluster,) = base["clusters"]
+    team = {
+        "namespace": "fraud",
+        "clusters": {"dev": {"stack": "platform", "cluster": cluster}},
+        "pipelines": {
+            "mnist": {
+                "steps": {each: {"pool": "cpu", "memory": "2Gi"} for each in ("prepare", "train", "predict")}
+            }
+        },
+    }
+    exported = {"organization/slipway/platform": platform.evaluation.exported}
+    return platform, declared(team, {"pipelines": team["pipelines"]}, resolve=lambda _: outputs, stacks=exported)
+
+
+def test_a_stack_without_teams_has_no_such_output() -> None:
+    assert "platform" not in declared(GCP, {}).exports
+
+
+@pytest.mark.parametrize("base", [GCP, AWS, EFS, EXISTING], ids=["gcp", "s3", "efs", "existing"])
+def test_the_output_is_whole_and_has_nothing_secret(base: Mapping[str, Any]) -> None:
+    platform = declared(base, {"teams": TEAMS})
+    assert platform.secret_exports == {"kubeconfig"}
+    facts = PlatformFacts.model_validate(platform.exports["platform"])
+    (cluster,) = facts.clusters.values()
+    assert set(cluster.teams) == set(facts.teams) == set(TEAMS)
+    for name, pool in platform.result.platforms[next(iter(facts.clusters))].pools.items():
+        assert cluster.pools[name].node() == pool.allocatable
+        assert cluster.pools[name].selector == pool.selector
+        assert [each.taint() for each in cluster.pools[name].taints] == list(pool.taints)
+
+
+@pytest.mark.parametrize("base", [GCP, AWS, EFS, EXISTING], ids=["gcp", "s3", "efs", "existing"])
+def test_a_team_declares_its_namespace_and_nothing_of_the_cloud(base: Mapping[str, Any]) -> None:
+    _, team = pair(base)
+    assert {each.package for each in team.resources if each.custom and not each.read} == {"kubernetes", "pulumi"}
+    inside = [each for each in team.resources if each.package == "kubernetes"]
+    outside = {each.type for each in inside if not each.metadata.get("namespace")}
+    assert outside == {"kubernetes:core/v1:Namespace"}
+    assert {each.metadata["namespace"] for each in inside if each.metadata.get("namespace")} == {"fraud"}
+    assert "kubeconfig" in secret_inputs(team.one("pulumi:providers:kubernetes", "dev"))
+
+
+def test_a_teams_pods_use_its_own_folder_of_the_bucket() -> None:
+    platform, team = pair(GCP)
+    volume = team.one("kubernetes:batch/v1:Job", "mnist-train").inputs["spec"]["template"]["spec"]["volumes"]
+    attributes = next(each["csi"]["volumeAttributes"] for each in volume if "csi" in each)
+    assert attributes["mountOptions"].endswith(",only-dir=fraud")
+    assert team.exports["mnist"]["runs"]["train"].startswith(f"gs://{attributes['bucketName']}/fraud/mnist/train/")
+    grants = {each.name: each.inputs for each in platform.of(GRANT)}
+    assert set(grants) == {
+        "store-user",
+        "store-user-fraud",
+        "store-names-fraud",
+        "store-user-vision",
+        "store-names-vision",
+    }
+    fraud = grants["store-user-fraud"]
+    assert fraud["member"].endswith("/subject/ns/fraud/sa/runner")
+    start = f"projects/_/buckets/{attributes['bucketName']}/objects/fraud/"
+    assert fraud["condition"]["expression"] == f'resource.name.startsWith("{start}")'
+    # Listing has no condition, so its role may read nothing.
+    assert "condition" not in grants["store-names-fraud"]
+    assert grants["store-names-fraud"]["role"] == "roles/storage.legacyBucketReader"
+    assert grants["store-user-vision"]["member"].endswith("/subject/ns/see/sa/eye")
+
+
+def test_the_platform_lets_teams_read_nodes_where_there_are_gpus() -> None:
+    platform, _ = pair(GCP)
+    assert {each.name for each in platform.of(ROLE)} == {
+        "dev-nodes-role",
+        "dev-nodes-fraud-role",
+        "dev-nodes-vision-role",
+    }
+    assert pair(EXISTING)[0].of(ROLE) == []
+
+
+def test_each_team_has_a_volume_of_its_own_folder() -> None:
+    platform, team = pair(EXISTING, {"store": NFS})
+    volumes = {each.name: each.inputs["spec"] for each in platform.of(VOLUME)}
+    assert {name: spec["nfs"]["path"] for name, spec in volumes.items()} == {
+        "here-store-volume": "/exports/all",
+        "here-store-volume-fraud": "/exports/all/fraud",
+        "here-store-volume-vision": "/exports/all/vision",
+    }
+    claim = team.one("kubernetes:core/v1:PersistentVolumeClaim")
+    wanted = volumes["here-store-volume-fraud"]["claimRef"]
+    assert (wanted["namespace"], wanted["name"]) == ("fraud", claim.metadata["name"])
+    assert team.of(VOLUME) == []
+
+
+def test_on_aws_each_team_has_an_access_point_and_a_role_of_its_own() -> None:
+    platform, team = pair(AWS)
+    points = {each.name: each.inputs for each in platform.of("aws:s3/filesAccessPoint:FilesAccessPoint")}
+    assert {name: each["rootDirectories"][0]["path"] for name, each in points.items()} == {
+        "store": "/store",
+        "store-fraud": "/store-fraud",
+        "store-vision": "/store-vision",
+    }
+    bound = {
+        each.name: each.inputs for each in platform.of("aws:eks/podIdentityAssociation:PodIdentityAssociation")
+    }
+    assert (bound["run-vision"]["namespace"], bound["run-vision"]["serviceAccount"]) == ("see", "eye")
+    policy = platform.one("aws:iam/rolePolicy:RolePolicy", "run-fraud").inputs["policy"]
+    assert "/store-fraud/*" in policy
+    assert "/store/*" not in policy
+    assert team.exports["store"].endswith("/store-fraud")
