@@ -85,6 +85,9 @@ def _program(words: Sequence[str]) -> _Program | None:
             return _Program(module, is_module=True, path=PurePosixPath())
         if word in {"-X", "-W"}:
             next(rest, None)
+        elif word.startswith(("/", "{")):
+            # A script of the image, or one that an input has.
+            return None
         elif word.endswith(".py"):
             return _Program(PurePosixPath(word).as_posix(), is_module=False, path=PurePosixPath(word).parent)
         elif not word.startswith("-") or word == "-c":

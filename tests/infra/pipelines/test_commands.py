@@ -1,7 +1,7 @@
 """Commands: what of a declaration becomes of them, in the placed steps and in their Jobs."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -317,8 +317,12 @@ def test_what_a_command_cannot_ship_is_a_problem(root: Path, change: Change, val
     assert problem.fix
 
 
-def test_other_programs_ship_the_whole_folder_but_for_declarations(root: Path) -> None:
-    step = command("prepare", "torchrun", "train.py", requirements="workloads/churn/requirements.txt")
+@pytest.mark.parametrize(
+    "line",
+    [("torchrun", "train.py"), ("python", "/opt/app/main.py"), ("python", "{output}/x.py"), ("python", "-c", "1")],
+)
+def test_other_programs_ship_the_whole_folder_but_for_declarations(root: Path, line: Sequence[str]) -> None:
+    step = command("prepare", *line, requirements="workloads/churn/requirements.txt")
     for path in (".git/config", "env/pyvenv.cfg", "env/lib/x.py", "models/__pycache__/x.pyc"):
         (root / "workloads/churn" / path).parent.mkdir(parents=True, exist_ok=True)
         (root / "workloads/churn" / path).write_text("", encoding="utf-8")
