@@ -109,10 +109,12 @@ class Gates:
         if key not in self._made:
             gpus = 1 if pool.shared_gpus else pool.allocatable.gpus
             supplements = {name: each for name, each in step.inputs.items() if each.supplements}
-            same_pool = sum(1 for made in self._made if made[:2] == key[:2])
+            # By its module, so that the gate of TensorFlow's image keeps its name whatever other images join it.
+            name = pool.name if tensorflow else f"{pool.name}-driver"
+            others = sum(1 for made in self._made if made[:2] == key[:2] and made[-1] == module)
             self._made[key] = Step(
                 pipeline=ACCELERATOR_GATE,
-                name=f"{pool.name}-{same_pool + 1}" if same_pool else pool.name,
+                name=f"{name}-{others + 1}" if others else name,
                 module=module,
                 interpreter="python" if tensorflow else "python3",
                 arguments=["--model", pool.accelerator or "", "--count", str(gpus), *reading(supplements)],

@@ -76,6 +76,17 @@ def test_a_gate_tests_the_whole_node_with_the_image_of_the_step() -> None:
     on([cpu_pool(), gpu_pool(gpus=8)], check)
 
 
+def test_a_gate_keeps_its_name_when_a_step_without_tensorflow_comes_before_its_own() -> None:
+    def check(here: Platform) -> None:
+        gates = Gates("image")
+        other = step(here, "gpu", name="fit", resources=ONE_GPU, image="example/other:1")
+        driver = accelerator_gate(gates.guard(other, tensorflow=False))
+        gate = accelerator_gate(gates.guard(step(here, "gpu", resources=ONE_GPU)))
+        assert (driver.name, gate.name) == ("gpu-driver", "gpu")
+
+    on([cpu_pool(), gpu_pool()], check)
+
+
 def test_a_gate_asks_for_one_share_of_a_shared_gpu() -> None:
     def check(here: Platform) -> None:
         gate = accelerator_gate(Gates("image").guard(step(here, "gpu", resources=ONE_GPU, uses_store=False)))

@@ -221,7 +221,7 @@ def test_gpus_of_an_image_without_tensorflow_are_tested_by_their_driver(root: Pa
     gpu = on_gpu(command("deep", "python", "train.py"))
     gpu = replace(gpu, placed_by=gpu.placed_by.model_copy(update={"image": IMAGE}))
 
-    gate = container(jobs(declared(root, pipeline(gpu)))["accelerator-gate-gpu"])
+    gate = container(jobs(declared(root, pipeline(gpu)))["accelerator-gate-gpu-driver"])
 
     assert (gate["image"], gate["command"]) == (IMAGE, ["python3", "-m", "workloads.gates.driver"])
 
