@@ -90,6 +90,6 @@ def test_a_preview_of_a_changed_script_names_its_job_on_its_pool(clone: Path) ->
     script.write_text(text.replace("min_samples_leaf=5", "min_samples_leaf=9"), encoding="utf-8")
     git(clone, "commit", "-q", "-a", "-m", "another forest")
     said = make(clone, "preview", "BASE=HEAD~1")
-    assert f"{PIPELINE}-train  Job  runs again  on pool cpu: code/train.py changed" in said
+    assert f"{PIPELINE}-train  Job  runs again  on pool cpu: train.py changed" in said
     assert f"{PIPELINE}-prepare  Job" not in said
     assert "gcp-dev" in said.partition("No changes in ")[2]

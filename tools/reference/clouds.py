@@ -84,8 +84,8 @@ changes is below the platform contract (`infra/platform.py`), and only what is l
 pipeline's Kubernetes objects. A stack that differed anywhere else would fail a test.
 
 The tables compare all stacks that run pipelines under those that all have, {pipelines}, each on pools of its own.
-Digests are left out, as are the namespaces that a platform's stack gives to those of its teams, and what all stacks
-have alike: {alike} of {fields} fields. `python -m tools.reference.clouds` writes this page.
+Digests are left out, as are the namespaces that a platform's stack gives to those of its teams, and what all
+stacks have alike: {alike} of {fields} fields. `python -m tools.reference.clouds` writes this page.
 """
 
 
