@@ -1,4 +1,8 @@
-"""Makes several steps of one: a step for each combination of values of its matrix, side by side as pools allow."""
+"""Makes several steps of one: a step for each combination of values of its matrix, side by side as pools allow.
+
+The settings of a pipeline in Python place such a step by a subclass of `MatrixStepSettings`, whose ``matrix`` is a
+subclass of `Axes` with a field for each parameter that may vary: ``rate: Axis[Float] | None``.
+"""
 
 import hashlib
 import itertools
@@ -66,11 +70,7 @@ class Axes(Model):
 
 
 class MatrixStepSettings(StepSettings):
-    """Where a step runs and what it may use. Its `matrix` makes several steps of it.
-
-    A pipeline in Python takes a subclass of `Axes` for the type of ``matrix``, with a field for each parameter
-    that may vary: ``rate: Axis[Float] | None``.
-    """
+    """Where a step runs and what it may use. Its `matrix` makes several steps of it."""
 
     pool: str = Field(
         default="",
