@@ -213,12 +213,20 @@ def test_gpus_are_limited_to_what_is_asked_for(recording: Recording) -> None:
 
 def test_no_gpu_node_is_asked_for_before_the_data_is_there(running: Recording) -> None:
     recording = running
-    prepare = recording.one(JOB, "mnist-prepare")
+    # A gate is that of its image's first pipeline, and waits for its data.
+    first = {"inpainting": "inpainting-prepare", "mnist": "mnist-prepare"}
+    images = {image(job): name for job in recording.of(JOB) if (name := job.name.partition("-")[0]) in first}
     for job in recording.of(JOB):
         if asked(job).gpus:
+            prepare = recording.one(JOB, first[images[image(job)]])
             assert prepare.urn in recording.waits_for(job), job.name
-    before = recording.waits_for(prepare)
-    assert not [job.name for job in recording.of(JOB) if job.urn in before and asked(job).gpus]
+            before = recording.waits_for(prepare)
+            assert not [each.name for each in recording.of(JOB) if each.urn in before and asked(each).gpus]
+
+
+def image(job: Resource) -> str:
+    """That of the Job's main container."""
+    return containers(job)[-1]["image"]
 
 
 def test_predict_waits_for_train_and_each_for_the_gates_of_what_it_uses(running: Recording) -> None:
@@ -233,6 +241,7 @@ def test_predict_waits_for_train_and_each_for_the_gates_of_what_it_uses(running:
             each.urn
             for each in by_name.values()
             if each.name.startswith("accelerator-gate")
+            and image(each) == image(job)
             and pod(each)["nodeSelector"] == pod(job)["nodeSelector"]
             and provider_of(each) == provider_of(job)
         ]

@@ -94,7 +94,7 @@ def test_names_and_logs_are_written_without_what_a_terminal_obeys(tmp_path: Path
     console = Console(file=out, width=200, force_terminal=True, color_system=None)
     failed = record("mnist-train", Phase.FAILED, accelerator=HOSTILE, reason=HOSTILE, started=1.0, attempts=1)
     log = tmp_path / "log"
-    log.write_text(f"first\n{HOSTILE}\n", encoding="utf-8")
+    log.write_text(f"first\nread {HOSTILE}\n", encoding="utf-8")
     console.print(jobs_table([failed]))
     console.print(result_table(ShownTable("t", HOSTILE, (HOSTILE,), (False,), (Row((HOSTILE,)),), "")))
     failures(console, [failed], {"mnist-train": log}, {"bucket": HOSTILE})
