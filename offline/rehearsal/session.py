@@ -64,6 +64,9 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
     if overlay:
         values = lay_over(values, {f"{PREFIX}{key}": value for key, value in laid_over(overlay).items()})
         remarks.append(f"{OVERLAY} lays over the settings: {json.dumps(overlay)}")
+    pipelines = pipelines_of(pipelines_in(without_prefix(values)))
+    if own_secrets := secrets.only_here(pipelines, values, os.environ):
+        values[secrets.KEY] = {**mapping(values.get(secrets.KEY)), **own_secrets}
     raw = without_prefix(values)
     others = OtherStacks(root, declare, preview=False).of(stack)
     try:
@@ -72,7 +75,8 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
         readable = {key: value for key, value in values.items() if key not in config.secrets}
         missing = store_files.problems(strings(overlay.get("store_files")), root, mapping(raw.get("pipelines")))
         lacking = programs.problems(programs.programs_of(pipelines_of(pipelines_in(raw)), root).values())
-        raise SettingsError([*error.problems, *problems_beside(raw, readable, root), *missing, *lacking]) from None
+        wrong = [*map(secrets.hinted, error.problems), *problems_beside(raw, readable, root)]
+        raise SettingsError([*wrong, *missing, *lacking]) from None
     missing = store_files.problems(settings.rehearsal.store_files, root, settings.pipelines)
     # What was checked and laid over would be laid over what is left out below.
     values.pop(OVERLAY, None)
@@ -90,7 +94,8 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
         raise SettingsError(problems)
     remarks += programs.substituted(found.values())
     values = stood_in(values, emulators(settings.request), remarks.append)
-    given, placeholders = secrets.given(config.secrets, os.environ)
+    encrypted = [*config.secrets, *(f"{secrets.KEY}.{name}" for name in own_secrets)]
+    given, placeholders = secrets.given(encrypted, os.environ)
     remarks += secrets.remarks(given, placeholders)
     for name in others.asked:
         remarks.append(f"clusters of the stack {name} are as its file in this checkout declares them")

@@ -177,6 +177,17 @@ def test_secrets_are_placeholders_unless_the_environment_has_them(
     assert PLANTED not in json.dumps(found.values)
 
 
+def test_the_environment_alone_may_have_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = {"prepare": STEPS["prepare"], "train": STEPS["train"]}
+    with pytest.raises(SettingsError, match="for a rehearsal alone, set SLIPWAY_SECRET_OWN_KEY"):
+        configured(tmp_path / "a", steps)
+    monkeypatch.setenv("SLIPWAY_SECRET_OWN_KEY", PLANTED)
+    found = configured(tmp_path / "b", steps)
+    assert "secret own-key has the value of SLIPWAY_SECRET_OWN_KEY" in found.remarks
+    assert PLANTED not in repr(found)
+    assert PLANTED not in json.dumps(found.values)
+
+
 def rehearse(folder: Path, file: Path) -> tuple[Outcome, str]:
     console = Console(record=True, width=200, highlight=False, quiet=False, file=(folder / "printed").open("w"))
     options = Options("local", ROOT, folder / "out", config_file=file)
