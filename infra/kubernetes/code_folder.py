@@ -1,5 +1,6 @@
 """The files of a folder of code that a command needs: those that its Python program imports, and all others."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -64,13 +65,14 @@ def _files(command: Command) -> Iterator[Path]:
     folder = command.code
     paths = list(visible(folder))
     environments = [path.parent for path in paths if path.name == ENVIRONMENT_MARK]
-    left_out = {path.resolve() for path in command.left_out}
+    left_out = {os.path.realpath(path) for path in command.left_out}
     for path in paths:
         if "__pycache__" in path.parts or any(path.is_relative_to(each) for each in environments):
             continue
         if path.parent == folder and any(path.match(pattern) for pattern in DECLARATIONS):
             continue
-        if path.resolve() not in left_out:
+        # `Path.resolve` raises for a circle of links.
+        if os.path.realpath(path) not in left_out:
             yield path
 
 

@@ -218,7 +218,7 @@ def obstacle(path: Path, root: Path, around: str) -> str | None:
     """
     if not path.name.isprintable():
         return "has characters in its name that nobody sees"
-    if not path.resolve().is_relative_to(root):
+    if not Path(os.path.realpath(path)).is_relative_to(root):
         return f"is a link out of the {around}"
     if not path.is_file():
         return "is a link to no file" if path.is_symlink() else "is no file"

@@ -109,11 +109,14 @@ def _references(at: Path, name: str, step: PipelineStep, declared: PipelineFile)
         yield Finding(
             (*at, "run", 0), step.run[0], "the program has no name", "write it first: `[python, train.py]`"
         )
-    if step.results and step.run and "output" not in used_in(step):
+    readers = [other for other, each in declared.steps.items() if other != name and name in used_in(each)]
+    misspelt = set(used_in(step)) - {*references.OWN, *declared.steps, *declared.parameters}
+    if (step.results or readers) and step.run and not misspelt and "output" not in used_in(step):
+        what = "its results" if step.results else f"what {listed(readers, 'and')} read{'s' * (len(readers) == 1)}"
         yield Finding(
             (*at, "run"),
             step.run,
-            "nothing tells the program where to write its results",
+            f"nothing tells the program where to write {what}",
             'add `{output}` where it takes the path: `--output, "{output}"`',
             read=((*at, "environment"), (*at, "results")),
         )

@@ -9,6 +9,7 @@ from infra.pipelines.file_settings import used_in
 from infra.pipelines.matrix import Value, variants, written
 from infra.pipelines.pipeline_file import PipelineFile, PipelineStep, StepResult
 from infra.pipelines.results import Column, Curves, File, Number, Picture, Result, Table
+from infra.schema.paths import below_problem
 
 Place = Callable[[str], str]
 """A path below the pipeline's folder as a declaration names it: below the repository, or absolute."""
@@ -21,6 +22,8 @@ def steps(declared: PipelineFile, settings: Any, place: Place) -> Sequence[StepD
 
 def _variants(name: str, declared: PipelineFile, settings: Any, place: Place) -> Sequence[StepDeclaration]:
     step = declared.steps[name]
+    # A folder that leads out is refused; its files, which may be many, are not looked at.
+    code = "." if below_problem(step.code.removeprefix("./")) else step.code
 
     def declare(own: Mapping[str, Value], placed_by: StepSettings) -> StepDeclaration:
         def value(reference: str) -> str | None:
@@ -40,7 +43,7 @@ def _variants(name: str, declared: PipelineFile, settings: Any, place: Place) ->
             after=step.after,
             requirements=step.requirements and place(step.requirements),
             results=tuple(result(key, each) for key, each in step.results.items()),
-            command=Command(place(step.code), step.files, _substitute(step, filled, place)),
+            command=Command(place(code), step.files, _substitute(step, filled, place)),
             environment={key: filled(each) for key, each in step.environment.items()},
             secrets=step.secrets,
             best=step.best and Best(step.best.by, step.best.of),

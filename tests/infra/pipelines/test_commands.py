@@ -305,6 +305,7 @@ def run(*line: str, **changes: Any) -> Change:
         (write("data.csv", "x" * 1_048_577), "bytes", "code/data.csv (1048577 bytes)"),
         (link("data.csv", "/etc/hostname"), "churn", "data.csv is a link out of the folder"),
         (link("data.csv", "models"), "churn", "data.csv is a link to no file"),
+        (link("data.csv", "data.csv"), "churn", "data.csv is a link to no file"),
     ],
 )
 def test_what_a_command_cannot_ship_is_a_problem(root: Path, change: Change, value: str, reason: str) -> None:

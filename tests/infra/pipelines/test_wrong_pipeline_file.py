@@ -307,7 +307,7 @@ def test_what_a_step_names_and_is_not_there_is_told_at_its_key(tmp_path: Path) -
 @pytest.mark.parametrize(
     "text",
     [
-        "description: x\nsteps:\n  a: {run: [sh, '{b}']}\n  b: {run: [sh, '{a}']}\n",
+        "description: x\nsteps:\n  a: {run: [sh, '{b}', '{output}']}\n  b: {run: [sh, '{a}', '{output}']}\n",
         "description: x\nsteps:\n  a: {run: [sh]}\n  a: {run: [sh]}\n",
         "description: x\nsteps:\n\ta: {run: [sh]}\n",
     ],
@@ -330,3 +330,10 @@ def test_only_pipelines_that_run_are_judged_those_of_a_rehearsal_too(tmp_path: P
     with pytest.raises(SettingsError) as error:
         load(changed(GCP, {"pipelines.churn": section, "rehearsal": {"pipelines": {"churn": {"trees": 5}}}}))
     assert [each.key for each in error.value.problems] == [f"{folder}/pipeline.yaml: steps.train.image"]
+
+
+def test_a_step_that_others_read_is_told_where_to_write(tmp_path: Path) -> None:
+    steps = {**VALID["steps"], "prepare": {"run": ["python", "prepare.py"]}}
+    found = problems(tmp_path / "churn", {**VALID, "steps": steps})
+    assert list(found) == ["steps.prepare.run"]
+    assert "where to write what `train` reads" in found["steps.prepare.run"]
