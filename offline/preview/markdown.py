@@ -253,7 +253,7 @@ def _value(content: object) -> str:
 
 def _figures(preview: StackPreview, *, lines: bool) -> Iterator[str]:
     whole = tables.whole(preview)
-    sums = [*tables.cost_words(preview), *tables.elsewhere_words(preview)]
+    sums = tables.cost_words(preview)
     sums += filter(None, [tables.unknown_words(preview)])
     if whole and preview.timeline is not None:
         sums.append(tables.timeline_words(preview.timeline))

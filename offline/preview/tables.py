@@ -87,6 +87,7 @@ def notes(preview: Preview) -> list[str]:
         told.append(
             f"Files of Jobs moved and are otherwise the same: {moves}. Jobs with such files run again once."
         )
+    told += [words for each in preview.stacks for words in elsewhere_words(each)]
     runs = [each.cost.run for each in preview.stacks if each.cost is not None and each.cost.run is not None]
     if runs:
         kept = f"{SCALE_DOWN.amount / 60:.0f} minutes"
@@ -166,7 +167,8 @@ def elsewhere_words(preview: StackPreview) -> list[str]:
         if step.stack:
             pools.setdefault(step.stack, {})[step.pool] = None
     return [
-        f"Its Jobs run on nodes of {stack}, in whose cost these are: pool{'s' * (len(names) > 1)} {listed(names)}."
+        f"The Jobs of {preview.stack} run on nodes of {stack}, in whose cost these are: "
+        f"pool{'s' * (len(names) > 1)} {listed(names)}."
         for stack, names in pools.items()
     ]
 

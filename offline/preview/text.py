@@ -190,7 +190,7 @@ def _property(change: PropertyChange) -> Text:
 def _figures(preview: StackPreview) -> Iterator[Part]:
     if found := tables.cost_lines(preview):
         yield _cost(found)
-    yield from map(_line, [*tables.cost_words(preview), *tables.elsewhere_words(preview)])
+    yield from map(_line, tables.cost_words(preview))
     if without := tables.unknown_words(preview):
         yield _line(without)
     if tables.whole(preview) and preview.timeline is not None:

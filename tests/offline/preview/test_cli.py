@@ -233,7 +233,7 @@ def test_a_changed_comment_in_a_workload_gives_a_short_preview(clone: Path, form
     for name in ("aws-dev", "aws-prod", "gcp-dev", "gcp-prod", "gcp-team", "local", "onprem", "openshift"):
         assert name in done.stdout
     told = [line for line in lines if "workloads/mnist/train.py changed" in line]
-    assert len(told) == 2, "once for all stacks, and once for the one on the nodes of another"
+    assert len(told) == 1, "what is the same in all stacks is said once"
     assert "Their cost, at their time limits" in done.stdout
     assert "paid anyway" in done.stdout
     assert "[unknown]" not in done.stdout

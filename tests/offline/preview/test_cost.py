@@ -79,7 +79,7 @@ def test_nodes_of_another_stack_cost_what_jobs_hold_of_them_and_nothing_else() -
     assert run(own).dollars
     preview = StackPreview(stack="team", cost=found)
     assert tables.elsewhere_words(preview) == [
-        "Its Jobs run on nodes of platform, in whose cost these are: pools cpu, gpu."
+        "The Jobs of team run on nodes of platform, in whose cost these are: pools cpu, gpu."
     ]
     assert tables.cost_words(preview)[0].startswith("All Jobs once: $")
     assert tables.columns(Preview(stacks=[preview]))[tables.IDLE] == ["$0.00"]
