@@ -11,10 +11,16 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 TOGETHER = (
+    "tests/offline/preview/test_platform_and_team.py",
     "tests/offline/rehearsal/test_end_to_end.py",
     "tests/offline/rehearsal/test_examples.py",
     "tests/test_invariants.py",
+    "tests/test_new_pipeline.py",
     "tests/test_newcomer.py",
+    "tests/test_own_project.py",
+    "tests/tools/test_reference_clouds.py",
+    "tests/workloads/test_benchmark.py",
+    "tests/workloads/test_predict.py",
 )
 """Modules whose tests share what takes long to make; each runs on one worker, all other tests on any."""
 

@@ -12,7 +12,6 @@ from tests.docs.fences import blocks
 from tests.support.checkout import ROOT, copy_checkout
 from tools.reference import shipped
 
-pytestmark = pytest.mark.xdist_group("new-pipeline")  # Its fixture takes longer than most of its tests.
 
 MODULE = '''"""Count the lines of a file."""
 

@@ -12,8 +12,6 @@ from tests.support.checkout import copy_checkout
 from tools.reference import clouds, shipped
 from tools.reference.clouds import Comparison, compare, page
 
-pytestmark = pytest.mark.xdist_group("sameness")  # Its fixture takes longer than its tests.
-
 
 @pytest.fixture(scope="module")
 def comparison() -> Comparison:

@@ -18,7 +18,7 @@ from workloads.runtime.exits import BAD_INPUT
 from workloads.runtime.store import MANIFEST, whole
 
 # A model has to be trained first, which takes longer than all of these.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("predict")]
+pytestmark = pytest.mark.slow
 
 LINE = re.compile(r"The image (.+) is the number (\d) with a (\d{1,3}(?:\.\d{1,2})?) percent confidence\.")
 

@@ -26,9 +26,6 @@ TEAM = {
 }
 
 
-pytestmark = pytest.mark.xdist_group("platform-and-team")  # Its fixture takes longer than its tests.
-
-
 def of(preview: Preview, name: str) -> StackPreview:
     return next(each for each in preview.stacks if each.stack == name)
 

@@ -115,7 +115,7 @@ SECRETS = {"own-key": {"secure": "v1:abc"}}
 
 def test_programs_that_are_not_here_are_refused_with_all_other_problems(tmp_path: Path) -> None:
     steps = {
-        "train": {"run": ["no-such-r", "{rate}"], "image": IMAGE, "matrix": {"rate": [0.1, 0.2]}},
+        "train": {"run": ["no-such-r", "{rate}", "{output}"], "image": IMAGE, "matrix": {"rate": [0.1, 0.2]}},
         "plot": {"run": ["/opt/no-such/plot", "{train}"], "image": IMAGE},
         "draw": {"run": ["no-such-r"], "image": IMAGE, "rehearsal": {"run": ["no-such-julia"]}},
         "here": {"run": ["sh", "-c", "true"]},
