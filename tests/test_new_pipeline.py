@@ -12,7 +12,6 @@ from tests.docs.fences import blocks
 from tests.support.checkout import ROOT, copy_checkout
 from tools.reference import shipped
 
-
 MODULE = '''"""Count the lines of a file."""
 
 import argparse

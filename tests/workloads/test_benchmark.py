@@ -21,7 +21,6 @@ from workloads.runtime.devices import VARIABLE, cpu_alone
 from workloads.runtime.exits import ACCELERATOR_REFUSED, BAD_INPUT, INTERRUPTED, USAGE
 from workloads.runtime.store import MANIFEST, check
 
-
 LINE = re.compile(r"(\d+)\timages/sec: ([\d.]+) \+/- [\d.]+ \(jitter = [\d.]+\)\t([\d.]+)")
 T4 = {VARIABLE: "nvidia-tesla-t4:1"}
 
