@@ -78,6 +78,7 @@ def content(project: Path, files: set[str]) -> dict[str, bytes]:
     return {name: (project / name).read_bytes() for name in files}
 
 
+@pytest.mark.slow
 def test_an_update_touches_nothing_of_the_users_and_does_not_conflict(project: Path, upstream: Path) -> None:
     ours = names(project, "diff", "--name-only", "HEAD^", "HEAD")
     assert {f"stacks/Pulumi.{STACK}.yaml", f"workloads/{PIPELINE}/train.py", "docs/own/how-we-work.md"} < ours
@@ -91,6 +92,7 @@ def test_an_update_touches_nothing_of_the_users_and_does_not_conflict(project: P
     assert git(project, "status", "--porcelain") == ""
 
 
+@pytest.mark.slow
 def test_a_shipped_stack_that_was_deleted_is_deleted_again(project: Path, upstream: Path) -> None:
     git(project, "rm", "-q", "stacks/Pulumi.onprem.yaml")
     git(project, "commit", "-q", "-m", "without a stack that ships")

@@ -68,6 +68,7 @@ def test_digits_come_from_labels_beside_the_images_or_from_their_folders(tmp_pat
         assert [digits[index] for index in range(30)] == truth
 
 
+@pytest.mark.slow
 def test_folders_named_train_and_test_are_the_splits(tmp_path: Path) -> None:
     write(tmp_path / "train", 30, by_folder=True)
     write(tmp_path / "test", 25, by_folder=False)
@@ -104,6 +105,7 @@ def test_all_that_cannot_be_used_is_named_at_once(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_all_that_cannot_be_read_is_named_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write(tmp_path / "source", 30, by_folder=True)
     whole = (source / "0" / "scan 0.png").read_bytes()
