@@ -65,22 +65,19 @@ def test_what_is_wrong_with_the_other_file_is_a_problem_beside_the_stacks_own(tm
     assert "`platform` has 1 problem of its own" in problems[f"slipway:clusters.{CLUSTER}.stack"]
 
 
-def test_a_step_on_a_pool_that_the_other_file_has_not_is_refused(tmp_path: Path) -> None:
-    team = changed(TEAM, {"pipelines.mnist.steps.train.pool": "gpu"})
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [("pool", "gpu", "platform"), ("memory", "16Gi", "one node of pool `cpu` has 4096Mi")],
+)
+def test_a_step_that_the_pools_of_the_other_file_cannot_run_is_refused(
+    tmp_path: Path, key: str, value: str, reason: str
+) -> None:
+    team = changed(TEAM, {f"pipelines.mnist.steps.train.{key}": value})
     with pytest.raises(SettingsError) as caught:
         configure("team", linked_checkout(tmp_path, {"platform": PLATFORM, "team": team}))
     (problem,) = caught.value.problems
-    assert problem.key == "slipway:pipelines.mnist.steps.train.pool"
-    assert "platform" in problem.reason
-
-
-def test_a_step_that_asks_for_more_than_a_node_of_the_other_stack_has_is_refused(tmp_path: Path) -> None:
-    team = changed(TEAM, {"pipelines.mnist.steps.train.memory": "16Gi"})
-    with pytest.raises(SettingsError) as caught:
-        configure("team", linked_checkout(tmp_path, {"platform": PLATFORM, "team": team}))
-    (problem,) = caught.value.problems
-    assert problem.key == "slipway:pipelines.mnist.steps.train.memory"
-    assert "one node of pool `cpu` has 4096Mi" in problem.reason
+    assert problem.key == f"slipway:pipelines.mnist.steps.train.{key}"
+    assert reason in problem.reason
 
 
 def test_a_stack_that_has_clusters_for_others_alone_is_rehearsed_in_a_few_lines(tmp_path: Path) -> None:
