@@ -9,14 +9,12 @@ from typing import Any, cast
 
 from infra.schema.printable import printable
 from infra.schema.problems import PREFIX, did_you_mean, nearest
+from infra.schema.secret_values import MASK
 from infra.schema.yaml_files import ConfigError, read_yaml
 from infra.settings.model import Settings
 
 KEYS = ("config", "environment", "secretsprovider", "encryptedkey", "encryptionsalt")
 """Of a stack file (pulumi.com/docs/iac/concepts/projects/stack-settings-file, read November 2026)."""
-
-SECRET_PLACEHOLDER = "[secret]"
-"""Stands for a value that only the stack's passphrase or key service can decrypt."""
 
 
 @dataclass(frozen=True)
@@ -134,11 +132,12 @@ def _project_values(project: str, config: Any, file: Path) -> tuple[dict[str, An
 
 
 def _without_secrets(value: Any, key: str, found: list[str]) -> Any:
+    """``value`` with `MASK` for what only the stack's passphrase or key service can decrypt."""
     if isinstance(value, Mapping):
         mapping = cast("Mapping[Any, Any]", value)
         if set(mapping) == {"secure"}:
             found.append(key)
-            return SECRET_PLACEHOLDER
+            return MASK
         return {name: _without_secrets(each, f"{key}.{name}", found) for name, each in mapping.items()}
     if isinstance(value, list):
         items = cast("list[Any]", value)

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import Properties, items, json_document, leaves, mapping, mappings
 from infra.review.stack import CONFIG_MAP, Stack
-from infra.schema.secret_values import looks_like, secret, words
-from offline.engine.stack_config import SECRET_PLACEHOLDER
+from infra.schema.secret_values import MASK, looks_like, secret, words
 from offline.policies.images import CHARTS
 from offline.policies.workloads import workloads
 
@@ -45,7 +44,7 @@ def _objects(stack: Stack) -> Iterator[Violation]:
             key
             for part in ("data", "stringData")
             for key, value in mapping(each.properties.get(part)).items()
-            if isinstance(value, str) and value not in {"", SECRET_PLACEHOLDER}
+            if isinstance(value, str) and value not in {"", MASK}
         ]
         if plain:
             yield Violation(

@@ -15,9 +15,12 @@ from infra.schema.secret_values import MASK
 KEY = f"{PREFIX}secrets"
 
 
+VARIABLES = "SLIPWAY_SECRET_"
+
+
 def variable(name: str) -> str:
     """The environment variable with the value that a rehearsal takes for the secret ``name``."""
-    return f"SLIPWAY_SECRET_{name.upper().replace('-', '_')}"
+    return f"{VARIABLES}{name.upper().replace('-', '_')}"
 
 
 def only_here(
@@ -41,6 +44,11 @@ def hinted(problem: Problem) -> Problem:
     if name == problem.key or problem.value is not None:
         return problem
     return replace(problem, fix=f"{problem.fix}; for a rehearsal alone, set {variable(name)} in the environment")
+
+
+def any_in(environment: Mapping[str, str]) -> bool:
+    """Whether ``environment`` has the value of any secret."""
+    return any(name.startswith(VARIABLES) for name in environment)
 
 
 def given(keys: Iterable[str], environment: Mapping[str, str]) -> tuple[dict[str, SecretStr], list[str]]:

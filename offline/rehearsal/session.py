@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import FrameType
@@ -64,8 +64,12 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
     if overlay:
         values = lay_over(values, {f"{PREFIX}{key}": value for key, value in laid_over(overlay).items()})
         remarks.append(f"{OVERLAY} lays over the settings: {json.dumps(overlay)}")
-    pipelines = pipelines_of(pipelines_in(without_prefix(values)))
-    if own_secrets := secrets.only_here(pipelines, values, os.environ):
+    own_secrets: Mapping[str, str] = {}
+    # Which secrets are needed takes another reading of the settings.
+    if secrets.any_in(os.environ):
+        needing = pipelines_of(pipelines_in(without_prefix(values)))
+        own_secrets = secrets.only_here(needing, values, os.environ)
+    if own_secrets:
         values[secrets.KEY] = {**mapping(values.get(secrets.KEY)), **own_secrets}
     raw = without_prefix(values)
     others = OtherStacks(root, declare, preview=False).of(stack)

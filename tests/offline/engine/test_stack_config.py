@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from offline.engine.stack_config import SECRET_PLACEHOLDER, ConfigError, for_engine, load_stack, stack_config
+from infra.schema.secret_values import MASK
+from offline.engine.stack_config import ConfigError, for_engine, load_stack, stack_config
 
 PROJECT = """
 name: slipway
@@ -108,8 +109,8 @@ def test_a_secret_becomes_a_placeholder_and_is_named(project: Path) -> None:
         project, "config:\n  slipway:a: {secure: v1:xyz}\n  slipway:b:\n    list:\n    - {key: {secure: v1:abc}}\n"
     )
     loaded = load_stack("dev", project)
-    assert loaded.values["slipway:a"] == SECRET_PLACEHOLDER
-    assert loaded.values["slipway:b"] == {"list": [{"key": SECRET_PLACEHOLDER}]}
+    assert loaded.values["slipway:a"] == MASK
+    assert loaded.values["slipway:b"] == {"list": [{"key": MASK}]}
     assert loaded.secrets == ["slipway:a", "slipway:b.list[0].key"]
     assert "v1:" not in repr(loaded.values)
 
