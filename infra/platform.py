@@ -172,7 +172,8 @@ class Platform:
     ``reads_nodes`` where the stack may not let a pod read the cluster's nodes. ``context`` is that of
     ``kubeconfig``, where it is not its current one. ``owned`` is False where the cluster is another
     stack's, which declares all that is in no namespace. ``teams`` is what the teams have whose own stacks run Jobs
-    here, by name.
+    here, by name. ``volume_class`` is the StorageClass of volumes that one pod has to itself; None: the cluster's
+    default.
     """
 
     name: str
@@ -192,6 +193,7 @@ class Platform:
     context: str | None = None
     owned: bool = True
     teams: Mapping[str, TeamAccess] = field(default_factory=dict[str, TeamAccess])
+    volume_class: "pulumi.Input[str] | None" = None
 
 
 @dataclass(frozen=True)

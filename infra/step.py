@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from infra.pipelines.contract import Best, Variant
+from infra.pipelines.contract import Best, Items, Variant
 from infra.pipelines.results import Result
 from infra.platform import Platform, Pool, Resources
+from infra.service import Service
 
 STORE_GATE, DEVICES_GATE, ACCELERATOR_GATE = GATES = ("store-gate", "devices-gate", "accelerator-gate")
 """What stands in front of the cluster's or the pool's name in the names of gates."""
@@ -77,7 +78,8 @@ class Step:
     ``interpreter`` is the Python that starts the module. ``secrets`` are names of the stack's secrets by the
     environment variable that has the value. ``choices`` are inputs, by their name in the arguments, of which the
     program is given the best. ``variant`` says which of several steps made from one it is, and ``best`` which of
-    them others read.
+    them others read. ``connects`` are the services that its pods may connect to, by their names in the pipeline.
+    With ``items``, ``workers`` pods of it run at once.
     """
 
     pipeline: str
@@ -107,6 +109,9 @@ class Step:
     choices: Mapping[str, Choice] = field(default_factory=dict[str, Choice])
     variant: Variant | None = None
     best: Best | None = None
+    connects: Mapping[str, Service] = field(default_factory=dict[str, Service])
+    items: Items | None = None
+    workers: int = 1
 
     @property
     def publishes(self) -> bool:

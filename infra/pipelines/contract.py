@@ -22,14 +22,19 @@ RESERVED_INPUTS = ("output", "store", "pipeline", "packages", "libraries")
 """Names that mean something else in a step's arguments, so that none of its inputs can have them."""
 
 
-class StepSettings(Model):
-    """Where a step runs and what it may use."""
+class PodSettings(Model):
+    """Where a pod runs and what it may use."""
 
     pool: str = Field(description="Name of a pool of any of the stack's clusters.")
-    gpus: Int = Field(default=0, ge=0, description="GPUs (or shares of one) that the step asks for.")
     cpu: Cpu = Field(default="1", description="CPU asked for, as a Kubernetes quantity.")
     memory: Memory = Field(default="4Gi", description="Memory asked for, and its limit.")
     ephemeral_storage: Size = Field(default="4Gi", description="Scratch space for temporary files.")
+
+
+class StepSettings(PodSettings):
+    """Where a step runs and what it may use."""
+
+    gpus: Int = Field(default=0, ge=0, description="GPUs (or shares of one) that the step asks for.")
     time_limit: Duration = Field(
         default="2h", description="Hard limit over all retries, waiting for a node included."
     )
@@ -50,6 +55,19 @@ class StepSettings(Model):
         yield ("pool",), self
 
 
+class ServiceSettings(PodSettings):
+    """Where a service runs and what it may use."""
+
+    storage: Size = Field(default="1Gi", description="Size of the volume that keeps its data.")
+
+
+class Schedule(Model):
+    """When a pipeline runs by itself in its cluster."""
+
+    cron: str = Field(description="Five fields as crontab has them: `0 3 * * *` is every day at 03:00.")
+    time_zone: str = Field(default="Etc/UTC", description="Name of the IANA time zone of `cron`: `Europe/Berlin`.")
+
+
 class PipelineSettings(Model):
     """A pipeline's section of a stack file. Each pipeline adds its own keys in a subclass."""
 
@@ -57,6 +75,10 @@ class PipelineSettings(Model):
         default=None,
         description="The folder below `workloads/` that declares the pipeline, or the path of one on this "
         "machine, such as `../churn`, relative to the repository; default: the section's name.",
+    )
+    schedule: Schedule | None = Field(
+        default=None,
+        description="Runs the pipeline again by itself, never twice at a time; default: only with `up`.",
     )
 
 
@@ -143,6 +165,53 @@ class Best:
 
 
 @dataclass(frozen=True)
+class Items:
+    """What a step works on piece by piece: its program runs once for each file that ``files`` matches.
+
+    ``files`` is a pattern with the references of arguments: ``{prepare}/days/*.csv``. An item's name is that of
+    its file without the extension; items are ordered by name. In the step's arguments ``{item}`` is the path of
+    the file and ``{output}`` a directory of the item's own. In the mode ``ordered`` items are worked on one after
+    the other, and ``{previous}`` is the directory of the result of the one before: an empty one for the first.
+
+    ``queue`` names the service that hands the items out; where it is None, each worker has its own share of them.
+    An item that failed ``attempts`` times is set aside, and the step fails in the end where more than
+    ``allow_failed`` were. A worker that is silent for ``lease`` seconds loses its item.
+    """
+
+    files: str
+    mode: Literal["parallel", "ordered"] = "parallel"
+    queue: str | None = None
+    attempts: int = 3
+    allow_failed: int = 0
+    lease: int = 60
+
+
+@dataclass(frozen=True)
+class Probe:
+    """How a service shows that it is ready: by accepting a connection, or by answering HTTP at ``path``."""
+
+    path: str | None = None
+
+
+@dataclass(frozen=True)
+class ServiceDeclaration:
+    """A program that runs beside the steps, and to which only those that name it may connect.
+
+    ``arguments`` are its whole command line. They may hold ``{data}`` (the directory of its volume), ``{port}``
+    and ``{password}`` (generated, and known to it and its clients alone). A step that ``connects`` has its host
+    and port as ``<NAME>_ADDRESS`` and the password as ``<NAME>_PASSWORD`` in its environment.
+    """
+
+    name: str
+    image: str
+    arguments: Sequence[str]
+    port: int
+    placed_by: ServiceSettings
+    probe: Probe = field(default_factory=Probe)
+    substitute: Substitute | None = None
+
+
+@dataclass(frozen=True)
 class StepDeclaration:
     """One step: what a Job runs, and which of the pipeline's settings place it.
 
@@ -160,7 +229,8 @@ class StepDeclaration:
     ``requirements`` is the path of a pinned requirements file, relative to the repository or absolute. For a
     module it is installed before the step starts; for a command once for all steps that name an equal file and run
     in the same image, on a node without GPUs. ``secrets`` are names of the stack's ``slipway:secrets`` by the
-    environment variable that has the value.
+    environment variable that has the value. ``connects`` are services of the pipeline. A step with ``items`` runs
+    in ``workers`` pods at once.
     """
 
     name: str
@@ -178,6 +248,9 @@ class StepDeclaration:
     secrets: Mapping[str, str] = field(default_factory=dict[str, str])
     variant: Variant | None = None
     best: Best | None = None
+    connects: Sequence[str] = ()
+    items: Items | None = None
+    workers: int = 1
 
 
 @dataclass(frozen=True)
@@ -190,7 +263,7 @@ class Pipeline(Generic[S]):
     the rest then stands for what of it can be read, so that stack files are still checked against it.
 
     ``starter`` is the section that `make new` writes into a stack file: plain values, with its steps on the pools
-    `cpu` and `gpu`. Where it is empty, that is what the settings require.
+    `cpu` and `gpu`. Where it is empty, that is what the settings require. ``services`` are made like ``steps``.
     """
 
     settings: type[S]
@@ -199,6 +272,7 @@ class Pipeline(Generic[S]):
     measures_devices: bool = False
     problems: Sequence[Problem] = ()
     starter: Mapping[str, object] = field(default_factory=dict[str, object])
+    services: Callable[[S], Sequence[ServiceDeclaration]] = lambda _: ()
 
 
 @dataclass(frozen=True)

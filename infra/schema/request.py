@@ -22,6 +22,7 @@ class Request:
     that cannot be read. ``has_secrets`` says that the stack has secrets for steps: the clusters' Kubernetes
     providers then change Secrets in place, where they would otherwise delete one first and make it again
     (``enable_secret_mutable``). ``teams`` are those whose own stacks run Jobs on the clusters, by name.
+    ``has_services`` says that a pipeline has a service, which keeps its data on a volume of one node at a time.
     """
 
     clusters: Mapping[str, ClusterSettings]
@@ -32,6 +33,7 @@ class Request:
     pool_names: Mapping[str, Sequence[str]]
     has_secrets: bool = False
     teams: Mapping[str, Team] = field(default_factory=dict[str, Team])
+    has_services: bool = False
 
     def clusters_of(self, kind: type[C]) -> Mapping[str, C]:
         """The clusters of one cloud, by name."""

@@ -1,0 +1,58 @@
+"""A service of a pipeline: what runs beside its steps, where, with what, and who may connect to it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from infra.pipelines.contract import Probe
+from infra.platform import Platform, Pool, Resources
+from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+
+DATA = "data"
+PORT = "port"
+PASSWORD = "password"
+"""References in the arguments of a service: its volume, its port, and its password."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """One long-running program with a port and a volume.
+
+    ``arguments`` are its whole command line, with the references above. ``storage`` is in MiB. ``clients`` are the
+    names of the pipeline's steps that connect to it.
+    """
+
+    pipeline: str
+    name: str
+    image: str
+    platform: Platform
+    pool: Pool
+    resources: Resources
+    arguments: Sequence[str]
+    port: int
+    storage: int
+    clients: Sequence[str]
+    probe: Probe = field(default_factory=Probe)
+
+    @property
+    def object_name(self) -> str:
+        """The name of its Kubernetes objects, and its host name in the namespace: ``<pipeline>-<service>``."""
+        return fit(f"{self.pipeline}-{self.name}", KUBERNETES_NAME_LIMIT)
+
+    @property
+    def address(self) -> str:
+        """Host and port, as its clients reach it."""
+        return f"{self.object_name}:{self.port}"
+
+    @property
+    def address_variable(self) -> str:
+        """The environment variable in which its clients find the address."""
+        return f"{self._variable}_ADDRESS"
+
+    @property
+    def password_variable(self) -> str:
+        """The environment variable in which its clients, and it itself, find the password."""
+        return f"{self._variable}_PASSWORD"
+
+    @property
+    def _variable(self) -> str:
+        return self.name.upper().replace("-", "_")
