@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from infra.pipelines.contract import Probe
+from infra.pipelines.contract import OF_SERVICES, Probe, service_variables
 from infra.platform import Platform, Pool, Resources
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
-DATA = "data"
-PORT = "port"
-PASSWORD = "password"
+DATA, PORT, PASSWORD = OF_SERVICES
 """References in the arguments of a service: its volume, its port, and its password."""
 
 
@@ -46,13 +44,9 @@ class Service:
     @property
     def address_variable(self) -> str:
         """The environment variable in which its clients find the address."""
-        return f"{self._variable}_ADDRESS"
+        return service_variables(self.name)[0]
 
     @property
     def password_variable(self) -> str:
         """The environment variable in which its clients, and it itself, find the password."""
-        return f"{self._variable}_PASSWORD"
-
-    @property
-    def _variable(self) -> str:
-        return self.name.upper().replace("-", "_")
+        return service_variables(self.name)[1]

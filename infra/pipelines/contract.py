@@ -7,7 +7,7 @@ knows neither clusters nor Jobs: `infra.pipelines.placement` puts its steps on p
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Generic, Literal, Self, TypeVar, cast
 
 from pydantic import BaseModel, Field
 
@@ -21,6 +21,9 @@ from infra.schema.problems import Finding, Path, Problem
 RESERVED_INPUTS = ("output", "store", "pipeline", "packages", "libraries")
 """Names that mean something else in a step's arguments, so that none of its inputs can have them."""
 
+OF_SERVICES = ("data", "port", "password")
+"""References in the arguments of a service: the directory of its volume, its port, and its password."""
+
 
 class PodSettings(Model):
     """Where a pod runs and what it may use."""
@@ -29,6 +32,22 @@ class PodSettings(Model):
     cpu: Cpu = Field(default="1", description="CPU asked for, as a Kubernetes quantity.")
     memory: Memory = Field(default="4Gi", description="Memory asked for, and its limit.")
     ephemeral_storage: Size = Field(default="4Gi", description="Scratch space for temporary files.")
+
+    @property
+    def asked_gpus(self) -> int:
+        """The GPUs (or shares of one) that it asks for."""
+        return 0
+
+    @cached_property
+    def on_pools(self) -> Sequence[tuple[Path, Self]]:
+        """The settings for each pool that they name, with the place of its name in them.
+
+        That is these settings themselves, or copies where a step runs on several pools.
+        """
+        return tuple(self._on_pools())
+
+    def _on_pools(self) -> Iterator[tuple[Path, Self]]:
+        yield ("pool",), self
 
 
 class StepSettings(PodSettings):
@@ -43,16 +62,10 @@ class StepSettings(PodSettings):
         description="Image by digest (`…@sha256:…`); default: TensorFlow's official one for the pool.",
     )
 
-    @cached_property
-    def on_pools(self) -> Sequence[tuple[Path, "StepSettings"]]:
-        """The settings for each pool that they name, with the place of its name in them.
-
-        That is these settings themselves, or copies where a step runs on several pools.
-        """
-        return tuple(self._on_pools())
-
-    def _on_pools(self) -> "Iterator[tuple[Path, StepSettings]]":
-        yield ("pool",), self
+    @property
+    def asked_gpus(self) -> int:
+        """The GPUs (or shares of one) that it asks for."""
+        return self.gpus
 
 
 class ServiceSettings(PodSettings):
@@ -298,9 +311,9 @@ class Supplement:
     files: Sequence[str] = ()
 
 
-def placements(settings: object, at: Path = ()) -> Iterator[tuple[Path, StepSettings]]:
-    """Every `StepSettings` in ``settings``, a model or what stands in one, with its place below ``at``."""
-    if isinstance(settings, StepSettings):
+def placements(settings: object, at: Path = ()) -> Iterator[tuple[Path, PodSettings]]:
+    """Every `PodSettings` in ``settings``, a model or what stands in one, with its place below ``at``."""
+    if isinstance(settings, PodSettings):
         yield at, settings
     elif isinstance(settings, BaseModel):
         for name in type(settings).model_fields:
@@ -311,6 +324,12 @@ def placements(settings: object, at: Path = ()) -> Iterator[tuple[Path, StepSett
     elif isinstance(settings, list | tuple):
         for index, each in enumerate(cast("Sequence[object]", settings)):
             yield from placements(each, (*at, index))
+
+
+def service_variables(name: str) -> tuple[str, str]:
+    """The environment variables in which steps find the address and the password of the service ``name``."""
+    prefix = name.upper().replace("-", "_")
+    return f"{prefix}_ADDRESS", f"{prefix}_PASSWORD"
 
 
 def literal(text: str) -> str:

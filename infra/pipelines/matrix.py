@@ -78,7 +78,7 @@ class MatrixStepSettings(StepSettings):
     )
     matrix: Axes = Field(default_factory=Axes, description="Makes a step of each combination of values.")
 
-    def _on_pools(self) -> Iterator[tuple[Path, StepSettings]]:
+    def _on_pools(self) -> Iterator[tuple[Path, Self]]:
         if self.matrix.pool is None:
             yield (POOL,), self
             return

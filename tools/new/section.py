@@ -8,7 +8,7 @@ from typing import Any, cast
 import yaml
 from pydantic import BaseModel
 
-from infra.pipelines.contract import AnyPipeline, PipelineSettings, StepSettings, placements
+from infra.pipelines.contract import AnyPipeline, PipelineSettings, PodSettings, StepSettings, placements
 from infra.platform import Resources
 from infra.schema.quantities import cpu_millicores, mebibytes
 from infra.schema.starter import CPU_POOL, GPU_POOL
@@ -48,8 +48,8 @@ def _required(model: type[BaseModel], guessed: list[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, field in model.model_fields.items():
         kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, StepSettings):
-            gpus = kind.model_fields[GPUS].default
+        if isinstance(kind, type) and issubclass(kind, PodSettings):
+            gpus = issubclass(kind, StepSettings) and kind.model_fields[GPUS].default
             values[key] = {POOL: GPU_POOL, GPUS: gpus} if gpus else {POOL: CPU_POOL}
         elif isinstance(kind, type) and issubclass(kind, BaseModel) and (below := _required(kind, guessed)):
             values[key] = below
@@ -60,15 +60,15 @@ def _required(model: type[BaseModel], guessed: list[str]) -> dict[str, Any]:
 
 
 def needs(settings: PipelineSettings, *, gpus: bool) -> Resources | None:
-    """The most that any step with GPUs, or without, asks for; None where there is no such step."""
-    steps = [step for _, step in placements(settings) if bool(step.gpus) is gpus]
-    if not steps:
+    """The most that any step or service with GPUs, or without, asks for; None where there is none."""
+    placed = [each for _, each in placements(settings) if bool(each.asked_gpus) is gpus]
+    if not placed:
         return None
     return Resources(
-        cpu=max(cpu_millicores(step.cpu) for step in steps),
-        memory=max(mebibytes(step.memory) for step in steps),
-        ephemeral_storage=max(mebibytes(step.ephemeral_storage) for step in steps),
-        gpus=max(step.gpus for step in steps),
+        cpu=max(cpu_millicores(each.cpu) for each in placed),
+        memory=max(mebibytes(each.memory) for each in placed),
+        ephemeral_storage=max(mebibytes(each.ephemeral_storage) for each in placed),
+        gpus=max(each.asked_gpus for each in placed),
     )
 
 
@@ -79,7 +79,7 @@ def secrets_of(found: Section) -> Sequence[str]:
 
 def on_gpus(found: Section) -> Section:
     """The section with one GPU for each step that reads another one's results, or else for every step."""
-    places = list(placements(found.settings))
+    places = [(at, each) for at, each in placements(found.settings) if isinstance(each, StepSettings)]
     reading = {
         str(place[-1])
         for step in found.pipeline.steps(found.settings)
@@ -96,7 +96,7 @@ def on_gpus(found: Section) -> Section:
 
 
 def on_cpus(found: Section) -> Section:
-    """The section with every step on the pool without GPUs."""
+    """The section with every step and service on the pool without GPUs."""
 
     def change(_: str, step: Mapping[str, Any]) -> Mapping[str, Any]:
         return {**step, POOL: CPU_POOL, **({GPUS: 0} if step.get(GPUS) else {})}
@@ -107,7 +107,7 @@ def on_cpus(found: Section) -> Section:
 def _with_steps(
     values: Mapping[str, Any], change: Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """``values`` in which each step, a section that names its pool, is what ``change`` makes of it by its key."""
+    """``values`` in which each section that names its pool is what ``change`` makes of it by its key."""
     changed = dict(values)
     for key, each in values.items():
         if isinstance(each, Mapping):

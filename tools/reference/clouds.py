@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from infra.clouds.registry import emulators
-from infra.pipelines.contract import placements
+from infra.pipelines.contract import StepSettings, placements
 from infra.pipelines.discovery import supplements
 from infra.pipelines.placement import DeclaredPipeline
 from infra.platform import GPU_RESOURCE
@@ -191,10 +191,11 @@ def _objects(
     sections = {each.name: copy.deepcopy(of_reference[each.name]) for each in pipelines}
     pools: dict[str, str] = {}
     for pipeline in pipelines:
-        for place, _ in placements(pipeline.settings, (pipeline.name,)):
-            own, step = _at(values[PIPELINES], place), _at(sections, place)
-            step.update({"gpus": 0, **{key: own[key] for key in OWN if key in own}})
-            pools.setdefault(str(step["pool"]), f"<pool of {place[-1]}>")
+        for place, each in placements(pipeline.settings, (pipeline.name,)):
+            own, placed = _at(values[PIPELINES], place), _at(sections, place)
+            no_gpu = {"gpus": 0} if isinstance(each, StepSettings) else {}
+            placed.update({**no_gpu, **{key: own[key] for key in OWN if key in own}})
+            pools.setdefault(str(placed["pool"]), f"<pool of {place[-1]}>")
     values[PIPELINES] = sections
     values.pop(f"{PREFIX}rehearsal", None)
     others = OtherStacks(root, declare, preview=False).of(stack)

@@ -1,9 +1,9 @@
-"""Steps of pipelines against the pools they ask for."""
+"""Steps and services of pipelines against the pools they ask for."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from infra.pipelines.contract import StepSettings, placements
+from infra.pipelines.contract import PodSettings, StepSettings, placements
 from infra.pipelines.discovery import supplements
 from infra.pipelines.images import GPU_IMAGE
 from infra.platform import Resources
@@ -17,7 +17,10 @@ from infra.settings.pipelines import KEY
 
 @dataclass(frozen=True)
 class Target:
-    """The pool a step asks for: where it stands, what it is, and what one node leaves to pods, where known."""
+    """The pool a step or service asks for: where it stands, what it is, and what one node leaves to pods.
+
+    ``node`` is None where that is not known.
+    """
 
     at: Path
     name: str
@@ -30,12 +33,13 @@ class Target:
 
 
 def check(reading: Reading) -> Iterator[Finding]:
-    """Findings about the pool and the resources of each step."""
+    """Findings about the pool and the resources of each step and service."""
     targets = _targets(reading.draft)
     known = {pool for _, pool in reading.names}
-    for at, step in placements(reading.draft.pipelines, (KEY,)):
-        yield from _scratch(at, step)
-        for place, on_pool in step.on_pools:
+    for at, placed in placements(reading.draft.pipelines, (KEY,)):
+        if isinstance(placed, StepSettings):
+            yield from _scratch(at, placed)
+        for place, on_pool in placed.on_pools:
             named = (*at, *place)
             if on_pool.pool in targets:
                 found = _fits(at, on_pool, targets[on_pool.pool], reading.draft)
@@ -62,7 +66,7 @@ def _no_pool(named: Path, pool: str, reading: Reading, pools: Sequence[str]) -> 
     )
 
 
-def _of_variant(finding: Finding, named: Path, step: StepSettings) -> Finding:
+def _of_variant(finding: Finding, named: Path, step: PodSettings) -> Finding:
     """The finding about a step that runs on several pools, at the name of the one that does not suit it."""
     key = str(finding.path[-1])
     with_it = "" if key == "pool" else f"with `{key}: {getattr(step, key)}`: "
@@ -73,7 +77,31 @@ def _targets(draft: Draft) -> dict[str, Target]:
     return {name: Target(at, name, pool, pool.node()) for name, (at, pool) in pools_of(draft).items()}
 
 
-def _fits(at: Path, step: StepSettings, target: Target, draft: Draft) -> Iterator[Finding]:
+def _fits(at: Path, placed: PodSettings, target: Target, draft: Draft) -> Iterator[Finding]:
+    if isinstance(placed, StepSettings):
+        yield from _gpus(at, placed, target, draft)
+    elif target.pool.has_gpus:
+        without = [name for name, other in _targets(draft).items() if not other.pool.has_gpus]
+        yield Finding(
+            (*at, "pool"),
+            placed.pool,
+            "the pool has GPUs, which would be paid for and idle",
+            f"take a pool without GPUs{f': {listed(without)}' if without else ''}",
+            read=target.keys_of("gpus"),
+        )
+    if target.pool.most_nodes == 0:
+        yield Finding(
+            (*at, "pool"),
+            placed.pool,
+            "the pool can have no node, so the pod would wait for a node for ever",
+            f"give pool `{target.name}` a node, or limits for the autoscaler",
+            read=((*target.at, "nodes"),),
+        )
+    if target.node is not None:
+        yield from _amounts(at, placed, target, target.node, draft)
+
+
+def _gpus(at: Path, step: StepSettings, target: Target, draft: Draft) -> Iterator[Finding]:
     read = target.keys_of("gpus")
     if step.gpus and not target.pool.has_gpus:
         with_gpus = [name for name, other in _targets(draft).items() if other.pool.has_gpus]
@@ -110,16 +138,6 @@ def _fits(at: Path, step: StepSettings, target: Target, draft: Draft) -> Iterato
             f"write `gpus: {target.node.gpus}` or less, or take a pool with more",
             read=((*at, "pool"), *read),
         )
-    if target.pool.most_nodes == 0:
-        yield Finding(
-            (*at, "pool"),
-            step.pool,
-            "the pool can have no node, so the step would wait for a node for ever",
-            f"give pool `{target.name}` a node, or limits for the autoscaler",
-            read=((*target.at, "nodes"),),
-        )
-    if target.node is not None:
-        yield from _amounts(at, step, target, target.node, draft)
 
 
 def _scratch(at: Path, step: StepSettings) -> Iterator[Finding]:
@@ -134,16 +152,18 @@ def _scratch(at: Path, step: StepSettings) -> Iterator[Finding]:
             )
 
 
-def _amounts(at: Path, step: StepSettings, target: Target, node: Resources, draft: Draft) -> Iterator[Finding]:
+def _amounts(at: Path, placed: PodSettings, target: Target, node: Resources, draft: Draft) -> Iterator[Finding]:
     cluster = draft.clusters[str(target.at[1])]
-    sidecar = (draft.store.sidecar if draft.store else cluster.sidecar) or Resources(cpu=0, memory=0)
-    # The store of another stack is not in this file, and so not wrong in it.
-    mount: tuple[Path, ...] = () if cluster.other_stack else (("store", "kind"),)
+    # Services do not mount the store. That of another stack is not in this file, and so not wrong in it.
+    mounts = isinstance(placed, StepSettings)
+    store = draft.store.sidecar if draft.store else cluster.sidecar
+    sidecar = (store if mounts else None) or Resources(cpu=0, memory=0)
+    mount: tuple[Path, ...] = (("store", "kind"),) if mounts and not cluster.other_stack else ()
     asked = {
-        "cpu": (cpu_millicores(step.cpu), sidecar.cpu, node.cpu, "m", "CPU"),
-        "memory": (mebibytes(step.memory), sidecar.memory, node.memory, "Mi", "memory"),
+        "cpu": (cpu_millicores(placed.cpu), sidecar.cpu, node.cpu, "m", "CPU"),
+        "memory": (mebibytes(placed.memory), sidecar.memory, node.memory, "Mi", "memory"),
         "ephemeral_storage": (
-            mebibytes(step.ephemeral_storage),
+            mebibytes(placed.ephemeral_storage),
             sidecar.ephemeral_storage,
             node.ephemeral_storage,
             "Mi",
@@ -157,7 +177,7 @@ def _amounts(at: Path, step: StepSettings, target: Target, node: Resources, draf
         room = max(0, there - beside)
         yield Finding(
             (*at, key),
-            getattr(step, key),
+            getattr(placed, key),
             f"one node of pool `{target.name}` has {there}{unit} of {words} for pods{store}",
             f"write `{key}: {room}{unit}` or less, or take a pool with larger nodes"
             if room
