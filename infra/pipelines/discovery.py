@@ -20,6 +20,7 @@ from infra.pipelines.contract import (
     AnyPipeline,
     Pipeline,
     PipelineSettings,
+    ServiceDeclaration,
     StepDeclaration,
     Supplement,
 )
@@ -113,12 +114,25 @@ def steps_of(folder: str, settings: PipelineSettings) -> Sequence[StepDeclaratio
         raise _failed(file_of(folder), "`steps` fails", error) from error
 
 
+def services_of(folder: str, settings: PipelineSettings) -> Sequence[ServiceDeclaration]:
+    """The services that the pipeline of ``folder`` has with ``settings``, in its order, whether they fit or not.
+
+    Raises SettingsError where it cannot say them.
+    """
+    try:
+        return tuple(pipeline(folder).services(settings))
+    except SettingsError:
+        raise
+    except Exception as error:
+        raise _failed(file_of(folder), "`services` fails", error) from error
+
+
 def declared_steps(folder: str, settings: PipelineSettings) -> Sequence[StepDeclaration]:
     """The same steps; raises SettingsError also where they do not fit together, or the declaration is wrong."""
     if problems := pipeline(folder).problems:
         raise SettingsError(problems)
     steps = steps_of(folder, settings)
-    if reasons := list(misfits(steps)):
+    if reasons := list(misfits(steps, services_of(folder, settings))):
         raise SettingsError([_problem(file_of(folder), each) for each in reasons])
     return steps
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from infra.pipelines import references
+from infra.pipelines import file_references, references
 from infra.pipelines.contract import RESERVED_INPUTS
 from infra.pipelines.file_settings import SECTION_KEYS, annotation, axis, is_parameter, used_in
 from infra.pipelines.matrix import MOST_VARIANTS, NAME_LIMIT, POOL, Axes, variant_name
@@ -15,7 +15,7 @@ from infra.pipelines.pipeline_file import Parameter, PipelineFile, PipelineStep
 from infra.pipelines.step_rules import circle_of
 from infra.schema.kubernetes_names import name_findings
 from infra.schema.paths import below_problem
-from infra.schema.problems import Finding, Path, did_you_mean, listed, nearest
+from infra.schema.problems import Finding, Path, did_you_mean, listed
 from infra.schema.validation import findings as shape_findings
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -102,15 +102,16 @@ def _step_name(at: Path, name: str) -> Iterator[Finding]:
 
 def _references(at: Path, name: str, step: PipelineStep, declared: PipelineFile) -> Iterator[Finding]:
     for index, word in enumerate(step.run):
-        yield from _referring((*at, "run", index), word, name, declared)
+        yield from file_references.in_step((*at, "run", index), word, name, declared)
     for key, word in step.environment.items():
-        yield from _referring((*at, "environment", key), word, name, declared)
+        yield from file_references.in_environment((*at, "environment", key), word, name, declared)
     if step.run and not step.run[0].strip():
         yield Finding(
             (*at, "run", 0), step.run[0], "the program has no name", "write it first: `[python, train.py]`"
         )
     readers = [other for other, each in declared.steps.items() if other != name and name in used_in(each)]
-    misspelt = set(used_in(step)) - {*references.OWN, *declared.steps, *declared.parameters}
+    own = (*references.OWN, *references.OF_ITEMS)
+    misspelt = set(used_in(step)) - {*own, *declared.steps, *declared.parameters}
     if (step.results or readers) and step.run and not misspelt and "output" not in used_in(step):
         what = "its results" if step.results else f"what {listed(readers, 'and')} read{'s' * (len(readers) == 1)}"
         yield Finding(
@@ -120,26 +121,6 @@ def _references(at: Path, name: str, step: PipelineStep, declared: PipelineFile)
             'add `{output}` where it takes the path: `--output, "{output}"`',
             read=((*at, "environment"), (*at, "results")),
         )
-
-
-def _referring(at: Path, word: str, step: str, declared: PipelineFile) -> Iterator[Finding]:
-    """What is wrong with the references in ``word``, which stands in ``step``."""
-    if references.single_brace(word):
-        yield Finding(at, word, "a brace that belongs to no reference", "write `{{` and `}}` for braces")
-        return
-    known = [*references.OWN, *declared.parameters, *(each for each in declared.steps if each != step)]
-    for name in dict.fromkeys(references.names(word)):
-        if name == step:
-            reason = f"`{{{name}}}` is the step itself"
-            yield Finding(at, word, reason, "write `{output}` for the directory that it writes")
-        elif name not in known:
-            near = nearest(name, known)
-            fix = f"did you mean `{{{near}}}`?" if near else f"write one of {listed(known)}, or `{{{{{name}}}}}`"
-            fix += f" A new parameter is declared as `parameters: {{{name}: …}}`"
-            if f"${{{name}}}" in word:
-                fix = f"write `${{{{{name}}}}}` for a variable of the shell"
-            read = (("parameters", name), ("steps", name))
-            yield Finding(at, word, f"no step and no parameter is called `{name}`", fix, read)
 
 
 def _environment(at: Path, step: PipelineStep) -> Iterator[Finding]:
@@ -214,7 +195,7 @@ def _substitute(at: Path, step: PipelineStep, declared: PipelineFile) -> Iterato
         yield Finding(place, None, "empty", "write `run`, `requirements` or both, or remove it")
     read = [name for name in used_in(step) if name in declared.steps]
     for index, word in enumerate(step.rehearsal.run or ()):
-        yield from _referring((*place, "run", index), word, str(at[-1]), declared)
+        yield from file_references.in_step((*place, "run", index), word, str(at[-1]), declared)
         for name in references.names(word):
             if name in declared.steps and name != at[-1] and name not in read:
                 reason = f"`run` of the step does not read `{name}`, so a rehearsal has no directory of it"

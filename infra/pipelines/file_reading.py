@@ -2,15 +2,16 @@
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any, cast
 
 from pydantic import ValidationError
 
-from infra.pipelines import file_checks, file_results
+from infra.pipelines import file_checks, file_item_checks, file_results, file_service_checks
 from infra.pipelines.contract import AnyPipeline, Pipeline
+from infra.pipelines.file_services import services
 from infra.pipelines.file_settings import section_of
 from infra.pipelines.file_steps import steps
 from infra.pipelines.pipeline_file import NAMES, PAGE, SUBSTITUTE, PartialFile, PipelineFile, PipelineStep
@@ -43,6 +44,14 @@ LEFT_OUT: Mapping[str, Any] = {"matrix": {}, "files": [], "requirements": None, 
 """What stands in for a part of a step in which something is wrong, beside its results."""
 
 
+CHECKS: tuple[Callable[[PipelineFile], Iterable[Finding]], ...] = (
+    file_checks.check,
+    file_service_checks.check,
+    file_item_checks.check,
+    file_results.check,
+)
+
+
 @dataclass
 class _Reading:
     """What can be read of a file, what is wrong with it, and the places that were left out for that."""
@@ -59,6 +68,8 @@ def read(folder: Folder) -> AnyPipeline:
     return Pipeline(
         settings=section_of(name, reading.declared, reading.lost),
         steps=lambda settings: steps(reading.declared, settings, folder.below),
+        services=lambda settings: services(reading.declared, settings, folder.below),
+        checks=(lambda section: file_item_checks.of_section(reading.declared, section),),
         problems=tuple(reading.problems),
     )
 
@@ -104,7 +115,7 @@ def _judge(content: Mapping[str, Any], found: _Reading) -> list[Finding]:
         findings += [as_written(each, written) for each in shape if each.path not in found.lost]
         found.lost |= leave_out_wrong(values, error, PipelineFile)
     found.declared = salvage(values, found.lost, PipelineFile, PartialFile)
-    judged = [*file_checks.check(found.declared), *file_results.check(found.declared)]
+    judged = [finding for check in CHECKS for finding in check(found.declared)]
     found.declared = _without(found.declared, [each.path for each in judged])
     return [*findings, *(as_written(each, written) for each in judged if rests_on_readable(each, found.lost))]
 

@@ -5,20 +5,29 @@ import warnings
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, create_model
 from pydantic.fields import FieldInfo
 
 from infra.pipelines import references
-from infra.pipelines.contract import PipelineSettings, StepSettings
+from infra.pipelines.contract import PipelineSettings, PodSettings, ServiceSettings, StepSettings
 from infra.pipelines.matrix import MATRIX, Axes, Axis, MatrixStepSettings
-from infra.pipelines.pipeline_file import Parameter, PipelineFile, PipelineStep
-from infra.schema.base import Float, Int, Model, no_truth
+from infra.pipelines.pipeline_file import MOST_WORKERS, Parameter, PipelineFile, PipelineService, PipelineStep
+from infra.schema.base import Float, Int, Model, no_truth, refuse
 from infra.schema.problems import Path
 
 PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
-SECTION_KEYS = ("uses", "steps", "description")
+SERVICES = "services"
+"""The section of a pipeline's section that says where its services run."""
+
+SECTION_KEYS = ("uses", "steps", SERVICES, "schedule", "description")
 """Keys of a pipeline's section that are no parameters of its own."""
+
+WORKERS, MODE, ASSIGNMENT = "workers", "mode", "assignment"
+"""Keys of a step with items in a pipeline's section."""
+
+QUEUE, STATIC = "queue", "static"
+"""How items come to workers: a service hands them out, or each has its own share."""
 
 KINDS: Mapping[str, Any] = {"integer": Int, "number": Float, "string": str, "boolean": bool}
 
@@ -39,7 +48,8 @@ class _PartialAxes(Axes):
 
 
 def section_of(name: str, declared: PipelineFile, lost: Collection[Path] = ()) -> type[PipelineSettings]:
-    """The pipeline's section, called ``name``: a key for each parameter, and one for each step below ``steps``.
+    """The pipeline's section, called ``name``: a key for each parameter, and one for each step below ``steps`` and
+    for each service below ``services``.
 
     ``lost`` are the places of the file that could not be read. The section may then have keys of which nobody can
     tell what they are.
@@ -56,7 +66,41 @@ def section_of(name: str, declared: PipelineFile, lost: Collection[Path] = ()) -
         **{key: (annotation(each), _field(each)) for key, each in parameters.items()},
         "steps": (below, Field(description="Where each step runs.")),
     }
+    if declared.services or _any_at(lost, SERVICES):
+        fields[SERVICES] = _services(name, declared, lost)
     return _model(name, base, declared.description, fields)
+
+
+def _services(name: str, declared: PipelineFile, lost: Collection[Path]) -> Any:
+    """The key ``services`` of the pipeline's section."""
+    unsure = _any_at(lost, SERVICES)
+    fields = {
+        service: (
+            _service_settings(service, each),
+            Field(description=each.description or f"Where `{service}` runs."),
+        )
+        for service, each in declared.services.items()
+    }
+    about = "Where each service runs."
+    model = _model(f"{name}Services", _PartialModel if unsure else Model, about, fields)
+    return (
+        (model, Field(default_factory=model, description=about)) if unsure else (model, Field(description=about))
+    )
+
+
+def _service_settings(name: str, service: PipelineService) -> type[ServiceSettings]:
+    asked = {**service.resources.model_dump(exclude_none=True), "storage": service.storage}
+    return _model(name, ServiceSettings, ServiceSettings.__doc__, _defaults(ServiceSettings, asked))
+
+
+def _defaults(model: type[PodSettings], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Those fields of ``model`` for which ``asked`` has a default in place of the model's own."""
+    known = model.model_fields
+    return {
+        key: (_annotation(known[key]), Field(default=default, description=known[key].description))
+        for key, default in asked.items()
+        if default is not None
+    }
 
 
 def _any_at(lost: Collection[Path], *section: str) -> bool:
@@ -87,8 +131,8 @@ def axis(parameter: Parameter) -> Any:
 
 
 def used_in(step: PipelineStep) -> dict[str, None]:
-    """What the command and the environment of ``step`` refer to, each once and in their order."""
-    words = [*step.run, *step.environment.values()]
+    """What the command, the environment and the items of ``step`` refer to, each once and in their order."""
+    words = [*step.run, *step.environment.values(), *([step.items.files] if step.items else [])]
     return dict.fromkeys(each for word in words for each in references.names(word))
 
 
@@ -98,11 +142,7 @@ def _step_settings(
     known = MatrixStepSettings.model_fields
     resources = step.resources.model_dump(exclude_none=True)
     asked = {**resources, "time_limit": step.time_limit, "image": step.image}
-    fields: dict[str, Any] = {
-        key: (_annotation(known[key]), Field(default=default, description=known[key].description))
-        for key, default in asked.items()
-        if default is not None
-    }
+    fields = _defaults(MatrixStepSettings, asked)
     axes: dict[str, Any] = {}
     for key in dict.fromkeys([*step.matrix, *parameters]):
         if key in used_in(step) and key in parameters:
@@ -113,7 +153,34 @@ def _step_settings(
     if axes or unsure:
         matrix = _model(f"{name}Axes", _PartialAxes if unsure else Axes, Axes.__doc__, axes)
         fields[MATRIX] = (matrix, Field(default_factory=matrix, description=known[MATRIX].description))
+    if step.items or unsure:
+        fields |= _of_items(step)
     return _model(name, MatrixStepSettings, MatrixStepSettings.__doc__, fields)
+
+
+def _of_items(step: PipelineStep) -> dict[str, Any]:
+    """The keys that a step with items has beside those of any step."""
+    mode = step.items.mode if step.items else "parallel"
+    queue = step.items and step.items.queue
+    workers = Annotated[Int, Field(ge=1, le=MOST_WORKERS)]
+    about = {
+        WORKERS: "Pods that work on its items at once.",
+        MODE: "Whether its items wait for one another.",
+        ASSIGNMENT: "Whether a service hands its items out, or each worker has its own share.",
+    }
+
+    def assigned(value: str) -> str:
+        if value == QUEUE and step.items and not queue:
+            fix = f"write `{STATIC}`, or add `queue: <service>` to the `items` of the step in `pipeline.yaml`"
+            raise refuse("the pipeline names no service that hands out the items of this step", fix)
+        return value
+
+    assignment = Annotated[Literal["queue", "static"], AfterValidator(assigned)]
+    return {
+        WORKERS: (workers, Field(default=step.workers or 1, description=about[WORKERS])),
+        MODE: (Literal["parallel", "ordered"], Field(default=mode, description=about[MODE])),
+        ASSIGNMENT: (assignment, Field(default=QUEUE if queue else STATIC, description=about[ASSIGNMENT])),
+    }
 
 
 def _annotation(field: FieldInfo) -> Any:

@@ -4,15 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from infra.pipelines import references
-from infra.pipelines.contract import Best, Command, StepDeclaration, StepSettings, Substitute, literal
+from infra.pipelines.contract import Best, Command, Items, StepDeclaration, StepSettings, literal
+from infra.pipelines.file_services import Place, queue_of, substitute
 from infra.pipelines.file_settings import used_in
 from infra.pipelines.matrix import Value, variants, written
-from infra.pipelines.pipeline_file import PipelineFile, PipelineStep, StepResult
-from infra.pipelines.results import Column, Curves, File, Number, Picture, Result, Table
+from infra.pipelines.pipeline_file import PipelineFile, PipelineStep, StepResult, TableColumn
+from infra.pipelines.results import Column, Curves, File, Number, Picture, Result, Table, items_table
 from infra.schema.paths import below_problem
-
-Place = Callable[[str], str]
-"""A path below the pipeline's folder as a declaration names it: below the repository, or absolute."""
+from infra.schema.quantities import seconds
 
 
 def steps(declared: PipelineFile, settings: Any, place: Place) -> Sequence[StepDeclaration]:
@@ -34,6 +33,7 @@ def _variants(name: str, declared: PipelineFile, settings: Any, place: Place) ->
         def filled(word: str) -> str:
             return references.replaced(word, value)
 
+        queue = queue_of(step, placed_by)
         return StepDeclaration(
             name=name,
             module=None,
@@ -42,21 +42,42 @@ def _variants(name: str, declared: PipelineFile, settings: Any, place: Place) ->
             inputs={each: each for each in used_in(step) if each in declared.steps},
             after=step.after,
             requirements=step.requirements and place(step.requirements),
-            results=tuple(result(key, each) for key, each in step.results.items()),
-            command=Command(place(code), step.files, _substitute(step, filled, place)),
+            results=_results(step),
+            command=Command(place(code), step.files, substitute(step.rehearsal, filled, place)),
             environment={key: filled(each) for key, each in step.environment.items()},
             secrets=step.secrets,
             best=step.best and Best(step.best.by, step.best.of),
+            connects=tuple(dict.fromkeys([*([queue] if queue else []), *step.connects])),
+            items=_items(step, placed_by, filled, queue),
+            workers=getattr(placed_by, "workers", 1) if step.items else 1,
         )
 
     return variants(getattr(settings.steps, name), declare)
 
 
-def _substitute(step: PipelineStep, filled: Callable[[str], str], place: Place) -> Substitute | None:
-    if step.rehearsal is None:
+def _items(step: PipelineStep, settings: Any, filled: Callable[[str], str], queue: str | None) -> Items | None:
+    if step.items is None:
         return None
-    requirements = step.rehearsal.requirements
-    return Substitute([filled(word) for word in step.rehearsal.run or ()], requirements and place(requirements))
+    return Items(
+        files=filled(step.items.files),
+        mode=settings.mode,
+        queue=queue,
+        attempts=step.items.attempts,
+        allow_failed=step.items.allow_failed,
+        lease=seconds(step.items.lease),
+    )
+
+
+def _results(step: PipelineStep) -> tuple[Result, ...]:
+    """The declared results, and the table of the items where there are any."""
+    table = [items_table(_columns(step.items.columns))] if step.items else []
+    return (*table, *(result(key, each) for key, each in step.results.items()))
+
+
+def _columns(declared: Mapping[str, TableColumn]) -> tuple[Column, ...]:
+    return tuple(
+        Column(key=key, title=each.title or heading(key), format=each.format) for key, each in declared.items()
+    )
 
 
 def result(name: str, declared: StepResult) -> Result:
@@ -67,10 +88,7 @@ def result(name: str, declared: StepResult) -> Result:
     if declared.number is not None:
         return Number(name=name, title=title, path=path, select=select, format=declared.format or "number")
     if declared.table is not None:
-        columns = tuple(
-            Column(key=key, title=each.title or heading(key), format=each.format)
-            for key, each in (declared.columns or {}).items()
-        )
+        columns = _columns(declared.columns or {})
         compare = (declared.compare[0], declared.compare[1]) if declared.compare else None
         return Table(name=name, title=title, path=path, select=select, columns=columns, compare=compare)
     if declared.curves is not None:

@@ -14,6 +14,7 @@ from infra.pipelines.results import Format
 from infra.schema.base import Cpu, Duration, Int, Memory, Model, Size, refuse
 from infra.schema.image import Image
 from infra.schema.problems import did_you_mean, listed
+from infra.schema.quantities import seconds
 
 NAMES = ("pipeline.yaml", "pipeline.yml")
 """The file, and how it is misspelt."""
@@ -22,7 +23,14 @@ PAGE = "docs/pipeline.md"
 """The page that describes its keys."""
 
 SUBSTITUTE = "rehearsal"
-"""The key of a step with what runs in place of its command."""
+"""The key of a step or service with what runs in place of its command."""
+
+MOST_WORKERS = 1000
+"""Pods of one step: a namespace of so many is still a small one for Kubernetes, and a mistake has more."""
+
+SHORTEST_LEASE, LONGEST_LEASE = 5, 3600
+"""Seconds. A worker says several times in a lease that it lives, over a network that may be slow for seconds; and
+for as long as a lease, nobody takes over the item of a worker that died."""
 
 
 def _sentence(value: str) -> str:
@@ -109,15 +117,22 @@ class Parameter(Model):
     description: str | None = Field(default=None, description="What it is, for the reference of the settings.")
 
 
-class StepResources(Model):
+class ServiceResources(Model):
+    """What a service asks for where the stack file does not say it. Where neither does, it gets one CPU, 4Gi of
+    memory and 4Gi of scratch space.
+    """
+
+    cpu: Cpu | None = Field(default=None, description="CPU asked for, as a Kubernetes quantity.")
+    memory: Memory | None = Field(default=None, description="Memory asked for, and its limit.")
+    ephemeral_storage: Size | None = Field(default=None, description="Scratch space for temporary files.")
+
+
+class StepResources(ServiceResources):
     """What a step asks for where the stack file does not say it. Where neither does, it gets one CPU, 4Gi of
     memory, 4Gi of scratch space and no GPU.
     """
 
     gpus: Int | None = Field(default=None, ge=0, description="GPUs, or shares of one.")
-    cpu: Cpu | None = Field(default=None, description="CPU asked for, as a Kubernetes quantity.")
-    memory: Memory | None = Field(default=None, description="Memory asked for, and its limit.")
-    ephemeral_storage: Size | None = Field(default=None, description="Scratch space for temporary files.")
 
 
 class BestVariant(Model):
@@ -187,11 +202,50 @@ class StepResult(Model):
 
 
 class RehearsalCommand(Model):
-    """What a rehearsal runs where this machine lacks the step's program, or the packages of its image."""
+    """What a rehearsal runs where this machine lacks the program, or the packages of its image."""
 
     run: Words | None = Field(default=None, description="The command in place of `run`.")
-    requirements: str | None = Field(
-        default=None, description="A lock file with the packages that the step's image has."
+    requirements: str | None = Field(default=None, description="A lock file with the packages that the image has.")
+
+
+def _lease(value: str) -> str:
+    if not SHORTEST_LEASE <= seconds(value) <= LONGEST_LEASE:
+        example = f"write `{SHORTEST_LEASE}s` to `{LONGEST_LEASE // 60}m`, for example `60s`"
+        raise refuse(f"{seconds(value)} seconds, and a lease has {SHORTEST_LEASE} to {LONGEST_LEASE}", example)
+    return value
+
+
+class StepItems(Model):
+    """What a step works on piece by piece: its program runs once for each item, a file that `files` matches. An
+    item's name is that of the file without its extension; items are ordered by name.
+    """
+
+    files: Word = Field(
+        description="A pattern of files, with the references of `run`: `{prepare}/days/*.csv`, `{store}/days/*`."
+    )
+    mode: Literal["parallel", "ordered"] = Field(
+        default="parallel",
+        description="`ordered`: one item after the other, each with the result of the one before as `{previous}`.",
+    )
+    queue: str | None = Field(
+        default=None,
+        description="The service that hands the items out; default: each worker has its own share of them.",
+    )
+    attempts: Int = Field(
+        default=3, ge=1, le=100, description="After so many failures an item is set aside, and the others go on."
+    )
+    allow_failed: Int = Field(
+        default=0, ge=0, description="The step fails in the end where more items than this were set aside."
+    )
+    lease: Annotated[Duration, AfterValidator(_lease)] = Field(
+        default="60s", description="A worker that is silent for so long loses its item to another one."
+    )
+    columns: dict[
+        str,
+        Annotated[TableColumn, BeforeValidator(_column, json_schema_input_type=Format | TableColumn)],
+    ] = Field(
+        default_factory=dict[str, TableColumn],
+        description="More columns of the table of items: values of the `summary.json` that the program leaves.",
     )
 
 
@@ -201,7 +255,8 @@ class PipelineStep(Model):
     run: Words = Field(
         description="The command: its program and its arguments. `{output}` is the directory that it writes, "
         "`{<step>}` the output of an earlier step, `{<parameter>}` a parameter's value, `{store}` the store; "
-        "`{{` and `}}` are braces."
+        "`{{` and `}}` are braces. Of a step with `items`, `{item}` is the path of the item's file, `{output}` a "
+        "directory of the item's own, and `{previous}` the directory of the result of the item before."
     )
     description: str | None = Field(default=None, description="What the step does.")
     code: str = Field(default=".", description="The folder whose files it needs, and in which it starts.")
@@ -235,6 +290,20 @@ class PipelineStep(Model):
     best: BestVariant | None = Field(
         default=None, description="Which variant later steps read; default: all of them."
     )
+    items: StepItems | None = Field(
+        default=None, description="What its program runs for piece by piece; default: it runs once."
+    )
+    workers: Int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_WORKERS,
+        description="Pods that work on the items at once; default: 1.",
+    )
+    connects: list[str] = Field(
+        default_factory=list[str],
+        description="Services that its program connects to. It has their host and port as `<SERVICE>_ADDRESS` in "
+        "its environment, and their password as `<SERVICE>_PASSWORD`. That of `items` need not be here.",
+    )
     results: dict[
         str,
         Annotated[StepResult, BeforeValidator(_result, json_schema_input_type=str | StepResult)],
@@ -248,6 +317,41 @@ class PipelineStep(Model):
     )
 
 
+class ServiceProbe(Model):
+    """How a service shows that it is ready."""
+
+    path: str = Field(description="The path at which it answers HTTP with a status below 400: `/healthz`.")
+
+
+class PipelineService(Model):
+    """A program that runs beside the steps, with a port, a volume and a password of its own. Only steps that
+    connect to it reach it, and it reaches nothing. It is there before the first of them starts.
+    """
+
+    kind: Literal["program", "valkey"] = Field(
+        default="program",
+        description="`valkey`: a Valkey server, which needs no other key; else a program of your own.",
+    )
+    description: str | None = Field(default=None, description="What the service does.")
+    image: Image | None = Field(default=None, description="Its image by digest. A program needs one.")
+    run: Words | None = Field(
+        default=None,
+        description="The command, which a program needs. `{data}` is the directory of its volume, `{port}` its "
+        "port, `{password}` its password, `{<parameter>}` a parameter's value; `{{` and `}}` are braces.",
+    )
+    port: Int | None = Field(default=None, ge=1, le=65535, description="The port that a program listens on.")
+    probe: ServiceProbe | None = Field(
+        default=None, description="How it shows that it is ready; default: it accepts a connection."
+    )
+    storage: Size | None = Field(
+        default=None, description="Size of its volume where the stack file does not say it; default: 1Gi."
+    )
+    resources: ServiceResources = Field(default_factory=ServiceResources, description="What it asks for.")
+    rehearsal: RehearsalCommand | None = Field(
+        default=None, description="What a rehearsal runs where this machine lacks the program."
+    )
+
+
 class PipelineFile(Model):
     """A pipeline."""
 
@@ -256,6 +360,9 @@ class PipelineFile(Model):
     )
     parameters: dict[str, Parameter] = Field(
         default_factory=dict[str, Parameter], description="Keys of the pipeline's section in stack files."
+    )
+    services: dict[str, PipelineService] = Field(
+        default_factory=dict[str, PipelineService], description="Programs that run beside the steps, by name."
     )
     steps: dict[str, PipelineStep] = Field(min_length=1, description="The steps by name.")
 

@@ -11,8 +11,15 @@ import pulumi
 from infra.kubernetes.gates import Gates, cheapest_pool, reading
 from infra.kubernetes.run import bundle_of, command_bundle
 from infra.kubernetes.shipped_files import ShippingError, image_folder, left_out
-from infra.pipelines.contract import PipelineSettings, StepDeclaration, Supplement, placements
-from infra.pipelines.discovery import declared_steps, file_of, steps_of, supplements
+from infra.pipelines.contract import (
+    PipelineSettings,
+    PodSettings,
+    ServiceDeclaration,
+    StepDeclaration,
+    Supplement,
+    placements,
+)
+from infra.pipelines.discovery import declared_steps, file_of, services_of, steps_of, supplements
 from infra.pipelines.images import has_tensorflow, tensorflow_image
 from infra.pipelines.lock_files import COMMAND, unpinned
 from infra.pipelines.packages import Packages
@@ -21,6 +28,7 @@ from infra.platform import Platform, Pool, Resources
 from infra.schema.printable import printable
 from infra.schema.problems import Problem, SettingsError, key_of
 from infra.schema.quantities import cpu_millicores, mebibytes, seconds
+from infra.service import Service
 from infra.step import PACKAGES, Choice, Command, Requirements, Step
 
 PIPELINE = re.compile(r"(?<!\{)((?:\{\{)*)\{pipeline\}")
@@ -45,10 +53,15 @@ class DeclaredPipeline:
         """The same steps where the declaration has mistakes; raises SettingsError where they cannot be said."""
         return steps_of(self.folder, self.settings)
 
-    def key(self, step: StepDeclaration) -> str:
-        """The key of the stack file that places ``step``."""
+    @property
+    def services(self) -> Sequence[ServiceDeclaration]:
+        """The services that it declares; raises SettingsError where they cannot be said."""
+        return services_of(self.folder, self.settings)
+
+    def key(self, declared: StepDeclaration | ServiceDeclaration) -> str:
+        """The key of the stack file that places a step or a service."""
         sections = placements(self.settings)
-        places = (at for at, each in sections if any(own is step.placed_by for _, own in each.on_pools))
+        places = (at for at, each in sections if any(own is declared.placed_by for _, own in each.on_pools))
         return self.setting(*next(places, ()))
 
     def declared_at(self, step: StepDeclaration, *key: str) -> str:
@@ -143,11 +156,29 @@ class _Placement:
     earlier: Sequence[Step]
     packages: Packages
     made: dict[str, Step] = field(default_factory=dict[str, Step])
+    running: dict[str, Service] = field(default_factory=dict[str, Service])
     published: dict[str, Step] = field(default_factory=dict[str, Step])
 
     def steps(self) -> list[Step]:
         """In the order of the declaration."""
+        self.running = {each.name: self._service(each) for each in self.pipeline.services}
         return [self._step(each) for each in self.pipeline.steps]
+
+    def _service(self, declared: ServiceDeclaration) -> Service:
+        platform, pool = self._pool(declared)
+        return Service(
+            pipeline=self.pipeline.name,
+            name=declared.name,
+            image=declared.image,
+            platform=platform,
+            pool=pool,
+            resources=_resources(declared.placed_by),
+            arguments=declared.arguments,
+            port=declared.port,
+            storage=mebibytes(declared.placed_by.storage),
+            clients=[each.name for each in self.pipeline.steps if declared.name in each.connects],
+            probe=declared.probe,
+        )
 
     def _step(self, declared: StepDeclaration) -> Step:
         if declared.name not in self.made:
@@ -192,7 +223,7 @@ class _Placement:
             for each in self._meant(declared.variant.of)
             if each.variant and each.placed_by.pool == declared.placed_by.pool
         ]
-        before = beside.index(declared) - room(step)
+        before = beside.index(declared) - max(1, room(step) // step.workers)
         return [self._step(beside[before])] if before >= 0 else []
 
     def _meant(self, name: str) -> list[StepDeclaration]:
@@ -228,7 +259,7 @@ class _Placement:
         for word in declared.arguments:
             yield from several.get(word, [PIPELINE.sub(directory, word)])
 
-    def _pool(self, declared: StepDeclaration) -> tuple[Platform, Pool]:
+    def _pool(self, declared: StepDeclaration | ServiceDeclaration) -> tuple[Platform, Pool]:
         name = declared.placed_by.pool
         platform = next(each for each in self.platforms.values() if name in each.pools)
         return platform, platform.pools[name]
@@ -246,12 +277,7 @@ class _Placement:
             image=settings.image or tensorflow_image(pool),
             platform=platform,
             pool=pool,
-            resources=Resources(
-                cpu=cpu_millicores(settings.cpu),
-                memory=mebibytes(settings.memory),
-                ephemeral_storage=mebibytes(settings.ephemeral_storage),
-                gpus=settings.gpus,
-            ),
+            resources=_resources(settings),
             time_limit=seconds(settings.time_limit),
             requirements=None if command else _requirements(declared),
             environment={name: PIPELINE.sub(directory, each) for name, each in declared.environment.items()},
@@ -261,6 +287,9 @@ class _Placement:
             best=declared.best,
             folders={name: self._folder(each.path, each.setting) for name, each in declared.folders.items()},
             results=declared.results,
+            connects={name: self.running[name] for name in declared.connects},
+            items=declared.items and replace(declared.items, files=PIPELINE.sub(directory, declared.items.files)),
+            workers=declared.workers,
         )
 
     def _folder(self, path: str, setting: str) -> Path:
@@ -305,6 +334,15 @@ def room(step: Step) -> int:
         if (amount := getattr(asked, each) + (getattr(beside, each) if step.uses_store else 0))
     ]
     return max(1, min(on_a_node, default=1) * step.pool.max_nodes)
+
+
+def _resources(settings: PodSettings) -> Resources:
+    return Resources(
+        cpu=cpu_millicores(settings.cpu),
+        memory=mebibytes(settings.memory),
+        ephemeral_storage=mebibytes(settings.ephemeral_storage),
+        gpus=settings.asked_gpus,
+    )
 
 
 def _at_most(asked: Resources, there: Resources) -> Resources:

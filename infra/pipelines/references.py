@@ -3,8 +3,11 @@
 import re
 from collections.abc import Callable, Iterator
 
-OWN = ("output", "store")
+OUTPUT, STORE = OWN = ("output", "store")
 """What every step may refer to: the directory that it writes, and the store."""
+
+ITEM, PREVIOUS = OF_ITEMS = ("item", "previous")
+"""What a step with items may refer to: the file of an item, and the result of the item before it."""
 
 _PART = re.compile(r"\{\{|\}\}|\{(?P<name>[^{}]*)\}|(?P<single>[{}])")
 

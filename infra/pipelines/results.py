@@ -104,5 +104,27 @@ class File(_Result):
 
 Result = Annotated[Number | Table | Curves | Picture | File, Field(discriminator="kind")]
 
+ITEMS = "items"
+"""The result that every step with items has: the table of its items."""
+
+ITEMS_FILE = "items.json"
+"""The file with a row for each item, in the step's directory."""
+
+ITEM_COLUMNS = (
+    Column(key="item", title="Item"),
+    Column(key="state", title="State"),
+    Column(key="attempts", title="Attempts", format="integer"),
+    Column(key="seconds", title="Seconds", format="number"),
+    Column(key="reason", title="Reason"),
+)
+"""What is known of any item. ``state`` is `done` or `failed`, ``reason`` that of the last failure."""
+
+
+def items_table(columns: tuple[Column, ...] = ()) -> Table:
+    """The table of a step's items; ``columns`` are values of the ``summary.json`` that its program leaves."""
+    *known, reason = ITEM_COLUMNS
+    return Table(name=ITEMS, title="Items", path=ITEMS_FILE, columns=(*known, *columns, reason))
+
+
 RESULTS: TypeAdapter[tuple[Result, ...]] = TypeAdapter(tuple[Result, ...])
 """Reads the annotation, a JSON list."""

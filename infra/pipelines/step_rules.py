@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
-from infra.pipelines.contract import RESERVED_INPUTS, StepDeclaration
+from infra.pipelines import references
+from infra.pipelines.contract import RESERVED_INPUTS, ServiceDeclaration, StepDeclaration, service_variables
 from infra.pipelines.results import PIPELINE_OUTPUTS, Number
 from infra.schema.problems import listed
 
 
-def misfits(steps: Sequence[StepDeclaration]) -> Iterator[str]:
-    """The reasons why ``steps`` cannot be those of one pipeline."""
+def misfits(steps: Sequence[StepDeclaration], services: Sequence[ServiceDeclaration] = ()) -> Iterator[str]:
+    """The reasons why ``steps`` and ``services`` cannot be those of one pipeline."""
     groups: dict[str, list[StepDeclaration]] = {}
     for step in steps:
         groups.setdefault(step.variant.of if step.variant else step.name, []).append(step)
@@ -28,6 +29,48 @@ def misfits(steps: Sequence[StepDeclaration]) -> Iterator[str]:
     }
     if circle := circle_of(needs):
         yield f"the steps {listed(circle, 'and')} wait for one another"
+    yield from _services(steps, services)
+    yield from _items(steps, groups)
+
+
+def _services(steps: Sequence[StepDeclaration], services: Sequence[ServiceDeclaration]) -> Iterator[str]:
+    """What is wrong with services and with the steps that connect to them."""
+    names = Counter(each.name for each in services)
+    for name, count in names.items():
+        if count > 1:
+            yield f"two services are called `{name}`"
+        if any(name in {step.name, step.variant.of if step.variant else step.name} for step in steps):
+            yield f"a service and a step are called `{name}`"
+        if not any(name in step.connects for step in steps):
+            yield f"no step connects to the service `{name}`"
+    for step in steps:
+        for name in dict.fromkeys(step.connects):
+            if name not in names:
+                yield f"step `{step.name}` connects to `{name}`, and there is no such service"
+            for variable in service_variables(name):
+                if variable in {*step.environment, *step.secrets}:
+                    yield f"step `{step.name}` sets `{variable}`, in which it is told of the service `{name}`"
+
+
+def _items(steps: Sequence[StepDeclaration], groups: Mapping[str, Sequence[StepDeclaration]]) -> Iterator[str]:
+    """What is wrong with steps that work on items, and with workers of steps without."""
+    for step in steps:
+        if step.items is None:
+            if step.workers != 1:
+                yield f"step `{step.name}` has several workers and no `items`: they would write one directory"
+            continue
+        if step.command is None:
+            yield f"step `{step.name}` has `items`, and only a `command` can"
+        if step.workers < 1 or (step.workers > 1 and step.items.mode == "ordered"):
+            yield f"step `{step.name}` has {step.workers} workers for items that wait for one another"
+        if step.items.queue is not None and step.items.queue not in step.connects:
+            yield f"step `{step.name}` has the queue `{step.items.queue}`, and does not connect to it"
+        for name in {*step.inputs} & {*references.OF_ITEMS}:
+            yield f"step `{step.name}` has an input `{name}`, a name that means something else in arguments"
+        for name in references.names(step.items.files):
+            group = groups.get(step.inputs.get(name, ""), ())
+            if len(group) > 1 and not group[0].best:
+                yield f"step `{step.name}` has items of `{name}`, which is several steps without a `best`"
 
 
 def circle_of(needs: Mapping[str, set[str]]) -> Sequence[str]:

@@ -17,7 +17,7 @@ from infra.schema.base import Cidr, Model, Team
 from infra.schema.paths import LocalPath, StorePath
 from infra.schema.request import Request
 from infra.schema.secret_values import SecretText
-from infra.settings.pipelines import section_type
+from infra.settings.pipelines import any_services, section_type
 from infra.settings.suppressions import Policies
 
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -120,6 +120,7 @@ class Settings(Model):
             pool_names={name: tuple(cluster.pools) for name, cluster in self.clusters.items()},
             teams=self.teams,
             has_secrets=bool(self.secrets),
+            has_services=any_services(self.pipelines),
         )
 
 

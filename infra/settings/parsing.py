@@ -19,7 +19,7 @@ from infra.schema.salvage import copied, leave_out, leave_out_wrong, rests_on_re
 from infra.schema.secret_values import SecretText
 from infra.settings import references
 from infra.settings.model import Settings, model_of
-from infra.settings.pipelines import KEY
+from infra.settings.pipelines import KEY, any_services
 
 
 def _draft(model: type[ClusterSettings]) -> type[ClusterSettings]:
@@ -84,6 +84,7 @@ class Reading:
             protect=draft.protect,
             pool_names={name: tuple(pool for of, pool in self.names if of == name) for name in draft.clusters},
             teams=draft.teams,
+            has_services=any_services(draft.pipelines),
         )
 
     def judges(self, finding: Finding) -> bool:

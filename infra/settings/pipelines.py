@@ -7,8 +7,8 @@ from typing import Annotated, Any, cast
 from pydantic import AfterValidator, ConfigDict
 from typing_extensions import TypedDict
 
-from infra.pipelines.contract import PipelineSettings, StepDeclaration
-from infra.pipelines.discovery import folder_of, is_path, known, pipeline, steps_of
+from infra.pipelines.contract import PipelineSettings, ServiceDeclaration, StepDeclaration
+from infra.pipelines.discovery import folder_of, is_path, known, pipeline, services_of, steps_of
 from infra.schema.problems import SettingsError
 
 KEY = "pipelines"
@@ -87,3 +87,18 @@ def steps_if_any(name: str, settings: PipelineSettings) -> Sequence[StepDeclarat
         return steps_of(folder(name, settings), settings)
     except SettingsError:
         return ()
+
+
+def services_if_any(name: str, settings: PipelineSettings) -> Sequence[ServiceDeclaration]:
+    """The services of the pipeline that the section runs, right or wrong; none where they cannot be said."""
+    if not is_known(name, settings):
+        return ()
+    try:
+        return services_of(folder(name, settings), settings)
+    except SettingsError:
+        return ()
+
+
+def any_services(sections: Mapping[str, PipelineSettings]) -> bool:
+    """Whether a pipeline that the section `pipelines` runs has a service."""
+    return any(services_if_any(name, settings) for name, settings in sections.items())

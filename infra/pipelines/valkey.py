@@ -1,0 +1,44 @@
+"""Services of the kind `valkey`: a Valkey server that keeps what it is told, as a queue needs it."""
+
+import tomllib
+from collections.abc import Sequence
+
+from infra.pipelines.contract import ServiceDeclaration, ServiceSettings
+from infra.pipelines.images import DATA
+from infra.schema.quantities import mebibytes
+
+KIND = "valkey"
+
+PORT = 6379
+
+
+def image() -> str:
+    """The official image, by digest."""
+    data = tomllib.loads(DATA.read_text(encoding="utf-8"))[KIND]
+    return f"{data['repository']}:{data['version']}@{data['digest']}"
+
+
+def arguments(settings: ServiceSettings) -> Sequence[str]:
+    """The server's command line: what is written is on disk within a second, and nothing is ever evicted.
+
+    It refuses writes at three quarters of its memory limit: while it rewrites its append-only file it needs more
+    than its data, and the kernel would kill it at the limit.
+    """
+    options = {
+        "port": "{port}",
+        "dir": "{data}",
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        "save": "",
+        "maxmemory": f"{mebibytes(settings.memory) * 3 // 4}mb",
+        "maxmemory-policy": "noeviction",
+        "requirepass": "{password}",
+    }
+    return ["valkey-server", *(word for key, value in options.items() for word in (f"--{key}", value))]
+
+
+def declaration(name: str, settings: ServiceSettings) -> ServiceDeclaration:
+    """A Valkey server called ``name``."""
+    return ServiceDeclaration(
+        name=name, image=image(), arguments=arguments(settings), port=PORT, placed_by=settings
+    )
