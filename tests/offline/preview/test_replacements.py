@@ -83,6 +83,16 @@ def forced(type_: str, path: str) -> bool:
         ("kubernetes:core/v1:NodePatch", "spec.taints[0].key", False),
         ("kubernetes:helm.sh/v3:Release", "values.tolerations", False),
         ("kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding", "roleRef.name", True),
+        ("kubernetes:batch/v1:Job", "spec.parallelism", True),
+        ("kubernetes:batch/v1:CronJob", "spec.schedule", False),
+        ("kubernetes:batch/v1:CronJob", "spec.jobTemplate.spec.template.spec.containers[0].image", False),
+        ("kubernetes:apps/v1:StatefulSet", "spec.template.spec.containers[0].image", False),
+        ("kubernetes:apps/v1:StatefulSet", "spec.volumeClaimTemplates[0].spec.resources.requests.storage", True),
+        ("kubernetes:apps/v1:StatefulSet", "spec.persistentVolumeClaimRetentionPolicy.whenDeleted", False),
+        ("kubernetes:core/v1:Service", "spec.ports[0].port", False),
+        ("kubernetes:policy/v1:PodDisruptionBudget", "spec.minAvailable", False),
+        ("random:index/randomPassword:RandomPassword", "length", True),
+        ("random:index/randomPassword:RandomPassword", "keepers.round", True),
     ],
 )
 def test_what_the_providers_replace(type_: str, path: str, replaces: bool) -> None:
