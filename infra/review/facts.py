@@ -102,7 +102,9 @@ class Holding:
     ``lost`` is the object of "deletes": ``the bucket and everything in it``. ``kept`` says why the data outlive
     the resource, and ``refused`` why an update that would delete it fails; both are empty where that is not so.
     ``restore`` says how it can be had back, or under which condition nothing is lost. The resource also goes with
-    those that have the URNs ``within``.
+    those that have the URNs ``within``. ``rebuilt`` says what makes the data again, and what is gone all the same;
+    it is empty where nothing does. ``meant`` says that the resource itself asks for its data to go with it, so
+    that nothing has to keep it from being deleted.
     """
 
     lost: str
@@ -110,6 +112,8 @@ class Holding:
     refused: str = ""
     restore: str = NOT_RESTORED
     within: frozenset[str] = frozenset()
+    rebuilt: str = ""
+    meant: bool = False
 
 
 class Effect(StrEnum):

@@ -82,7 +82,8 @@ class NodePool:
     `UNLIMITED` resources. ``gpus`` are the physical GPUs of one node. ``run_limit`` is the longest a node may run,
     in seconds; None where nothing limits it. ``machine`` is the machine type, empty where it is not known.
     ``boot`` is how long a node takes from being asked for until its GPUs can be used, in seconds; None where it is
-    not known. ``stack`` is the stack that declares the pool, where that is another one.
+    not known. ``stack`` is the stack that declares the pool, where that is another one. ``zones`` are those that
+    its nodes may be in; empty where they are not known.
     """
 
     urn: str
@@ -100,6 +101,7 @@ class NodePool:
     machine: str = ""
     boot: Seconds | None = None
     stack: str = ""
+    zones: Sequence[str] = ()
 
 
 PROTECT = "slipway:protect"

@@ -151,10 +151,11 @@ def without_unknown_labels(pod: PodRequest, pool: NodePool, pools: Sequence[Node
 def selects(pod: PodRequest, labels: Mapping[str, str]) -> bool:
     """Whether a pod's node selector and node affinity choose nodes with these labels."""
     selected = all(labels.get(key) == value for key, value in pod.selector.items())
-    return selected and (not pod.affinity or any(all(_holds(e, labels) for e in term) for term in pod.affinity))
+    return selected and (not pod.affinity or any(all(holds(e, labels) for e in term) for term in pod.affinity))
 
 
-def _holds(asked: Expression, labels: Mapping[str, str]) -> bool:
+def holds(asked: Expression, labels: Mapping[str, str]) -> bool:
+    """Whether these labels are what is asked of one of them."""
     value = labels.get(asked.key)
     match asked.operator:
         case "In":

@@ -18,9 +18,10 @@ GOES = frozenset({Operation.REPLACE, Operation.DELETE})
 
 @dataclass(frozen=True)
 class Change:
-    """An update: the stack ``before`` it, and the operation on each resource."""
+    """An update: the stack ``before`` it and ``after`` it, and the operation on each resource."""
 
     before: Stack
+    after: Stack
     compared: Sequence[Compared]
 
     @cached_property
@@ -53,20 +54,18 @@ def _lost(change: Change) -> Iterator[Violation]:
         if each.before is None or each.protected or each.retained:
             continue
         held = holding(each.before, change.before)
-        if held is None or held.kept:
+        if held is None or held.kept or held.rebuilt:
             continue
         goes = each.operation in GOES
         with_it = sorted(urn for urn in held.within if change.ends(urn))
         if held.refused or not (goes or with_it):
             continue
-        cause = (
-            _cause(each) if goes else f"{_named(change.by_urn[with_it[0]].resource)} goes, with all that is in it"
-        )
+        why = cause(each) if goes else f"{_named(change.by_urn[with_it[0]].resource)} goes, with all that is in it"
         unless = f", unless {each.unless}" if each.unless else ""
         yield Violation(
             each.resource.urn,
-            f"deletes {held.lost}: {cause}; {held.restore}{unless}",
-            f"{_undo(each)}; or copy what is in it away first, and suppress `deletes-data` with the reason",
+            f"deletes {held.lost}: {why}; {held.restore}{unless}",
+            f"{undo(each)}; or copy what is in it away first, and suppress `deletes-data` with the reason",
         )
 
 
@@ -78,14 +77,14 @@ def _refused(change: Change) -> Iterator[Violation]:
         if each.protected:
             yield Violation(
                 each.resource.urn,
-                f"`pulumi up` refuses the update: {_cause(each)}, and it is protected",
-                f"{_undo(each)}; or take its protection away first, in an update of its own",
+                f"`pulumi up` refuses the update: {cause(each)}, and it is protected",
+                f"{undo(each)}; or take its protection away first, in an update of its own",
             )
         elif not each.retained and (held := holding(each.before, change.before)) and held.refused:
             yield Violation(
                 each.resource.urn,
-                f"`pulumi up` fails half-way: {_cause(each)}, and {held.refused}",
-                f"{_undo(each)}; or empty it, or let it be deleted, in an update of its own",
+                f"`pulumi up` fails half-way: {cause(each)}, and {held.refused}",
+                f"{undo(each)}; or empty it, or let it be deleted, in an update of its own",
             )
 
 
@@ -109,7 +108,7 @@ def _ends_work(change: Change) -> Iterator[Violation]:
                 yield Violation(each.resource.urn, reason, consequence.fact.fix)
 
 
-def _cause(change: Compared) -> str:
+def cause(change: Compared) -> str:
     """Why the resource is deleted, as a sentence."""
     if change.operation is Operation.DELETE:
         return "the stack no longer has it"
@@ -118,7 +117,8 @@ def _cause(change: Compared) -> str:
     return f"{change.because}, which replaces it" if change.because else "it is replaced"
 
 
-def _undo(change: Compared) -> str:
+def undo(change: Compared) -> str:
+    """What keeps the resource from being deleted."""
     if change.operation is Operation.DELETE:
         return "keep it in the stack"
     if change.forcing:

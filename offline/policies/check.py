@@ -15,8 +15,20 @@ from infra.review.properties import mapping
 from infra.review.stack import Stack
 from infra.schema.problems import did_you_mean, key_of
 from infra.settings.suppressions import Suppression
-from offline.policies import exposed_secrets, images, jobs, limits, pods, pools, protection, security
-from offline.policies.changes import POLICIES as CHANGE_POLICIES
+from offline.policies import (
+    changes,
+    exposed_secrets,
+    images,
+    jobs,
+    limits,
+    pods,
+    pools,
+    protection,
+    room,
+    security,
+    service_changes,
+    services,
+)
 from offline.policies.changes import Change, ChangePolicy
 from offline.preview.model import Finding, Suppressed
 
@@ -38,8 +50,13 @@ EVERYWHERE: Sequence[Policy] = (
     *images.POLICIES,
     *protection.POLICIES,
     *limits.POLICIES,
+    *services.POLICIES,
+    *room.POLICIES,
 )
 """The policies that hold on every cloud."""
+
+CHANGE_POLICIES: Sequence[ChangePolicy] = (*changes.POLICIES, *service_changes.POLICIES)
+"""The policies about an update."""
 
 ABOUT_FILES: Sequence[tuple[str, Severity, str, str]] = (
     (

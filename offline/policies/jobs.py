@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 
 from infra.kubernetes.labels import NAME
 from infra.review.policy import Policy, Severity, Violation
-from infra.review.properties import Properties, known, leaves, mapping, mappings, number
+from infra.review.properties import Properties, at, known, leaves, mapping, mappings, number
 from infra.review.stack import JOB, NodePool, Stack
 from infra.step import GATES
-from offline.policies.workloads import Workload, gpus_of, workloads
+from offline.policies.workloads import CRON_JOB, Workload, gpus_of, workloads
 
 SHORT = 1800
 """Jobs with at most this time limit, in seconds, may start over when they lose their node: it is about the time in
@@ -126,6 +126,17 @@ def _saves(workload: Workload) -> bool:
     return False
 
 
+def _overlapping(stack: Stack) -> Iterator[Violation]:
+    for workload in workloads(stack, CRON_JOB):
+        policy = at(workload.resource.properties, "spec", "concurrencyPolicy")
+        if policy is None or policy == "Allow":
+            yield Violation(
+                workload.resource.urn,
+                "a run that is still going on when the next is due gets it beside itself, and both write the same",
+                "set concurrencyPolicy: Forbid",
+            )
+
+
 POLICIES = (
     Policy(
         "job-ttl",
@@ -155,5 +166,12 @@ POLICIES = (
         "unless it is limited to half an hour.",
         _without_checkpoints,
         "Mount the store, write checkpoints there and resume from them.",
+    ),
+    Policy(
+        "schedule-overlaps",
+        Severity.WARNING,
+        "A CronJob has no two runs at a time.",
+        _overlapping,
+        "Set concurrencyPolicy: Forbid.",
     ),
 )

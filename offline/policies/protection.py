@@ -42,7 +42,7 @@ def _unprotected(stack: Stack) -> Iterator[Violation]:
         return
     for resource in stack.resources.values():
         held = holding(resource, stack)
-        if held and not held.kept and not resource.protect:
+        if held and not (held.kept or held.meant or resource.protect):
             yield Violation(
                 resource.urn,
                 "it holds data of a stack for production, and nothing keeps Pulumi from deleting or replacing it",

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from infra.kubernetes.review.clients import SERVICE
 from infra.review.networks import whole_internet
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import at, known, mapping, mappings, strings, texts, whole
@@ -13,7 +14,12 @@ from offline.policies.workloads import Workload, workloads
 RBAC = "kubernetes:rbac.authorization.k8s.io/v1"
 ROLES = (f"{RBAC}:ClusterRole", f"{RBAC}:Role")
 BINDINGS = (f"{RBAC}:ClusterRoleBinding", f"{RBAC}:RoleBinding")
-SERVICE = "kubernetes:core/v1:Service"
+
+NAMESPACE = "kubernetes:core/v1:Namespace"
+
+ENFORCED = "pod-security.kubernetes.io/enforce"
+"""The label of a namespace with the standard that its pods have to keep
+(kubernetes.io/docs/concepts/security/pod-security-admission, November 2026)."""
 
 EVERYBODY = frozenset({"system:anonymous", "system:authenticated", "system:unauthenticated"})
 """Users and groups that stand for anyone (kubernetes.io/docs/reference/access-authn-authz/rbac, November 2026)."""
@@ -68,6 +74,22 @@ def _escalating(stack: Stack) -> Iterator[Violation]:
                 workload.resource.urn,
                 f"it may gain more rights than it starts with, through setuid programs: {words(escalating)}",
                 "set securityContext.allowPrivilegeEscalation: false on every container",
+            )
+
+
+def _refused(stack: Stack) -> Iterator[Violation]:
+    enforcing = {
+        (each.provider, at(each.properties, "metadata", "name"))
+        for each in stack.of_type(NAMESPACE)
+        if strings(at(each.properties, "metadata", "labels")).get(ENFORCED) == "restricted"
+    }
+    for workload in workloads(stack):
+        found = breaches(workload.spec)
+        if found and (workload.resource.provider, workload.namespace) in enforcing:
+            yield Violation(
+                workload.resource.urn,
+                f"its namespace refuses its pods, which break the restricted standard: {words(found)}",
+                "set what is missing; or place it in a namespace of its own with another standard",
             )
 
 
@@ -151,6 +173,13 @@ POLICIES = (
         "No container may gain more rights than it starts with.",
         _escalating,
         "Set allowPrivilegeEscalation: false.",
+    ),
+    Policy(
+        "pod-refused",
+        Severity.ERROR,
+        "A namespace that enforces the restricted standard has only pods that keep it.",
+        _refused,
+        "Set what the finding names, or use another namespace.",
     ),
     Policy(
         "public-service",

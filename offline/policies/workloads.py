@@ -9,22 +9,24 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from infra.platform import Resources
-from infra.review.properties import Properties, at, known, mapping, mappings, strings
-from infra.review.stack import JOB, NodePool, Resource, Stack
+from infra.review.properties import Properties, at, known, mapping, mappings, strings, whole
+from infra.review.stack import JOB, UNLIMITED, NodePool, Resource, Stack
 from offline.engine.scheduling import PodRequest, add, affinity, amounts, largest, pools_of, suitable, tolerations
 
 POD = "kubernetes:core/v1:Pod"
 DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
 CRON_JOB = "kubernetes:batch/v1:CronJob"
+STATEFUL_SET = "kubernetes:apps/v1:StatefulSet"
+DEPLOYMENT = "kubernetes:apps/v1:Deployment"
 
 _TEMPLATE = ("spec", "template")
 TEMPLATES: Mapping[str, Sequence[str]] = {
     POD: (),
     "kubernetes:core/v1:PodTemplate": ("template",),
     "kubernetes:core/v1:ReplicationController": _TEMPLATE,
-    "kubernetes:apps/v1:Deployment": _TEMPLATE,
+    DEPLOYMENT: _TEMPLATE,
     "kubernetes:apps/v1:ReplicaSet": _TEMPLATE,
-    "kubernetes:apps/v1:StatefulSet": _TEMPLATE,
+    STATEFUL_SET: _TEMPLATE,
     DAEMON_SET: _TEMPLATE,
     JOB: _TEMPLATE,
     CRON_JOB: ("spec", "jobTemplate", *_TEMPLATE),
@@ -58,6 +60,28 @@ class Workload:
         if self.resource.type == CRON_JOB:
             return mapping(mapping(at(self.resource.properties, "spec", "jobTemplate")).get("spec"))
         return mapping(self.resource.properties.get("spec")) if self.resource.type == JOB else {}
+
+    @property
+    def namespace(self) -> object:
+        """The namespace, `UNKNOWN` where only an update can tell."""
+        return at(self.resource.properties, "metadata", "namespace") or "default"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of its pods."""
+        return strings(at(self.template, "metadata", "labels"))
+
+    @property
+    def pods(self) -> int:
+        """How many pods it has at once: those of a Job while it runs."""
+        if self.job:
+            return min(whole(self.job.get("parallelism"), 1), whole(self.job.get("completions"), UNLIMITED))
+        return whole(at(self.resource.properties, "spec", "replicas"), 1)
+
+    @property
+    def stays(self) -> bool:
+        """Whether its pods are there as long as it is, and are placed by the scheduler."""
+        return self.resource.type in {STATEFUL_SET, DEPLOYMENT}
 
     @property
     def containers(self) -> list[Properties]:

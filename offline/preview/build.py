@@ -161,7 +161,7 @@ def _compared(
     if base is not None and before is not None:
         update = compared(before, stack)
         harm, lived_with = check_change(
-            Change(before, update), suppressions_of(stack.configuration), options.today
+            Change(before, stack, update), suppressions_of(stack.configuration), options.today
         )
         found_before, suppressed_before = _found(before, options.today)
         findings = in_order([*harm, *mark_new(findings, found_before)])

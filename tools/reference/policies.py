@@ -10,8 +10,7 @@ from pathlib import Path
 
 from infra.review.policy import Severity
 from offline.files import write_or_check
-from offline.policies.changes import POLICIES as CHANGE_POLICIES
-from offline.policies.check import ABOUT_FILES, EVERYWHERE, of_clouds
+from offline.policies.check import ABOUT_FILES, CHANGE_POLICIES, EVERYWHERE, of_clouds
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "policies.md"
 

@@ -1,9 +1,11 @@
 """What of users' data goes with a Kubernetes object.
 
-Source: https://kubernetes.io/docs/concepts/storage/persistent-volumes/#reclaiming and
-https://kubernetes.io/docs/concepts/storage/storage-classes/#reclaim-policy, read 2026-11-22.
+Sources, read 2026-11-22: https://kubernetes.io/docs/concepts/storage/persistent-volumes/#reclaiming,
+https://kubernetes.io/docs/concepts/storage/storage-classes/#reclaim-policy and
+https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/#persistentvolumeclaim-retention.
 """
 
+from infra.kubernetes.review.clients import queued_items
 from infra.review.facts import Holding
 from infra.review.properties import at, items, text
 from infra.review.stack import Resource, Stack
@@ -15,6 +17,13 @@ STORAGE_CLASS = "kubernetes:storage.k8s.io/v1:StorageClass"
 STATEFUL_SET = "kubernetes:apps/v1:StatefulSet"
 
 RETAIN = "Retain"
+DELETE = "Delete"
+
+FROM_STORE = (
+    "the items that are not done are found again from the store, and the results of those that are done are in "
+    "it; only how often each was tried is forgotten"
+)
+"""What becomes of the items of a queue that is lost."""
 
 
 def holding(resource: Resource, stack: Stack) -> Holding | None:
@@ -28,8 +37,33 @@ def holding(resource: Resource, stack: Stack) -> Holding | None:
     if resource.type == VOLUME:
         return Holding("the volume and everything on it", kept=_kept(_policy(resource)))
     if resource.type == NAMESPACE and (sets := _with_claims(resource, stack)):
-        return Holding(f"the namespace and everything in it, the claims of {', '.join(sets)} included")
+        named = ", ".join(f"the StatefulSet {each.name}" for each in sets)
+        lost = f"the namespace and everything in it, the claims of {named} included"
+        return Holding(lost, meant=all(_goes_with_it(each) for each in sets))
+    if resource.type == STATEFUL_SET and _claims(resource):
+        return _volumes(resource, stack)
     return None
+
+
+def _volumes(set_: Resource, stack: Stack) -> Holding:
+    """Of a StatefulSet: its volumes outlive it unless it says otherwise."""
+    if not _goes_with_it(set_):
+        return Holding("its volumes", kept="the claims of a StatefulSet outlive it, unless it says otherwise")
+    steps = queued_items(set_, stack)
+    return Holding(
+        "its volume and everything on it",
+        rebuilt=f"{FROM_STORE}; {', '.join(steps)} can only go on once it is there again" if steps else "",
+        meant=True,
+    )
+
+
+def _goes_with_it(set_: Resource) -> bool:
+    """Whether the claims of a StatefulSet are deleted with it."""
+    return at(set_.properties, "spec", "persistentVolumeClaimRetentionPolicy", "whenDeleted") == DELETE
+
+
+def _claims(set_: Resource) -> bool:
+    return bool(items(at(set_.properties, "spec", "volumeClaimTemplates")))
 
 
 def _claim(claim: Resource, stack: Stack) -> Holding:
@@ -92,10 +126,10 @@ def _namespaces(resource: Resource, stack: Stack) -> list[Resource]:
     ]
 
 
-def _with_claims(namespace: Resource, stack: Stack) -> list[str]:
-    """The StatefulSets in the namespace that make claims."""
+def _with_claims(namespace: Resource, stack: Stack) -> list[Resource]:
+    """The StatefulSets in the namespace that make claims, without queues: their items are found again."""
     return [
-        f"the StatefulSet {each.name}"
+        each
         for each in stack.of_type(STATEFUL_SET)
-        if items(at(each.properties, "spec", "volumeClaimTemplates")) and namespace in _namespaces(each, stack)
+        if _claims(each) and namespace in _namespaces(each, stack) and not queued_items(each, stack)
     ]

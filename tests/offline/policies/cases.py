@@ -14,20 +14,26 @@ from tests.offline.policies.samples import (
     DEPLOYMENT,
     GPU,
     POOLS,
+    SERVICE,
+    asking,
     container,
+    entrance,
     gpu_pod,
     job,
+    let_in,
     pod,
     pool,
     resource,
+    serving,
+    shut,
     stack,
+    worker,
     workload,
 )
 
 ZONE = "topology.kubernetes.io/zone"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 QUOTA = "kubernetes:core/v1:ResourceQuota"
-SERVICE = "kubernetes:core/v1:Service"
 RBAC = "kubernetes:rbac.authorization.k8s.io/v1"
 RELEASE = "kubernetes:helm.sh/v3:Release"
 H100 = pool("h100", gpus=1, accelerator="nvidia-h100-80gb")
@@ -38,7 +44,7 @@ STORE = {
     "volumes": [{"name": "store", "persistentVolumeClaim": {"claimName": "store"}}],
 }
 MOUNT = {"name": "store", "mountPath": "/store"}
-GPU_RESOURCES = {"limits": GPU, "requests": {"cpu": "500m", "memory": "1Gi"}}
+GPU_RESOURCES = asking(GPU, cpu="500m", memory="1Gi")
 
 
 def long_job(*mounts: Mapping[str, Any], args: Sequence[Any] = (), **changes: Any) -> Stack:
@@ -112,10 +118,46 @@ BUCKET = ("test:storage/bucket:Bucket", "store", {})
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----"
 DEVICE_PLUGIN = pod(
     container(
-        image="nvcr.io/nvidia/k8s-device-plugin:v0.20.0", securityContext={"privileged": True, "runAsUser": 0}
+        image="nvcr.io/nvidia/k8s-device-plugin:v0.20.0",
+        securityContext={"privileged": True, "runAsUser": 0},
+        resources=None,
     ),
     securityContext=None,
     volumes=[{"name": "sockets", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}],
+)
+CRON_JOB = "kubernetes:batch/v1:CronJob"
+NAMESPACE = "kubernetes:core/v1:Namespace"
+WIDE = (pool("cpu", max_nodes=4), pool("t4", gpus=1))
+ONLY_SPOT = {"nodeSelector": {"pool": "spot"}}
+
+
+def beside(*others: Resource, **options: Any) -> Stack:
+    """A service, with all that it needs, and others."""
+    return stack(serving(), entrance(), let_in(), *others, **options)
+
+
+def scheduled(**changes: Any) -> Stack:
+    """A CronJob, and nothing wrong."""
+    spec = {"schedule": "0 3 * * *", "concurrencyPolicy": "Forbid", **changes}
+    properties = {
+        "metadata": {"namespace": "slipway"},
+        "spec": {**spec, "jobTemplate": {"spec": {"template": {"spec": pod()}}}},
+    }
+    return stack(resource(CRON_JOB, "nightly", properties))
+
+
+def restricted(*others: Resource, level: str = "restricted") -> Stack:
+    """A namespace that refuses pods, and others in it."""
+    labels = {"pod-security.kubernetes.io/enforce": level}
+    return stack(resource(NAMESPACE, "slipway", {"metadata": {"name": "slipway", "labels": labels}}), *others)
+
+
+HARDENED = container(
+    securityContext={
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
 )
 
 TRIPS: Mapping[str, Sequence[Stack]] = {
@@ -133,11 +175,11 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
         stack(job(gpu_pod(**affine("pool", "t4", "h100"))), pools=[*POOLS, H100]),
     ],
     "unschedulable-pod": [
-        in_container(resources={"requests": {"cpu": "8"}}),
+        in_container(resources=asking(cpu="8")),
         stack(workload(DEPLOYMENT, pod(nodeSelector={"pool": "elsewhere"}))),
-        stack(job(gpu_pod(container(resources={"limits": {"nvidia.com/gpu": "2"}})))),
+        stack(job(gpu_pod(container(resources=asking({"nvidia.com/gpu": "2"}))))),
         # Init containers that restart always are there beside the others.
-        in_pod(initContainers=[container(restartPolicy="Always", resources={"requests": {"cpu": "3800m"}})]),
+        in_pod(initContainers=[container(restartPolicy="Always", resources=asking(cpu="3800m"))]),
     ],
     "gpu-pool-without-taint": [stack(pools=[pool("cpu"), pool("t4", gpus=1, taints=[])])],
     "gpu-pool-always-on": [
@@ -249,6 +291,58 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
     "configmap-near-limit": [config_map(int(0.9 * LIMIT) + 1), config_map(LIMIT)],
     "count-over-quota": [quota("2", 3), quota(2, 3)],
     "count-near-quota": [quota("2", 2), quota("10", 9)],
+    "no-room-beside-services": [
+        beside(job(pod(container(resources=asking(cpu="3800m"))))),
+        # One pod of a service on each of the nodes.
+        beside(
+            resource(
+                DEPLOYMENT,
+                "other",
+                {"spec": {"replicas": 2, "template": {"spec": pod(container(resources=asking(cpu="2500m")))}}},
+            ),
+            job(pod(container(resources=asking(cpu="3"))), parallelism=2, completions=2),
+            pools=[pool("cpu", max_nodes=2)],
+        ),
+    ],
+    "more-workers-than-room": [
+        # Four CPUs, of which the service has half a one.
+        stack(job(pod(container(resources=asking(cpu="2"))), parallelism=3, completions=3)),
+        beside(worker(pods=8)),
+        stack(job(pod(container(resources=asking(memory="5Gi"))), parallelism=5, completions=5), pools=WIDE),
+    ],
+    "pod-without-memory-limit": [
+        in_container(resources={"requests": {"cpu": "500m", "memory": "1Gi"}}),
+        in_pod(initContainers=[container(resources=None)]),
+        stack(workload(DAEMON_SET, pod(container(resources=None)))),
+    ],
+    "service-on-spot": [
+        stack(serving(), entrance(), let_in(), pools=[pool("cpu", spot=True)]),
+        stack(serving(), pools=[pool("cpu", run_limit=604_800)]),
+        stack(serving(**ONLY_SPOT), pools=[pool("cpu"), pool("spot", spot=True)]),
+    ],
+    "service-without-probe": [stack(serving(container()), entrance(), let_in())],
+    "service-open-to-all": [
+        stack(serving(), entrance()),
+        stack(serving(), entrance(), shut("Egress")),
+        stack(serving(), entrance(), let_in(**{"from": None})),
+    ],
+    "service-out-of-reach": [
+        beside(worker("--cache=fraud-queue.slipway.svc:6379"), shut("Egress")),
+        stack(serving(), entrance(), shut("Ingress"), worker()),
+        stack(serving(), entrance(), let_in(port=80), worker()),
+        stack(serving(), entrance(), let_in({"podSelector": {"matchLabels": {"step": "other"}}}), worker()),
+        # The internet is not where pods are.
+        beside(
+            worker(),
+            shut("Egress", egress=[{"to": [{"ipBlock": {"cidr": "0.0.0.0/0", "except": ["10.0.0.0/8"]}}]}]),
+        ),
+    ],
+    "schedule-overlaps": [scheduled(concurrencyPolicy="Allow"), scheduled(concurrencyPolicy=None)],
+    "pod-refused": [
+        restricted(job(pod())),
+        restricted(job(pod(container(securityContext={**HARDENED["securityContext"], "seccompProfile": None})))),
+        restricted(serving()),
+    ],
 }
 
 PASSES: Mapping[str, Sequence[Stack]] = {
@@ -404,4 +498,51 @@ PASSES: Mapping[str, Sequence[Stack]] = {
         ),
         quota("2", 2, provider="urn:pulumi:test::slipway::p::other"),
     ],
+    "no-room-beside-services": [
+        beside(job(pod(container(resources=asking(cpu="3500m"))))),
+        beside(job(pod(container(resources=asking(cpu="3800m")))), pools=WIDE),
+        # No node can take it at all.
+        beside(job(pod(container(resources=asking(cpu="8"))))),
+    ],
+    "more-workers-than-room": [
+        stack(job(pod(container(resources=asking(cpu="2"))), parallelism=2, completions=2)),
+        stack(job(pod(container(resources=asking(cpu="2"))), parallelism=3, completions=2)),
+        beside(worker(pods=7)),
+        beside(worker(pods=8), pools=WIDE),
+        stack(worker(pods=8), pools=[]),
+    ],
+    "pod-without-memory-limit": [
+        in_pod(),
+        in_container(resources=UNKNOWN),
+        stack(workload(DAEMON_SET, DEVICE_PLUGIN)),
+    ],
+    "service-on-spot": [
+        beside(pools=[pool("spot", spot=True), pool("cpu")]),
+        stack(worker(), pools=[pool("cpu", spot=True)]),
+        stack(serving(), pools=[]),
+    ],
+    "service-without-probe": [
+        beside(),
+        stack(serving(container())),
+        stack(serving(containers=UNKNOWN), entrance(), let_in()),
+    ],
+    "service-open-to-all": [
+        beside(),
+        stack(serving(), entrance(), shut("Ingress")),
+        # Nothing leads to it by name.
+        stack(serving()),
+    ],
+    "service-out-of-reach": [
+        beside(worker()),
+        beside(worker(), shut("Ingress")),
+        beside(
+            worker(),
+            shut("Egress", egress=[{"to": [{"podSelector": {"matchLabels": {"slipway/service": "queue"}}}]}]),
+        ),
+        beside(worker(), shut("Egress", egress=UNKNOWN)),
+        beside(worker("--source", "https://example.com:443")),
+        stack(serving(), entrance(ports=[{"port": 80, "targetPort": 6379}]), let_in(), worker("fraud-queue:80")),
+    ],
+    "schedule-overlaps": [scheduled(), scheduled(concurrencyPolicy="Replace")],
+    "pod-refused": [restricted(job(pod(HARDENED))), restricted(job(pod()), level="baseline"), in_pod()],
 }

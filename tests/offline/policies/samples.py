@@ -16,6 +16,9 @@ GPU = {"nvidia.com/gpu": "1"}
 
 JOB = "kubernetes:batch/v1:Job"
 DEPLOYMENT = "kubernetes:apps/v1:Deployment"
+STATEFUL_SET = "kubernetes:apps/v1:StatefulSet"
+SERVICE = "kubernetes:core/v1:Service"
+NETWORK_POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
 DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
 
 
@@ -26,13 +29,18 @@ def resource(type_: str, name: str, properties: Mapping[str, Any], **options: An
     return Resource(f"urn:pulumi:test::slipway::{type_}::{name}", type_, name, properties, **options)
 
 
+def asking(limits: Mapping[str, Any] | None = None, **requests: Any) -> dict[str, Any]:
+    """The resources of a container, with a limit of memory beside the ``limits``."""
+    return {"limits": {"memory": "1Gi", **(limits or {})}, "requests": requests}
+
+
 def container(**changes: Any) -> dict[str, Any]:
     """A container with nothing wrong; a change to None takes a key out."""
     made = {
         "name": "main",
         "image": f"example.com/image{DIGEST}",
         "command": ["python", "-m", "train"],
-        "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}},
+        "resources": asking(cpu="500m", memory="1Gi"),
         "securityContext": {"allowPrivilegeEscalation": False},
     }
     return _changed(made, changes)
@@ -50,7 +58,7 @@ def pod(*containers: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
 
 def gpu_pod(*containers: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     """The same with a GPU, for the pool of T4s."""
-    made = containers or (container(resources={"limits": GPU, "requests": {"cpu": "500m", "memory": "1Gi"}}),)
+    made = containers or (container(resources=asking(GPU, cpu="500m", memory="1Gi")),)
     return pod(*made, **{"tolerations": [TOLERATION], "nodeSelector": {"pool": "t4"}, **changes})
 
 
@@ -63,6 +71,57 @@ def job(spec: Mapping[str, Any], name: str = "train", **changes: Any) -> Resourc
 def workload(type_: str, spec: Mapping[str, Any], name: str = "it") -> Resource:
     """A Deployment or the like with this pod."""
     return resource(type_, name, {"metadata": {"namespace": "slipway"}, "spec": {"template": {"spec": spec}}})
+
+
+QUEUE, PORT = "fraud-queue", 6379
+OF_QUEUE, OF_DAYS = {"slipway/service": "queue"}, {"app.kubernetes.io/component": "days"}
+
+
+def serving(
+    main: Mapping[str, Any] | None = None, *, keeps: bool = False, size: str = "1Gi", **changes: Any
+) -> Resource:
+    """A StatefulSet of one pod with its volume, which goes with it unless it ``keeps`` that, and nothing wrong."""
+    probe = {"tcpSocket": {"port": PORT}}
+    spec = {
+        "replicas": 1,
+        "serviceName": QUEUE,
+        "selector": {"matchLabels": OF_QUEUE},
+        "template": {
+            "metadata": {"labels": OF_QUEUE},
+            "spec": pod(main or container(readinessProbe=probe), restartPolicy="Always", **changes),
+        },
+        "volumeClaimTemplates": [
+            {"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": size}}}}
+        ],
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain" if keeps else "Delete"},
+    }
+    return resource(STATEFUL_SET, QUEUE, {"metadata": {"name": QUEUE, "namespace": "slipway"}, "spec": spec})
+
+
+def entrance(**spec: Any) -> Resource:
+    """The Service that leads to `serving`."""
+    made = {"selector": OF_QUEUE, "ports": [{"port": PORT}], **spec}
+    return resource(SERVICE, QUEUE, {"metadata": {"name": QUEUE, "namespace": "slipway"}, "spec": made})
+
+
+def let_in(*peers: Mapping[str, Any], port: int = PORT, name: str = "in", **rule: Any) -> Resource:
+    """A NetworkPolicy that lets the pods of `worker` connect to those of `serving`."""
+    made = {"from": list(peers) or [{"podSelector": {"matchLabels": OF_DAYS}}], "ports": [{"port": port}], **rule}
+    spec = {"podSelector": {"matchLabels": OF_QUEUE}, "policyTypes": ["Ingress"], "ingress": [_changed(made, {})]}
+    return resource(NETWORK_POLICY, name, {"metadata": {"namespace": "slipway"}, "spec": spec})
+
+
+def shut(side: str, **rules: Any) -> Resource:
+    """A NetworkPolicy for all pods of the namespace that lets nothing through on that side, but for ``rules``."""
+    spec = {"podSelector": {}, "policyTypes": [side], **rules}
+    return resource(NETWORK_POLICY, f"no-{side}", {"metadata": {"namespace": "slipway"}, "spec": spec})
+
+
+def worker(*arguments: str, pods: int = 1, name: str = "fraud-days", **changes: Any) -> Resource:
+    """A Job whose pods work on the items of `serving`."""
+    words = arguments or ("--queue", f"{QUEUE}:{PORT}")
+    made = {"metadata": {"labels": OF_DAYS}, "spec": pod(container(args=list(words)), **changes)}
+    return job({}, name, template=made, parallelism=pods, completions=pods)
 
 
 def pool(name: str, gpus: int = 0, **changes: Any) -> NodePool:

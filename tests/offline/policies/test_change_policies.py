@@ -10,8 +10,8 @@ from infra.clouds.registry import reviews
 from infra.review.contract import reviewed
 from infra.review.policy import Severity
 from infra.review.stack import Resource, Stack
-from offline.policies.changes import POLICIES, Change
-from offline.policies.check import check, check_change, policies, suppressions_of
+from offline.policies.changes import Change
+from offline.policies.check import CHANGE_POLICIES, check, check_change, policies, suppressions_of
 from offline.preview.model import Finding, Suppressed
 from offline.preview.operations import compared
 from tests.support.reviewing import declared
@@ -33,7 +33,7 @@ def stack(*resources: Resource, **suppressions: dict[str, Any]) -> Stack:
 
 
 def update(before: Stack, after: Stack) -> tuple[list[Finding], list[Suppressed]]:
-    change = Change(before, compared(before, after))
+    change = Change(before, after, compared(before, after))
     return check_change(change, suppressions_of(after.configuration), TODAY)
 
 
@@ -257,7 +257,7 @@ def test_suppressions_of_change_policies_are_never_unused() -> None:
 
 
 def test_ids_differ_from_those_of_all_other_policies() -> None:
-    assert not {each.id for each in POLICIES} & {each.id for each in policies()}
+    assert not {each.id for each in CHANGE_POLICIES} & {each.id for each in policies()}
 
 
 EKS = "aws:eks/cluster:Cluster"

@@ -9,10 +9,9 @@ import pytest
 
 from infra.review.policy import Severity
 from infra.review.stack import Stack
-from offline.policies.changes import POLICIES as CHANGE_POLICIES
-from offline.policies.check import ABOUT_FILES, EVERYWHERE, check, of_clouds, policies
+from offline.policies.check import ABOUT_FILES, CHANGE_POLICIES, EVERYWHERE, check, of_clouds, policies
 from tests.offline.policies.cases import PASSES, TRIPS
-from tests.offline.policies.samples import container, gpu_pod, job, pod, pool, stack
+from tests.offline.policies.samples import asking, container, gpu_pod, job, pod, pool, stack
 from tests.support.checkout import ROOT
 from tools.reference import policies as reference
 
@@ -56,7 +55,7 @@ def test_ids_are_unique_and_can_be_written_in_a_stack_file() -> None:
 
 
 def test_an_unschedulable_pod_has_kube_schedulers_reasons() -> None:
-    [finding], _ = check(stack(job(pod(container(resources={"requests": {"cpu": "8"}})))), {}, TODAY)
+    [finding], _ = check(stack(job(pod(container(resources=asking(cpu="8"))))), {}, TODAY)
     assert finding.severity is Severity.ERROR
     assert finding.name == "train (Job)"
     assert finding.reason.endswith(

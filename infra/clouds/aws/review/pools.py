@@ -15,6 +15,7 @@ TIMES = durations(Path(__file__).parents[1] / "data" / "times.toml")
 """How long resources take to be created, and nodes from being asked for until pods can use them."""
 
 CLUSTER = "aws:eks/cluster:Cluster"
+SUBNET = "aws:ec2/subnet:Subnet"
 HELM_RELEASE = "kubernetes:helm.sh/v3:Release"
 
 
@@ -49,7 +50,15 @@ def _pool(stack: Stack, group: Resource) -> NodePool:
         spot=nodes.is_spot(declared),
         machine=machine,
         boot=TIMES["boot", "gpu" if accelerator else "cpu"],
+        zones=_zones(stack, group),
     )
+
+
+def _zones(stack: Stack, group: Resource) -> list[str]:
+    """Those of the group's subnets; none where one of them is not declared here."""
+    subnets = [stack.resources.get(urn) for urn in sorted(group.property_dependencies.get("subnetIds", ()))]
+    found = [text(each.properties.get("availabilityZone")) for each in subnets if each and each.type == SUBNET]
+    return sorted(set(found)) if found and all(found) else []
 
 
 def _allocatable(declared: Properties, machines: Properties, clients: int) -> Resources:

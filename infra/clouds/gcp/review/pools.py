@@ -93,7 +93,14 @@ def _pool(pool: DeclaredPool) -> NodePool:
         run_limit=nodes.run_limit(pool.inputs),
         machine=machine,
         boot=TIMES["boot", "gpu" if accelerator else "cpu"],
+        zones=_zones(pool.inputs),
     )
+
+
+def _zones(inputs: Properties) -> list[str]:
+    """Those that a pool names; a pool of a whole region may be in any of it."""
+    location = text(inputs.get("location"))
+    return texts(inputs.get("nodeLocations")) or ([location] if is_zone(location) else [])
 
 
 def _allocatable(declared: Properties) -> Resources:

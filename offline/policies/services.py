@@ -1,0 +1,158 @@
+"""What runs beside Jobs and is connected to: where it stays, when it is ready, and who may connect to it."""
+
+from collections.abc import Iterator
+
+from infra.kubernetes.review.clients import SERVICE, addresses
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import Properties, at, known, mapping, mappings, number, strings
+from infra.review.stack import NodePool, Resource, Stack
+from offline.engine.scheduling import has_gpus, lacking, pools_of
+from offline.policies.network_policies import EGRESS, lets_all_in, refuses
+from offline.policies.workloads import STATEFUL_SET, Workload, workloads
+
+
+def served(stack: Stack) -> Iterator[tuple[Resource, Workload]]:
+    """Each Service with what its selector picks, in the same namespace."""
+    pods = list(workloads(stack))
+    for service in stack.of_type(SERVICE):
+        selector = strings(at(service.properties, "spec", "selector"))
+        namespace = at(service.properties, "metadata", "namespace") or "default"
+        for each in pods:
+            same = each.resource.provider == service.provider and each.namespace == namespace
+            if same and selector and selector.items() <= each.labels.items():
+                yield service, each
+
+
+def _staying(stack: Stack) -> list[Workload]:
+    """What serves, and every StatefulSet, each once."""
+    found = [*(each for _, each in served(stack)), *workloads(stack, STATEFUL_SET)]
+    return list({each.resource.urn: each for each in found}.values())
+
+
+def _on_spot(stack: Stack) -> Iterator[Violation]:
+    for workload in _staying(stack):
+        pools = workload.suitable_pools(stack)
+        if not pools or not all(map(_goes, pools)):
+            continue
+        others = [each.name for each in pools_of(stack, workload.cluster) if _could_take(each, workload)]
+        fix = f"place it on {' or '.join(f'`{name}`' for name in others)}" if others else "add a pool for it"
+        why = ", ".join(f"{each.name}: {_why(each)}" for each in pools)
+        yield Violation(
+            workload.resource.urn,
+            f"its nodes are taken back ({why}), and all that connect to it wait until it has come up on another",
+            f"{fix}, whose nodes stay",
+        )
+
+
+def _goes(pool: NodePool) -> bool:
+    return pool.spot or pool.run_limit is not None
+
+
+def _why(pool: NodePool) -> str:
+    return "Spot" if pool.spot else "each runs for a limited time"
+
+
+def _could_take(pool: NodePool, workload: Workload) -> bool:
+    """Whether the pool's nodes stay and have room for the pod, whatever it selects now."""
+    wanted = workload.requests
+    return (
+        not _goes(pool)
+        and not has_gpus(pool)
+        and pool.max_nodes > 0
+        and wanted is not None
+        and not lacking(wanted, pool.allocatable)
+    )
+
+
+def _without_probe(stack: Stack) -> Iterator[Violation]:
+    for workload in {each.resource.urn: each for _, each in served(stack)}.values():
+        containers = workload.spec.get("containers")
+        if known(containers) and not any(each.get("readinessProbe") for each in mappings(containers)):
+            yield Violation(
+                workload.resource.urn,
+                "it has no readinessProbe: it counts as ready as soon as it has started, and Jobs connect before "
+                "it answers",
+                "add a readinessProbe, such as `tcpSocket` with its port",
+            )
+
+
+def _open(stack: Stack) -> Iterator[Violation]:
+    for service, workload in served(stack):
+        if lets_all_in(stack, workload):
+            yield Violation(
+                service.urn,
+                f"every pod of the cluster may connect to {workload.resource.name}: no NetworkPolicy says who may",
+                "add a NetworkPolicy for its pods whose ingress comes from the pods that need it",
+            )
+
+
+def _unreachable(stack: Stack) -> Iterator[Violation]:
+    there = list(served(stack))
+    for client in workloads(stack):
+        for host, port in dict.fromkeys(addresses(client.spec)):
+            for service, server in there:
+                if (
+                    at(service.properties, "metadata", "name") != host
+                    or server.cluster != client.cluster
+                    or server.namespace != client.namespace
+                ):
+                    continue
+                if side := refuses(stack, client, server, _target(service, server, port)):
+                    whose = client.resource.name if side == EGRESS else server.resource.name
+                    yield Violation(
+                        client.resource.urn,
+                        f"it connects to {host}:{port}, and the NetworkPolicies of {whose} do not let it "
+                        f"({side.lower()})",
+                        f"let the pods of {client.resource.name} connect to those of {server.resource.name}",
+                    )
+
+
+def _target(service: Resource, server: Workload, port: int) -> int | None:
+    """The pod's port behind a port of the Service; None if it is not known."""
+    for each in mappings(at(service.properties, "spec", "ports")):
+        if number(each.get("port")) == port:
+            target = each.get("targetPort", port)
+            if isinstance(target, str) and not target.isdigit():
+                return next(
+                    (number(own.get("containerPort")) for own in _ports(server) if own.get("name") == target), None
+                )
+            return int(target) if isinstance(target, int | str) else None
+    return port
+
+
+def _ports(server: Workload) -> list[Properties]:
+    return [mapping(port) for each in server.containers for port in mappings(each.get("ports"))]
+
+
+POLICIES = (
+    Policy(
+        "service-on-spot",
+        Severity.ERROR,
+        "A service, and every StatefulSet, runs on nodes that are not taken back: no Spot, preemptible or "
+        "flex-start nodes.",
+        _on_spot,
+        "Place it on a pool whose nodes stay.",
+    ),
+    Policy(
+        "service-without-probe",
+        Severity.ERROR,
+        "What a Service leads to says when it is ready.",
+        _without_probe,
+        "Add a readinessProbe.",
+    ),
+    Policy(
+        "service-open-to-all",
+        Severity.ERROR,
+        "A NetworkPolicy says who may connect to what a Service leads to.",
+        _open,
+        "Add a NetworkPolicy with the pods that may connect.",
+        harm=True,
+    ),
+    Policy(
+        "service-out-of-reach",
+        Severity.ERROR,
+        "The NetworkPolicies on both sides let a pod connect to the Services that it names.",
+        _unreachable,
+        "Add the ingress at the service, or the egress at the pod.",
+    ),
+)
