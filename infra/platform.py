@@ -5,8 +5,9 @@ that only one cloud has crosses it, so a pipeline never asks where it runs.
 """
 
 import base64
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -50,6 +51,27 @@ class Resources:
 
 
 @dataclass(frozen=True)
+class RequestRules:
+    """What a cluster makes of a pod's requests on its way in, where it does not take them as they are.
+
+    They are raised to ``least``, and CPU to a multiple of ``step`` millicores. ``ratio`` is the least and the most
+    GiB of memory for each CPU: whichever of the two there is too little of is raised.
+    """
+
+    least: Resources
+    ratio: tuple[float, float] | None = None
+    step: int = 1
+
+    def admitted(self, asked: Resources) -> Resources:
+        """The requests that the cluster takes unchanged for a pod that asks for ``asked``: never less."""
+        cpu, memory = max(asked.cpu, self.least.cpu), max(asked.memory, self.least.memory)
+        low, high = [1.024 * gib for gib in self.ratio] if self.ratio else (0, math.inf)  # MiB for each millicore.
+        cpu = math.ceil(max(cpu, memory / high) / self.step) * self.step
+        scratch = max(asked.ephemeral_storage, self.least.ephemeral_storage)
+        return replace(asked, cpu=cpu, memory=max(memory, math.ceil(cpu * low)), ephemeral_storage=scratch)
+
+
+@dataclass(frozen=True)
 class Pool:
     """A node pool as a pod sees it.
 
@@ -58,7 +80,8 @@ class Pool:
     ``fingerprint`` changes when the pool's hardware or driver does, so that its gates run again. ``shared_gpus``
     says that the pool slices or partitions its GPUs, of which a pod can use only one. ``min_nodes`` are there at
     all times. Where the stack declares the device plugin, ``gpu_clients`` pods share each GPU by time-slicing, and
-    ``mig_strategy`` is how it advertises GPUs that are partitioned.
+    ``mig_strategy`` is how it advertises GPUs that are partitioned. ``requests`` are rules for what pods ask for,
+    where the cluster has any. ``movable`` says that pods cannot ask to be left on their node.
     """
 
     name: str
@@ -74,6 +97,12 @@ class Pool:
     min_nodes: int = 0
     gpu_clients: int = 1
     mig_strategy: MigStrategy = "none"
+    requests: RequestRules | None = None
+    movable: bool = False
+
+    def admitted(self, asked: Resources) -> Resources:
+        """What a pod has to ask for that needs ``asked``, so that the cluster takes it unchanged."""
+        return self.requests.admitted(asked) if self.requests else asked
 
 
 @dataclass(frozen=True)

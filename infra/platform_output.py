@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from infra.platform import Claim, Egress, MigStrategy, Platform, Pool, Store, Taint, TaintEffect
+from infra.platform import Claim, Egress, MigStrategy, Platform, Pool, RequestRules, Store, Taint, TaintEffect
 from infra.platform import Resources as NodeResources
 from infra.schema.base import PoolSettings, Team
 from infra.schema.names import short_digest
@@ -70,6 +70,18 @@ class TaintFact(_Fact):
         return Taint(self.key, self.value, self.effect)
 
 
+class RequestRulesFact(_Fact):
+    """What the cluster makes of pods' requests: the fields of `infra.platform.RequestRules`."""
+
+    least: Amounts
+    ratio: tuple[float, float] | None = None
+    step: int = 1
+
+    def rules(self) -> RequestRules:
+        """As the rest of the program has them."""
+        return RequestRules(self.least.resources(), self.ratio, self.step)
+
+
 class PoolFacts(PoolSettings):
     """A node pool: the fields of `infra.platform.Pool` that are plain values."""
 
@@ -89,6 +101,8 @@ class PoolFacts(PoolSettings):
     shared_gpus: bool = False
     gpu_clients: int = 1
     mig_strategy: MigStrategy = "none"
+    requests: RequestRulesFact | None = None
+    movable: bool = False
 
     def node(self) -> NodeResources:
         """What one node leaves to pods."""
@@ -260,7 +274,14 @@ def _pool(pool: Pool, devices: str) -> dict[str, Any]:
         "shared_gpus": pool.shared_gpus,
         "gpu_clients": pool.gpu_clients,
         "mig_strategy": pool.mig_strategy,
+        **({"requests": _rules(pool.requests)} if pool.requests else {}),
+        **({"movable": True} if pool.movable else {}),
     }
+
+
+def _rules(rules: RequestRules) -> dict[str, Any]:
+    ratio = list(rules.ratio) if rules.ratio else None
+    return {"least": _plain(rules.least), "ratio": ratio, "step": rules.step}
 
 
 def _store(store: Store) -> dict[str, Any]:

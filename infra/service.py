@@ -32,6 +32,11 @@ class Service:
     probe: Probe = field(default_factory=Probe)
 
     @property
+    def requests(self) -> Resources:
+        """What its pod asks for: its resources as the pool's cluster takes them."""
+        return self.pool.admitted(self.resources)
+
+    @property
     def object_name(self) -> str:
         """The name of its Kubernetes objects, and its host name in the namespace: ``<pipeline>-<service>``."""
         return fit(f"{self.pipeline}-{self.name}", KUBERNETES_NAME_LIMIT)

@@ -114,6 +114,11 @@ class Step:
     workers: int = 1
 
     @property
+    def requests(self) -> Resources:
+        """What its pod asks for: its resources as the pool's cluster takes them."""
+        return self.pool.admitted(self.resources)
+
+    @property
     def publishes(self) -> bool:
         """Whether it leaves a result in a directory of its own."""
         return self.command is not None or any("{output}" in argument for argument in self.arguments)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -62,7 +63,7 @@ def template(run: Run, service_account: str) -> k8s.core.v1.PodTemplateSpecArgs:
     user = step.platform.pod_user
     annotations = {
         # Moving a training to another node to save a node costs more than it saves.
-        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+        **({} if step.pool.movable else {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}),
         **(step.platform.store.pod_annotations if step.uses_store else {}),
     }
     return k8s.core.v1.PodTemplateSpecArgs(
@@ -171,7 +172,7 @@ def _container(run: Run) -> k8s.core.v1.ContainerArgs:
         RUNNER if step.command else step.module or "",
         arguments(run),
         run,
-        step.resources,
+        step.requests,
         environment=environment,
         secrets=step.secrets,
         mounts=mounts,
@@ -186,7 +187,7 @@ def _installer(run: Run) -> k8s.core.v1.ContainerArgs:
         INSTALLER,
         ["--requirements", step.requirements.file, "--target", INSTALLED],
         run,
-        Resources(step.resources.cpu, step.resources.memory, step.resources.ephemeral_storage),
+        replace(step.requests, gpus=0),
         environment=_environment(),
         mounts=[_mount("bundle", BUNDLE, read_only=True), _mount("tmp", TEMPORARY), _mount("packages", INSTALLED)],
     )
@@ -257,7 +258,7 @@ def _mount(name: str, path: str, *, read_only: bool = False) -> k8s.core.v1.Volu
 
 def _volumes(run: Run) -> list[k8s.core.v1.VolumeArgs]:
     step = run.step
-    scratch = step.resources.ephemeral_storage
+    scratch = step.requests.ephemeral_storage
     volumes = [
         volume("bundle", config_map_name(bundle_map(run), run.bundle), run.bundle),
         _empty("tmp", scratch),

@@ -326,7 +326,7 @@ class _Placement:
 
 def room(step: Step) -> int:
     """How many pods like that of ``step`` its pool has room for at once; at least one."""
-    node, asked, beside = step.pool.allocatable, step.resources, step.platform.store.sidecar
+    node, asked, beside = step.pool.allocatable, step.requests, step.platform.store.sidecar
     needed = ("cpu", "memory", "ephemeral_storage", "gpus")
     on_a_node = [
         getattr(node, each) // amount

@@ -258,6 +258,10 @@ class ClusterSettings(Model):
         "Default: the stack creates it, and refuses one that is there and not its own.",
     )
 
+    def node_of(self, pool: PoolSettings) -> Resources | None:
+        """What one node of ``pool``, one of its own, leaves to pods; None where its machine type is not known."""
+        return pool.node()
+
     @property
     def owns_namespace(self) -> bool:
         """Whether the stack creates the namespace, and deletes it."""

@@ -36,6 +36,8 @@ def pool_of(cluster: str, name: str, facts: PoolFacts) -> Pool:
         min_nodes=facts.min_nodes,
         gpu_clients=facts.gpu_clients,
         mig_strategy=facts.mig_strategy,
+        requests=facts.requests.rules() if facts.requests else None,
+        movable=facts.movable,
     )
 
 

@@ -74,7 +74,10 @@ def _of_variant(finding: Finding, named: Path, step: PodSettings) -> Finding:
 
 
 def _targets(draft: Draft) -> dict[str, Target]:
-    return {name: Target(at, name, pool, pool.node()) for name, (at, pool) in pools_of(draft).items()}
+    return {
+        name: Target(at, name, pool, draft.clusters[str(at[1])].node_of(pool))
+        for name, (at, pool) in pools_of(draft).items()
+    }
 
 
 def _fits(at: Path, placed: PodSettings, target: Target, draft: Draft) -> Iterator[Finding]:
