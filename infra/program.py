@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.node_reader import NodeReaderArgs, TeamNodeReader
 from infra.kubernetes.results import Outputs
+from infra.kubernetes.service import services_of
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs, reads_nodes
 from infra.pipelines import placement
 from infra.pipelines.contract import PipelineSettings
@@ -77,6 +79,10 @@ def declare(root: Path = ROOT) -> Declared:
     for cloud in clouds:
         found.update(cloud.platforms(settings.request))
     platforms = {name: found[name] for name in settings.clusters}
+    gates = Gates(CPU_IMAGE)
+    placed = placement.place(pipelines_of(settings.pipelines), platforms, gates, root)
+    steps = [step for of_pipeline in placed.values() for step in of_pipeline]
+    services = Counter(each.platform.name for each in services_of(steps))
     workspaces = {
         name: Workspace(
             name,
@@ -86,15 +92,14 @@ def declare(root: Path = ROOT) -> Declared:
                 settings.service_account,
                 settings.protect,
                 settings.egress.allowed(),
+                services[name],
             ),
         )
         for name, platform in platforms.items()
     }
-    gates = Gates(CPU_IMAGE)
-    steps = placement.place(pipelines_of(settings.pipelines), platforms, gates, root)
-    jobs = job.declare([step for each in steps.values() for step in each], workspaces, root, settings.secrets)
+    jobs = job.declare(steps, workspaces, root, settings.secrets)
     outputs = Outputs(jobs, workspaces)
-    for name, of_pipeline in steps.items():
+    for name, of_pipeline in placed.items():
         pulumi.export(name, outputs.of(of_pipeline))
     if outputs.described:
         pulumi.export(SHOW, outputs.described)

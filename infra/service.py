@@ -5,7 +5,11 @@ from dataclasses import dataclass, field
 
 from infra.pipelines.contract import OF_SERVICES, Probe, service_variables
 from infra.platform import Platform, Pool, Resources
-from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+from infra.schema.names import fit
+
+NAME_LIMIT = 52
+"""Longest name of a StatefulSet: its pods have it in the label `controller-revision-hash`, a hyphen and ten
+characters after it (github.com/kubernetes/kubernetes/issues/64023, seen November 2026)."""
 
 DATA, PORT, PASSWORD = OF_SERVICES
 """References in the arguments of a service: its volume, its port, and its password."""
@@ -39,7 +43,7 @@ class Service:
     @property
     def object_name(self) -> str:
         """The name of its Kubernetes objects, and its host name in the namespace: ``<pipeline>-<service>``."""
-        return fit(f"{self.pipeline}-{self.name}", KUBERNETES_NAME_LIMIT)
+        return fit(f"{self.pipeline}-{self.name}", NAME_LIMIT)
 
     @property
     def address(self) -> str:

@@ -21,6 +21,7 @@ from infra.kubernetes.node_reader import NAME as NODE_READER
 from infra.kubernetes.pod import bundle_map, folder_map, template
 from infra.kubernetes.run import Known, Run, plan
 from infra.kubernetes.secrets import declare_secrets
+from infra.kubernetes.service import PipelineService, PipelineServiceArgs, services_of
 from infra.kubernetes.shipped_files import config_map
 from infra.kubernetes.workspace import Workspace
 from infra.step import Step
@@ -29,17 +30,23 @@ PATIENCE = 600
 """Seconds that Pulumi waits for a Job past the Job's own time limit, so that the Job's verdict comes first."""
 
 
+KILLED, INTERRUPTED = 137, 143
+"""Exit codes of a worker that was killed, by want of memory for one, and of one that was told to stop and gave its
+item back. Neither says that the work cannot be done: the item counts its own attempts."""
+
+
 @dataclass(frozen=True)
 class StepJobArgs:
     """``workspace`` is where the Job runs, ``after`` are the Jobs that have to succeed before it starts.
 
-    ``secret`` is the Kubernetes Secret with what the step is given.
+    ``secret`` is the Kubernetes Secret with what the step is given, ``services`` are those that it connects to.
     """
 
     run: Run
     workspace: Workspace
     after: tuple["StepJob", ...] = ()
     secret: k8s.core.v1.Secret | None = None
+    services: tuple[PipelineService, ...] = ()
 
 
 class StepJob(pulumi.ComponentResource):
@@ -70,23 +77,16 @@ class StepJob(pulumi.ComponentResource):
                 annotations={"pulumi.com/replaceUnready": "true", **_annotations(run)},
             ),
             spec=k8s.batch.v1.JobSpecArgs(
-                completions=1,
-                parallelism=1,
+                completion_mode="Indexed" if step.items else None,
+                completions=step.workers,
+                parallelism=step.workers,
                 # Real failures are final at once; disruptions are ignored below and so tried again without end,
-                # within the deadline. A `FailJob` rule instead would leave Pulumi waiting for its time-out.
+                # within the deadline. Pulumi sees a Job's failure by two reasons alone, `BackoffLimitExceeded` and
+                # `DeadlineExceeded` (provider/pkg/await/checker/job of pulumi-kubernetes 4.32.0). A `FailJob` rule
+                # and `backoffLimitPerIndex` fail a Job for others (`PodFailurePolicy`, `FailedIndexes`,
+                # `MaxFailedIndexesExceeded`), and would leave it waiting for its time-out.
                 backoff_limit=0,
-                pod_failure_policy=k8s.batch.v1.PodFailurePolicyArgs(
-                    rules=[
-                        k8s.batch.v1.PodFailurePolicyRuleArgs(
-                            action="Ignore",
-                            on_pod_conditions=[
-                                k8s.batch.v1.PodFailurePolicyOnPodConditionsPatternArgs(
-                                    type="DisruptionTarget", status="True"
-                                )
-                            ],
-                        )
-                    ]
-                ),
+                pod_failure_policy=k8s.batch.v1.PodFailurePolicyArgs(rules=_ignored(step)),
                 # A pod that is still being evicted holds the GPU that its successor needs.
                 pod_replacement_policy="Failed",
                 active_deadline_seconds=step.time_limit,
@@ -101,6 +101,7 @@ class StepJob(pulumi.ComponentResource):
                     *_devices(step, workspace),
                     *maps,
                     *([args.secret] if args.secret else []),
+                    *(each for service in args.services for each in service.ready),
                     *(each.job for each in args.after),
                 ],
                 # The successor would wait for the GPU that its predecessor holds.
@@ -111,6 +112,28 @@ class StepJob(pulumi.ComponentResource):
             ),
         )
         self.register_outputs({"job": run.job_name, "path": run.path})
+
+
+def _ignored(step: Step) -> list[k8s.batch.v1.PodFailurePolicyRuleArgs]:
+    """The ends of a pod that do not count as failures: another pod takes its place."""
+    rules = [
+        k8s.batch.v1.PodFailurePolicyRuleArgs(
+            action="Ignore",
+            on_pod_conditions=[
+                k8s.batch.v1.PodFailurePolicyOnPodConditionsPatternArgs(type="DisruptionTarget", status="True")
+            ],
+        )
+    ]
+    if step.items:
+        rules.append(
+            k8s.batch.v1.PodFailurePolicyRuleArgs(
+                action="Ignore",
+                on_exit_codes=k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgs(
+                    operator="In", values=[KILLED, INTERRUPTED]
+                ),
+            )
+        )
+    return rules
 
 
 def _annotations(run: Run) -> dict[str, str]:
@@ -141,13 +164,26 @@ def _devices(step: Step, workspace: Workspace) -> list[pulumi.Resource]:
     return []
 
 
+def _declare_services(
+    steps: Sequence[Step], workspaces: Mapping[str, Workspace]
+) -> dict[tuple[str, str], PipelineService]:
+    """Declares the services that ``steps`` connect to, by platform and name."""
+    return {
+        (each.platform.name, each.object_name): PipelineService(
+            f"{each.pipeline}-{each.name}", PipelineServiceArgs(each, workspaces[each.platform.name])
+        )
+        for each in services_of(steps)
+    }
+
+
 def declare(
     steps: Sequence[Step],
     workspaces: Mapping[str, Workspace],
     root: Path,
     secrets: Mapping[str, SecretStr] = MappingProxyType({}),
 ) -> dict[str, StepJob]:
-    """Declares the Jobs of ``steps`` and of all the steps that these need, each once, by their run's name.
+    """Declares the Jobs of ``steps`` and of all the steps that these need, each once, by their run's name, and the
+    services that ``steps`` connect to.
 
     ``workspaces`` are by platform, ``root`` is the repository whose files the steps ship, and ``secrets`` are the
     stack's by name. Raises ShippingError.
@@ -155,6 +191,7 @@ def declare(
     declared: dict[str, StepJob] = {}
     known = Known()
     given = declare_secrets(steps, workspaces, secrets)
+    services = _declare_services(steps, workspaces)
 
     def declare_one(step: Step) -> StepJob:
         run = plan(step, root, known)
@@ -162,8 +199,9 @@ def declare(
             before = [declare_one(each) for each in (*step.inputs.values(), *step.after)]
             unique = tuple({each.run.name: each for each in before}.values())
             secret = given[step.platform.name, step.pipeline] if step.secrets else None
+            connected = tuple(services[each.platform.name, each.object_name] for each in step.connects.values())
             declared[run.name] = StepJob(
-                run.name, StepJobArgs(run, workspaces[step.platform.name], unique, secret)
+                run.name, StepJobArgs(run, workspaces[step.platform.name], unique, secret, connected)
             )
         return declared[run.name]
 

@@ -9,7 +9,13 @@ from typing import Any, cast
 
 NAME = "app.kubernetes.io/name"
 
+COMPONENT = "app.kubernetes.io/component"
+"""The label of what belongs to a step, with its name."""
+
 PART_OF = {"app.kubernetes.io/part-of": "slipway", "app.kubernetes.io/managed-by": "pulumi"}
+
+SERVICE = "slipway/service"
+"""The label of the pods of a service with its name."""
 
 INSTANCE = "app.kubernetes.io/instance"
 """The label that names the stack that owns an object, as `instance` spells it."""
@@ -36,7 +42,12 @@ _PLAIN = re.compile(r"[A-Za-z0-9]([-_A-Za-z0-9]*[A-Za-z0-9])?")
 
 def step_labels(pipeline: str, step: str) -> dict[str, str]:
     """Labels of what belongs to one step."""
-    return {**PART_OF, NAME: pipeline, "app.kubernetes.io/component": step}
+    return {**PART_OF, NAME: pipeline, COMPONENT: step}
+
+
+def service_labels(pipeline: str, service: str) -> dict[str, str]:
+    """Labels of the pods of one service, and of no others."""
+    return {**step_labels(pipeline, service), SERVICE: service}
 
 
 def inputs_of(annotations: Mapping[str, object]) -> dict[str, str]:

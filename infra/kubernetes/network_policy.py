@@ -12,8 +12,9 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.kubernetes.gates import DEVICES_GATE
-from infra.kubernetes.labels import NAME, PART_OF
+from infra.kubernetes.labels import COMPONENT, NAME, PART_OF, SERVICE, service_labels
 from infra.platform import Egress
+from infra.service import Service
 
 PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")
 """Addresses of networks of one's own (RFC 1918), of carriers (RFC 6598) and of single links (RFC 3927)."""
@@ -26,12 +27,14 @@ PUBLIC_HTTPS = Egress("0.0.0.0/0", (443,), excepted=PRIVATE)
 class NetworkPoliciesArgs:
     """``egress`` is where pods may connect to; None leaves that open.
 
-    ``pods`` are labels of the pods that the policies hold for; None: all pods of the namespace.
+    ``pods`` are labels of the pods that the policies hold for; None: all pods of the namespace. With ``services``
+    there are pods among them that have policies of their own.
     """
 
     namespace: str
     egress: Sequence[Egress] | None
     pods: Mapping[str, str] | None = None
+    services: bool = False
 
 
 def network_policies(name: str, args: NetworkPoliciesArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
@@ -59,7 +62,9 @@ def network_policies(name: str, args: NetworkPoliciesArgs, opts: pulumi.Resource
                         match_expressions=[
                             k8s.meta.v1.LabelSelectorRequirementArgs(
                                 key=NAME, operator="NotIn", values=[DEVICES_GATE]
-                            )
+                            ),
+                            # Policies add up, and a service may connect to less than a step.
+                            *([_no_service()] if args.services else []),
                         ],
                     ),
                     policy_types=["Egress"],
@@ -69,6 +74,63 @@ def network_policies(name: str, args: NetworkPoliciesArgs, opts: pulumi.Resource
             )
         )
     return policies
+
+
+def service_policies(
+    name: str, service: Service, namespace: str, *, limited: bool, opts: pulumi.ResourceOptions
+) -> list[pulumi.Resource]:
+    """Declares that only its clients may connect to ``service``, and that it connects to nothing.
+
+    ``limited`` says that pods may connect only to what a policy allows, so that one has to allow this.
+    """
+    labels = service_labels(service.pipeline, service.name)
+    pods = k8s.meta.v1.LabelSelectorArgs(match_labels=labels)
+    clients = k8s.meta.v1.LabelSelectorArgs(
+        match_labels={**PART_OF, NAME: service.pipeline},
+        match_expressions=[
+            k8s.meta.v1.LabelSelectorRequirementArgs(key=COMPONENT, operator="In", values=sorted(service.clients)),
+            _no_service(),
+        ],
+    )
+    port = k8s.networking.v1.NetworkPolicyPortArgs(protocol="TCP", port=service.port)
+    own = k8s.networking.v1.NetworkPolicy(
+        name,
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=service.object_name, namespace=namespace, labels=labels),
+        spec=k8s.networking.v1.NetworkPolicySpecArgs(
+            pod_selector=pods,
+            policy_types=["Ingress", "Egress"],
+            ingress=[
+                k8s.networking.v1.NetworkPolicyIngressRuleArgs(
+                    from_=[k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=clients)], ports=[port]
+                )
+            ],
+        ),
+        opts=opts,
+    )
+    if not limited:
+        # A policy for what the clients connect to would take everything else from them.
+        return [own]
+    of_clients = k8s.networking.v1.NetworkPolicy(
+        f"{name}-clients",
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            name=f"{service.object_name}-clients", namespace=namespace, labels=labels
+        ),
+        spec=k8s.networking.v1.NetworkPolicySpecArgs(
+            pod_selector=clients,
+            policy_types=["Egress"],
+            egress=[
+                k8s.networking.v1.NetworkPolicyEgressRuleArgs(
+                    to=[k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=pods)], ports=[port]
+                )
+            ],
+        ),
+        opts=opts,
+    )
+    return [own, of_clients]
+
+
+def _no_service() -> k8s.meta.v1.LabelSelectorRequirementArgs:
+    return k8s.meta.v1.LabelSelectorRequirementArgs(key=SERVICE, operator="DoesNotExist")
 
 
 def _rule(egress: Egress) -> k8s.networking.v1.NetworkPolicyEgressRuleArgs:

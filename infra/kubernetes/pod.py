@@ -8,12 +8,13 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.kubernetes.labels import step_labels
-from infra.kubernetes.run import INSTALLER, LIBRARIES, RUNNER, Run
+from infra.kubernetes.run import INSTALLER, LIBRARIES, Run, runner
 from infra.kubernetes.run_records import record
 from infra.kubernetes.shipped_files import config_map_name, volume
-from infra.platform import GPU_RESOURCE, Pool, Resources
+from infra.platform import GPU_RESOURCE, Platform, Pool, Resources
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
-from infra.step import CODE, PACKAGES
+from infra.service import PASSWORD, Service
+from infra.step import CODE, PACKAGES, Step
 
 BUNDLE = "/bundle"
 STORE = "/store"
@@ -34,6 +35,14 @@ SHARED_MEMORY_SIZE = 1024
 makes it fail (docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html, seen November 2026)."""
 
 
+PER_ITEM = ("item", "output", "previous")
+"""References in the arguments of a step with items that stand for something else with each item."""
+
+JOB_UID = "metadata.labels['batch.kubernetes.io/controller-uid']"
+"""Where a pod has the UID of its Job: another one each time that the Job runs again
+(kubernetes.io/docs/reference/labels-annotations-taints, seen November 2026)."""
+
+
 def bundle_map(run: Run) -> str:
     """Logical name of the ConfigMap with the run's bundle."""
     return f"{run.name}-bundle"
@@ -42,6 +51,14 @@ def bundle_map(run: Run) -> str:
 def folder_map(run: Run, folder: str) -> str:
     """Logical name of the ConfigMap with one of the run's folders."""
     return f"{run.name}-{folder}"
+
+
+def password_secret_name(service: Service) -> str:
+    """The name of the Kubernetes Secret with the password of ``service``, under the key `PASSWORD`.
+
+    It is none that `secret_name` gives a pipeline.
+    """
+    return f"{service.object_name}-{PASSWORD}"
 
 
 def secret_name(pipeline: str) -> str:
@@ -59,8 +76,6 @@ def template(run: Run, service_account: str) -> k8s.core.v1.PodTemplateSpecArgs:
     template replaces the Job.
     """
     step = run.step
-    # Where the cluster assigns it, naming one would have the pod refused: OpenShift gives every namespace a range.
-    user = step.platform.pod_user
     annotations = {
         # Moving a training to another node to save a node costs more than it saves.
         **({} if step.pool.movable else {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}),
@@ -77,22 +92,55 @@ def template(run: Run, service_account: str) -> k8s.core.v1.PodTemplateSpecArgs:
             automount_service_account_token=step.reads_nodes,
             enable_service_links=False,
             termination_grace_period_seconds=GRACE_PERIOD,
-            security_context=k8s.core.v1.PodSecurityContextArgs(
-                run_as_non_root=True,
-                run_as_user=user,
-                run_as_group=user,
-                fs_group=user,
-                # A store with many files would otherwise have every owner rewritten at each start.
-                fs_group_change_policy="OnRootMismatch",
-                seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),
-            ),
+            security_context=pod_security(step.platform),
             node_selector=dict(step.pool.selector),
             tolerations=tolerations(step.pool) or None,
+            topology_spread_constraints=_spread(step),
             init_containers=[_installer(run)] if step.requirements else None,
             containers=[_container(run)],
             volumes=_volumes(run),
         ),
     )
+
+
+def pod_security(platform: Platform) -> k8s.core.v1.PodSecurityContextArgs:
+    """Who a pod runs as, and to whom its volumes belong."""
+    # Where the cluster assigns it, naming one would have the pod refused: OpenShift gives every namespace a range.
+    user = platform.pod_user
+    return k8s.core.v1.PodSecurityContextArgs(
+        run_as_non_root=True,
+        run_as_user=user,
+        run_as_group=user,
+        fs_group=user,
+        # A store with many files would otherwise have every owner rewritten at each start.
+        fs_group_change_policy="OnRootMismatch",
+        seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),
+    )
+
+
+def container_security() -> k8s.core.v1.SecurityContextArgs:
+    """What a container may do: nothing that the *restricted* standard forbids, nor write to its image's files."""
+    return k8s.core.v1.SecurityContextArgs(
+        allow_privilege_escalation=False,
+        read_only_root_filesystem=True,
+        run_as_non_root=True,
+        capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"]),
+    )
+
+
+def _spread(step: Step) -> list[k8s.core.v1.TopologySpreadConstraintArgs] | None:
+    """Several pods of a step on as many nodes as there are, so that few of them go with a node."""
+    if step.items is None:
+        return None
+    return [
+        k8s.core.v1.TopologySpreadConstraintArgs(
+            max_skew=1,
+            topology_key="kubernetes.io/hostname",
+            # Pods that do not fit so are better together than pending: a pool may be one node.
+            when_unsatisfiable="ScheduleAnyway",
+            label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=step_labels(step.pipeline, step.name)),
+        )
+    ]
 
 
 def tolerations(pool: Pool) -> list[k8s.core.v1.TolerationArgs]:
@@ -108,10 +156,8 @@ def arguments(run: Run) -> list[str]:
     step, places = run.step, _places(run)
     if step.command is None:
         return [_in_pod(argument, places) for argument in step.arguments]
-    # The runner puts the directory of the best in the place of this.
-    places |= {name: f"{{best:{name}}}" for name in step.choices}
-    words = [_in_pod(argument, places) for argument in step.arguments]
-    return [*map(_escaped, _flags(run)), "--", *words]
+    words = [_in_pod(argument, places | _filled_in(step)) for argument in step.arguments]
+    return [*map(escaped, [*_flags(run), *_items_flags(step, places)]), "--", *words]
 
 
 def _places(run: Run) -> dict[str, str]:
@@ -123,11 +169,17 @@ def _places(run: Run) -> dict[str, str]:
     }
 
 
+def _filled_in(step: Step) -> dict[str, str]:
+    """The references that stay as they are, since it is the runner that knows what they stand for."""
+    best = {name: f"{{best:{name}}}" for name in step.choices}
+    return best | ({name: f"{{{name}}}" for name in PER_ITEM} if step.items else {})
+
+
 def _in_pod(text: str, places: Mapping[str, str]) -> str:
-    return _escaped(text.format_map(places))
+    return escaped(text.format_map(places))
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """What Kubernetes turns into ``text``: it puts variables in place of ``$(NAME)``, and ``$`` in place of ``$$``
     (kubernetes/third_party/forked/golang/expansion, Kubernetes 1.34).
     """
@@ -148,14 +200,31 @@ def _flags(run: Run) -> list[str]:
         flags += ["--result", f"{result.name}={result.path}{f'#{result.select}' if result.select else ''}"]
     for variable in sorted(step.secrets):
         flags += ["--secret", variable]
+    for service in step.connects.values():
+        flags += ["--secret", service.password_variable]
+    return flags
+
+
+def _items_flags(step: Step, places: Mapping[str, str]) -> list[str]:
+    """What the worker of a step with items has to know beside that."""
+    items = step.items
+    if items is None:
+        return []
+    flags = ["--items", items.files.format_map(places), "--mode", items.mode, "--attempts", str(items.attempts)]
+    flags += ["--allow-failed", str(items.allow_failed), "--lease", str(items.lease)]
+    flags += ["--workers", str(step.workers)]
+    if items.queue:
+        queue = step.connects[items.queue]
+        flags += ["--queue", queue.address, "--queue-password", queue.password_variable]
     return flags
 
 
 def _container(run: Run) -> k8s.core.v1.ContainerArgs:
     step = run.step
-    places = _places(run) | {name: f"{{best:{name}}}" for name in step.choices}
+    places = _places(run) | _filled_in(step)
     own = {name: _in_pod(value, places) for name, value in step.environment.items()}
-    environment: dict[str, pulumi.Input[str]] = {**_environment(), **own}
+    addresses = {each.address_variable: each.address for each in step.connects.values()}
+    environment: dict[str, pulumi.Input[str]] = {**_environment(), **own, **addresses}
     if step.publishes:
         environment[RECORD_VARIABLE] = pulumi.Output.concat(STORE, "/", record(run))
     mounts = [_mount("bundle", BUNDLE, read_only=True), _mount("tmp", TEMPORARY)]
@@ -169,12 +238,16 @@ def _container(run: Run) -> k8s.core.v1.ContainerArgs:
         mounts.append(_mount("shared-memory", SHARED_MEMORY))
     return _python(
         step.name,
-        RUNNER if step.command else step.module or "",
+        runner(step) if step.command else step.module or "",
         arguments(run),
         run,
         step.requests,
         environment=environment,
-        secrets=step.secrets,
+        more=[
+            *(_from_secret(secret_name(step.pipeline), name, variable) for variable, name in step.secrets.items()),
+            *(password(each) for each in step.connects.values()),
+            *([_from_field("JOB_UID", JOB_UID)] if step.items else []),
+        ],
         mounts=mounts,
     )
 
@@ -201,15 +274,9 @@ def _python(
     resources: Resources,
     *,
     environment: Mapping[str, pulumi.Input[str]],
-    secrets: Mapping[str, str] | None = None,
+    more: Sequence[k8s.core.v1.EnvVarArgs] = (),
     mounts: Sequence[k8s.core.v1.VolumeMountArgs],
 ) -> k8s.core.v1.ContainerArgs:
-    pod_name = k8s.core.v1.EnvVarArgs(
-        name="POD_NAME",
-        value_from=k8s.core.v1.EnvVarSourceArgs(
-            field_ref=k8s.core.v1.ObjectFieldSelectorArgs(api_version="v1", field_path="metadata.name")
-        ),
-    )
     return k8s.core.v1.ContainerArgs(
         name=name,
         image=run.step.image,
@@ -218,34 +285,46 @@ def _python(
         args=list(args),
         working_dir=BUNDLE,
         env=[
-            pod_name,
+            _from_field("POD_NAME", "metadata.name"),
             *(k8s.core.v1.EnvVarArgs(name=key, value=value) for key, value in environment.items()),
-            *(_from_secret(run, variable, name) for variable, name in (secrets or {}).items()),
+            *more,
         ],
         resources=k8s.core.v1.ResourceRequirementsArgs(requests=requests(resources), limits=limits(resources)),
-        security_context=k8s.core.v1.SecurityContextArgs(
-            allow_privilege_escalation=False,
-            read_only_root_filesystem=True,
-            run_as_non_root=True,
-            capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"]),
-        ),
+        security_context=container_security(),
         # `pulumi up` shows the message of a failed pod: with this, the log's last lines.
         termination_message_policy="FallbackToLogsOnError",
         volume_mounts=list(mounts),
     )
 
 
-def _from_secret(run: Run, variable: str, name: str) -> k8s.core.v1.EnvVarArgs:
-    selector = k8s.core.v1.SecretKeySelectorArgs(name=secret_name(run.step.pipeline), key=name)
+def password(service: Service) -> k8s.core.v1.EnvVarArgs:
+    """The environment variable in which a container finds the password of ``service``."""
+    return _from_secret(password_secret_name(service), PASSWORD, service.password_variable)
+
+
+def _from_secret(secret: str, key: str, variable: str) -> k8s.core.v1.EnvVarArgs:
+    selector = k8s.core.v1.SecretKeySelectorArgs(name=secret, key=key)
     return k8s.core.v1.EnvVarArgs(name=variable, value_from=k8s.core.v1.EnvVarSourceArgs(secret_key_ref=selector))
 
 
-def _environment() -> Mapping[str, str]:
+def _from_field(variable: str, path: str) -> k8s.core.v1.EnvVarArgs:
+    field = k8s.core.v1.ObjectFieldSelectorArgs(api_version="v1", field_path=path)
+    return k8s.core.v1.EnvVarArgs(name=variable, value_from=k8s.core.v1.EnvVarSourceArgs(field_ref=field))
+
+
+def home() -> dict[str, str]:
+    """What tells a program where it may write, and who it is."""
     return {
         "HOME": TEMPORARY,
         "TMPDIR": TEMPORARY,
         # The user has no entry in the image's passwd, where Python would look for its name.
         "USER": "slipway",
+    }
+
+
+def _environment() -> Mapping[str, str]:
+    return {
+        **home(),
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "TF_CPP_MIN_LOG_LEVEL": "1",
@@ -261,21 +340,22 @@ def _volumes(run: Run) -> list[k8s.core.v1.VolumeArgs]:
     scratch = step.requests.ephemeral_storage
     volumes = [
         volume("bundle", config_map_name(bundle_map(run), run.bundle), run.bundle),
-        _empty("tmp", scratch),
+        empty("tmp", scratch),
     ]
     if step.requirements:
-        volumes.append(_empty("packages", scratch))
+        volumes.append(empty("packages", scratch))
     if step.uses_store:
         volumes.append(step.platform.store.volume)
     volumes.extend(
         volume(name, config_map_name(folder_map(run, name), files), files) for name, files in run.folders.items()
     )
     if step.resources.gpus > 1:
-        volumes.append(_empty("shared-memory", SHARED_MEMORY_SIZE, medium="Memory"))
+        volumes.append(empty("shared-memory", SHARED_MEMORY_SIZE, medium="Memory"))
     return volumes
 
 
-def _empty(name: str, size: int, medium: str | None = None) -> k8s.core.v1.VolumeArgs:
+def empty(name: str, size: int, medium: str | None = None) -> k8s.core.v1.VolumeArgs:
+    """A volume that the pod begins with empty; ``size`` is in MiB."""
     return k8s.core.v1.VolumeArgs(
         name=name, empty_dir=k8s.core.v1.EmptyDirVolumeSourceArgs(size_limit=mebibytes(size), medium=medium)
     )

@@ -21,6 +21,9 @@ RESERVED = frozenset({"store", "output", "pipeline"})
 RUNNER = "workloads.runtime.command"
 """The module that starts a command."""
 
+WORKER = "workloads.runtime.worker"
+"""The module that starts a command once for each item."""
+
 RUNNER_FORMAT = 1
 """Part of the digest of every command, in place of the runner's files. Raise it when the runner starts to treat
 the same command differently, and every command runs again."""
@@ -37,7 +40,8 @@ class Run:
     """A step with the files that it ships and the runs whose results it reads.
 
     ``digest`` is the SHA-256 over all that decides the result, the digests of its inputs included: when one of
-    them changes, so do those of all the steps after it. CPU, memory and time limits decide nothing.
+    them changes, so do those of all the steps after it. CPU, memory and time limits decide nothing, nor do the
+    number of workers and how they share the items.
     """
 
     step: Step
@@ -77,13 +81,18 @@ def bundle_of(module: str, requirements: Requirements | None, root: Path, files:
     return collect([module, INSTALLER], root, [requirements.file, *files])
 
 
-def command_bundle(command: Command, words: Sequence[str], root: Path) -> Files:
-    """The files that a step with this command ships: the runner, and the command's own below `CODE`.
+def runner(step: Step) -> str:
+    """The module that starts the command of ``step``."""
+    return WORKER if step.items else RUNNER
+
+
+def command_bundle(command: Command, words: Sequence[str], root: Path, module: str = RUNNER) -> Files:
+    """The files that a step with this command ships: its runner ``module``, and the command's own below `CODE`.
 
     Raises ShippingError.
     """
     code = {f"{CODE}/{path}": content for path, content in code_files(command, words).items()}
-    files = Files({**collect([RUNNER], root).contents, **code})
+    files = Files({**collect([module], root).contents, **code})
     require_fit(
         files.sizes,
         "put data into the store and read it from there, name a smaller folder as `code`, or install the code "
@@ -129,8 +138,9 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
 def _bundle(step: Step, root: Path, known: Known) -> Files:
     shipped: object
     if step.command is not None:
-        shipped = (step.command.code, tuple(step.command.files), step.command.left_out, tuple(step.arguments))
-        found = known.bundles.get(shipped) or command_bundle(step.command, step.arguments, root)
+        module, own = runner(step), step.command
+        shipped = (module, own.code, tuple(own.files), own.left_out, tuple(step.arguments))
+        found = known.bundles.get(shipped) or command_bundle(own, step.arguments, root, module)
     else:
         assert step.module is not None
         shipped = (step.module, step.requirements, tuple(step.files), tuple(step.attached.items()))
@@ -148,4 +158,7 @@ def _program(step: Step, bundle: Files) -> dict[str, object]:
         return {"module": step.module, "bundle": bundle.digest}
     code = Files({path: content for path, content in bundle.contents.items() if path.startswith(f"{CODE}/")})
     choices = {name: [list(each.among), each.path, each.select, each.of] for name, each in step.choices.items()}
-    return {"runner": RUNNER_FORMAT, "code": code.digest, "choices": choices}
+    decisive: dict[str, object] = {"runner": RUNNER_FORMAT, "code": code.digest, "choices": choices}
+    if step.items:
+        decisive["items"] = {"files": step.items.files, "mode": step.items.mode}
+    return decisive

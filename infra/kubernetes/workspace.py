@@ -27,7 +27,8 @@ MOST_JOBS = 100
 class WorkspaceArgs:
     """``platform`` is the cluster; ``protect`` keeps Pulumi from deleting what holds data.
 
-    ``egress`` is where pods may connect to beyond what every stack needs; None leaves that open.
+    ``egress`` is where pods may connect to beyond what every stack needs; None leaves that open. ``services`` is
+    how many services pipelines have there.
     """
 
     platform: Platform
@@ -35,6 +36,7 @@ class WorkspaceArgs:
     service_account: str
     protect: bool
     egress: Sequence[Egress] | None = ()
+    services: int = 0
 
 
 class Workspace(pulumi.ComponentResource):
@@ -44,7 +46,8 @@ class Workspace(pulumi.ComponentResource):
     may write neither (kubernetes.io/docs/reference/access-authn-authz/rbac, seen November 2026).
     Nothing can connect to its pods, and they can connect only to what `infra.kubernetes.network_policy` says.
     ``ready`` are the resources to wait for before the first pod, and ``devices``, by pool, those to wait for
-    before a pod that uses the pool's GPUs.
+    before a pod that uses the pool's GPUs. ``limits_egress`` says that its pods can connect only to what a policy
+    allows.
     """
 
     def __init__(self, name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -53,6 +56,7 @@ class Workspace(pulumi.ComponentResource):
         self.platform = platform
         self.namespace = args.namespace
         self.service_account = args.service_account
+        self.limits_egress = args.egress is not None
         child = pulumi.ResourceOptions(parent=self)
         on_cluster = pulumi.ResourceOptions(parent=self, provider=platform.provider)
 
@@ -71,7 +75,8 @@ class Workspace(pulumi.ComponentResource):
         )
         # A namespace that was there before may hold pods of others.
         pods = None if own else PART_OF
-        policies = network_policies(name, NetworkPoliciesArgs(args.namespace, _egress(args), pods), in_namespace)
+        limits = NetworkPoliciesArgs(args.namespace, _egress(args), pods, services=args.services > 0)
+        policies = network_policies(name, limits, in_namespace)
         ready: list[pulumi.Resource] = [*own, service_account, *policies]
         if platform.store.claim:
             ready.append(_claim(name, platform.store.claim, args, in_namespace))
@@ -102,7 +107,7 @@ def _own_namespace(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions)
     quota = k8s.core.v1.ResourceQuota(
         f"{name}-quota",
         metadata=k8s.meta.v1.ObjectMetaArgs(name="pools", namespace=args.namespace, labels=PART_OF),
-        spec=k8s.core.v1.ResourceQuotaSpecArgs(hard=quota_of(args.platform)),
+        spec=k8s.core.v1.ResourceQuotaSpecArgs(hard=quota_of(args.platform, args.services)),
         opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[namespace])),
     )
     return [namespace, quota]
@@ -117,8 +122,10 @@ def pod_security_labels() -> dict[str, str]:
     }
 
 
-def quota_of(platform: Platform) -> dict[str, str]:
+def quota_of(platform: Platform, services: int = 0) -> dict[str, str]:
     """All that the cluster's pools can ever hold: what asks for more is refused at once, not pending for ever.
+
+    Of Services there may be those of the pipelines' ``services``, and none that opens a way in from outside.
 
     Only requests are counted: a quota on limits would refuse containers without a CPU limit. A quota on requests
     makes them mandatory for every container, also for those that a cloud injects (Cloud Storage FUSE's has them).
@@ -132,8 +139,9 @@ def quota_of(platform: Platform) -> dict[str, str]:
         ),
         f"requests.{GPU_RESOURCE}": str(sum(pool.allocatable.gpus * pool.max_nodes for pool in pools)),
         "count/jobs.batch": str(MOST_JOBS),
-        # Nothing here serves: a load balancer would be billed and open a way in.
-        "count/services": "0",
+        # A load balancer would be billed and open a way in.
+        "count/services": str(services),
+        **({"services.loadbalancers": "0", "services.nodeports": "0"} if services else {}),
     }
 
 

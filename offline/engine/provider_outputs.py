@@ -1,6 +1,7 @@
 """What a provider adds to a resource's inputs, whatever the cloud: ids, and what Kubernetes puts into metadata."""
 
 import hashlib
+import secrets
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -23,6 +24,11 @@ CLUSTER_SCOPED = frozenset(
     }
 )
 """Kinds that live in no namespace, of those that a stack may declare."""
+
+PASSWORD = "random:index/randomPassword:RandomPassword"
+
+_KEY = secrets.token_hex()
+"""Decides the passwords of this process: what a rehearsal starts with them listens where all users may connect."""
 
 RELEASE = "Release"
 """A Helm release, which is no Kubernetes object but lives in a namespace like one."""
@@ -52,6 +58,10 @@ def namespace_of(resource: Resource) -> str:
 
 def computed_outputs(resource: Resource) -> dict[str, Any]:
     """What the provider would add: for a Kubernetes object the metadata of one that was just created."""
+    if resource.type == PASSWORD:
+        made = hashlib.sha512(f"{_KEY} {resource.urn}".encode()).hexdigest()
+        # No bcrypt hash of it, but something that changes with it.
+        return {"result": made[: int(resource.inputs["length"])], "bcryptHash": made[-32:]}
     kind = kind_of(resource.type)
     if kind is None:
         return {}

@@ -1,0 +1,143 @@
+"""Jobs of steps with items: several pods, what they are told, and what does not run them again."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.kubernetes.job import declare
+from infra.kubernetes.run import plan
+from infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from infra.pipelines.contract import Items
+from infra.review.stack import Resource
+from infra.step import Step
+from tests.infra.kubernetes.services import FILES, days, queue
+from tests.support.recording import record
+from tests.support.stand_in import platform
+from tests.support.tree import write_tree
+
+JOB = "kubernetes:batch/v1:Job"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_tree(tmp_path, FILES)
+
+
+@pytest.fixture
+def job(root: Path) -> Callable[..., Resource]:
+    """Declares the step, with changes, and returns its Job."""
+
+    def declared(queued: bool = True, **changes: Any) -> Resource:
+        def program() -> None:
+            on = platform()
+            workspace = Workspace(on.name, WorkspaceArgs(on, "slipway", "runner", protect=False))
+            declare([days(on, root, queue(on) if queued else None, **changes)], {on.name: workspace}, root)
+
+        return record(program, {}, preview=False).one(JOB, "digits-days")
+
+    return declared
+
+
+def container(job: Resource) -> dict[str, Any]:
+    return job.inputs["spec"]["template"]["spec"]["containers"][0]
+
+
+def flags(job: Resource) -> dict[str, str]:
+    words = container(job)["args"]
+    own = words[: words.index("--")]
+    return dict(zip(own[::2], own[1::2], strict=True))
+
+
+def test_the_worker_is_told_what_to_do_and_where_the_queue_is(job: Callable[..., Resource]) -> None:
+    there = flags(job())
+    assert container(job())["command"] == ["python3", "-m", "workloads.runtime.worker"]
+    prepared = there["--input"].removeprefix("prepare=")
+    assert there["--items"] == f"{prepared}/days/*.csv"
+    assert {name: there[f"--{name}"] for name in ("mode", "attempts", "allow-failed", "lease", "workers")} == {
+        "mode": "ordered",
+        "attempts": "3",
+        "allow-failed": "1",
+        "lease": "60",
+        "workers": "3",
+    }
+    assert (there["--queue"], there["--queue-password"]) == ("digits-queue:6379", "QUEUE_PASSWORD")
+    # What its program prints is masked.
+    assert there["--secret"] == "QUEUE_PASSWORD"
+
+
+def test_without_a_queue_the_same_worker_runs(job: Callable[..., Resource]) -> None:
+    there = flags(job(queued=False))
+    assert there["--workers"] == "3"
+    assert not [name for name in there if name.startswith("--queue")]
+
+
+def test_what_stands_for_another_thing_with_each_item_is_left_to_the_worker(job: Callable[..., Resource]) -> None:
+    made = job(environment={"LAST": "{previous}", "DATA": "{prepare}"})
+    words = container(made)["args"]
+    assert words[words.index("--") + 1 :] == [
+        *("python", "train_day.py", "--day", "{item}", "--previous", "{previous}", "{output}")
+    ]
+    environment = {each["name"]: each.get("value") for each in container(made)["env"]}
+    assert environment["LAST"] == "{previous}"
+    assert environment["DATA"] == flags(made)["--input"].removeprefix("prepare=")
+
+
+def test_all_workers_are_pods_of_one_job_on_as_many_nodes_as_there_are(job: Callable[..., Resource]) -> None:
+    spec = job().inputs["spec"]
+    assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 3, 3)
+    template = spec["template"]
+    (spread,) = template["spec"]["topologySpreadConstraints"]
+    assert (spread["topologyKey"], spread["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
+    assert spread["labelSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+
+
+def test_a_worker_that_is_taken_away_or_killed_costs_the_job_nothing_and_any_other_end_fails_it(
+    job: Callable[..., Resource],
+) -> None:
+    spec = job().inputs["spec"]
+    assert spec["backoffLimit"] == 0
+    assert "backoffLimitPerIndex" not in spec
+    assert spec["podFailurePolicy"]["rules"] == [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [137, 143]}},
+    ]
+
+
+def test_a_worker_knows_which_round_it_is_in(job: Callable[..., Resource]) -> None:
+    (uid,) = [each for each in container(job())["env"] if each["name"] == "JOB_UID"]
+    path = uid["valueFrom"]["fieldRef"]["fieldPath"]
+    assert path == "metadata.labels['batch.kubernetes.io/controller-uid']"
+
+
+OTHER = Items("{prepare}/days/*.csv", "ordered", None, 5, 0, 30)
+
+
+@pytest.mark.parametrize(
+    ("change", "again"),
+    [
+        ({"workers": 8}, False),
+        ({"items": OTHER, "connects": {}}, False),
+        ({"items": replace(OTHER, mode="parallel"), "connects": {}}, True),
+        ({"items": replace(OTHER, files="{prepare}/*.csv"), "connects": {}}, True),
+        ({"items": None, "workers": 1}, True),
+    ],
+)
+def test_how_the_work_is_shared_out_decides_no_result(root: Path, change: dict[str, Any], again: bool) -> None:
+    def digest(step: Step) -> str:
+        return plan(step, root).digest
+
+    def program() -> None:
+        on = platform()
+        before = days(on, root, queue(on))
+        assert (digest(before) != digest(replace(before, **change))) is again
+
+    record(program, {}, preview=True)
+
+
+def test_another_number_of_workers_is_another_job_of_the_same_run(job: Callable[..., Resource]) -> None:
+    before, after = job(), job(workers=5)
+    assert before.inputs["metadata"] == after.inputs["metadata"]
+    assert before.inputs["spec"]["completions"] != after.inputs["spec"]["completions"]
