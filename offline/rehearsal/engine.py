@@ -23,13 +23,16 @@ from offline.rehearsal.containers import Containers
 from offline.rehearsal.device_plugins import DevicePlugins
 from offline.rehearsal.job_controller import JobSpec
 from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.kubelet import Kubelet, Pod, PodResult
-from offline.rehearsal.pods import UnsupportedError
+from offline.rehearsal.kubelet import Kubelet, Pod, PodResult, Prepare
+from offline.rehearsal.pods import PodSpec, UnsupportedError
 from offline.rehearsal.processes import Reaper, Stop
 from offline.rehearsal.result_integrity import Results
-from offline.rehearsal.scheduler import Placement, Scheduler, UnschedulableError
+from offline.rehearsal.scheduler import CancelledError, Placement, Scheduler, UnschedulableError
 from offline.rehearsal.service_accounts import mounts_token
+from offline.rehearsal.service_records import ServiceRecord
+from offline.rehearsal.services import Services, Surroundings
 from offline.rehearsal.state import Place, State
+from offline.rehearsal.stateful_sets import STATEFUL_SET
 
 EPOCH = re.compile(rb"^Epoch (?P<done>\d+)/(?P<all>\d+)\b")
 
@@ -38,6 +41,9 @@ REPLACE_UNREADY = "pulumi.com/replaceUnready"
 
 EVICT_AFTER = 3
 """A pod that is to be disrupted is evicted after one in this many of its epochs."""
+
+EVICT_WORKER_AFTER = 1.0
+"""Seconds between the first line of a worker that is to be disrupted and its eviction."""
 
 PODS = max(8, 4 * (os.cpu_count() or 1))
 """Pods that run at a time: the nodes of a stack may have room for more than this machine has memory for."""
@@ -57,8 +63,12 @@ class Display(Protocol):
         """Something about the Job changed."""
         ...
 
-    def note(self, record: JobRecord, text: str) -> None:
-        """Something worth a line happened to the Job."""
+    def service(self, record: ServiceRecord) -> None:
+        """Something about the service changed."""
+        ...
+
+    def note(self, record: JobRecord | ServiceRecord, text: str) -> None:
+        """Something worth a line happened to the Job or the service."""
         ...
 
 
@@ -85,30 +95,54 @@ class Engine(Observer):
     interrupted: bool = False
     evicted: bool = False
     """Whether the pod that was to be disrupted was."""
+    _patience: float = PATIENCE
     _active: dict[str, Stop] = field(default_factory=dict[str, Stop])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.scheduler.no_devices = self.plugins.obstacle
+        self.services = Services(
+            Surroundings(
+                self.place,
+                self.objects,
+                self.scheduler,
+                self.request,
+                self.kubelet,
+                self.display.service,
+                self.note,
+            )
+        )
         for emulator in self.emulators:
             self.scheduler.add(emulator.standing_nodes())
             for cluster, namespace in emulator.standing_namespaces():
                 self.objects.stands(cluster, namespace)
 
     def interrupt(self, grace: float = PATIENCE) -> None:
-        """Stops the running Jobs and starts no other. Safe in a signal handler; a second call cuts the grace."""
+        """Stops the running Jobs and starts no other. Safe in a signal handler; a second call cuts the grace.
+
+        Services run until `close`, so that the Jobs that end can still reach them.
+        """
         self.interrupted = True
+        self._patience = min(self._patience, grace)
         for stop in list(self._active.values()):
             # From another thread: a signal handler must not wait for a lock that the code it interrupted holds.
             threading.Thread(target=stop.request, args=("interrupted", grace), daemon=True).start()
+
+    def close(self) -> None:
+        """Ends the services."""
+        self.services.close(self._patience)
 
     def registering(self, resource: Resource) -> None:
         if resource.type == JOB:
             self._record(resource)
         try:
             self.objects.admit(resource)
-        except RefusedError as error:
+            if resource.type == STATEFUL_SET:
+                self.services.add(resource, lambda: self.interrupted)
+        except (UnsupportedError, RefusedError, UnschedulableError) as error:
             raise NotCreatedError(str(error)) from error
+        except CancelledError as error:
+            raise NotCreatedError("the rehearsal was interrupted") from error
 
     def created(self, resource: Resource) -> None:
         self.objects.add(resource)
@@ -201,14 +235,24 @@ class Engine(Observer):
 
     def _pods(self, job: JobSpec, record: JobRecord, log: IO[bytes]) -> "_Pods":
         namespace = Namespace(self.objects, job.cluster, job.namespace)
-        injected = (each.injected(job.pod.annotations) for each in self.emulators)
-        request = PodRequest(job.cluster, job.pod.selector, job.pod.tolerations, add(job.pod.requests, *injected))
+        request = self.request(job.cluster, job.pod)
         admit(namespace, job.template, job.pod, request.resources)
         if mounts_token(job.pod, namespace):
             self._require_devices(job.cluster)
-        record.job_name, record.namespace = job.name, job.namespace
+        record.job_name, record.namespace, record.workers = job.name, job.namespace, job.workers
         record.requested, record.memory_limit = request.resources, job.pod.container.memory_limit
         return _Pods(self, job, namespace, request, record, log)
+
+    def request(self, cluster: str, pod: PodSpec) -> PodRequest:
+        """What of ``pod`` decides where it can go, with what a cloud injects."""
+        injected = (each.injected(pod.annotations) for each in self.emulators)
+        return PodRequest(cluster, pod.selector, pod.tolerations, add(pod.requests, *injected))
+
+    def kubelet(self, namespace: Namespace, prepare: Prepare | None = None) -> Kubelet:
+        """What runs pods of ``namespace``."""
+        drivers = frozenset[str]().union(*(each.store_drivers for each in self.emulators))
+        api = ApiServer(self.scheduler, namespace)
+        return Kubelet(self.reaper, self.place.pods, self.place.store, drivers, api, prepare)
 
     def _require_devices(self, cluster: str) -> None:
         """Raises RefusedError where GPUs of the cluster's nodes can never be given to pods.
@@ -220,7 +264,7 @@ class Engine(Observer):
             raise RefusedError("; ".join(filter(None, reasons)))
 
     def disrupts(self, record: JobRecord) -> bool:
-        """Whether the Job's first pod is to be evicted."""
+        """Whether the Job's first pod is to be evicted; of several workers it is that of the first."""
         return self.disrupt is not None and (
             record.name == self.disrupt or record.name.endswith(f"-{self.disrupt}")
         )
@@ -232,8 +276,8 @@ class Engine(Observer):
                 self.records[resource.urn] = record
             return self.records[resource.urn]
 
-    def note(self, record: JobRecord, text: str) -> None:
-        """Something worth a line happened to the Job."""
+    def note(self, record: JobRecord | ServiceRecord, text: str) -> None:
+        """Something worth a line happened to the Job or the service."""
         record.notes.append(text)
         self.display.note(record, text)
 
@@ -257,9 +301,9 @@ def _directories(job: Resource) -> list[str]:
     return [*own, *inputs_of(annotations).values()]
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Pods:
-    """Runs the pods of one Job, one after the other."""
+    """Runs the pods of one Job: of each index one after the other, those of several indexes side by side."""
 
     engine: Engine
     job: JobSpec
@@ -267,49 +311,87 @@ class _Pods:
     request: PodRequest
     record: JobRecord
     log: IO[bytes]
+    uid: str = field(default_factory=job_controller.new_uid)
+    _placed: list[Placement] = field(default_factory=list[Placement])
+    _nodes: dict[str, None] = field(default_factory=dict[str, None])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self, number: int, stop: Stop) -> PodResult:
-        """The pod with this number, from 1, from Pending to its end."""
-        record, engine = self.record, self.engine
-        placement = self._place(stop)
-        name = f"{self.job.name[:57]}-{secrets.token_hex(3)[:5]}"
-        self.log.write(f"# pod {name} on {placement.node_name}, attempt {number}\n".encode())
-        evict = number == 1 and engine.disrupts(record)
+    def run(self, number: int, index: int, stop: Stop) -> PodResult:
+        """The pod of this index with this number, from 1, from Pending to its end."""
+        record, engine, several = self.record, self.engine, self.job.workers > 1
+        spec = job_controller.pod_of(self.job, self.uid, index)
+        reached = engine.services.reached_by(spec, self.namespace, stop)
+        placement = self._place(index, stop)
+        unique = secrets.token_hex(3)[:5]
+        name = f"{self.job.name[:52]}-{index}-{unique}" if several else f"{self.job.name[:57]}-{unique}"
+        prefix = f"[{index}] ".encode() if several else b""
+        self._write(prefix + f"# pod {name} on {placement.node_name}, attempt {number}\n".encode())
+        evict = number == 1 and index == 0 and engine.disrupts(record)
+        evicting = False
 
         def write(line: bytes) -> None:
-            self.log.write(line)
-            self.log.flush()
-            if match := EPOCH.match(line):
+            nonlocal evicting
+            self._write(prefix + line)
+            if several:
+                if evict and not evicting:
+                    evicting = True
+                    timer = threading.Timer(EVICT_WORKER_AFTER, self._evict, [stop, "worker 0 evicted"])
+                    timer.daemon = True
+                    timer.start()
+            elif match := EPOCH.match(line):
                 record.epochs = (int(match["done"]), int(match["all"]))
                 engine.display.job(record)
                 if evict and record.epochs[0] * EVICT_AFTER >= record.epochs[1] and not stop.requested:
-                    engine.evicted = True
-                    stop.request("evicted", self.job.pod.grace_period)
-                    engine.note(record, f"pod evicted after epoch {record.epochs[0]} (DisruptionTarget)")
+                    self._evict(stop, f"pod evicted after epoch {record.epochs[0]}")
 
-        drivers = frozenset[str]().union(*(each.store_drivers for each in engine.emulators))
-        api = ApiServer(engine.scheduler, self.namespace)
         containers = engine.containers
         prepare = containers.of_job(record.name, lambda text: engine.note(record, text)) if containers else None
-        kubelet = Kubelet(engine.reaper, engine.place.pods, engine.place.store, drivers, api, prepare)
+        kubelet = engine.kubelet(self.namespace, prepare)
         try:
-            result = kubelet.run(Pod(name, self.namespace, self.job.pod, placement, stop, write))
+            result = kubelet.run(Pod(name, self.namespace, spec, placement, stop, write, addresses=reached))
         finally:
             engine.scheduler.release(placement)
-        record.peak_memory = max(record.peak_memory, result.peak_memory)
+            with self._lock:
+                self._placed.remove(placement)
+        with self._lock:
+            record.peak_memory = max(record.peak_memory, result.peak_memory)
         return result
 
-    def _place(self, stop: Stop) -> Placement:
+    def _write(self, line: bytes) -> None:
+        with self._lock:
+            self.log.write(line)
+            self.log.flush()
+
+    def _evict(self, stop: Stop, what: str) -> None:
+        """As an eviction through the Kubernetes API does; of a pod that has ended it says nothing."""
+        if not stop.requested:
+            self.engine.evicted = True
+            stop.request("evicted", self.job.pod.grace_period)
+            self.engine.note(self.record, f"{what} (DisruptionTarget)")
+
+    def _place(self, index: int, stop: Stop) -> Placement:
         record, engine = self.record, self.engine
+        who = f"worker {index} " if self.job.workers > 1 else ""
         began = time.time()
-        record.phase = Phase.PENDING
+        with self._lock:
+            waits = not self._placed
+            if waits:
+                record.phase = Phase.PENDING
         engine.display.job(record)
         placement = engine.scheduler.place(
-            self.request, lambda: stop.requested, lambda reason: engine.note(record, f"Pending: {reason}")
+            self.request,
+            lambda: stop.requested,
+            lambda reason: engine.note(record, f"{who}Pending: {reason}"),
+            group=record.urn if self.job.pod.spreads else "",
         )
-        record.pending += time.time() - began
-        record.phase = Phase.RUNNING
-        record.pool, record.node = placement.node.pool, placement.node_name
-        record.accelerator, record.allocatable = placement.node.accelerator or "", placement.node.allocatable
+        with self._lock:
+            # The Job waits as long as none of its pods runs.
+            if waits and not self._placed:
+                record.pending += time.time() - began
+            self._placed.append(placement)
+            self._nodes[placement.node_name] = None
+            record.phase = Phase.RUNNING
+            record.pool, record.node = placement.node.pool, ", ".join(self._nodes)
+            record.accelerator, record.allocatable = placement.node.accelerator or "", placement.node.allocatable
         engine.display.job(record)
         return placement

@@ -4,8 +4,10 @@ import hashlib
 import json
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 
 from infra.review.properties import Properties, items, mapping, mappings
 from infra.review.stack import Resource
@@ -45,6 +47,22 @@ DEFAULT_BACKOFF_LIMIT = 6
 INTERRUPTED = "Interrupted"
 """Reason of a Job that the rehearsal itself ended; no condition of Kubernetes."""
 
+JOB_FAILED = "job failed"
+"""Why the other pods of a Job that has failed are stopped."""
+
+INDEXED = "Indexed"
+
+LABELS = CONTROLLER_UID, JOB_NAME, COMPLETION_INDEX = (
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-name",
+    "batch.kubernetes.io/job-completion-index",
+)
+"""What the Job controller adds to the labels of pods; the index of an Indexed Job's is an annotation, too
+(kubernetes.io/docs/reference/labels-annotations-taints, seen November 2026)."""
+
+INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+"""The environment variable in which the containers of an Indexed Job find the pod's index."""
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -67,7 +85,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """A Job as far as a rehearsal runs it: one pod at a time, until one succeeds. ``deadline`` is in seconds."""
+    """A Job as far as a rehearsal runs it: of each index one pod at a time, until one succeeds.
+
+    ``workers`` are its completions, all of which may run at once; only an ``indexed`` Job has more than one.
+    ``deadline`` is in seconds.
+    """
 
     name: str
     namespace: str
@@ -78,6 +100,8 @@ class JobSpec:
     deadline: int | None
     rules: Sequence[Rule]
     suspended: bool
+    workers: int = 1
+    indexed: bool = False
 
     def action(self, pod: PodResult) -> str:
         """What the first rule that matches a failed pod says; without one it counts."""
@@ -86,7 +110,10 @@ class JobSpec:
 
 @dataclass(frozen=True)
 class JobResult:
-    """How a Job ended. ``reason`` is the Job condition's; ``message`` says more; ``pod`` is the last one."""
+    """How a Job ended. ``reason`` is the Job condition's; ``message`` says more.
+
+    ``attempts`` are all pods that ran, and ``pod`` is the one that decided, or the last.
+    """
 
     succeeded: bool
     reason: str
@@ -100,9 +127,14 @@ def job_spec(job: Resource) -> JobSpec:
     spec = mapping(job.inputs.get("spec"))
     if unknown := sorted(spec.keys() - JOB_KEYS):
         raise UnsupportedError(f"a rehearsal does not act on {', '.join(unknown)} of a Job")
-    for key, only in (("completions", 1), ("parallelism", 1), ("completionMode", "NonIndexed")):
-        if spec.get(key, only) != only:
-            raise UnsupportedError(f"{key} {spec[key]}: a rehearsal knows {only}")
+    indexed = spec.get("completionMode") == INDEXED
+    workers = int(spec.get("completions", 1))
+    if workers != int(spec.get("parallelism", 1)) or workers < 1 or (workers > 1 and not indexed):
+        raise UnsupportedError(
+            f"completions {workers}, parallelism {spec.get('parallelism', 1)}, completionMode "
+            f"{spec.get('completionMode', 'NonIndexed')}: a rehearsal knows one pod, or Indexed Jobs whose "
+            "pods all run at once"
+        )
     limit = int(spec.get("backoffLimit", DEFAULT_BACKOFF_LIMIT))
     if limit < 0:
         raise RefusedError(f"spec.backoffLimit: Invalid value: {limit}: must be greater than or equal to 0")
@@ -118,6 +150,8 @@ def job_spec(job: Resource) -> JobSpec:
         deadline=None if deadline is None else int(deadline),
         rules=[_rule(each) for each in mappings(policy.get("rules"))],
         suspended=bool(spec.get("suspend")),
+        workers=workers,
+        indexed=indexed,
     )
 
 
@@ -133,16 +167,43 @@ def identity(job: Resource) -> str:
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
+def pod_of(job: JobSpec, uid: str, index: int) -> PodSpec:
+    """The pod of ``job`` with this index, with what the Job controller adds to the template.
+
+    ``uid`` is that of the Job: every run of it has one of its own.
+    """
+    labels = {**job.pod.labels, CONTROLLER_UID: uid, JOB_NAME: job.name}
+    if not job.indexed:
+        return replace(job.pod, labels=labels)
+    given: Properties = {"name": INDEX_VARIABLE, "value": str(index)}
+    return replace(
+        job.pod,
+        labels={**labels, COMPLETION_INDEX: str(index)},
+        annotations={**job.pod.annotations, COMPLETION_INDEX: str(index)},
+        init_containers=[replace(each, env=[*each.env, given]) for each in job.pod.init_containers],
+        container=replace(job.pod.container, env=[*job.pod.container.env, given]),
+    )
+
+
+def new_uid() -> str:
+    """A uid for a Job that is created."""
+    return str(uuid.uuid4())
+
+
+StartPod = Callable[[int, int, Stop], PodResult]
+"""Runs a pod to its end: that with a number (from 1) of those with an index (from 0). It may raise what makes the
+whole Job fail."""
+
+
 def run(
     job: JobSpec,
     stop: Stop,
-    start_pod: Callable[[int, Stop], PodResult],
+    start_pod: StartPod,
     note: Callable[[str], None] = lambda _: None,
     backoff: float = BACKOFF,
 ) -> JobResult:
     """Runs ``job`` until it is complete or failed.
 
-    ``start_pod`` runs the pod with that number (from 1) to its end, and may raise what makes the whole Job fail.
     ``stop`` ends it from outside; ``note`` is told of each retry.
     """
     if job.suspended:
@@ -150,33 +211,95 @@ def run(
             False, "Suspended", "spec.suspend is true; `pulumi up` would wait out its time-out", 0, None
         )
     timer = _at_deadline(job, stop)
-    failures = attempts = 0
-    pod = None
+    running = _Running(job, stop, start_pod, note, backoff)
     try:
-        while True:
-            attempts += 1
-            pod = start_pod(attempts, _Linked(stop))
-            action = "Complete" if pod.succeeded else job.action(pod)
-            failures += action == "Count"
-            reason = {"Complete": "Complete", "FailJob": "PodFailurePolicy"}.get(action, "")
-            if action == "Count" and failures > job.backoff_limit:
-                reason = "BackoffLimitExceeded"
-            if stop.requested and not pod.succeeded:
-                return _stopped(job, stop, attempts, pod)
-            if reason:
-                return JobResult(pod.succeeded, reason, _explain(reason, pod), attempts, pod)
-            pause = 0.0 if action == "Ignore" else min(backoff * 2 ** (failures - 1), LONGEST_BACKOFF)
-            counted = "not counted" if action == "Ignore" else f"failure {failures} of {job.backoff_limit} allowed"
-            note(f"{pod.ending}; {counted}, trying again" + (f" in {pause:g} s" if pause else ""))
-            _sleep(stop, pause)
-    except CancelledError:
-        return _stopped(job, stop, attempts, pod)
+        return running.result()
     finally:
         timer.cancel()
 
 
+@dataclass
+class _Running:
+    """A Job while its pods run: those of all indexes share what may fail."""
+
+    job: JobSpec
+    stop: Stop
+    start_pod: StartPod
+    note: Callable[[str], None]
+    backoff: float
+    failures: int = 0
+    attempts: int = 0
+    verdict: JobResult | None = None
+    """How the Job failed, as soon as it has."""
+    raised: Exception | None = None
+    last: PodResult | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._pods = _Linked(self.stop)
+
+    def result(self) -> JobResult:
+        """Runs every index to its end."""
+        if self.job.workers == 1:
+            self._run_index(0)
+        else:
+            with ThreadPoolExecutor(self.job.workers, "worker") as threads:
+                list(threads.map(self._run_index, range(self.job.workers)))
+        if self.raised is not None:
+            raise self.raised
+        if self.verdict is not None:
+            return replace(self.verdict, attempts=self.attempts)
+        return JobResult(True, "Complete", "", self.attempts, self.last)
+
+    def _run_index(self, index: int) -> None:
+        try:
+            self._until_complete(index)
+        except CancelledError:
+            self._fail(_stopped(self.job, self.stop, self.last))
+        except Exception as error:
+            with self._lock:
+                self.raised = self.raised or error
+            self._pods.request(JOB_FAILED, self.job.pod.grace_period)
+
+    def _until_complete(self, index: int) -> None:
+        who = f"worker {index}: " if self.job.workers > 1 else ""
+        number = 0
+        while True:
+            number += 1
+            with self._lock:
+                self.attempts += 1
+            pod = self.start_pod(number, index, _Linked(self._pods))
+            with self._lock:
+                self.last = pod
+                action = "Complete" if pod.succeeded else self.job.action(pod)
+                self.failures += action == "Count" and not self._pods.requested
+                failures = self.failures
+            if pod.succeeded:
+                return
+            if self._pods.requested:
+                raise CancelledError
+            reason = "PodFailurePolicy" if action == "FailJob" else ""
+            if action == "Count" and failures > self.job.backoff_limit:
+                reason = "BackoffLimitExceeded"
+            if reason:
+                self._fail(JobResult(False, reason, who + _explain(reason, pod), 0, pod))
+                return
+            pause = 0.0 if action == "Ignore" else min(self.backoff * 2 ** (failures - 1), LONGEST_BACKOFF)
+            counted = (
+                "not counted" if action == "Ignore" else f"failure {failures} of {self.job.backoff_limit} allowed"
+            )
+            self.note(f"{who}{pod.ending}; {counted}, trying again" + (f" in {pause:g} s" if pause else ""))
+            _sleep(self._pods, pause)
+
+    def _fail(self, verdict: JobResult) -> None:
+        """The first failure is the Job's; it ends the pods of all indexes."""
+        with self._lock:
+            self.verdict = self.verdict or verdict
+        self._pods.request(JOB_FAILED, self.job.pod.grace_period)
+
+
 class _Linked(Stop):
-    """The stop of one pod: its own (an eviction), or its Job's."""
+    """The stop of one pod: its own (an eviction), or that of its Job."""
 
     def __init__(self, job: Stop) -> None:
         super().__init__()
@@ -200,15 +323,13 @@ def _at_deadline(job: JobSpec, stop: Stop) -> threading.Timer:
     return timer
 
 
-def _stopped(job: JobSpec, stop: Stop, attempts: int, pod: PodResult | None) -> JobResult:
+def _stopped(job: JobSpec, stop: Stop, pod: PodResult | None) -> JobResult:
     if stop.kind == "interrupted":
-        return JobResult(False, INTERRUPTED, "", attempts, pod)
-    return JobResult(False, "DeadlineExceeded", f"it was active longer than its {job.deadline} s", attempts, pod)
+        return JobResult(False, INTERRUPTED, "", 0, pod)
+    return JobResult(False, "DeadlineExceeded", f"it was active longer than its {job.deadline} s", 0, pod)
 
 
 def _explain(reason: str, pod: PodResult) -> str:
-    if pod.succeeded:
-        return ""
     unseen = "; `pulumi up` does not recognise this failure and waits out its time-out"
     return pod.ending + (unseen if reason == "PodFailurePolicy" else "")
 

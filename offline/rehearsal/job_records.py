@@ -40,7 +40,8 @@ class JobRecord:
     """One Job. Times are seconds since the epoch, amounts those of `Resources`, ``peak_memory`` in MiB.
 
     ``requested`` is the whole pod with what a cloud injects. ``epochs`` are (done, all) of a training, as its log
-    says. ``results`` are its own result in the store and those that it read: by directory the SHA-256 of the
+    says. ``workers`` are the pods that run at once; ``node`` then names all their nodes, and amounts are those of
+    one pod. ``results`` are its own result in the store and those that it read: by directory the SHA-256 of the
     manifest.
     """
 
@@ -57,6 +58,7 @@ class JobRecord:
     requested: Resources | None = None
     allocatable: Resources | None = None
     memory_limit: int | None = None
+    workers: int = 1
     started: Seconds = 0.0
     finished: Seconds = 0.0
     pending: Seconds = 0.0

@@ -6,7 +6,7 @@ import sys
 import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from infra.platform import GPU_RESOURCE
@@ -61,7 +61,11 @@ class PodResult:
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod that is placed. ``write`` gets each line of its output."""
+    """A pod that is placed. ``write`` gets each line of its output.
+
+    ``volumes`` are folders that outlive it, by the names of the volumes that they stand for. ``addresses`` are
+    patterns of what is another address on this machine, by that address.
+    """
 
     name: str
     namespace: Namespace
@@ -69,6 +73,8 @@ class Pod:
     placement: Placement
     stop: Stop
     write: Callable[[bytes], None]
+    volumes: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    addresses: Mapping[str, re.Pattern[str]] = field(default_factory=dict[str, re.Pattern[str]])
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,7 @@ class Kubelet:
         folder = self.folder / pod.name
         volumes.remove(folder)
         try:
-            mounted = volumes.prepare(pod.spec, pod.namespace, folder, self.store, self.drivers)
+            mounted = volumes.prepare(pod.spec, pod.namespace, folder, self.store, self.drivers, kept=pod.volumes)
             if self.api is None or not service_accounts.mounts_token(pod.spec, pod.namespace):
                 return self._run_containers(pod, mounted, folder, None)
             token = service_accounts.mount(pod.spec, pod.namespace, folder)
@@ -154,10 +160,16 @@ class Kubelet:
 
     def _launch(self, pod: Pod, container: Container, mounts: Mapping[str, Path], folder: Path) -> Launch:
         variables = self._variables(pod, container)
-        given = {name: localize(value, mounts) for name, value in variables.items()}
+
+        def here(text: str) -> str:
+            for address, pattern in pod.addresses.items():
+                text = pattern.sub(address, text)
+            return localize(text, mounts)
+
+        given = {name: here(value) for name, value in variables.items()}
         scratch = mounts.get("/tmp", folder / "scratch")
         scratch.mkdir(parents=True, exist_ok=True)
-        words = [localize(expand(word, variables), mounts) for word in (*container.command, *container.args)]
+        words = [here(expand(word, variables)) for word in (*container.command, *container.args)]
         working_dir = Path(localize(container.working_dir, mounts)) if container.working_dir else scratch
         if not working_dir.is_dir():
             raise RefusedError(

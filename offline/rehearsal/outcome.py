@@ -1,6 +1,6 @@
 """What a rehearsal was asked for and what it found out: for the summary, the report and the exit code."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from offline.rehearsal.comparison import Comparison
 from offline.rehearsal.job_records import JobRecord
 from offline.rehearsal.job_results import Collected
 from offline.rehearsal.programs import Program
+from offline.rehearsal.service_records import ServiceRecord
 
 OK, FAILED, WRONG_SETTINGS, INTERRUPTED = 0, 1, 2, 130
 """Exit codes of the command."""
@@ -70,6 +71,7 @@ class Outcome:
     began: float
     ended: float
     interrupted: bool
+    services: Sequence[ServiceRecord] = ()
 
     @property
     def exit_code(self) -> int:

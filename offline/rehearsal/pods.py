@@ -22,6 +22,7 @@ POD_KEYS = frozenset(
         "serviceAccountName",
         "terminationGracePeriodSeconds",
         "tolerations",
+        "topologySpreadConstraints",
         "volumes",
     }
 )
@@ -43,6 +44,12 @@ CONTAINER_KEYS = frozenset(
         "workingDir",
     }
 )
+
+HOST_NAME = "kubernetes.io/hostname"
+"""The label that differs from node to node."""
+
+PROBES = frozenset({"livenessProbe", "ports", "readinessProbe", "startupProbe"})
+"""Keys of containers that run until they are told to end."""
 
 GRACE_PERIOD = 30
 """Kubernetes' default for terminationGracePeriodSeconds."""
@@ -82,7 +89,8 @@ class Container:
 class PodSpec:
     """A pod of one container, before which its init containers run, one after the other.
 
-    ``automounts_token`` None leaves it to the service account whether the pod gets its token.
+    ``automounts_token`` None leaves it to the service account whether the pod gets its token. ``spreads`` says
+    that it had better not run on a node with others of its Job.
     """
 
     labels: Mapping[str, str]
@@ -95,6 +103,7 @@ class PodSpec:
     container: Container
     volumes: Mapping[str, Properties]
     grace_period: int
+    spreads: bool = False
 
     @property
     def requests(self) -> Resources:
@@ -102,13 +111,18 @@ class PodSpec:
         return largest(self.container.requests, *(container.requests for container in self.init_containers))
 
 
-def pod_spec(template: Properties) -> PodSpec:
-    """The pod that ``template`` (``spec.template`` of a Job) describes. Raises UnsupportedError."""
+def pod_spec(template: Properties, *, restarts: bool = False) -> PodSpec:
+    """The pod that ``template`` (``spec.template`` of a Job) describes. Raises UnsupportedError.
+
+    With ``restarts`` it is the template of a StatefulSet, whose container is started again whenever it ends.
+    """
     metadata, spec = mapping(template.get("metadata")), mapping(template.get("spec"))
     _refuse_unknown("pod", spec, POD_KEYS)
-    if spec.get("restartPolicy") != "Never":
-        raise UnsupportedError(f"restartPolicy {spec.get('restartPolicy')!r}: a rehearsal knows Never alone")
-    containers = [_container(each) for each in mappings(spec.get("containers"))]
+    policy = "Always" if restarts else "Never"
+    if (given := spec.get("restartPolicy", "Always")) != policy:
+        raise UnsupportedError(f"restartPolicy {given!r}: a rehearsal knows {policy} alone here")
+    known = CONTAINER_KEYS | PROBES if restarts else CONTAINER_KEYS
+    containers = [_container(each, known) for each in mappings(spec.get("containers"))]
     if len(containers) != 1:
         raise UnsupportedError(f"a pod with {len(containers)} containers: a rehearsal runs one")
     return PodSpec(
@@ -122,11 +136,24 @@ def pod_spec(template: Properties) -> PodSpec:
         container=containers[0],
         volumes={str(each["name"]): each for each in mappings(spec.get("volumes"))},
         grace_period=int(spec.get("terminationGracePeriodSeconds", GRACE_PERIOD)),
+        spreads=_spreads(spec),
     )
 
 
-def _container(spec: Properties) -> Container:
-    _refuse_unknown(f"container {spec.get('name')!r}", spec, CONTAINER_KEYS)
+def _spreads(spec: Properties) -> bool:
+    """Whether the pod is to be spread over nodes as far as there is room. Raises UnsupportedError for more."""
+    constraints = mappings(spec.get("topologySpreadConstraints"))
+    for each in constraints:
+        if (each.get("topologyKey"), each.get("whenUnsatisfiable")) != (HOST_NAME, "ScheduleAnyway"):
+            raise UnsupportedError(
+                f"topologySpreadConstraints over {each.get('topologyKey')} with whenUnsatisfiable "
+                f"{each.get('whenUnsatisfiable')}: a rehearsal knows {HOST_NAME} with ScheduleAnyway alone"
+            )
+    return bool(constraints)
+
+
+def _container(spec: Properties, known: frozenset[str] = CONTAINER_KEYS) -> Container:
+    _refuse_unknown(f"container {spec.get('name')!r}", spec, known)
     if not spec.get("command"):
         raise UnsupportedError(
             f"container {spec.get('name')!r} has no command: a rehearsal does not have its image"

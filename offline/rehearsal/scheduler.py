@@ -15,11 +15,17 @@ Pending until its deadline, and a node pool that is declared at the same moment 
 
 @dataclass(frozen=True)
 class Placement:
-    """A pod on a node, which it holds until it is released. ``number`` counts the nodes of the pool from 0."""
+    """A pod on a node, which it holds until it is released. ``number`` counts the nodes of the pool from 0.
+
+    ``stays`` says that it is not released before the rehearsal ends. ``group`` is that of the pods from which it
+    keeps apart as far as there is room; empty where it does not.
+    """
 
     node: Node
     number: int
     resources: Resources
+    stays: bool = False
+    group: str = ""
 
     @property
     def node_name(self) -> str:
@@ -53,7 +59,8 @@ class Scheduler:
     poll: float = 0.1
     """Seconds between two looks at whether a pod was given up."""
     most: int | None = None
-    """Pods that are placed at a time, whatever room the nodes have; None for all of them."""
+    """Pods that are placed at a time, whatever room the nodes have; None for all of them. Those that stay do not
+    count: Jobs that need them would wait for ever."""
     no_devices: Callable[[Node], str] = lambda _: ""
     """Why a node's GPUs cannot be given to pods; empty where they can."""
     _nodes: list[Node] = field(default_factory=list[Node])
@@ -79,25 +86,34 @@ class Scheduler:
         return replace(node, allocatable=replace(node.allocatable, gpus=0)) if self.no_devices(node) else node
 
     def place(
-        self, pod: PodRequest, cancelled: Callable[[], bool], pending: Callable[[str], None] = lambda _: None
+        self,
+        pod: PodRequest,
+        cancelled: Callable[[], bool],
+        pending: Callable[[str], None] = lambda _: None,
+        *,
+        stays: bool = False,
+        group: str = "",
     ) -> Placement:
         """Waits for a node with room and takes it. ``pending`` is told, once each, why there is none yet.
 
-        Raises UnschedulableError where none of the nodes can take the pod however empty it is, and CancelledError.
+        ``stays`` and ``group`` are those of the `Placement`. Raises UnschedulableError where none of the nodes can
+        take the pod although all the others that do not stay were gone, and CancelledError.
         """
         told = ""
         with self._changed:
             self._newest = max(self._newest, time.monotonic())
             while not cancelled():
-                suitable = [node for node in self._nodes if obstacle(pod, self.registered(node)) is None]
-                full = self.most is not None and len(self._taken) >= self.most
-                placement = next(filter(None, (self._free(node, pod.resources) for node in suitable)), None)
-                if placement is not None and not full:
+                suitable = [node for node in self._nodes if self._has_room_ever(node, pod)]
+                counted = sum(not each.stays for each in self._taken)
+                full = self.most is not None and counted >= self.most and not stays
+                found = self._free(suitable, pod.resources, group)
+                if found is not None and not full:
+                    placement = Placement(*found, pod.resources, stays, group)
                     self._taken.append(placement)
                     return placement
                 if not suitable and time.monotonic() - self._newest >= self.settle:
                     raise UnschedulableError(self._obstacles(pod))
-                shortage = self._shortage(suitable, pod.resources) if placement is None else self._at_most
+                shortage = self._shortage(suitable, pod.resources) if found is None else self._at_most
                 if suitable and shortage != told:
                     told = shortage
                     pending(shortage)
@@ -115,17 +131,48 @@ class Scheduler:
         for node in self._nodes:
             if node.pool in reasons and node.cluster == pod.cluster and pod.resources.gpus:
                 reasons[node.pool] = ": ".join(filter(None, (reasons[node.pool], self.no_devices(node))))
+        for node in self._nodes:
+            if node.cluster == pod.cluster and node.pool not in reasons:
+                short = self._lacking(node, pod.resources, self._staying)
+                reasons[node.pool] = (
+                    f"{node.count} Insufficient {', '.join(short)} beside the services that run there"
+                )
         return reasons
 
-    def _free(self, node: Node, wanted: Resources) -> Placement | None:
-        for number in range(node.count):
-            if not lacking(wanted, self._rest(node, number)):
-                return Placement(node, number, wanted)
-        return None
+    def _has_room_ever(self, node: Node, pod: PodRequest) -> bool:
+        """Whether a node like ``node`` can take ``pod`` once all that do not stay are gone."""
+        if obstacle(pod, self.registered(node)) is not None:
+            return False
+        staying = self._staying
+        return any(not lacking(pod.resources, self._rest(node, number, staying)) for number in range(node.count))
 
-    def _rest(self, node: Node, number: int) -> Resources:
-        held = [each.resources for each in self._taken if each.node is node and each.number == number]
+    def _free(self, nodes: Sequence[Node], wanted: Resources, group: str) -> tuple[Node, int] | None:
+        """The first of the nodes with room; of a group's pods, the one with the fewest others of it."""
+        free = [
+            (node, number)
+            for node in nodes
+            for number in range(node.count)
+            if not lacking(wanted, self._rest(node, number, self._taken))
+        ]
+        if not group:
+            return next(iter(free), None)
+        beside = [each for each in self._taken if each.group == group]
+        return min(free, key=lambda place: sum(_is_on(each, *place) for each in beside), default=None)
+
+    @property
+    def _staying(self) -> list[Placement]:
+        return [each for each in self._taken if each.stays]
+
+    def _rest(self, node: Node, number: int, taken: Sequence[Placement]) -> Resources:
+        """What the pods ``taken`` leave of a node."""
+        held = [each.resources for each in taken if _is_on(each, node, number)]
         return subtract(self.registered(node).allocatable, add(*held))
+
+    def _lacking(self, node: Node, wanted: Resources, taken: Sequence[Placement]) -> list[str]:
+        """What at least one of the nodes lacks beside the pods ``taken``."""
+        return sorted(
+            {name for number in range(node.count) for name in lacking(wanted, self._rest(node, number, taken))}
+        )
 
     @property
     def _at_most(self) -> str:
@@ -134,8 +181,10 @@ class Scheduler:
     def _shortage(self, suitable: Sequence[Node], wanted: Resources) -> str:
         parts: list[str] = []
         for node in suitable:
-            short = sorted(
-                {name for number in range(node.count) for name in lacking(wanted, self._rest(node, number))}
-            )
+            short = self._lacking(node, wanted, self._taken)
             parts.append(f"{node.pool}: {node.count} {', '.join(f'Insufficient {name}' for name in short)}")
         return "; ".join(parts)
+
+
+def _is_on(placement: Placement, node: Node, number: int) -> bool:
+    return placement.node is node and placement.number == number

@@ -43,6 +43,7 @@ from offline.rehearsal.outcome import OK, Configuration, Options, Outcome
 from offline.rehearsal.processes import Reaper
 from offline.rehearsal.result_integrity import Results
 from offline.rehearsal.state import OUTPUTS, RESULTS, Lock, Place, State, kept
+from offline.rehearsal.stateful_sets import STATEFUL_SET
 from offline.rehearsal.terminal import LiveDisplay, PlainDisplay
 
 PROJECT = "slipway"
@@ -169,17 +170,22 @@ class Session:
         for remark in (*configuration.remarks, *remarks):
             display.say(remark)
         with _warnings_to(display.say), _interrupting(engine), display:
-            evaluation = evaluate(
-                self.program,
-                project=PROJECT,
-                stack=options.stack,
-                config=secrets.laid_over(configuration.values, configuration.secrets),
-                secrets=[secrets.KEY] if configuration.secrets else [],
-                emulators=found,
-                store=store_files.StoreFolder(place.store),
-                observer=engine,
-                stacks=configuration.others.exported,
-            )
+            try:
+                evaluation = evaluate(
+                    self.program,
+                    project=PROJECT,
+                    stack=options.stack,
+                    config=secrets.laid_over(configuration.values, configuration.secrets),
+                    secrets=[secrets.KEY] if configuration.secrets else [],
+                    emulators=found,
+                    store=store_files.StoreFolder(place.store),
+                    observer=engine,
+                    stacks=configuration.others.exported,
+                )
+            finally:
+                engine.close()
+        declared_services = {each.name for each in evaluation.resources.values() if each.type == STATEFUL_SET}
+        place.forget_services(declared_services)
         if options.disrupt and not engine.evicted:
             trained = ", ".join(engine.records[urn].name for urn in engine.executed if engine.records[urn].epochs)
             display.say(
@@ -198,6 +204,7 @@ class Session:
             configuration=configuration,
             evaluation=evaluation,
             records=[engine.records[each.urn] for each in jobs],
+            services=engine.services.records,
             results=collected,
             comparisons=compare(jobs, engine.records, collected, order),
             executed=frozenset(engine.executed),

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import shutil
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -27,7 +28,7 @@ REPORT = "report.html"
 RESULTS = "results"
 """Copies of results. They stay until others replace them, however a rehearsal ends: they may be the last."""
 
-FOLDERS = ("store", "pods", "logs")
+FOLDERS = ("store", "pods", "logs", "services")
 FRESH = (STATE, OUTPUTS, REPORT, *FOLDERS)
 """What a fresh start deletes."""
 
@@ -58,12 +59,23 @@ class Place:
 
     @property
     def logs(self) -> Path:
-        """One log per Job."""
+        """One log per Job and service."""
         return self.folder / "logs"
 
-    def log(self, job: str) -> Path:
-        """The log of the Job with this logical name."""
-        return self.logs / f"{job}.log"
+    def log(self, name: str) -> Path:
+        """The log of the Job or service with this logical name."""
+        return self.logs / f"{name}.log"
+
+    def service(self, name: str) -> Path:
+        """The volumes of the service with this logical name; they stay from rehearsal to rehearsal."""
+        return self.folder / "services" / name
+
+    def forget_services(self, known: Collection[str]) -> None:
+        """Deletes the volumes of services that are not among the ``known``: they are gone from the stack."""
+        folder = self.folder / "services"
+        for each in folder.iterdir() if folder.is_dir() else ():
+            if each.name not in known:
+                remove(each)
 
     def clear(self) -> None:
         """Deletes what earlier rehearsals made but for the copies of their results, and nothing else."""

@@ -16,6 +16,7 @@ from infra.clouds.registry import CLOUDS
 from infra.review.stack import Resource
 from infra.schema.printable import printable, printable_lines
 from offline.rehearsal.job_records import JobRecord, Phase
+from offline.rehearsal.service_records import ServicePhase, ServiceRecord
 
 MARKS = {
     Phase.WAITING: ("·", "dim"),
@@ -25,6 +26,14 @@ MARKS = {
     Phase.FAILED: ("✘", "red"),
     Phase.INTERRUPTED: ("!", "yellow"),
     Phase.NOT_RUN: ("-", "dim"),
+}
+
+SERVICE_MARKS = {
+    ServicePhase.UNUSED: ("·", "dim"),
+    ServicePhase.STARTING: ("◌", "yellow"),
+    ServicePhase.RUNNING: ("▶", "green"),
+    ServicePhase.ENDED: ("■", "dim"),
+    ServicePhase.FAILED: ("✘", "red"),
 }
 
 WIDE = 100
@@ -69,9 +78,14 @@ class PlainDisplay:
     def resource(self, resource: Resource) -> None:
         """Prints nothing: there are too many resources for a line each."""
 
-    def note(self, record: JobRecord, text: str) -> None:
+    def note(self, record: JobRecord | ServiceRecord, text: str) -> None:
         """A retry, an eviction, a pod that waits."""
         self._line(record, text)
+
+    def service(self, record: ServiceRecord) -> None:
+        """A line where the service starts and ends, unless a note says more."""
+        if record.phase in {ServicePhase.STARTING, ServicePhase.ENDED}:
+            self._line(record, describe_service(record))
 
     def job(self, record: JobRecord) -> None:
         """A line where the Job came to another phase, or some epochs further."""
@@ -91,7 +105,7 @@ class PlainDisplay:
             self._epochs[name] = done // step
             return True
 
-    def _line(self, record: JobRecord, text: str) -> None:
+    def _line(self, record: JobRecord | ServiceRecord, text: str) -> None:
         if not self.quiet:
             seconds = time.monotonic() - self._began
             self.console.print(Text(f"{seconds:6.1f} s  {record.name}: {printable(text)}"), soft_wrap=True)
@@ -106,6 +120,7 @@ class LiveDisplay:
     _began: float = field(default_factory=time.monotonic)
     _created: Counter[str] = field(default_factory=Counter[str])
     _jobs: dict[str, JobRecord] = field(default_factory=dict[str, JobRecord])
+    _services: dict[str, ServiceRecord] = field(default_factory=dict[str, ServiceRecord])
     _spinners: dict[str, Spinner] = field(default_factory=dict[str, Spinner])
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _live: Live | None = None
@@ -129,7 +144,12 @@ class LiveDisplay:
             with self._lock:
                 self._created[group_of(resource)] += 1
 
-    def note(self, record: JobRecord, text: str) -> None:
+    def service(self, record: ServiceRecord) -> None:
+        """Adds the service to the tree, or updates it."""
+        with self._lock:
+            self._services[record.name] = record
+
+    def note(self, record: JobRecord | ServiceRecord, text: str) -> None:
         """A line above the tree."""
         self.console.print(Text(f"{record.name}: {printable(text)}", style="yellow"))
 
@@ -141,6 +161,7 @@ class LiveDisplay:
     def _draw(self) -> RenderableType:
         with self._lock:
             created, jobs = dict(self._created), list(self._jobs.values())
+            services = list(self._services.values())
         seconds = time.monotonic() - self._began
         title = Text.assemble((f"{self.stack}", "bold"), f"  rehearsal, {seconds:.0f} s")
         counts = Table.grid(padding=(0, 1))
@@ -151,6 +172,11 @@ class LiveDisplay:
         for name in ("branch", "mark", "job", "pool", "progress"):
             # Where the terminal is narrow, the pool gives way.
             rows.add_column(no_wrap=name != "pool")
+        for service in services:
+            mark, style = SERVICE_MARKS[service.phase]
+            rows.add_row(
+                "├─", Text(mark, style), service.name, Text(service.pool, "dim"), describe_service(service)
+            )
         for index, record in enumerate(jobs):
             branch = "└─" if index == len(jobs) - 1 else "├─"
             rows.add_row(branch, self._mark(record), record.name, *self._progress(record))
@@ -164,6 +190,8 @@ class LiveDisplay:
 
     def _progress(self, record: JobRecord) -> tuple[RenderableType, RenderableType]:
         where = Text(record.pool, "dim", overflow="ellipsis", no_wrap=True)
+        if record.workers > 1:
+            where.append(f", {record.workers} pods")
         if record.accelerator:
             where.append(f" ({record.accelerator})")
         if record.phase is Phase.RUNNING and record.epochs:
@@ -184,6 +212,8 @@ class LiveDisplay:
 def describe(record: JobRecord) -> str:
     """The Job's phase in a few words."""
     place = f" on {record.pool}" + (f" ({record.accelerator})" if record.accelerator else "")
+    if record.workers > 1:
+        place = f" in {record.workers} pods{place}"
     texts = {
         Phase.PENDING: "Pending",
         Phase.RUNNING: f"running{place}",
@@ -194,3 +224,15 @@ def describe(record: JobRecord) -> str:
         Phase.NOT_RUN: f"not run: {record.reason}",
     }
     return texts.get(record.phase, str(record.phase))
+
+
+def describe_service(record: ServiceRecord) -> str:
+    """The service's phase in a few words."""
+    texts = {
+        ServicePhase.UNUSED: "service, starts when a Job needs it",
+        ServicePhase.STARTING: f"service starts on {record.pool}",
+        ServicePhase.RUNNING: f"service runs on {record.pool}",
+        ServicePhase.ENDED: f"service ended after {record.seconds:.1f} s",
+        ServicePhase.FAILED: f"service failed: {record.reason}",
+    }
+    return texts[record.phase]

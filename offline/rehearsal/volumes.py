@@ -6,6 +6,7 @@ import stat
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from infra.review.properties import Properties, mapping, mappings
 from offline.rehearsal.cluster_objects import Namespace, RefusedError, contents
@@ -46,14 +47,23 @@ class Volumes:
                 change_mode(folder, writable=True)
 
 
-def prepare(pod: PodSpec, namespace: Namespace, folder: Path, store: Path, drivers: Collection[str]) -> Volumes:
+def prepare(
+    pod: PodSpec,
+    namespace: Namespace,
+    folder: Path,
+    store: Path,
+    drivers: Collection[str],
+    *,
+    kept: Mapping[str, Path] = MappingProxyType({}),
+) -> Volumes:
     """Makes the pod's volumes below ``folder``; the store, which the CSI ``drivers`` mount, is at ``store``.
 
-    Raises RefusedError where an object that a volume names is missing, as the kubelet would say it, and
-    UnsupportedError for a kind of volume that a rehearsal cannot stand in for.
+    ``kept`` are folders that outlive the pod, by the names of the volumes that they stand for. Raises RefusedError
+    where an object that a volume names is missing, as the kubelet would say it, and UnsupportedError for a kind of
+    volume that a rehearsal cannot stand in for.
     """
-    folders: dict[str, Path] = {}
-    shared: set[str] = set()
+    folders = dict(kept)
+    shared = set(kept)
     for name, volume in pod.volumes.items():
         kind = next((key for key in volume if key != "name"), "emptyDir")
         source = mapping(volume.get(kind))

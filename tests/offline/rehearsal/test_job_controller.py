@@ -33,7 +33,7 @@ def pod(code: int = 0, *, disrupted: bool = False, container: str = "main") -> P
 def outcome(spec: dict[str, Any], *pods: PodResult) -> JobResult:
     """How a Job ends whose pods end like ``pods``, one after the other; more than these fail the test."""
     left: Iterator[PodResult] = iter(pods)
-    return run(job_spec(resource(spec)), Stop(), lambda _number, _stop: next(left), backoff=0)
+    return run(job_spec(resource(spec)), Stop(), lambda _number, _index, _stop: next(left), backoff=0)
 
 
 def rules(*given: dict[str, Any]) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def test_a_failure_that_the_real_engine_does_not_notice_is_said_to_be_one() -> N
 def test_the_deadline_holds_over_all_pods_and_stops_the_one_that_runs() -> None:
     stopped: list[str] = []
 
-    def start(_number: int, stop: Stop) -> PodResult:
+    def start(_number: int, _index: int, stop: Stop) -> PodResult:
         while not stop.requested:
             time.sleep(0.01)
         stopped.append(stop.kind)
@@ -90,7 +90,7 @@ def test_the_deadline_holds_over_all_pods_and_stops_the_one_that_runs() -> None:
 
 
 def test_a_pod_that_completes_while_the_deadline_passes_completes_the_job() -> None:
-    def start(_number: int, stop: Stop) -> PodResult:
+    def start(_number: int, _index: int, stop: Stop) -> PodResult:
         while not stop.requested:
             time.sleep(0.01)
         return pod(0)
@@ -101,7 +101,7 @@ def test_a_pod_that_completes_while_the_deadline_passes_completes_the_job() -> N
 def test_between_two_pods_it_waits_twice_as_long_each_time() -> None:
     began: list[float] = []
 
-    def start(number: int, _stop: Stop) -> PodResult:
+    def start(number: int, _index: int, _stop: Stop) -> PodResult:
         began.append(time.monotonic())
         return pod(0 if number == 4 else 1)
 
@@ -114,7 +114,7 @@ def test_an_interrupt_ends_a_pause() -> None:
     stop = Stop()
     threading.Timer(0.1, stop.request, ["interrupted", 1.0]).start()
     began = time.monotonic()
-    result = run(job_spec(resource()), stop, lambda _number, _stop: pod(1), backoff=60)
+    result = run(job_spec(resource()), stop, lambda _number, _index, _stop: pod(1), backoff=60)
     assert result.reason == "Interrupted"
     assert time.monotonic() - began < 5
 

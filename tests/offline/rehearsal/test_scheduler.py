@@ -134,6 +134,33 @@ def test_a_pool_grows_to_its_last_node_before_a_pod_waits() -> None:
         nodes.place(request(), until(0.2))
 
 
+def test_pods_of_a_group_keep_apart_as_far_as_there_is_room() -> None:
+    nodes = scheduler([node("cpu", cpu=2000, count=2)])
+    nodes.place(request(), lambda: False)
+    placed = [nodes.place(request(), lambda: False, group="days").node_name for _ in range(3)]
+    assert placed == ["dev-cpu-0", "dev-cpu-1", "dev-cpu-1"]
+
+
+def test_a_pod_that_fits_only_without_those_that_stay_is_refused() -> None:
+    nodes = scheduler([node("cpu", cpu=1000)])
+    nodes.place(request(cpu=600), lambda: False, stays=True)
+    with pytest.raises(UnschedulableError, match="cpu: 1 Insufficient cpu beside the services that run there"):
+        nodes.place(request(cpu=600), lambda: False)
+    held = nodes.place(request(cpu=400), lambda: False)
+    with pytest.raises(CancelledError):
+        nodes.place(request(cpu=400), until(0.2))
+    nodes.release(held)
+    assert nodes.place(request(cpu=400), lambda: False).node_name == "dev-cpu-0"
+
+
+def test_pods_that_stay_take_no_turn_of_others() -> None:
+    nodes = Scheduler(most=1)
+    nodes.add([node("cpu", count=10)])
+    for _ in range(3):
+        nodes.place(request(), lambda: False, stays=True)
+    assert nodes.place(request(), lambda: False).node.pool == "cpu"
+
+
 def test_a_node_pool_that_is_declared_a_moment_later_is_waited_for() -> None:
     nodes = Scheduler(settle=0.5)
     threading.Timer(0.2, nodes.add, [[node("cpu")]]).start()

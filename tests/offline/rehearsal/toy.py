@@ -36,6 +36,53 @@ for epoch in range(start + 1, 13):
 """
 
 
+PASSWORD = "planted-password"
+
+COUNTER = """
+import os, pathlib, signal, socketserver, sys, threading
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+data, lock = pathlib.Path(sys.argv[3], "count"), threading.Lock()
+print("counting from", data.read_text() if data.exists() else "0", flush=True)
+class Handler(socketserver.StreamRequestHandler):
+    def handle(self):
+        for line in self.rfile:
+            password, word = line.decode().split()
+            if password != sys.argv[4]:
+                return
+            if word == "die":
+                os._exit(7)
+            with lock:
+                count = int(data.read_text()) + 1 if data.exists() else 1
+                data.write_text(str(count))
+            self.wfile.write(f"{count}\\n".encode())
+class Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = daemon_threads = True
+Server((sys.argv[1], int(sys.argv[2])), Handler).serve_forever()
+"""
+"""A server that counts requests in a file of its volume."""
+
+COUNTER_ARGUMENTS = ("0.0.0.0", "6379", "/data", "$(QUEUE_PASSWORD)")
+
+ASK = """
+import os, socket, sys, time
+host, port = os.environ["QUEUE_ADDRESS"].split(":")
+def ask(word, tries=1):
+    for left in reversed(range(tries)):
+        try:
+            with socket.create_connection((host, int(port)), 5) as connection:
+                connection.sendall(f"{os.environ['QUEUE_PASSWORD']} {word}\\n".encode())
+                return connection.makefile().readline().strip()
+        except OSError:
+            if not left: raise
+            time.sleep(0.1)
+"""
+"""What its clients share."""
+
+SPREAD = k8s.core.v1.TopologySpreadConstraintArgs(
+    max_skew=1, topology_key="kubernetes.io/hostname", when_unsatisfiable="ScheduleAnyway"
+)
+
+
 class Toys:
     """Declares a provider and a namespace, and then Jobs in it."""
 
@@ -79,11 +126,12 @@ class Toys:
         inputs: Mapping[str, str] | None = None,
         results: Sequence[Result] = (),
         variant: Mapping[str, Any] | None = None,
+        workers: int | None = None,
     ) -> k8s.batch.v1.Job:
         """A Job that runs ``python -c script arguments…`` with the store at /store.
 
         ``run`` is its directory in the store, ``inputs`` are those that it reads, ``results`` what it declares,
-        ``variant`` what of the step that several Jobs are made of.
+        ``variant`` what of the step that several Jobs are made of. With ``workers`` it is an Indexed Job.
         """
         requests = {"cpu": cpu, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
         annotations = {"pulumi.com/replaceUnready": "true"} if replace_unready else {}
@@ -104,8 +152,12 @@ class Toys:
                 backoff_limit=backoff_limit,
                 active_deadline_seconds=deadline,
                 pod_failure_policy=k8s.batch.v1.PodFailurePolicyArgs(rules=list(rules)) if rules else None,
+                completion_mode="Indexed" if workers else None,
+                completions=workers,
+                parallelism=workers,
                 template=k8s.core.v1.PodTemplateSpecArgs(
                     spec=k8s.core.v1.PodSpecArgs(
+                        topology_spread_constraints=[SPREAD] if workers else None,
                         restart_policy="Never",
                         termination_grace_period_seconds=grace,
                         service_account_name=service_account,
@@ -138,6 +190,66 @@ class Toys:
                 pulumi.ResourceOptions(replace_with=list(replace_with)),
             ),
         )
+
+    def service(
+        self, name: str, script: str, *arguments: str, cpu: str = "100m", probe: bool = True, memory: str = "256Mi"
+    ) -> list[pulumi.Resource]:
+        """A StatefulSet of one that runs ``python -c script arguments…`` and listens on port 6379.
+
+        Its volume is at /data, and its password in the Secret of its name, like that of its Service.
+        """
+        labels = {"slipway/service": name}
+        metadata = k8s.meta.v1.ObjectMetaArgs(name=name, namespace=NAMESPACE)
+        options = self.options([self.namespace])
+        secret = k8s.core.v1.Secret(name, metadata=metadata, string_data={"password": PASSWORD}, opts=options)
+        port = k8s.core.v1.ServicePortArgs(port=6379, target_port="queue")
+        spec = k8s.core.v1.ServiceSpecArgs(selector=labels, ports=[port])
+        service = k8s.core.v1.Service(name, metadata=metadata, spec=spec, opts=options)
+        ready = k8s.core.v1.ProbeArgs(tcp_socket=k8s.core.v1.TCPSocketActionArgs(port="queue"))
+        container = k8s.core.v1.ContainerArgs(
+            name="main",
+            command=["python", "-c", script, *arguments],
+            env=[password_of(name)],
+            ports=[k8s.core.v1.ContainerPortArgs(name="queue", container_port=6379)],
+            readiness_probe=ready if probe else None,
+            resources=k8s.core.v1.ResourceRequirementsArgs(requests={"cpu": cpu}, limits={"memory": memory}),
+            volume_mounts=[k8s.core.v1.VolumeMountArgs(name="data", mount_path="/data")],
+        )
+        claim = k8s.core.v1.PersistentVolumeClaimArgs(
+            metadata=k8s.meta.v1.ObjectMetaArgs(name="data"),
+            spec=k8s.core.v1.PersistentVolumeClaimSpecArgs(
+                access_modes=["ReadWriteOnce"],
+                resources=k8s.core.v1.VolumeResourceRequirementsArgs(requests={"storage": "1Gi"}),
+            ),
+        )
+        stateful = k8s.apps.v1.StatefulSet(
+            name,
+            metadata=metadata,
+            spec=k8s.apps.v1.StatefulSetSpecArgs(
+                replicas=1,
+                service_name=name,
+                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels),
+                volume_claim_templates=[claim],
+                template=k8s.core.v1.PodTemplateSpecArgs(
+                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels),
+                    spec=k8s.core.v1.PodSpecArgs(containers=[container]),
+                ),
+            ),
+            opts=self.options([self.namespace, secret]),
+        )
+        return [service, stateful]
+
+
+def password_of(service: str) -> k8s.core.v1.EnvVarArgs:
+    """The variable with the service's password."""
+    reference = k8s.core.v1.SecretKeySelectorArgs(name=service, key="password")
+    source = k8s.core.v1.EnvVarSourceArgs(secret_key_ref=reference)
+    return k8s.core.v1.EnvVarArgs(name="QUEUE_PASSWORD", value_from=source)
+
+
+def address_of(service: str) -> k8s.core.v1.EnvVarArgs:
+    """The variable with the service's host and port."""
+    return k8s.core.v1.EnvVarArgs(name="QUEUE_ADDRESS", value=f"{service}:6379")
 
 
 def ignore_disruption() -> k8s.batch.v1.PodFailurePolicyRuleArgs:

@@ -1,0 +1,165 @@
+"""Services run beside the Jobs that name them, with their data, and are gone when the rehearsal is."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pulumi
+import pytest
+
+from infra.clouds.existing.emulator import Emulator as ExistingEmulator
+from offline.rehearsal import services
+from offline.rehearsal.job_records import Phase
+from offline.rehearsal.outcome import Outcome
+from offline.rehearsal.service_records import ServicePhase, ServiceRecord
+from offline.rehearsal.session import configure
+from tests.offline.rehearsal.toy import (
+    ASK,
+    COUNTER,
+    COUNTER_ARGUMENTS,
+    PASSWORD,
+    ROOT,
+    Toys,
+    address_of,
+    password_of,
+    rehearse,
+)
+
+ENV = (address_of("toy-queue"), password_of("toy-queue"))
+
+
+def counting(ask: str = "print('count', ask('add'))", name: str = "client") -> Callable[[], None]:
+    def program() -> None:
+        toys = Toys()
+        toys.job(name, ASK + ask, env=ENV, after=toys.service("toy-queue", COUNTER, *COUNTER_ARGUMENTS))
+
+    return program
+
+
+def only(outcome: Outcome) -> ServiceRecord:
+    (record,) = outcome.services
+    return record
+
+
+def log(folder: Path, name: str) -> str:
+    return (folder / "logs" / f"{name}.log").read_text(encoding="utf-8")
+
+
+def left() -> list[str]:
+    """Command lines of processes that still listen like the toy service."""
+    found: list[str] = []
+    for each in psutil.process_iter(["cmdline"]):
+        words: list[str] = each.info["cmdline"] or []
+        if COUNTER in words:
+            found.append(" ".join(words[3:]))
+    return found
+
+
+def test_a_job_reaches_a_service_by_its_address_and_its_password(tmp_path: Path) -> None:
+    outcome, printed = rehearse(counting(), tmp_path)
+    assert outcome.exit_code == 0, printed
+    assert "count 1\n" in log(tmp_path, "client")
+    record = only(outcome)
+    assert (record.phase, record.starts, record.pool) == (ServicePhase.ENDED, 1, "cpu")
+    assert record.peak_memory > 0
+    assert record.seconds > 0
+    assert left() == []
+    written = [path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
+    assert not any(PASSWORD in text for text in [printed, *written])
+
+
+def test_its_data_outlives_the_rehearsal_and_an_unchanged_one_starts_nothing(tmp_path: Path) -> None:
+    rehearse(counting(), tmp_path)
+    unchanged, _ = rehearse(counting(), tmp_path)
+    assert (only(unchanged).phase, only(unchanged).starts) == (ServicePhase.UNUSED, 0)
+    rehearse(counting("print('again', ask('add'))"), tmp_path)
+    assert "again 2\n" in log(tmp_path, "client")
+    rehearse(counting(), tmp_path, fresh=True)
+    assert "count 1\n" in log(tmp_path, "client")
+
+
+def test_the_data_goes_with_a_service_that_is_no_longer_declared(tmp_path: Path) -> None:
+    rehearse(counting(), tmp_path)
+    rehearse(lambda: Toys().job("other", "pass"), tmp_path)
+    rehearse(counting(), tmp_path)
+    assert "count 1\n" in log(tmp_path, "client")
+
+
+def test_a_service_that_dies_is_started_again_with_its_data(tmp_path: Path) -> None:
+    asked = "print(ask('add')); ask('die'); print('count', ask('add', tries=100))"
+    outcome, printed = rehearse(counting(asked), tmp_path)
+    assert outcome.exit_code == 0, printed
+    assert "count 2\n" in log(tmp_path, "client")
+    assert only(outcome).starts == 2
+    assert "toy-queue: container 'main' exited with 7 (Error); starting again" in printed
+
+
+def test_only_this_machine_reaches_it(tmp_path: Path) -> None:
+    listening = "{each.laddr.ip for each in psutil.net_connections() if each.laddr.port == int(port)}"
+    rehearse(counting(f"import psutil; print({listening})"), tmp_path)
+    assert "{'127.0.0.1'}\n" in log(tmp_path, "client")
+
+
+def test_a_service_that_cannot_start_fails_the_job_with_its_last_lines(tmp_path: Path) -> None:
+    def program() -> None:
+        toys = Toys()
+        broken = toys.service("toy-queue", "print('no such option: x'); raise SystemExit(2)")
+        toys.job("first", ASK, env=ENV, after=broken)
+        toys.job("second", ASK, env=ENV, after=broken)
+        toys.job("other", "print('needs no service')")
+
+    outcome, printed = rehearse(program, tmp_path)
+    assert {each.name: each.phase for each in outcome.records} == {
+        "first": Phase.FAILED,
+        "second": Phase.FAILED,
+        "other": Phase.SUCCEEDED,
+    }
+    assert "service toy-queue is not ready: container 'main' exited with 2 (Error)" in printed
+    assert "no such option: x" in printed
+    assert only(outcome).starts == services.TRIES
+
+
+def test_a_service_whose_probe_never_succeeds_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "READY_WITHIN", 0.5)
+
+    def program() -> None:
+        toys = Toys()
+        deaf = toys.service("toy-queue", "import time; print('thinking', flush=True); time.sleep(600)")
+        toys.job("client", ASK, env=ENV, after=deaf)
+
+    outcome, printed = rehearse(program, tmp_path)
+    assert "its readiness probe does not succeed within 0.5 s" in printed
+    assert "thinking" in printed
+    assert only(outcome).phase is ServicePhase.FAILED
+    assert left() == []
+
+
+def test_a_service_takes_its_place_on_a_node_for_as_long_as_the_rehearsal_runs(tmp_path: Path) -> None:
+    nodes = ExistingEmulator(configure("local", ROOT).settings.request).standing_nodes()
+    whole = f"{max(node.allocatable.cpu for node in nodes)}m"
+    count = sum(node.count for node in nodes)
+
+    def program() -> None:
+        toys = Toys()
+        there: list[pulumi.Resource] = []
+        for number in range(count):
+            there += toys.service(f"service-{number}", COUNTER, *COUNTER_ARGUMENTS, cpu=whole)
+        toys.job("late", "pass", after=there)
+
+    outcome, printed = rehearse(program, tmp_path)
+    assert [each.phase for each in outcome.records] == [Phase.FAILED]
+    assert "Insufficient cpu beside the services that run there" in printed
+    assert len({each.node for each in outcome.services}) == count
+
+
+def test_a_service_is_held_to_its_memory_limit(tmp_path: Path) -> None:
+    def program() -> None:
+        toys = Toys()
+        hungry = COUNTER.replace("os._exit(7)", "globals().update(kept=b'x' * 300 * 2**20)")
+        there = toys.service("toy-queue", hungry, *COUNTER_ARGUMENTS, memory="128Mi")
+        toys.job("client", ASK + "ask('die'); time.sleep(1); ask('add', tries=100)", env=ENV, after=there)
+
+    outcome, printed = rehearse(program, tmp_path)
+    assert outcome.exit_code == 0, printed
+    assert "exited with 137 (OOMKilled); starting again" in printed
+    assert only(outcome).starts == 2
