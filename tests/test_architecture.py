@@ -59,7 +59,7 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
         "infra/charts.py",
         "infra/api_server.py",
     ],
-    "infra/kubernetes/review": ["infra/review"],
+    "infra/kubernetes/review": ["infra/review", "infra/schema/quantities.py"],
     "infra/pipelines/packages.py": [
         "infra/kubernetes/gates.py",
         "infra/pipelines/images.py",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from infra.review.facts import Charge, Holding, Identity, InPlace, Quota, Seconds
+from infra.review.facts import Charge, Disk, Holding, Identity, InPlace, Price, Quota, Seconds
 from infra.review.policy import Policy
 from infra.review.stack import NodePool, Resource, Stack
 
@@ -18,6 +18,8 @@ class Review:
     is missing is not known. ``sometimes`` are, by type and path, the properties that replace a resource by some
     changes only; they are asked with the values before and after.
 
+    ``disk_price`` is what a GiB of a disk costs that one of the cloud's clusters makes; None for one of another's.
+
     ``computed`` are, by resource type, the paths of the optional properties that the provider computes where they
     are not set: one that is taken away keeps its value.
 
@@ -29,6 +31,7 @@ class Review:
 
     pools: Callable[[Stack], Sequence[NodePool]] = lambda _: ()
     charges: Callable[[Stack], Sequence[Charge]] = lambda _: ()
+    disk_price: Callable[[Disk, Stack], Price | None] = lambda _, __: None
     quotas: Callable[[Stack], Sequence[Quota]] = lambda _: ()
     policies: Sequence[Policy] = ()
     replacing: Callable[[], Mapping[str, Sequence[str]]] = dict[str, Sequence[str]]
@@ -51,7 +54,7 @@ def reviewed(stack: Stack, reviews: Sequence[Review]) -> Stack:
     resources = stack.resources.items()
     return replace(
         stack,
-        charges=[charge for review in reviews for charge in review.charges(stack)],
+        charges=[_priced(charge, reviews, stack) for review in reviews for charge in review.charges(stack)],
         quotas=[quota for review in reviews for quota in review.quotas(stack)],
         identities=[identity for review in reviews for identity in review.identities(stack)],
         endpoints={name: how for review in reviews for name, how in review.endpoints(stack).items()},
@@ -68,3 +71,13 @@ def reviewed(stack: Stack, reviews: Sequence[Review]) -> Stack:
             if (found := review.creation(each)) is not None
         },
     )
+
+
+def _priced(charge: Charge, reviews: Sequence[Review], stack: Stack) -> Charge:
+    """The charge with its disk's price, where a cloud knows it."""
+    if charge.disk is None:
+        return charge
+    prices = (review.disk_price(charge.disk, stack) for review in reviews)
+    price = next((each for each in prices if each is not None and charge.quantity), None)
+    what = charge.what if price is not None else f"{charge.what}, whose price is not recorded"
+    return replace(charge, what=what, price=price)

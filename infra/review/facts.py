@@ -33,6 +33,20 @@ class Price:
 
 
 @dataclass(frozen=True)
+class Disk:
+    """A disk that a cluster makes for a claim, of which the cluster's cloud knows the price.
+
+    ``cluster`` is the cluster by the name that Kubernetes objects know it by, ``storage_class`` the claim's class,
+    None for the cluster's default. ``provisioner`` and ``kind`` are those of a class that the stack declares.
+    """
+
+    cluster: str
+    storage_class: str | None
+    provisioner: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True)
 class Charge:
     """What one resource is billed for.
 
@@ -40,6 +54,7 @@ class Charge:
     no Job runs, ``most`` those with every pool at its largest. ``quantity`` is how much of the price's unit one of
     them is: 100 for a disk of 100 GiB. What is paid by usage alone (``metered``) is listed with its price and in
     no sum. ``pool`` is the URN of the pool whose nodes are billed so, each of them; empty for everything else.
+    ``disk`` is the disk whose price a cloud has to say.
     """
 
     urn: str
@@ -50,6 +65,7 @@ class Charge:
     quantity: float = 1
     metered: bool = False
     pool: str = ""
+    disk: Disk | None = None
 
 
 @dataclass(frozen=True)

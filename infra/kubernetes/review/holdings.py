@@ -71,7 +71,7 @@ def _claim(claim: Resource, stack: Stack) -> Holding:
     within = frozenset(each.urn for each in _namespaces(claim, stack))
     if volume := volume_of(claim, stack):
         return Holding(lost, kept=_kept(_policy(volume)), within=within)
-    if class_ := _class(claim, stack):
+    if class_ := storage_class(at(claim.properties, "spec", "storageClassName"), claim, stack):
         return Holding(lost, kept=_kept(text(class_.properties.get("reclaimPolicy"))), within=within)
     name = at(claim.properties, "spec", "storageClassName")
     if at(claim.properties, "spec", "volumeName") or name == "":
@@ -102,13 +102,15 @@ def _kept(policy: str) -> str:
     return "the reclaim policy of its volume is Retain" if policy == RETAIN else ""
 
 
-def _class(claim: Resource, stack: Stack) -> Resource | None:
-    name = text(at(claim.properties, "spec", "storageClassName"))
+def storage_class(name: object, resource: Resource, stack: Stack) -> Resource | None:
+    """The class of that name on the cluster of ``resource``, where the stack declares it."""
     return next(
         (
             each
             for each in stack.of_type(STORAGE_CLASS)
-            if name and each.provider == claim.provider and at(each.properties, "metadata", "name") == name
+            if text(name)
+            and each.provider == resource.provider
+            and at(each.properties, "metadata", "name") == name
         ),
         None,
     )

@@ -9,8 +9,10 @@ import pytest
 from infra.clouds.aws.review.charges import charges as aws_charges
 from infra.clouds.existing.review import charges as existing_charges
 from infra.clouds.gcp.review.charges import charges as gcp_charges
+from infra.clouds.registry import reviews
 from infra.kubernetes.review.charges import charges as kubernetes_charges
 from infra.platform import Resources
+from infra.review.contract import reviewed
 from infra.review.facts import Charge
 from infra.review.properties import UNKNOWN
 from infra.review.stack import KUBERNETES_PROVIDER, NodePool, Resource, Stack
@@ -309,3 +311,68 @@ def test_nodes_of_your_own_are_not_priced_and_not_free() -> None:
 def test_what_a_cluster_makes_its_cloud_bill_is_unknown(type_: str, spec: Mapping[str, Any], billed: bool) -> None:
     found = kubernetes_charges(stack_of(declared(f"kubernetes:{type_}", properties={"spec": spec})))
     assert [each.price for each in found] == [None] * billed
+
+
+def volume(cluster: Resource, *classes: Resource, size: str = "10Gi", **spec: Any) -> Charge:
+    """What is said of the volume of a StatefulSet of two pods on a cluster."""
+    provider = declared(KUBERNETES_PROVIDER, "here", dependencies=frozenset({cluster.urn}))
+    template = {"spec": {"resources": {"requests": {"storage": size}}, **spec}}
+    queue = declared(
+        "kubernetes:apps/v1:StatefulSet",
+        "queue",
+        {"spec": {"replicas": 2, "volumeClaimTemplates": [template]}},
+        provider=provider.urn,
+    )
+    there = [cluster, provider, *(replace(each, provider=provider.urn) for each in classes), queue]
+    found = reviewed(Stack("test", {each.urn: each for each in there}), reviews())
+    [charge] = [each for each in found.charges if each.urn == queue.urn]
+    return charge
+
+
+def class_(name: str, provisioner: str, **parameters: str) -> Resource:
+    properties = {"metadata": {"name": name}, "provisioner": provisioner, "parameters": parameters}
+    return declared("kubernetes:storage.k8s.io/v1:StorageClass", name, properties)
+
+
+GKE = declared(CLUSTER, "here", {"location": "us-central1-a"})
+EKS = declared("aws:eks/cluster:Cluster", "here", {"region": "us-east-2"})
+
+
+@pytest.mark.parametrize(
+    ("cluster", "classes", "name", "monthly"),
+    [
+        (GKE, [], None, 0.1),
+        (GKE, [], "premium-rwo", 0.17),
+        (GKE, [class_("mine", "pd.csi.storage.gke.io", type="pd-ssd")], "mine", 0.17),
+        (GKE, [class_("mine", "pd.csi.storage.gke.io")], "mine", 0.04),
+        (EKS, [class_("gp3", "ebs.csi.aws.com", type="gp3")], "gp3", 0.08),
+        (EKS, [class_("mine", "ebs.csi.aws.com")], "mine", 0.08),
+    ],
+)
+def test_the_disk_of_a_claim_has_its_clouds_price(
+    cluster: Resource, classes: list[Resource], name: str | None, monthly: float
+) -> None:
+    found = volume(cluster, *classes, **({"storageClassName": name} if name else {}))
+    assert found.price is not None
+    assert (found.price.amount, found.price.unit) == (monthly, "GiB-month")
+    assert (found.quantity, found.idle, found.most) == (10, 2, 2)
+    assert found.what == f"volume of 10Gi, {f'class {name}' if name else 'the default class'}"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "classes", "spec"),
+    [
+        (GKE, [], {"storageClassName": "fast"}),
+        (GKE, [class_("fs", "filestore.csi.storage.gke.io")], {"storageClassName": "fs"}),
+        (GKE, [], {"storageClassName": UNKNOWN}),
+        (GKE, [], {"size": UNKNOWN}),
+        (EKS, [], {}),
+        (declared("azure:k8s:Cluster", "here"), [], {}),
+    ],
+)
+def test_a_disk_that_no_cloud_knows_has_no_price(
+    cluster: Resource, classes: list[Resource], spec: dict[str, Any]
+) -> None:
+    found = volume(cluster, *classes, **spec)
+    assert found.price is None
+    assert found.what.endswith(", whose price is not recorded")

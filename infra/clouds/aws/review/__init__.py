@@ -72,6 +72,7 @@ def creation(resource: Resource) -> Seconds | None:
 REVIEW = Review(
     pools=pools.pools,
     charges=charges.charges,
+    disk_price=charges.disk_price,
     quotas=quotas.quotas,
     policies=(
         *buckets.POLICIES,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from infra.clouds.aws import nodes
 from infra.clouds.aws.catalogue import instance_type
-from infra.clouds.aws.review.pools import template
-from infra.review.facts import Charge, Price
+from infra.clouds.aws.review.pools import CLUSTER, template
+from infra.review.facts import Charge, Disk, Price
 from infra.review.prices import RESERVED, price_table, priced_in, scaled
 from infra.review.properties import Properties, at, items, mappings, text, whole
 from infra.review.stack import Resource, Stack
@@ -54,6 +54,18 @@ def charges(stack: Stack) -> Sequence[Charge]:
         if resource.custom and not resource.read and resource.package == "aws"
         for charge in _charges(stack, resource)
     ]
+
+
+def disk_price(disk: Disk, stack: Stack) -> Price | None:
+    """Of a GiB of an EBS volume that a cluster of EKS makes for a claim of a class that the stack declares.
+
+    Source for what the driver makes for a class without a type:
+    https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/docs/parameters.md, read 2026-11-22.
+    """
+    cluster = next((each for each in stack.of_type(CLUSTER) if stack.called(each) == disk.cluster), None)
+    if cluster is None or disk.provisioner != "ebs.csi.aws.com":
+        return None
+    return TABLE.price("disks", disk.kind or "gp3", _region(cluster), "per_gib_month")
 
 
 def _charges(stack: Stack, resource: Resource) -> Iterator[Charge]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from infra.clouds.gcp import nodes
 from infra.clouds.gcp.catalogue import is_zone, machine_type, region_of
 from infra.clouds.gcp.review.pools import CLUSTER, DeclaredPool, declared_pools
-from infra.review.facts import Charge, Price
+from infra.review.facts import Charge, Disk, Price
 from infra.review.prices import RESERVED, price_table, priced_in
 from infra.review.properties import Properties, Unknown, at, is_true, mappings, text, texts, whole
 from infra.review.stack import Resource, Stack
@@ -23,6 +23,17 @@ LOCAL_SSD_GB = 375
 MOST_NAT_VMS = 32
 """From so many VMs on, Cloud NAT costs no more. Source: https://cloud.google.com/nat/pricing, as documented in
 2025."""
+
+DISK_DRIVER = "pd.csi.storage.gke.io"
+DISK_OF_CLASS: Mapping[str, str] = {
+    "standard-rwo": "pd-balanced",
+    "premium-rwo": "pd-ssd",
+    "standard": "pd-standard",
+}
+DEFAULT_CLASS, DEFAULT_DISK = "standard-rwo", "pd-standard"
+"""The driver of persistent disks, what each class of GKE's own makes, the class of claims that name none, and what
+the driver makes for a class without a type. Source:
+https://cloud.google.com/kubernetes-engine/docs/concepts/persistent-volumes, read 2026-11-22."""
 
 FREE = (
     "gcp:projects/*",
@@ -53,6 +64,17 @@ def charges(stack: Stack) -> Sequence[Charge]:
         if resource.custom and not resource.read and resource.package == "gcp"
         for charge in _charges(pools, resource)
     ]
+
+
+def disk_price(disk: Disk, stack: Stack) -> Price | None:
+    """Of a GiB of a persistent disk that a cluster of GKE makes for a claim."""
+    cluster = next((each for each in stack.of_type(CLUSTER) if stack.called(each) == disk.cluster), None)
+    if cluster is None or disk.provisioner not in {"", DISK_DRIVER}:
+        return None
+    kind = disk.kind or DISK_OF_CLASS.get(DEFAULT_CLASS if disk.storage_class is None else disk.storage_class, "")
+    if disk.provisioner:
+        kind = disk.kind or DEFAULT_DISK
+    return TABLE.price("disks", kind, _region(cluster.properties), "per_gib_month")
 
 
 def _charges(pools: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
