@@ -1,14 +1,16 @@
 """The cost of a stack while no Job runs, of its Jobs, and with every pool at its largest."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 
 from infra.review.facts import Charge, Price
-from infra.review.prices import HOURS_A_MONTH
+from infra.review.prices import HOURS_A_MONTH, node_price
 from infra.review.stack import Stack
+from offline.policies.capacity import Held, held
 from offline.preview.job_durations import Measured
-from offline.preview.model import Cost, CostDifference, CostLine, Outcome
+from offline.preview.model import Cost, CostDifference, CostLine, KeptNodes, Outcome
 from offline.preview.run_cost import hourly_of, run_cost
 
 FRESH = timedelta(days=90)
@@ -24,19 +26,23 @@ def cost(
 ) -> Cost:
     """The cost of ``stack`` at list prices, and of its ``jobs`` that run, by URN; of all where that is None.
 
+    The nodes on which services stay are there while no Job runs, too, whatever the least number of their pool.
     ``measured`` are times of its Jobs, by name; a Job without one takes its time limit. What else grows with the
     nodes, such as address translation, is not in the cost of Jobs.
     """
-    timed = [charge for charge in stack.charges if not charge.metered]
+    places = [each for each in held(stack) if not each.pool.stack]
+    charges = list(_with_services(stack, places))
+    timed = [charge for charge in charges if not charge.metered]
     idle, most = _sum(timed, "idle"), _sum(timed, "most")
     return Cost(
         idle_hourly=idle,
         idle_monthly=None if idle is None else idle * HOURS_A_MONTH,
         most_hourly=most,
-        least_nodes=sum(pool.min_nodes for pool in stack.own_pools),
+        least_nodes=sum(each.nodes for each in places),
         most_nodes=sum(pool.max_nodes for pool in stack.own_pools),
         run=run_cost(stack, [*timed, *stack.charges_elsewhere], jobs, measured or {}),
-        lines=[_line(stack, charge) for charge in stack.charges],
+        kept=list(_kept(stack, places)),
+        lines=[_line(stack, charge) for charge in charges],
         unknown=[_named(stack, charge) for charge in timed if charge.price is None],
         stale=_stale((charge.price for charge in stack.charges), today),
     )
@@ -53,6 +59,27 @@ def difference(base: Cost, head: Cost) -> CostDifference:
         least_nodes=head.least_nodes - base.least_nodes,
         most_nodes=head.most_nodes - base.most_nodes,
     )
+
+
+def _with_services(stack: Stack, places: Sequence[Held]) -> Iterator[Charge]:
+    """The charges of the stack, those of nodes with the nodes that services keep."""
+    # What of a resource with several pools is for which of them cannot be told.
+    counts = Counter(each.pool.urn for each in places)
+    least = {each.pool.urn: len(each.free) for each in places if each.pool.urn and counts[each.pool.urn] == 1}
+    for charge in stack.charges:
+        yield replace(charge, idle=max(charge.idle, least.get(charge.pool, 0))) if charge.pool else charge
+
+
+def _kept(stack: Stack, places: Sequence[Held]) -> Iterator[KeptNodes]:
+    for each in places:
+        if (more := each.nodes - each.pool.min_nodes) > 0:
+            hourly = node_price(stack.charges, each.pool.urn) if each.pool.urn else None
+            yield KeptNodes(
+                pool=each.pool.name,
+                services=list(dict.fromkeys(by.resource.name for by in each.by)),
+                nodes=more,
+                monthly=None if hourly is None else hourly * more * HOURS_A_MONTH,
+            )
 
 
 def _sum(charges: Iterable[Charge], count: str) -> float | None:

@@ -280,7 +280,7 @@ def _path(timeline: Timeline) -> str:
     cells = [
         (
             code(each.name),
-            plain(phrasing.kind(each.type)),
+            plain(", ".join([phrasing.kind(each.type), *tables.pods_words(each)])),
             phrasing.duration(each.begins),
             phrasing.duration(each.seconds),
             plain(tables.as_of(each.basis)),

@@ -132,18 +132,28 @@ class StepCost(Model):
 
     job: str
     pool: str
-    seconds: float = Field(description="How long it holds its node, boot included.")
+    seconds: float = Field(description="How long it holds its nodes, boot included.")
     basis: Literal["measured", "rehearsed", "limit", "found", "unknown"] = Field(
         description="`measured` in a run of the stack, `rehearsed` on a CPU, the Job's time `limit`, `found` for "
         "one that finds its result and ends at once, or `unknown`."
     )
     dollars: float | None = Field(
-        description="What its node costs in that time, be it paid anyway or not; null where no price is known."
+        description="What its nodes cost in that time, be it paid anyway or not; null where no price is known."
     )
-    paid_anyway: bool = Field(description="Whether the node is there, and billed, without this Job, too.")
+    paid_anyway: bool = Field(description="Whether the nodes are there, and billed, without this Job, too.")
     stack: str = Field(
         default="", description="The stack that is billed for the pool's nodes, where that is another one."
     )
+    nodes: int = Field(default=1, description="How many nodes its pods are on.")
+
+
+class KeptNodes(Model):
+    """Nodes that a pool has only because services stay there, while no Job runs."""
+
+    pool: str
+    services: list[str]
+    nodes: int = Field(description="How many more than the pool has at least.")
+    monthly: float | None = Field(description="What they cost in a month; null where no price is known.")
 
 
 class RunCost(Model):
@@ -181,6 +191,7 @@ class Cost(Model):
     least_nodes: int = Field(default=0, description="Nodes of all pools while no Job runs.")
     most_nodes: int = Field(default=0, description="Nodes of all pools at their largest.")
     run: RunCost | None = Field(default=None, description="Of the Jobs that run; null where none does.")
+    kept: list[KeptNodes] = Field(default_factory=list, description="Nodes that services keep; in `idle_hourly`.")
     lines: list[CostLine] = Field(default_factory=list)
     unknown: list[str] = Field(default_factory=list, description="What no source prices.")
     stale: list[str] = Field(
@@ -209,6 +220,8 @@ class Leg(Model):
     begins: float = Field(description="Seconds after the update begins.")
     seconds: float
     basis: str = Field(description="`measured`, `rehearsed`, `limit`, or the source of the estimate.")
+    pods: int = Field(default=1, description="How many pods a Job has.")
+    at_once: int = Field(default=1, description="How many of them its pool has room for at the same time.")
 
 
 class Timeline(Model):

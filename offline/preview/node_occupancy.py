@@ -1,5 +1,6 @@
 """The nodes of a pool during an update: which node runs a Job, and when."""
 
+import math
 from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,7 +27,10 @@ class Stay:
 
 @dataclass(frozen=True)
 class Seat:
-    """A place for a Job: a node, a time, and the Job on that node that it waits for, if any."""
+    """A place for a pod: a node, a time, and the Job on that node that it waits for, if any.
+
+    ``begins`` is infinite where there is never room: what is there stays.
+    """
 
     node: "Node"
     begins: float
@@ -36,10 +40,11 @@ class Seat:
 
 @dataclass
 class Node:
-    """One node of a pool."""
+    """One node of a pool. ``kept`` says that a pod is there that stays."""
 
     pool: NodePool
     number: int
+    kept: bool = False
     stay: Stay | None = None
     images: set[str] = field(default_factory=set[str])
     _running: list[tuple[float, str, Resources]] = field(default_factory=list[tuple[float, str, Resources]])
@@ -48,8 +53,8 @@ class Node:
 
     @property
     def always(self) -> bool:
-        """Whether the node always exists."""
-        return self.number < self.pool.min_nodes
+        """Whether the node is there without any Job."""
+        return self.kept or self.number < self.pool.min_nodes
 
     def is_up(self, time: float) -> bool:
         """Whether the node exists at ``time``."""
@@ -82,6 +87,15 @@ class Node:
             self.stay = Stay(self.pool, self.number, seat.begins, ends, booted=not self.always)
         self.stay.until = max(self.stay.until, ends)
 
+    def keep(self, seat: Seat, wanted: Resources) -> None:
+        """Runs a pod in its seat from then on."""
+        if seat.boots:
+            self.images.clear()
+            self._running.clear()
+        self.kept = True
+        self._newest = seat.begins
+        self._running.append((math.inf, "", wanted))
+
 
 class PoolNodes:
     """All nodes of one pool."""
@@ -108,6 +122,11 @@ class PoolNodes:
         seat.node.take(seat, job, wanted, ends)
         if (stay := seat.node.stay) is not None and stay is not before:
             self.stays.append(stay)
+
+    @property
+    def kept(self) -> frozenset[int]:
+        """The numbers of the nodes on which pods stay."""
+        return frozenset(node.number for node in self._nodes if node.kept)
 
     def _up(self, time: float) -> Sequence[Node]:
         while len(self._nodes) < self.pool.min_nodes:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 from infra.kubernetes.review import SCALE_DOWN
@@ -33,7 +34,7 @@ def run_cost(
         paid_anyway=sum(amount for amount, anyway in expected.amounts if anyway),
         most=longest.most,
         unknown=list(dict.fromkeys(expected.unknown)),
-        steps=[expected.step(each) for each in expected.schedule.work],
+        steps=expected.steps,
     )
 
 
@@ -70,7 +71,10 @@ class _Run:
     def amounts(self) -> list[tuple[float, bool]]:
         """The known cost by node and charge: dollars, and whether they are also paid without the Jobs."""
         return [
-            (rate * seconds / 3600, charge.idle > number)
+            (
+                rate * seconds / 3600,
+                charge.idle > number or (pool.cluster, pool.name, number) in self.schedule.kept,
+            )
             for pool, number, seconds in self._held()
             for charge in self._charges(pool, number)
             if (rate := hourly_of(charge)) is not None
@@ -92,18 +96,31 @@ class _Run:
                 missing = (charge.what for charge in charges if hourly_of(charge) is None)
                 yield from (f"the price of {what} (pool {pool.name})" for what in missing)
 
-    def step(self, work: Work) -> StepCost:
-        """The cost of a Job for the time that it holds its node."""
-        rates = [hourly_of(charge) for charge in self._charges(work.pool, work.number)]
-        known = [rate for rate in rates if rate is not None]
+    @property
+    def steps(self) -> list[StepCost]:
+        """The cost of each Job for the time that it holds its nodes."""
+        return [
+            self._step(list(works)) for _, works in groupby(self.schedule.work, lambda each: each.resource.urn)
+        ]
+
+    def _step(self, works: Sequence[Work]) -> StepCost:
+        """The cost of a Job, of which ``works`` are what it does on each of its nodes."""
+        first = works[0]
+        known = [
+            rate * work.seconds / 3600
+            for work in works
+            for charge in self._charges(work.pool, work.number)
+            if (rate := hourly_of(charge)) is not None
+        ]
         return StepCost(
-            job=work.resource.name,
-            pool=work.pool.name,
-            seconds=work.seconds,
-            basis=work.basis,
-            dollars=sum(known) * work.seconds / 3600 if known and work.basis != "unknown" else None,
-            paid_anyway=work.number < work.pool.min_nodes,
-            stack=work.pool.stack,
+            job=first.resource.name,
+            pool=first.pool.name,
+            seconds=max(work.ends for work in works) - min(work.begins for work in works),
+            basis=first.basis,
+            dollars=sum(known) if known and first.basis != "unknown" else None,
+            paid_anyway=all(work.kept for work in works),
+            stack=first.pool.stack,
+            nodes=len(works),
         )
 
     def _held(self) -> Iterator[tuple[NodePool, int, float]]:

@@ -1,11 +1,13 @@
 """When an update that creates everything begins and ends each resource, and which nodes its Jobs hold.
 
 Resources are created as soon as what they need is there: what they depend on, their provider and their parent. A
-Job goes to the pool that takes its pod, waits there for room, boots a node where there is none, and pulls its
-image once a node.
+Job goes to the pool that takes its pods, waits there for room, boots nodes where there are none, and pulls its
+image once a node. Of the pods that it has at once those that do not fit begin when the others end. The pods of a
+service stay.
 """
 
 import heapq
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -13,7 +15,8 @@ from typing import Literal
 from infra.kubernetes.review import pull
 from infra.review.properties import at, whole
 from infra.review.stack import JOB, NodePool, Resource, Stack
-from offline.policies.workloads import Workload, workloads
+from offline.policies.capacity import held
+from offline.policies.workloads import DEPLOYMENT, STATEFUL_SET, Workload, workloads
 from offline.preview.job_durations import Measured
 from offline.preview.model import Outcome
 from offline.preview.node_occupancy import PoolNodes, Seat, Stay
@@ -29,12 +32,14 @@ WORK_ALONE: frozenset[Basis] = frozenset({"rehearsed", "found", "unknown"})
 @dataclass(frozen=True)
 class Part:
     """One part of the time that a resource takes. ``basis`` is ``measured``, ``rehearsed``, ``limit``, or a
-    source."""
+    source. ``pods`` is how many pods a Job has, and ``at_once`` how many of them there is room for."""
 
     name: str
     type: str
     seconds: float
     basis: str
+    pods: int = 1
+    at_once: int = 1
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Work:
-    """One Job on a node, which it holds from ``begins`` to ``ends``. ``basis`` is the source of its duration."""
+    """One Job on a node, which it holds from ``begins`` to ``ends``. ``basis`` is the source of its duration.
+
+    A Job with several pods may have several nodes. ``kept`` says that the node is there without any Job, too.
+    """
 
     resource: Resource
     pool: NodePool
@@ -58,6 +66,7 @@ class Work:
     begins: float
     ends: float
     basis: Basis
+    kept: bool = False
 
     @property
     def seconds(self) -> float:
@@ -79,6 +88,8 @@ class Schedule:
     """The names of the Jobs that no pool can take."""
     unplaced: list[str] = field(default_factory=list[str])
     """The names of the Jobs of which it cannot be told which pools can take them."""
+    kept: set[tuple[str, str, int]] = field(default_factory=set[tuple[str, str, int]])
+    """The nodes on which services stay: by cluster, pool and number."""
 
 
 def schedule(
@@ -97,7 +108,8 @@ class _Scheduler:
         self._stack = stack
         self._measured = measured
         self._jobs = jobs
-        self._workloads = {each.resource.urn: each for each in workloads(stack, JOB)}
+        self._workloads = {each.resource.urn: each for each in workloads(stack, JOB, STATEFUL_SET, DEPLOYMENT)}
+        self._held = {(each.pool.cluster, each.pool.name): each for each in held(stack)}
         self._pools: dict[tuple[str, str], PoolNodes] = {}
         self._found = Schedule()
 
@@ -124,41 +136,97 @@ class _Scheduler:
                     begins = max(spans[need].ends for need in needs[follower])
                     heapq.heappush(ready, (begins, order[follower], follower))
         self._found.stays = [stay for pool in self._pools.values() for stay in pool.stays]
+        self._found.kept = {
+            (pool.pool.cluster, pool.pool.name, number) for pool in self._pools.values() for number in pool.kept
+        }
         return self._found
 
     def _span(self, resource: Resource, time: float, after: str) -> Span:
+        workload = self._workloads.get(resource.urn)
         if self._jobs is not None and resource.urn not in self._jobs:
+            if workload is not None and workload.stays:
+                self._service(workload, time, after)
             return Span(resource, time, time, after)
-        if resource.type == JOB and not resource.read:
-            return self._job(resource, time, after)
+        if workload is not None:
+            place = self._service if workload.stays else self._job
+            return place(workload, time, after)
         if not resource.custom or resource.read or resource.package == "pulumi":
             return Span(resource, time, time, after)
+        parts = self._creation(resource)
+        return Span(resource, time, time + sum(part.seconds for part in parts), after, parts)
+
+    def _creation(self, resource: Resource) -> Sequence[Part]:
         known = self._stack.creation.get(resource.urn)
         if known is None:
             self._found.unknown[resource.urn] = resource.type
-            return Span(resource, time, time, after)
+            return ()
         source = f"{known.source.url} ({known.source.when})"
-        part = Part(resource.name, resource.type, known.amount, source)
-        return Span(resource, time, time + known.amount, after, [part])
+        return [Part(resource.name, resource.type, known.amount, source)]
 
-    def _job(self, resource: Resource, time: float, after: str) -> Span:
-        workload = self._workloads[resource.urn]
-        nodes = self._nodes(workload)
+    def _job(self, workload: Workload, time: float, after: str) -> Span:
+        resource, nodes, wanted = workload.resource, self._nodes(workload), workload.requests
         seconds, basis = self._time(resource)
         if basis == "unknown":
             self._found.unknown[resource.urn] = "Job without a time limit"
-        whole_job = Part(resource.name, JOB, seconds, basis)
-        if nodes is None or workload.requests is None:
+        alone = Span(resource, time, time + seconds, after, [Part(resource.name, JOB, seconds, basis)])
+        if nodes is None or wanted is None:
             known = workload.placement_known(self._stack)
             (self._found.homeless if known else self._found.unplaced).append(resource.name)
-            return Span(resource, time, time + seconds, after, [whole_job])
-        seat = nodes.seat(time, workload.requests)
-        parts = [*self._before(workload, seat), whole_job] if basis in WORK_ALONE else [whole_job]
-        ends = seat.begins + sum(part.seconds for part in parts)
-        nodes.take(seat, resource.urn, workload.requests, ends)
-        seat.node.images.update(_images(workload))
-        self._found.work.append(Work(resource, nodes.pool, seat.node.number, seat.begins, ends, basis))
-        return Span(resource, seat.begins, ends, seat.after or after, parts)
+            return alone
+        at_once = self._at_once(workload, nodes.pool)
+        if not at_once:
+            self._found.homeless.append(resource.name)
+            return alone
+        if basis == "rehearsed":
+            # All pods ran beside one another there. Times from a cluster and limits are those of the whole Job.
+            seconds *= math.ceil(workload.pods / at_once)
+        whole_job = Part(resource.name, JOB, seconds, basis, workload.pods, at_once)
+        pods: list[Span] = []
+        work: dict[int, Work] = {}
+        for _ in range(at_once):
+            seat = nodes.seat(time, wanted)
+            parts = [*self._before(workload, seat), whole_job] if basis in WORK_ALONE else [whole_job]
+            ends = seat.begins + sum(part.seconds for part in parts)
+            kept = seat.node.always
+            nodes.take(seat, resource.urn, wanted, ends)
+            seat.node.images.update(_images(workload))
+            pods.append(Span(resource, seat.begins, ends, seat.after, parts))
+            there = work.get(seat.node.number)
+            begins, ends = (
+                (min(there.begins, seat.begins), max(there.ends, ends)) if there else (seat.begins, ends)
+            )
+            work[seat.node.number] = Work(resource, nodes.pool, seat.node.number, begins, ends, basis, kept)
+        self._found.work.extend(work.values())
+        last = max(pods, key=lambda pod: pod.ends)
+        waited = last.after if last.after != resource.urn else ""
+        return Span(resource, last.begins, last.ends, waited or after, last.parts)
+
+    def _at_once(self, workload: Workload, pool: NodePool) -> int:
+        """How many of its pods fit the pool at the same time, with nothing there but what stays."""
+        there = self._held[pool.cluster, pool.name]
+        return min(workload.pods, there.room(workload.requests)) if workload.requests else 0
+
+    def _service(self, workload: Workload, time: float, after: str) -> Span:
+        """The pods of a service, which are ready once they have started, and stay."""
+        resource, nodes, wanted = workload.resource, self._nodes(workload), workload.requests
+        creation = self._creation(resource)
+        if nodes is None or wanted is None:
+            known = workload.placement_known(self._stack)
+            (self._found.homeless if known else self._found.unplaced).append(resource.name)
+            return Span(resource, time, time + sum(part.seconds for part in creation), after, creation)
+        last = Span(resource, time, time, after, creation)
+        for _ in range(workload.pods):
+            seat = nodes.seat(time, wanted)
+            if math.isinf(seat.begins):
+                self._found.homeless.append(resource.name)
+                break
+            parts = [*self._before(workload, seat), *creation]
+            ends = seat.begins + sum(part.seconds for part in parts)
+            seat.node.keep(seat, wanted)
+            seat.node.images.update(_images(workload))
+            if ends > last.ends:
+                last = Span(resource, seat.begins, ends, seat.after or after, parts)
+        return last
 
     def _before(self, workload: Workload, seat: Seat) -> Iterator[Part]:
         """The waits of the pod that are not part of its duration; limits and times from a cluster include them."""

@@ -8,6 +8,8 @@ from offline.preview.model import (
     Cost,
     CostDifference,
     CostLine,
+    KeptNodes,
+    Leg,
     Preview,
     QuotaNeed,
     RunCost,
@@ -152,6 +154,7 @@ def cost_words(preview: StackPreview) -> list[str]:
     lines = [f"Idle: {idle} an hour, {monthly} a month. Every pool at its maximum: {most} an hour."]
     if cost.run is not None and whole(preview):
         lines.append(_run_words(cost.run))
+    lines += map(_kept_words, cost.kept)
     if cost.unknown:
         lines.append(f"Unknown, and in no sum: {'; '.join(cost.unknown)}.")
     if cost.stale and whole(preview):
@@ -232,9 +235,18 @@ def timeline_words(timeline: Timeline) -> str:
 def path_words(timeline: Timeline) -> str:
     """The critical path of an update from nothing."""
     legs = " → ".join(
-        f"{each.name} ({duration(each.seconds)})" for each in timeline.critical if each.seconds >= phrasing.LONG
+        f"{each.name} ({', '.join([duration(each.seconds), *pods_words(each)])})"
+        for each in timeline.critical
+        if each.seconds >= phrasing.LONG
     )
     return " ".join(filter(None, [f"It waits for {legs}." if legs else "", *timeline.remarks]))
+
+
+def pods_words(leg: Leg) -> list[str]:
+    """How many pods a Job has, and how many of them run at once; nothing for a single one."""
+    if leg.pods < 2:
+        return []
+    return [f"{leg.pods} pods" + ("" if leg.at_once == leg.pods else f", {leg.at_once} at a time")]
 
 
 def as_of(basis: str) -> str:
@@ -304,6 +316,14 @@ def _run_words(run: RunCost) -> str:
     limits = "" if run.dollars == run.most or run.most is None else f", at most {money(run.most)}"
     left_out = f", without {listed(run.unknown)}" if run.unknown else ""
     return f"All Jobs once: {_amount(run)}{limits}{left_out}."
+
+
+def _kept_words(kept: KeptNodes) -> str:
+    """What services add to the nodes of a pool that would have fewer while no Job runs."""
+    count = phrasing.many(kept.nodes, "node")
+    price = f" for {money(kept.monthly)} a month" if kept.monthly is not None else ""
+    stay = "stays" if len(kept.services) == 1 else "stay"
+    return f"{listed(kept.services)} {stay}, so the pool {kept.pool} keeps {count}{price} while no Job runs."
 
 
 def _stale_words(dates: Sequence[str]) -> str:

@@ -41,7 +41,15 @@ def _legs(span: Span) -> Iterator[Leg]:
     begins = span.begins
     for part in span.parts:
         if part.seconds:
-            yield Leg(name=part.name, type=part.type, begins=begins, seconds=part.seconds, basis=part.basis)
+            yield Leg(
+                name=part.name,
+                type=part.type,
+                begins=begins,
+                seconds=part.seconds,
+                basis=part.basis,
+                pods=part.pods,
+                at_once=part.at_once,
+            )
         begins += part.seconds
 
 

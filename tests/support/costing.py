@@ -18,6 +18,7 @@ CLUSTER = declared("cloud:k8s:Cluster", "here")
 PROVIDER = declared(KUBERNETES_PROVIDER, "here", dependencies=frozenset({CLUSTER.urn}))
 
 JOB = "kubernetes:batch/v1:Job"
+STATEFUL_SET = "kubernetes:apps/v1:StatefulSet"
 
 
 def price(amount: float, unit: str = "hour") -> Price:
@@ -67,20 +68,45 @@ class Pool:
 
 
 def job(
-    name: str, pool: str, *needs: Resource, limit: int | None = 3600, gpus: int = 0, cpu: str = "3"
+    name: str,
+    pool: str,
+    *needs: Resource,
+    limit: int | None = 3600,
+    gpus: int = 0,
+    cpu: str = "3",
+    pods: int = 1,
+    labels: Mapping[str, str] | None = None,
 ) -> Resource:
-    """A Job that only the pool of that name takes."""
-    asked = {"cpu": cpu, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
-    container = {"name": "main", "image": "work:1-gpu" if gpus else "work:1", "resources": {"requests": asked}}
+    """A Job that only the pool of that name takes, of so many pods at once."""
     spec: dict[str, Any] = {
-        "template": {"spec": {"nodeSelector": {"pool": pool}, "containers": [container]}},
+        "template": _template(pool, cpu, gpus),
+        "parallelism": pods,
+        "completions": pods,
         **({"activeDeadlineSeconds": limit} if limit else {}),
     }
+    return _on_pool(JOB, name, pool, {"metadata": {"labels": labels or {}}, "spec": spec}, needs)
+
+
+def service(name: str, pool: str, *needs: Resource, cpu: str = "1", pods: int = 1) -> Resource:
+    """A StatefulSet that only the pool of that name takes."""
+    properties = {"spec": {"replicas": pods, "template": _template(pool, cpu)}}
+    return _on_pool(STATEFUL_SET, name, pool, properties, needs)
+
+
+def _template(pool: str, cpu: str, gpus: int = 0) -> dict[str, Any]:
+    asked = {"cpu": cpu, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
+    container = {"name": "main", "image": "work:1-gpu" if gpus else "work:1", "resources": {"requests": asked}}
+    return {"spec": {"nodeSelector": {"pool": pool}, "containers": [container]}}
+
+
+def _on_pool(
+    type_: str, name: str, pool: str, properties: Mapping[str, Any], needs: Sequence[Resource]
+) -> Resource:
     urn = declared("cloud:k8s:Pool", pool).urn
     return declared(
-        JOB,
+        type_,
         name,
-        {"spec": spec},
+        properties,
         provider=PROVIDER.urn,
         dependencies=frozenset({urn, *(each.urn for each in needs)}),
     )

@@ -14,7 +14,7 @@ from offline.preview.cost import cost, difference
 from offline.preview.job_durations import Measured
 from offline.preview.model import Outcome, Preview, RunCost, StackPreview
 from offline.preview.run_cost import common_basis
-from tests.support.costing import CLUSTER, TODAY, Pool, job, price, stack
+from tests.support.costing import CLUSTER, TODAY, Pool, job, price, service, stack
 from tests.support.reviewing import REVIEWS, declared, declared_stack
 
 DISK = Charge("", "disk", price(0.1, "GiB-month"), quantity=73)
@@ -296,3 +296,46 @@ def test_an_unpriced_pool_of_a_real_stack_is_named() -> None:
     real = declared_stack("aws-dev")
     found = cost(reviewed(replace(real, resources={**real.resources, bought.urn: bought}), REVIEWS), today=TODAY)
     assert found.unknown == ["database: Instance, whose price is not recorded"]
+
+
+SPARE = Pool("cpu", least=0, most=3, hourly=0.2)
+QUEUE = service("queue", "cpu")
+
+
+def test_a_service_keeps_a_node_of_a_pool_that_would_have_none() -> None:
+    without, with_one = (cost(stack([SPARE], *each), today=TODAY) for each in ([], [QUEUE]))
+    assert (without.idle_hourly, without.least_nodes) == (0, 0)
+    assert (with_one.idle_hourly, with_one.least_nodes) == (pytest.approx(0.2), 1)
+    assert with_one.most_hourly == without.most_hourly
+    [kept] = with_one.kept
+    assert (kept.pool, kept.services, kept.nodes, kept.monthly) == ("cpu", ["queue"], 1, pytest.approx(146))
+    words = tables.cost_words(StackPreview(stack="it", cost=with_one))
+    assert "queue stays, so the pool cpu keeps 1 node for $146.00 a month while no Job runs." in words
+    assert difference(without, with_one).idle_monthly == pytest.approx(146)
+
+
+def test_a_service_on_a_node_that_is_there_anyway_costs_nothing_more() -> None:
+    found = cost(stack([CPU], QUEUE, service("other", "cpu")), today=TODAY)
+    assert (found.idle_hourly, found.least_nodes, found.kept) == (pytest.approx(0.2), 1, [])
+    two = cost(stack([CPU], service("queue", "cpu", cpu="3"), service("other", "cpu", cpu="3")), today=TODAY)
+    assert [(each.services, each.nodes) for each in two.kept] == [(["queue", "other"], 1)]
+
+
+def test_a_job_beside_a_service_runs_on_a_node_that_is_paid_anyway() -> None:
+    days = job("days", "cpu", QUEUE, limit=3600)
+    found = run(stack([SPARE], QUEUE, days))
+    assert (found.dollars, found.paid_anyway) == (pytest.approx(0.2), pytest.approx(0.2))
+    assert [each.paid_anyway for each in found.steps] == [True]
+
+
+def test_workers_cost_the_nodes_that_they_are_on() -> None:
+    days = job("days", "cpu", limit=3000, pods=3)
+    found = run(stack([SPARE], days))
+    assert found.dollars == pytest.approx(3 * 0.2)
+    [step] = found.steps
+    assert (step.nodes, step.seconds, step.dollars) == (3, 3000, pytest.approx(0.5))
+    one_node = run(stack([SPARE], job("days", "cpu", limit=3000, pods=3, cpu="1")))
+    assert one_node.dollars == pytest.approx(0.2)
+    # Two at a time, and the third after them.
+    narrow = run(stack([Pool("cpu", 2, 2, 0.2)], days), days=Measured(600, "rehearsed"))
+    assert narrow.dollars == pytest.approx(2 * (2 * 600 + 26) / 3600 * 0.2)

@@ -9,7 +9,7 @@ from infra.review.stack import Stack
 from offline.preview.job_durations import Measured
 from offline.preview.model import Outcome
 from offline.preview.schedule import Schedule, schedule
-from tests.support.costing import Pool, job, stack
+from tests.support.costing import STATEFUL_SET, Pool, job, service, stack
 from tests.support.reviewing import declared
 
 CPU = Pool("cpu", least=1, most=1, hourly=0.2)
@@ -138,3 +138,54 @@ def test_a_later_job_does_not_overtake_a_waiting_one() -> None:
     found = run(stack([CPU], large, next_, small), large=1000, next=100, small=100)
     done = at(found, "large")[1]
     assert at(found, "next")[0] == at(found, "small")[0] == done
+
+
+WIDE = Pool("cpu", least=0, most=4, hourly=0.2)
+CPU_IMAGE = 26
+
+
+def test_the_pods_of_a_job_run_side_by_side_on_as_many_nodes_as_there_are() -> None:
+    found = run(stack([WIDE], job("days", "cpu", pods=4)), days=100)
+    assert at(found, "days") == (0, 300 + CPU_IMAGE + 100)
+    assert sorted(number for _, number, _, _ in stays(found)) == [0, 1, 2, 3]
+    small = run(stack([WIDE], job("days", "cpu", pods=4, cpu="1")), days=100)
+    assert [number for _, number, _, _ in stays(small)] == [0]
+
+
+@pytest.mark.parametrize(("pods", "waves"), [(4, 1), (5, 2), (9, 3)])
+def test_pods_without_room_begin_when_the_others_end(pods: int, waves: int) -> None:
+    found = run(stack([WIDE], job("days", "cpu", pods=pods)), days=100)
+    assert at(found, "days")[1] == 300 + CPU_IMAGE + waves * 100
+
+
+def test_a_time_limit_holds_for_all_pods_together() -> None:
+    found = schedule(stack([WIDE], job("days", "cpu", pods=9)), {})
+    assert at(found, "days") == (0, 3600)
+    measured = schedule(stack([WIDE], job("days", "cpu", pods=9)), {"days": Measured(900, "measured")})
+    assert at(measured, "days") == (0, 900)
+
+
+def test_a_service_has_a_node_boot_and_stays_there() -> None:
+    queue = service("queue", "cpu")
+    found = run(stack([WIDE], queue, job("days", "cpu", queue), creation={STATEFUL_SET: 1}), days=100)
+    ready = 300 + CPU_IMAGE + 1
+    assert at(found, "queue") == (0, ready)
+    # The Job's three CPUs are there beside the service's one, and so is the image.
+    assert at(found, "days") == (ready, ready + 100)
+    assert found.kept == {("here", "cpu", 0)}
+
+
+def test_a_job_that_does_not_fit_beside_a_service_takes_another_node_or_none() -> None:
+    queue = service("queue", "cpu", cpu="2")
+    found = run(stack([WIDE], queue, job("days", "cpu", queue)), days=100)
+    assert [(number, since) for _, number, since, _ in stays(found)] == [(1, 300 + CPU_IMAGE)]
+    assert run(stack([CPU], queue, job("days", "cpu", queue))).homeless == ["days"]
+    assert run(stack([CPU], queue, service("other", "cpu", cpu="3"))).homeless == ["other"]
+
+
+def test_an_update_of_some_jobs_finds_the_services_there() -> None:
+    queue = service("queue", "cpu")
+    days = job("days", "cpu", queue)
+    found = schedule(stack([WIDE], queue, days), times(days=100), {days.urn: Outcome.RUNS})
+    assert at(found, "days") == (0, 100)
+    assert [(work.number, work.kept) for work in found.work] == [(0, True)]

@@ -1,5 +1,6 @@
 """How long an update takes, and what it waits for."""
 
+from offline.preview import tables
 from offline.preview.job_durations import Measured
 from offline.preview.timeline import timeline
 from tests.support.costing import JOB, Pool, job, stack
@@ -64,3 +65,13 @@ def test_an_empty_stack_takes_no_time() -> None:
 def test_the_same_stack_gives_the_same_bytes() -> None:
     jobs = [job(f"job-{number}", "gpu", gpus=1) for number in range(20)]
     assert timeline(stack([GPU], *jobs)).model_dump_json() == timeline(stack([GPU], *jobs)).model_dump_json()
+
+
+def test_a_leg_says_how_many_pods_its_job_has_and_how_many_run_at_once() -> None:
+    wide = Pool("cpu", least=2, most=2, hourly=0.2)
+    found = timeline(stack([wide], job("days", "cpu", pods=4)), {"days": Measured(600, "rehearsed")})
+    [leg] = [leg for leg in found.critical if leg.type == JOB]
+    assert (leg.pods, leg.at_once, leg.seconds) == (4, 2, 1200)
+    assert "days (20 min, 4 pods, 2 at a time)" in tables.path_words(found)
+    one = timeline(stack([wide], job("days", "cpu")), {"days": Measured(600, "rehearsed")})
+    assert "days (10 min)" in tables.path_words(one)
