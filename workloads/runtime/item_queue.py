@@ -207,6 +207,14 @@ class ItemQueue:
         """Give an item back as if it had not been claimed; False where the lease is lost."""
         return bool(self._script(queue_scripts.RELEASE, token))
 
+    def reopen(self, rows: Sequence[Row]) -> int:
+        """Let items be worked on again that are done as these rows say; returns how many still were."""
+        words = [word for row in rows for word in (row.item, row.record)]
+        return sum(
+            self._script(queue_scripts.REOPEN, *words[start : start + _BATCH])
+            for start in range(0, len(words), _BATCH)
+        )
+
     def state(self) -> dict[str, int]:
         """How many items are `ready`, `done`, `aside`, and how many `leases` there are."""
         counts = self._ask(lambda: self._connection.pipeline([("ZCARD", key) for key in self._keys[1:5]]))

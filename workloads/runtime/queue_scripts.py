@@ -236,3 +236,21 @@ make_ready(name, item)
 return 1
 """
 )
+
+REOPEN = Script(
+    _COMMON
+    + """
+-- ARGV: for each item its name and the record that is not true any more. Returns how many are worked on again.
+local again = 0
+for i = 1, #ARGV, 2 do
+  local item = get(ARGV[i])
+  if item and item.s == 'd' and (item.c or '') == ARGV[i + 1] then
+    redis.call('ZREM', done, ARGV[i])
+    item.t, item.c, item.r = nil, nil, nil
+    make_ready(ARGV[i], item)
+    again = again + 1
+  end
+end
+return again
+"""
+)

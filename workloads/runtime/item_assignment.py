@@ -1,0 +1,313 @@
+"""Which items a worker gets: from a queue, one after the other, or a share of its own. Standard library only."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workloads.runtime import item_attempts, items
+from workloads.runtime.exits import BAD_INPUT, StepError
+from workloads.runtime.item_leases import LeaseKeeper, Recorder
+from workloads.runtime.item_queue import Claimed, ItemQueue, NotFilledError, Rules
+from workloads.runtime.items import Failure, Item, Record, Work
+
+_POLL = 0.5
+"""Seconds after which a worker that has nothing to do asks again: an item may have been given back meanwhile."""
+
+_LAST_MOMENT = 5.0
+"""Seconds that a worker which was told to stop waits for the queue to confirm its results."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What all workers of a step have in common.
+
+    `output` is the directory of the step's result. What was set aside in one `round` is tried again in another.
+    """
+
+    output: Path
+    items: Sequence[Item]
+    work: Work
+    rules: Rules
+    round: str
+    by_name: Mapping[str, Item] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_name", {item.name: item for item in self.items})
+
+
+@dataclass(frozen=True)
+class Task:
+    """An item that this worker has. `attempt` counts from 1; `previous` is, in order, the last that was done."""
+
+    item: Item
+    token: str
+    attempt: int
+    previous: Record | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an item ended: with a record, or set aside after some attempts, for a reason."""
+
+    item: str
+    record: Record | None
+    attempts: int
+    reason: str = ""
+
+
+class Assignment(ABC):
+    """Hands items to one worker, and takes their results."""
+
+    unfinished = 0
+    """How many items were neither done nor set aside when it was last asked for the next one."""
+
+    def __init__(self, run: Run, index: int, on_lost: Callable[[], None], say: Callable[[str], None]) -> None:
+        self.run = run
+        self.index = index
+        self.on_lost = on_lost
+        self.say = say
+
+    @abstractmethod
+    def next(self) -> Task | float | None:
+        """The next item; or the seconds after which to ask again; or None where this worker is not needed more."""
+
+    def lost(self) -> str:
+        """Why the item of the last `next` is not this worker's any more; empty where it is."""
+        return ""
+
+    def give_back(self) -> None:  # noqa: B027
+        """Let the attempt at the item not count, whatever becomes of it. May be called from another thread."""
+
+    @abstractmethod
+    def commit(self, task: Task, record: Record) -> bool:
+        """Make this the result of the item; False where it is not this worker's any more."""
+
+    @abstractmethod
+    def fail(self, task: Task, reason: str) -> bool:
+        """Give the item back, whose attempt failed; returns whether it is set aside."""
+
+    def release(self, task: Task) -> None:  # noqa: B027
+        """Give the item back as if there had been no attempt."""
+
+    @abstractmethod
+    def outcomes(self) -> list[Outcome]:
+        """How every item ended."""
+
+    @abstractmethod
+    def reopen(self, names: Sequence[str]) -> None:
+        """Let these items be worked on again, whose results are not as they were."""
+
+    def flush(self, *, stopping: bool = False) -> None:  # noqa: B027
+        """Wait until all that this worker did is recorded."""
+
+
+class Queued(Assignment):
+    """Items from a queue, which `connect` opens: for this thread, for that of leases, and for that of records."""
+
+    def __init__(
+        self,
+        run: Run,
+        index: int,
+        on_lost: Callable[[], None],
+        say: Callable[[str], None],
+        *,
+        connect: Callable[[threading.Event | None, float], ItemQueue],
+        stop: threading.Event,
+    ) -> None:
+        super().__init__(run, index, on_lost, say)
+        self._queue = connect(stop, 5.0)
+        self._fill()
+        # A server that does not answer has to be noticed before the lease is over.
+        self._keeper = LeaseKeeper(connect(stop, max(0.2, min(5.0, run.rules.lease / 6))), on_lost)
+        self._recorder = Recorder(connect(None, 5.0), self._record, self._refused)
+        self._token = secrets.token_hex(8)
+
+    def next(self) -> Task | float | None:
+        since = time.monotonic()
+        try:
+            found = self._queue.claim(self._token)
+        except NotFilledError:
+            self._fill()
+            return 0.0
+        self.unfinished = found.unfinished
+        for name in found.aside:
+            [row] = self._queue.rows([name])
+            self._set_aside(name, row.reason, row.attempts)
+        if isinstance(found, Claimed):
+            self._token = secrets.token_hex(8)
+            previous = None
+            if found.before:
+                previous = self._done(found.before, found.record)
+                if previous is None:
+                    self._queue.release(found.token)
+                    self.reopen([found.before])
+                    return 0.0
+            self._keeper.hold(found.token, since)
+            return Task(self.run.by_name[found.item], found.token, found.attempt, previous)
+        if found.unfinished <= self.index:
+            return None
+        return min(found.wait, _POLL, max(self.run.rules.lease / 3, 0.01))
+
+    def lost(self) -> str:
+        return self._keeper.lost
+
+    def give_back(self) -> None:
+        self._keeper.give_back()
+
+    def commit(self, task: Task, record: Record) -> bool:
+        text = record.encode()
+        accepted = self._queue.commit(task.token, task.item.name, text)
+        self._keeper.drop()
+        if accepted:
+            self._recorder.add(task.token, task.item.name, text)
+        return accepted
+
+    def fail(self, task: Task, reason: str) -> bool:
+        held, aside = self._queue.fail(task.token, reason)
+        self._keeper.drop()
+        if aside:
+            self._set_aside(task.item.name, reason, task.attempt)
+        return held and aside
+
+    def release(self, task: Task) -> None:
+        self._keeper.drop()
+        self._queue.release(task.token)
+
+    def outcomes(self) -> list[Outcome]:
+        # Workers may have left with results that the queue's disk did not have yet.
+        self._queue.commit_for_good([])
+        rows = self._queue.rows([item.name for item in self.run.items])
+        states = {row.item: row for row in rows}
+        texts = {row.item: row.record for row in rows if row.state == "done"}
+        records = dict(zip(texts, items.at_once(lambda name: self._recorded(name, texts[name]), texts)))  # noqa: B905
+        return [
+            Outcome(name, records.get(name), row.attempts, row.reason if row.state == "aside" else "")
+            for name, row in states.items()
+        ]
+
+    def reopen(self, names: Sequence[str]) -> None:
+        self.flush()
+        for name in names:
+            items.forget(self.run.output, name)
+        self._queue.reopen(self._queue.rows(names))
+
+    def flush(self, *, stopping: bool = False) -> None:
+        self._recorder.flush(_LAST_MOMENT if stopping else None)
+
+    def _fill(self) -> None:
+        filled, again = self._queue.begin(self.run.round)
+        if again:
+            self.say(f"{again} items that were set aside are tried again")
+        if filled:
+            return
+        done = items.recorded(self.run.output, self.run.items, self.run.work)
+        added = self._queue.fill([(item.name, item.name in done) for item in self.run.items])
+        self.say(f"put {added} items into the queue, of which {len(done)} are done")
+
+    def _done(self, name: str, text: str) -> Record | None:
+        """The record of an item that is done: the queue has it, or, if it was done before, the store."""
+        return items.decode(text) if text else items.read_record(self.run.output, name)
+
+    def _recorded(self, name: str, text: str) -> Record | None:
+        """The record of an item that is done, which is written where its worker did not live to do so."""
+        found = items.read_record(self.run.output, name)
+        record = items.decode(text) if text else found
+        if record is not None and record != found:
+            items.write_record(self.run.output, record)
+        return record
+
+    def _record(self, _: str, text: str) -> None:
+        items.write_record(self.run.output, items.decode(text))
+
+    def _refused(self, name: str) -> None:
+        self.say(f"{name}: the queue lost this result before its disk had it: it is taken up again")
+
+    def _set_aside(self, name: str, reason: str, attempts: int) -> None:
+        items.write_failure(self.run.output, name, Failure(reason, attempts, self.run.round))
+
+
+class Share(Assignment):
+    """Every n-th item, without a queue. The worker of index 0 waits until the others are through with theirs."""
+
+    def __init__(
+        self, run: Run, index: int, workers: int, on_lost: Callable[[], None], say: Callable[[str], None]
+    ) -> None:
+        super().__init__(run, index, on_lost, say)
+        self._done = items.recorded(run.output, run.items, run.work)
+        self._own = deque(run.items[index::workers])
+        self._others = deque(item for place, item in enumerate(run.items) if place % workers != index)
+        self._previous: Record | None = None
+
+    def next(self) -> Task | float | None:
+        while self._own:
+            item = self._own[0]
+            record = self._done.get(item.name)
+            if record is not None:
+                self._previous = record
+            elif not self._is_aside(item.name):
+                folder = item_attempts.earlier_attempts(self.run.output / item.name)
+                counted = folder.counted(self.run.round)
+                if counted < self.run.rules.attempts:
+                    return Task(item, secrets.token_hex(8), counted + 1, self._previous)
+                self._set_aside(item.name, f"its worker died; it was tried {counted} times", counted)
+            self._own.popleft()
+        if self.index:
+            self.unfinished = len(self._others)
+            return None
+        while self._others and self._is_finished(self._others[0]):
+            self._others.popleft()
+        self.unfinished = len(self._others)
+        return _POLL if self._others else None
+
+    def commit(self, task: Task, record: Record) -> bool:
+        items.write_record(self.run.output, record)
+        self._previous = self._done[task.item.name] = record
+        return True
+
+    def fail(self, task: Task, reason: str) -> bool:
+        if task.attempt < self.run.rules.attempts:
+            return False
+        self._set_aside(task.item.name, reason, task.attempt)
+        return True
+
+    def outcomes(self) -> list[Outcome]:
+        names = [item.name for item in self.run.items]
+        records = items.at_once(lambda name: items.read_record(self.run.output, name), names)
+        failures = items.at_once(lambda name: items.read_failure(self.run.output, name), names)
+        outcomes = []
+        for name, record, failure in zip(names, records, failures):  # noqa: B905
+            current = failure if failure is not None and failure.round == self.run.round else None
+            if current is not None:
+                outcomes.append(Outcome(name, None, current.attempts, current.reason))
+            else:
+                outcomes.append(Outcome(name, record, record.attempts if record else 0))
+        return outcomes
+
+    def reopen(self, names: Sequence[str]) -> None:
+        for name in names:
+            items.forget(self.run.output, name)
+        raise StepError(
+            BAD_INPUT,
+            f"the results of {len(names)} items are not as they were: {', '.join(names[:10])}. The next start "
+            "works on them again",
+        )
+
+    def _is_aside(self, name: str) -> bool:
+        failure = items.read_failure(self.run.output, name)
+        return failure is not None and failure.round == self.run.round
+
+    def _is_finished(self, item: Item) -> bool:
+        if self._is_aside(item.name):
+            return True
+        record = items.read_record(self.run.output, item.name)
+        return record is not None and record.work == self.run.work.of(item).digest
+
+    def _set_aside(self, name: str, reason: str, attempts: int) -> None:
+        items.write_failure(self.run.output, name, Failure(reason, attempts, self.run.round))

@@ -1,0 +1,169 @@
+"""Attempts at an item: each writes into a directory of its own, which begins with what the one before left there.
+
+Two that are at work on one item, because the first was only slow, cannot harm one another. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workloads.runtime.attempts import RECORD
+from workloads.runtime.outputs import collect
+from workloads.runtime.store import (
+    MANIFEST,
+    TEMPORARY_SUFFIX,
+    Manifest,
+    NotWholeError,
+    check,
+    decode,
+    load_manifest,
+    store_errors,
+    write_atomically,
+)
+
+SUMMARY = "summary.json"
+"""A file of a result whose plain values are shown in the list of all items."""
+
+_NAME = re.compile(r"(\d+)-[0-9a-f]+")
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """Attempts at one item that are in the store, the newest first."""
+
+    directories: Sequence[Path] = ()
+
+    def next_directory(self, folder: Path, token: str) -> Path:
+        """The directory of the attempt after them, in the folder of the item."""
+        number = _number(self.directories[0]) + 1 if self.directories else 1
+        # The token keeps apart the attempts of two workers that see the same earlier ones.
+        return folder / f"{number}-{token[:8]}"
+
+    def whole(self, work: Manifest) -> tuple[Path, Manifest] | None:
+        """One that ended well, though its worker did not live to say so."""
+        for directory in self.directories:
+            with contextlib.suppress(NotWholeError):
+                if load_manifest(directory).same_work(work):
+                    return directory, check(directory)
+        return None
+
+    def unfinished(self, work: Manifest) -> Path | None:
+        """The newest one at the same work."""
+        for directory in self.directories:
+            begun = _begun(directory)
+            if begun is not None and begun.same_work(work):
+                return directory
+        return None
+
+    def counted(self, round_: str) -> int:
+        """How many were begun in the round `round_` and did not end well: those that were given back count not."""
+        begun = [_begun(directory) for directory in self.directories]
+        return sum(1 for each in begun if each is not None and each.summary.get("round") == round_)
+
+    def remove(self, kept: Path) -> None:
+        """Delete what they wrote, now that `kept` is the result, as far as that is possible."""
+        for directory in self.directories:
+            if directory != kept:
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def earlier_attempts(folder: Path) -> Earlier:
+    """The attempts in the folder of an item, which is made where there is none."""
+    with store_errors(folder):
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            found = [Path(entry.path) for entry in os.scandir(folder) if _NAME.fullmatch(entry.name)]
+            return Earlier(sorted(found, key=lambda path: (_number(path), path.name), reverse=True))
+    return Earlier()
+
+
+def begin(folder: Path, earlier: Earlier, work: Manifest, token: str, round_: str) -> Path:
+    """A new directory for an attempt, with what an earlier one at the same work left. Raises StoreError."""
+    directory = earlier.next_directory(folder, token)
+    with store_errors(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        write_atomically(directory / RECORD, dataclasses.replace(work, summary={"round": round_}).encode())
+        left = earlier.unfinished(work)
+        if left is not None:
+            _copy_tree(left, directory)
+    return directory
+
+
+def give_back(directory: Path, work: Manifest) -> None:
+    """Note that an attempt was interrupted and counts no more; what it left is still gone on with."""
+    with store_errors(directory):
+        write_atomically(directory / RECORD, work.encode())
+
+
+def end(directory: Path, work: Manifest) -> Manifest:
+    """Make what the program left in `directory` a whole result: its manifest is written last.
+
+    Raises:
+        StepError: NO_RESULT where the files still change; StoreError.
+    """
+    files = collect(directory)
+    manifest = dataclasses.replace(work, files=files, summary=_plain_values(directory) if SUMMARY in files else {})
+    publish(directory, manifest)
+    return manifest
+
+
+def publish(directory: Path, manifest: Manifest) -> None:
+    """Write the manifest of an attempt, whose files are all there."""
+    with store_errors(directory):
+        write_atomically(directory / MANIFEST, manifest.encode())
+        with contextlib.suppress(OSError):
+            (directory / RECORD).unlink()
+
+
+def _number(directory: Path) -> int:
+    found = _NAME.fullmatch(directory.name)
+    return int(found.group(1)) if found else 0
+
+
+def _begun(directory: Path) -> Manifest | None:
+    with store_errors(directory):
+        try:
+            return decode((directory / RECORD).read_bytes())
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return None
+
+
+def _copy_tree(source: Path, target: Path) -> None:
+    """Copy files and links. What vanishes meanwhile was temporary: its program may still be at work."""
+    for place, folders, files in os.walk(source):
+        there = target / Path(place).relative_to(source)
+        links = [name for name in folders if (Path(place) / name).is_symlink()]
+        for name in folders:
+            if name not in links:
+                (there / name).mkdir(exist_ok=True)
+        for name in (*files, *links):
+            if name.endswith(TEMPORARY_SUFFIX) or (place == str(source) and name == MANIFEST):
+                continue
+            with contextlib.suppress(FileNotFoundError, shutil.SpecialFileError):
+                shutil.copyfile(Path(place) / name, there / name, follow_symlinks=False)
+
+
+def _plain_values(directory: Path) -> dict[str, Any]:
+    """The numbers, words, truth values and nulls at the top of `summary.json`. NaN becomes null."""
+    with store_errors(directory):
+        try:
+            values = json.loads((directory / SUMMARY).read_bytes())
+        except ValueError as error:
+            print(f"warning: {directory / SUMMARY} is not JSON: {error}", flush=True)
+            return {}
+    plain: dict[str, Any] = {}
+    for key, value in values.items() if isinstance(values, dict) else ():
+        if value is None or isinstance(value, (bool, int, float, str)):
+            plain[key] = None if isinstance(value, float) and not math.isfinite(value) else value
+    return plain
