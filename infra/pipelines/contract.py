@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from infra.pipelines.results import Result
 from infra.platform import Resources
 from infra.schema.base import Cpu, Duration, Int, Memory, Model, PoolSettings, Size
+from infra.schema.cron import Cron, TimeZone
 from infra.schema.image import Image
 from infra.schema.paths import STORED
 from infra.schema.problems import Finding, Path, Problem
@@ -77,8 +78,8 @@ class ServiceSettings(PodSettings):
 class Schedule(Model):
     """When a pipeline runs by itself in its cluster."""
 
-    cron: str = Field(description="Five fields as crontab has them: `0 3 * * *` is every day at 03:00.")
-    time_zone: str = Field(default="Etc/UTC", description="Name of the IANA time zone of `cron`: `Europe/Berlin`.")
+    cron: Cron = Field(description="Minute, hour, day, month and day of the week, as crontab has them.")
+    time_zone: TimeZone = Field(default="Etc/UTC", description="The time zone of `cron`, by its IANA name.")
 
 
 class PipelineSettings(Model):

@@ -18,7 +18,7 @@ from typing_extensions import is_typeddict
 
 from infra.pipelines import pipeline_file
 from infra.pipelines.discovery import pipeline_names
-from infra.schema import base, image, kubernetes_names, limits, paths, secret_values
+from infra.schema import base, cron, image, kubernetes_names, limits, paths, secret_values
 from infra.settings import suppressions
 from infra.settings.model import with_pipelines
 from infra.settings.pipelines import each_of
@@ -54,6 +54,8 @@ KINDS: Mapping[Any, str] = {
         (base.Duration, "duration: `30m`, `12h`, `7d`"),
         (base.Cidr, "CIDR block"),
         (base.UtcTime, "time in UTC, in quotes"),
+        (cron.Cron, 'five fields: `"0 3 * * *"`'),
+        (cron.TimeZone, "time zone: `Europe/Berlin`"),
         (image.Image, "image by digest"),
         (suppressions.Day, 'day: `"2027-03-31"`'),
         (paths.StorePath, "path in the store"),
