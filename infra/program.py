@@ -22,10 +22,10 @@ from infra.kubernetes.node_reader import NodeReaderArgs, TeamNodeReader
 from infra.kubernetes.results import Outputs
 from infra.kubernetes.service import services_of
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs, reads_nodes
-from infra.pipelines import placement
+from infra.pipelines import placement, shipping
 from infra.pipelines.contract import PipelineSettings
+from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.images import CPU_IMAGE
-from infra.pipelines.placement import DeclaredPipeline
 from infra.pipelines.results import CONNECT, KUBECONFIG, PLATFORM, SHOW, STORE
 from infra.platform import Platform
 from infra.platform_output import published
@@ -189,7 +189,7 @@ def shipping_problems(raw: Mapping[str, Any], root: Path) -> list[Problem]:
 
     Of a section that has no right shape, what can be read of it counts.
     """
-    return placement.problems(pipelines_of(pipelines_in(raw)), root)
+    return shipping.problems(pipelines_of(pipelines_in(raw)), root)
 
 
 def pipelines_of(sections: Mapping[str, PipelineSettings]) -> list[DeclaredPipeline]:

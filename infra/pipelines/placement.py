@@ -1,130 +1,33 @@
 """From what pipelines declare to the steps that Jobs run: each on its pool, with its image, behind its gates."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 
 import pulumi
 
 from infra.kubernetes.gates import Gates, cheapest_pool, reading
-from infra.kubernetes.run import bundle_of, command_bundle
-from infra.kubernetes.shipped_files import ShippingError, image_folder, left_out
+from infra.kubernetes.shipped_files import left_out
 from infra.pipelines.contract import (
-    PipelineSettings,
     PodSettings,
     ServiceDeclaration,
     StepDeclaration,
     Supplement,
-    placements,
 )
-from infra.pipelines.discovery import declared_steps, file_of, services_of, steps_of, supplements
+from infra.pipelines.declared import DeclaredPipeline
+from infra.pipelines.discovery import supplements
 from infra.pipelines.images import has_tensorflow, tensorflow_image
-from infra.pipelines.lock_files import COMMAND, unpinned
 from infra.pipelines.packages import Packages
-from infra.pipelines.pipeline_file import NAMES, SUBSTITUTE
+from infra.pipelines.shipping import command_of, requirements_of
 from infra.platform import Platform, Pool, Resources
 from infra.schema.printable import printable
-from infra.schema.problems import Problem, SettingsError, key_of
 from infra.schema.quantities import cpu_millicores, mebibytes, seconds
 from infra.service import Service
-from infra.step import PACKAGES, Choice, Command, Requirements, Step
+from infra.step import PACKAGES, Choice, Step
 
 PIPELINE = re.compile(r"(?<!\{)((?:\{\{)*)\{pipeline\}")
 """The pipeline's directory in a step's arguments, where the braces are not escaped."""
-
-
-@dataclass(frozen=True)
-class DeclaredPipeline:
-    """A pipeline of a stack: its name there, the folder that declares it, and its settings."""
-
-    name: str
-    folder: str
-    settings: PipelineSettings
-
-    @cached_property
-    def steps(self) -> Sequence[StepDeclaration]:
-        """What it declares; raises SettingsError."""
-        return declared_steps(self.folder, self.settings)
-
-    @property
-    def unchecked(self) -> Sequence[StepDeclaration]:
-        """The same steps where the declaration has mistakes; raises SettingsError where they cannot be said."""
-        return steps_of(self.folder, self.settings)
-
-    @property
-    def services(self) -> Sequence[ServiceDeclaration]:
-        """The services that it declares; raises SettingsError where they cannot be said."""
-        return services_of(self.folder, self.settings)
-
-    def key(self, declared: StepDeclaration | ServiceDeclaration) -> str:
-        """The key of the stack file that places a step or a service."""
-        sections = placements(self.settings)
-        places = (at for at, each in sections if any(own is declared.placed_by for _, own in each.on_pools))
-        return self.setting(*next(places, ()))
-
-    def declared_at(self, step: StepDeclaration, *key: str) -> str:
-        """The place of a key of ``step`` in the ``pipeline.yaml``; of a pipeline in Python, as `key` says it."""
-        file = file_of(self.folder)
-        name = step.variant.of if step.variant else step.name
-        return f"{file}: {key_of(('steps', name, *key), '')}" if file.endswith(NAMES) else self.key(step)
-
-    def setting(self, *parts: str | int) -> str:
-        """A key of its section."""
-        return key_of(("pipelines", self.name, *parts))
-
-
-def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]:
-    """What keeps files of the repository at ``root`` from being shipped: a problem for each bundle and folder.
-
-    Of a pipeline that has no steps with settings as wrong as its own, there are none.
-    """
-    found: list[Problem] = []
-    for pipeline in pipelines:
-        try:
-            steps = pipeline.unchecked
-        except SettingsError:
-            continue
-        bundles = {(step.module, step.requirements): step for step in reversed(steps) if step.module}
-        for step in reversed(bundles.values()):
-            try:
-                bundle_of(step.module or "", _requirements(step), root)
-            except ShippingError as error:
-                found.append(Problem(pipeline.key(step), error.value, error.reason, error.fix))
-        commands = {_started(step): step for step in reversed(steps) if step.command}
-        for step in reversed(commands.values()):
-            found += _command_problems(pipeline, step, steps, root)
-        for folder in dict.fromkeys(folder for step in steps for folder in step.folders.values()):
-            try:
-                image_folder(root / folder.path, root)
-            except ShippingError as error:
-                key = pipeline.setting(*folder.setting.split("."))
-                found.append(Problem(key, folder.path, f"{error.value}: {error.reason}", error.fix))
-    # Two sections may run one pipeline, and several steps name one lock file.
-    return list({(each.key, each.reason): each for each in found}.values())
-
-
-def _command_problems(
-    pipeline: DeclaredPipeline, step: StepDeclaration, steps: Sequence[StepDeclaration], root: Path
-) -> Iterator[Problem]:
-    """What is wrong with the lock files of a command, and with the files that it needs."""
-    assert step.command is not None
-    instead = step.command.substitute.requirements if step.command.substitute else None
-    for lock, key in ((step.requirements, ("requirements",)), (instead, (SUBSTITUTE, "requirements"))):
-        if lock and (why := _lock_problem(root / lock)):
-            yield Problem(pipeline.declared_at(step, *key), lock, *why)
-    try:
-        command_bundle(_command(step, steps, root), step.arguments, root)
-    except ShippingError as error:
-        named = {str(root / step.command.code): "code", **dict.fromkeys(step.command.files, "files")}
-        key = named.get(str(error.value), "run")
-        yield Problem(pipeline.declared_at(step, key), error.value, error.reason, error.fix)
-    except OSError as error:
-        reason = f"its files cannot be read: {error.strerror}"
-        yield Problem(
-            pipeline.declared_at(step, "code"), step.command.code, reason, "correct the path, or its files"
-        )
 
 
 def place(
@@ -187,6 +90,12 @@ class _Placement:
 
     def _guarded(self, declared: StepDeclaration) -> Step:
         step = self._on_its_pool(declared)
+        if step.workers > (there := room(step)):
+            waiting = "the others wait until one of them is through"
+            key = f"{self.pipeline.key(declared)}.workers"
+            pulumi.log.warn(
+                f"{key}: pool {step.pool.name} has room for {there} of {step.workers} at once; {waiting}"
+            )
         others = [each for each in self.earlier if each.pool.name == step.pool.name] if declared.runs_last else []
         step = replace(
             step,
@@ -268,7 +177,8 @@ class _Placement:
         settings = declared.placed_by
         platform, pool = self._pool(declared)
         directory = rf"\1{{store}}/{self.pipeline.name}"
-        command = declared.command and _command(declared, self.pipeline.steps, self.root)
+        beside = [*self.pipeline.steps, *self.pipeline.services]
+        command = declared.command and command_of(declared, beside, self.root)
         return Step(
             pipeline=self.pipeline.name,
             name=declared.name,
@@ -279,7 +189,7 @@ class _Placement:
             pool=pool,
             resources=_resources(settings),
             time_limit=seconds(settings.time_limit),
-            requirements=None if command else _requirements(declared),
+            requirements=None if command else requirements_of(declared),
             environment={name: PIPELINE.sub(directory, each) for name, each in declared.environment.items()},
             command=command,
             secrets=declared.secrets,
@@ -351,41 +261,3 @@ def _at_most(asked: Resources, there: Resources) -> Resources:
         memory=min(asked.memory, there.memory),
         ephemeral_storage=min(asked.ephemeral_storage, there.ephemeral_storage),
     )
-
-
-def _command(declared: StepDeclaration, steps: Iterable[StepDeclaration], root: Path) -> Command:
-    """The command of ``declared``, one of the ``steps`` of a pipeline of the repository at ``root``."""
-    assert declared.command is not None
-    locks: set[Path] = set()
-    for each in steps:
-        substitute = each.command and each.command.substitute
-        named = (each.requirements, substitute and substitute.requirements)
-        locks |= {(root / lock).resolve() for lock in named if lock}
-    return Command((root / declared.command.code).resolve(), tuple(declared.command.files), frozenset(locks))
-
-
-def _lock_problem(lock: Path) -> tuple[str, str] | None:
-    """The reason why a command cannot have this lock file, and the fix; None where it can."""
-    if not lock.is_file():
-        return f"there is no such file as {lock}", f"add it: `{COMMAND}`, or correct `requirements`"
-    try:
-        why = unpinned(lock)
-    except OSError as error:
-        return f"it cannot be read: {error.strerror}", "correct its permissions"
-    return (f"not a lock file: {why}", f"make one of a list of packages: `{COMMAND}`") if why else None
-
-
-def _started(step: StepDeclaration) -> object:
-    """What of a command decides which files it ships."""
-    assert step.command is not None
-    return (
-        step.command.code,
-        tuple(step.command.files),
-        step.requirements,
-        step.command.substitute and step.command.substitute.requirements,
-        tuple(step.arguments[:4]),
-    )
-
-
-def _requirements(step: StepDeclaration) -> Requirements | None:
-    return Requirements(step.requirements) if step.requirements else None

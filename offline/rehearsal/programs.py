@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.pipelines.contract import Command, StepDeclaration, Substitute
+from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.images import has_tensorflow
-from infra.pipelines.placement import DeclaredPipeline
 from infra.schema.problems import Problem, SettingsError
 from offline.rehearsal.environments import Software
 

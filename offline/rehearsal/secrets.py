@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from infra.pipelines.placement import DeclaredPipeline
+from infra.pipelines.declared import DeclaredPipeline
 from infra.review.properties import mapping
 from infra.schema.problems import PREFIX, Problem, SettingsError
 from infra.schema.secret_values import MASK

@@ -11,7 +11,8 @@ from infra.kubernetes.job import declare
 from infra.kubernetes.results import Outputs
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.pipelines.contract import PipelineSettings
-from infra.pipelines.placement import DeclaredPipeline, place
+from infra.pipelines.declared import DeclaredPipeline
+from infra.pipelines.placement import place
 from infra.pipelines.results import SHOW
 from infra.platform import Pool, Store
 from infra.step import Step

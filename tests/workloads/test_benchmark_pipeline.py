@@ -13,9 +13,9 @@ import pytest
 
 from infra.kubernetes.pod import arguments
 from infra.kubernetes.run import plan
-from infra.pipelines import placement
+from infra.pipelines import shipping
+from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.discovery import declared_steps
-from infra.pipelines.placement import DeclaredPipeline
 from infra.platform import Pool, Store
 from infra.step import Step
 from tests.support import placing
@@ -163,8 +163,8 @@ def test_images_are_written_where_a_run_reads_them_and_only_then() -> None:
 def test_it_ships_what_this_repository_has(tmp_path: Path) -> None:
     given = settings(images={"pool": "cpu"}, runs={"one": {**RUNS["one"], "data": "generated"}})
     pipelines = [DeclaredPipeline("benchmark", "benchmark", given)]
-    assert placement.problems(pipelines, ROOT) == []
-    assert {each.key for each in placement.problems(pipelines, tmp_path)} == {
+    assert shipping.problems(pipelines, ROOT) == []
+    assert {each.key for each in shipping.problems(pipelines, tmp_path)} == {
         "slipway:pipelines.benchmark.runs.one",
         "slipway:pipelines.benchmark.images",
         "slipway:pipelines.benchmark.chart",

@@ -15,8 +15,8 @@ import pytest
 from infra.kubernetes.pod import arguments
 from infra.kubernetes.run import plan
 from infra.kubernetes.shipped_files import LIMIT
-from infra.pipelines import placement
-from infra.pipelines.placement import DeclaredPipeline
+from infra.pipelines import shipping
+from infra.pipelines.declared import DeclaredPipeline
 from infra.platform import Resources, Store
 from infra.schema.problems import Problem
 from tests.support import placing
@@ -43,7 +43,7 @@ def inspect(given: Mnist, look: Callable[[Steps], Any]) -> Any:
 
 
 def problems(given: Mnist, root: Path) -> list[Problem]:
-    return placement.problems([DeclaredPipeline("mnist", "mnist", given)], root)
+    return shipping.problems([DeclaredPipeline("mnist", "mnist", given)], root)
 
 
 def given_to(step: str, given: Mnist) -> list[str]:

@@ -18,8 +18,8 @@ from typing import Any, cast
 
 from infra.clouds.registry import emulators
 from infra.pipelines.contract import StepSettings, placements
+from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.discovery import supplements
-from infra.pipelines.placement import DeclaredPipeline
 from infra.platform import GPU_RESOURCE
 from infra.program import ROOT, declare
 from infra.schema.problems import PREFIX, listed, without_prefix

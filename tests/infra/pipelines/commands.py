@@ -13,7 +13,7 @@ from infra.pipelines.contract import (
     StepSettings,
     Variant,
 )
-from infra.pipelines.placement import DeclaredPipeline
+from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.results import Number
 from tests.support.tree import write_tree
 

@@ -4,7 +4,8 @@ from typing import Any
 
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.run import plan
-from infra.pipelines.placement import DeclaredPipeline, place
+from infra.pipelines.declared import DeclaredPipeline
+from infra.pipelines.placement import place
 from tests.support.checkout import ROOT
 from tests.support.recording import record
 from tests.support.stand_in import platform

@@ -1,0 +1,131 @@
+"""What pipelines ship from a repository, and what keeps it from being shipped."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from infra.kubernetes.run import bundle_of, command_bundle
+from infra.kubernetes.shipped_files import ShippingError, image_folder
+from infra.pipelines.contract import ServiceDeclaration, StepDeclaration
+from infra.pipelines.declared import DeclaredPipeline
+from infra.pipelines.lock_files import COMMAND, unpinned
+from infra.pipelines.pipeline_file import SUBSTITUTE
+from infra.schema.problems import Problem, SettingsError
+from infra.step import Command, Requirements
+
+
+def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]:
+    """What keeps files of the repository at ``root`` from being shipped: a problem for each bundle and folder.
+
+    Of a pipeline that has no steps with settings as wrong as its own, there are none.
+    """
+    found: list[Problem] = []
+    for pipeline in pipelines:
+        try:
+            steps, services = pipeline.unchecked, pipeline.services
+        except SettingsError:
+            continue
+        bundles = {(step.module, step.requirements): step for step in reversed(steps) if step.module}
+        for step in reversed(bundles.values()):
+            try:
+                bundle_of(step.module or "", requirements_of(step), root)
+            except ShippingError as error:
+                found.append(Problem(pipeline.key(step), error.value, error.reason, error.fix))
+        commands = {_started(step): step for step in reversed(steps) if step.command}
+        for step in reversed(commands.values()):
+            found += _command_problems(pipeline, step, [*steps, *services], root)
+        for service in services:
+            found += _lock_problems(
+                pipeline, service, [(_substituted(service), (SUBSTITUTE, "requirements"))], root
+            )
+        for folder in dict.fromkeys(folder for step in steps for folder in step.folders.values()):
+            try:
+                image_folder(root / folder.path, root)
+            except ShippingError as error:
+                key = pipeline.setting(*folder.setting.split("."))
+                found.append(Problem(key, folder.path, f"{error.value}: {error.reason}", error.fix))
+    # Two sections may run one pipeline, and several steps name one lock file.
+    return list({(each.key, each.reason): each for each in found}.values())
+
+
+def _lock_problems(
+    pipeline: DeclaredPipeline,
+    declared: StepDeclaration | ServiceDeclaration,
+    locks: Sequence[tuple[str | None, tuple[str, ...]]],
+    root: Path,
+) -> Iterator[Problem]:
+    """What is wrong with lock files, each with its key."""
+    for lock, key in locks:
+        if lock and (why := _lock_problem(root / lock)):
+            yield Problem(pipeline.declared_at(declared, *key), lock, *why)
+
+
+def _command_problems(
+    pipeline: DeclaredPipeline,
+    step: StepDeclaration,
+    beside: Sequence[StepDeclaration | ServiceDeclaration],
+    root: Path,
+) -> Iterator[Problem]:
+    """What is wrong with the lock files of a command, and with the files that it needs."""
+    assert step.command is not None
+    locks = [(step.requirements, ("requirements",)), (_substituted(step), (SUBSTITUTE, "requirements"))]
+    yield from _lock_problems(pipeline, step, locks, root)
+    try:
+        command_bundle(command_of(step, beside, root), step.arguments, root)
+    except ShippingError as error:
+        named = {str(root / step.command.code): "code", **dict.fromkeys(step.command.files, "files")}
+        key = named.get(str(error.value), "run")
+        yield Problem(pipeline.declared_at(step, key), error.value, error.reason, error.fix)
+    except OSError as error:
+        reason = f"its files cannot be read: {error.strerror}"
+        yield Problem(
+            pipeline.declared_at(step, "code"), step.command.code, reason, "correct the path, or its files"
+        )
+
+
+def _substituted(declared: StepDeclaration | ServiceDeclaration) -> str | None:
+    """The lock file of what stands in for its program in a rehearsal."""
+    if isinstance(declared, StepDeclaration):
+        substitute = declared.command.substitute if declared.command else None
+    else:
+        substitute = declared.substitute
+    return substitute.requirements if substitute else None
+
+
+def command_of(
+    declared: StepDeclaration, beside: Iterable[StepDeclaration | ServiceDeclaration], root: Path
+) -> Command:
+    """The command of ``declared``; ``beside`` are the steps and services of its pipeline, below ``root``."""
+    assert declared.command is not None
+    locks: set[Path] = set()
+    for each in beside:
+        named = (each.requirements if isinstance(each, StepDeclaration) else None, _substituted(each))
+        locks |= {(root / lock).resolve() for lock in named if lock}
+    return Command((root / declared.command.code).resolve(), tuple(declared.command.files), frozenset(locks))
+
+
+def _lock_problem(lock: Path) -> tuple[str, str] | None:
+    """The reason why a command cannot have this lock file, and the fix; None where it can."""
+    if not lock.is_file():
+        return f"there is no such file as {lock}", f"add it: `{COMMAND}`, or correct `requirements`"
+    try:
+        why = unpinned(lock)
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}", "correct its permissions"
+    return (f"not a lock file: {why}", f"make one of a list of packages: `{COMMAND}`") if why else None
+
+
+def _started(step: StepDeclaration) -> object:
+    """What of a command decides which files it ships."""
+    assert step.command is not None
+    return (
+        step.command.code,
+        tuple(step.command.files),
+        step.requirements,
+        step.command.substitute and step.command.substitute.requirements,
+        tuple(step.arguments[:4]),
+    )
+
+
+def requirements_of(step: StepDeclaration) -> Requirements | None:
+    """What of the lock file of ``step``, a module, its pod has to know."""
+    return Requirements(step.requirements) if step.requirements else None

@@ -1,0 +1,88 @@
+"""Services of pipelines against the clusters that they run on, and against one another."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from infra.pipelines.contract import PipelineSettings, ServiceDeclaration, StepDeclaration, placements
+from infra.schema.problems import Finding, Path, listed
+from infra.settings.checks.pipelines import RENAME, pools_of
+from infra.settings.parsing import Reading
+from infra.settings.pipelines import KEY, services_if_any, steps_if_any
+
+
+@dataclass(frozen=True)
+class _Section:
+    """A pipeline's section, and what the pipeline declares with it."""
+
+    name: str
+    settings: PipelineSettings
+    services: tuple[ServiceDeclaration, ...]
+    steps: tuple[StepDeclaration, ...]
+
+    @property
+    def at(self) -> Path:
+        """Its place."""
+        return (KEY, self.name)
+
+    def pool_key(self, service: ServiceDeclaration) -> Path:
+        """The place of the name of the pool that ``service`` asks for."""
+        places = (at for at, each in placements(self.settings, self.at) if each is service.placed_by)
+        return (*next(places, self.at), "pool")
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    """Findings about names of services, and about those that no step can reach."""
+    clusters = {name: str(at[1]) for name, (at, _) in pools_of(reading.draft).items()}
+    first: dict[str, tuple[str, str]] = {}
+    for section in _sections(reading):
+        yield from _name(section, first)
+        for service in section.services:
+            yield from _reach(section, service, clusters)
+
+
+def _sections(reading: Reading) -> Iterator[_Section]:
+    for name, settings in reading.draft.pipelines.items():
+        if services := tuple(services_if_any(name, settings)):
+            yield _Section(name, settings, services, tuple(steps_if_any(name, settings)))
+
+
+def _name(section: _Section, first: dict[str, tuple[str, str]]) -> Iterator[Finding]:
+    """What keeps the pipeline's name from being that of its services' objects, ``<pipeline>-<service>``.
+
+    ``first`` has the service and the pipeline of each name so far.
+    """
+    name, own = section.name, [each.name for each in section.services]
+    if name[:1].isdigit():
+        # https://kubernetes.io/docs/concepts/overview/working-with-objects/names: RFC 1035 (seen November 2026).
+        reason = f"the Service of `{own[0]}` would be called `{name}-{own[0]}`, and such names begin with a letter"
+        yield Finding(section.at, name, reason, RENAME)
+        return
+    for service in own:
+        other, of = first.setdefault(f"{name}-{service}", (service, name))
+        if of != name:
+            like = f"that of service `{other}` of pipeline `{of}`"
+            reason = f"with its name, the Service of `{service}` is called `{name}-{service}`, like {like}"
+            yield Finding(section.at, name, reason, RENAME)
+            return
+
+
+def _reach(section: _Section, service: ServiceDeclaration, clusters: Mapping[str, str]) -> Iterator[Finding]:
+    """The steps that run on another cluster than the service: its address means nothing there."""
+    there = clusters.get(service.placed_by.pool)
+    away = [
+        (step, clusters[step.placed_by.pool])
+        for step in section.steps
+        if service.name in step.connects and clusters.get(step.placed_by.pool, there) != there
+    ]
+    if there is None or not away:
+        return
+    names = listed((step.name for step, _ in away), "and")
+    pools = [name for name, cluster in clusters.items() if cluster == away[0][1]]
+    yield Finding(
+        section.pool_key(service),
+        service.placed_by.pool,
+        f"a pool of cluster `{there}`, and {names}, which connect{'s' * (len(away) == 1)} to it, "
+        f"run{'s' * (len(away) == 1)} on cluster `{away[0][1]}`: a service is reached in its cluster alone",
+        f"take a pool of cluster `{away[0][1]}` ({listed(pools)}), or move the steps",
+        read=tuple((*section.at, "steps", step.variant.of if step.variant else step.name) for step, _ in away),
+    )

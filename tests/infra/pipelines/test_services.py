@@ -1,0 +1,165 @@
+"""Services, items and workers: what a ``pipeline.yaml`` and a stack file say of them, and what becomes of it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.kubernetes.gates import Gates
+from infra.pipelines.contract import Items, Probe, ServiceDeclaration, StepDeclaration
+from infra.pipelines.declared import DeclaredPipeline
+from infra.pipelines.discovery import declared_steps, services_of
+from infra.pipelines.lock_files import unpinned
+from infra.pipelines.placement import place
+from infra.pipelines.results import Table
+from infra.program import shipping_problems
+from infra.settings.loading import load
+from infra.step import Step
+from tests.infra.pipelines.days import DAYS, IMAGE, stack, written
+from tests.support.checkout import ROOT
+from tests.support.recording import record
+from tests.support.stack_values import changed
+from tests.support.stand_in import platform
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return written(tmp_path / "days")
+
+
+def declared(
+    folder: Path, changes: dict[str, Any] | None = None
+) -> tuple[Sequence[StepDeclaration], Sequence[ServiceDeclaration]]:
+    settings = load(stack(folder, changes)).pipelines["days"]
+    return declared_steps(str(folder), settings), services_of(str(folder), settings)
+
+
+def placed(folder: Path, changes: dict[str, Any] | None = None) -> dict[str, Step]:
+    """The steps by name, on a pool that has two nodes with 3900m and 13000Mi each."""
+    settings = load(stack(folder, changes)).pipelines["days"]
+    pipeline = DeclaredPipeline("days", str(folder), settings)
+
+    def program() -> Any:
+        return place([pipeline], {"here": platform()}, Gates("image"), ROOT)["days"]
+
+    return {step.name: step for step in record(program, {}, preview=True).result}
+
+
+def test_a_step_with_items_keeps_their_references_for_the_workers(folder: Path) -> None:
+    days = declared(folder)[0][1]
+    assert days.arguments == ["python", "train_day.py", "--day", "{item}", "--output", "{output}", "--seed", "1"]
+    assert days.items == Items("{prepare}/days/*.csv", "parallel", "queue", attempts=2, allow_failed=1, lease=120)
+    assert (days.workers, days.inputs, days.connects) == (4, {"prepare": "prepare"}, ("queue", "feature-cache"))
+
+
+def test_a_valkey_server_refuses_writes_below_its_memory_limit_and_keeps_what_it_was_told(folder: Path) -> None:
+    queue, _ = declared(folder)[1]
+    options = dict(zip(queue.arguments[1::2], queue.arguments[2::2], strict=True))
+    assert queue.arguments[0] == "valkey-server"
+    assert options["--maxmemory"] == "768mb"
+    assert options["--maxmemory-policy"] == "noeviction"
+    assert (options["--appendonly"], options["--appendfsync"]) == ("yes", "everysec")
+    assert (options["--port"], options["--dir"], options["--requirepass"]) == ("{port}", "{data}", "{password}")
+    assert queue.image.startswith("valkey/valkey:9")
+    assert "@sha256:" in queue.image
+    assert (queue.placed_by.cpu, queue.placed_by.storage) == ("500m", "2Gi")
+    larger = declared(folder, {"services.queue": {"pool": "cpu", "memory": "2Gi"}})[1][0]
+    assert "1536mb" in larger.arguments
+
+
+def test_what_stands_in_for_a_valkey_server_takes_its_options_and_is_locked(folder: Path) -> None:
+    substitute = declared(folder)[1][0].substitute
+    assert substitute is not None
+    assert substitute.requirements is not None
+    assert unpinned(Path(substitute.requirements)) is None
+    assert "--requirepass" in substitute.run
+
+
+def test_a_program_of_ones_own_is_a_service(folder: Path) -> None:
+    cache = declared(folder, {"seed": 7})[1][1]
+    assert (cache.image, cache.port, cache.probe) == (IMAGE, 7000, Probe("/healthz"))
+    assert cache.arguments[-4:] == ["{data}", "--key={password}", "--seed", "7"]
+    assert cache.substitute is not None
+    assert (list(cache.substitute.run), cache.substitute.requirements) == (
+        ["python", "cached.py", "{port}"],
+        str(folder / "cache.txt"),
+    )
+
+
+def test_the_table_of_items_has_the_columns_that_the_program_adds(folder: Path) -> None:
+    (table,) = declared(folder)[0][1].results
+    assert isinstance(table, Table)
+    assert (table.name, table.title, table.path) == ("items", "Items", "items.json")
+    assert [each.key for each in table.columns] == [
+        "item", "state", "attempts", "seconds", "average_precision", "reason"
+    ]  # fmt: skip
+
+
+def test_a_stack_file_says_how_many_work_and_how_items_are_handed_out(folder: Path) -> None:
+    steps, services = declared(folder, {"steps.days": {"pool": "cpu", "workers": 2, "assignment": "static"}})
+    assert steps[1].items is not None
+    assert (steps[1].workers, steps[1].items.queue, steps[1].connects) == (2, None, ("feature-cache",))
+    assert [each.name for each in services] == ["feature-cache"], "nobody connects to the queue"
+    ordered = {"steps.days": {"pool": "cpu", "workers": 1, "mode": "ordered"}}
+    assert declared(folder, ordered)[0][1].items == Items(
+        "{prepare}/days/*.csv", "ordered", "queue", attempts=2, allow_failed=1, lease=120
+    )
+
+
+def test_a_stack_has_services_only_where_a_step_connects_to_one(tmp_path: Path) -> None:
+    content = changed(DAYS, {"steps.days.connects": [], "services": {"queue": {"kind": "valkey"}}})
+    folder = written(tmp_path / "days", content)
+    services = {"services": {"queue": {"pool": "cpu"}}}
+    assert load(stack(folder, services)).request.has_services
+    static = {**services, "steps.days": {"pool": "cpu", "assignment": "static"}}
+    assert not load(stack(folder, static)).request.has_services
+    assert not load(stack(folder, static)).pipelines["days"].schedule
+
+
+def test_a_service_is_made_once_for_all_steps_that_connect_to_it(tmp_path: Path) -> None:
+    steps = {
+        "days.matrix": {"seed": [1, 2]},
+        "report.connects": ["feature-cache"],
+    }
+    content = changed(DAYS, {f"steps.{key}": value for key, value in steps.items()})
+    found = placed(written(tmp_path / "days", content))
+    first, second = found["days-1"], found["days-2"]
+    assert first.connects["queue"] is second.connects["queue"]
+    assert found["report"].connects["feature-cache"] is first.connects["feature-cache"]
+    queue = first.connects["queue"]
+    assert list(queue.clients) == ["days-1", "days-2"]
+    assert (queue.address, queue.address_variable) == ("days-queue:6379", "QUEUE_ADDRESS")
+    assert (queue.pool.name, queue.storage, queue.resources.memory) == ("cpu", 2048, 1024)
+    cache = first.connects["feature-cache"]
+    assert cache.password_variable == "FEATURE_CACHE_PASSWORD"
+    assert not found["prepare"].connects
+
+
+def test_variants_with_workers_wait_for_room_for_all_of_them(tmp_path: Path) -> None:
+    """One pod of 3 CPUs has room on each of two nodes: the workers of the second variant would find none."""
+    content = changed(DAYS, {"steps.days.matrix": {"seed": [1, 2]}, "steps.days.workers": 2})
+    folder = written(tmp_path / "days", content)
+    found = placed(folder, {"steps.days": {"pool": "cpu", "cpu": "3"}})
+    assert found["days-1"] in found["days-2"].after
+
+
+def test_more_workers_than_the_pool_has_room_for_are_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("pulumi.log.warn", said.append)
+    placed(folder, {"steps.days": {"pool": "cpu", "cpu": "3", "workers": 9}})
+    (warning,) = said
+    assert warning.startswith("slipway:pipelines.days.steps.days.workers: pool cpu has room for 2 of 9 at once")
+    placed(folder, {"steps.days": {"pool": "cpu", "cpu": "3", "workers": 2}})
+    assert len(said) == 1
+
+
+def test_a_lock_file_of_a_service_is_checked_and_ships_with_no_step(folder: Path) -> None:
+    assert shipping_problems(stack(folder), ROOT) == []
+    command = placed(folder)["prepare"].command
+    assert command is not None
+    assert (folder / "cache.txt").resolve() in command.left_out
+    (folder / "cache.txt").write_text("flask\n", encoding="utf-8")
+    (problem,) = shipping_problems(stack(folder), ROOT)
+    assert problem.key == f"{folder}/pipeline.yaml: services.feature-cache.rehearsal.requirements"
+    assert "not a lock file" in problem.reason
