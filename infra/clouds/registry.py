@@ -25,7 +25,7 @@ from pydantic import Field
 
 from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
 from infra.clouds.existing.settings import ExistingCluster, NfsStore, PvcStore, S3CompatibleStore
-from infra.clouds.gcp.settings import GcpCluster, GcsStore
+from infra.clouds.gcp.settings import FilestoreStore, GcpCluster, GcsStore
 from infra.clouds.other_stack.settings import OtherStackCluster
 from infra.platform import Emulator, Platform
 from infra.platform import Store as MountedStore
@@ -97,7 +97,7 @@ class Cloud:
 CLOUDS: Mapping[str, Cloud] = {
     cloud.name: cloud
     for cloud in (
-        Cloud("gcp", "Google Cloud", "pulumi-gcp", GcpCluster, (GcsStore,)),
+        Cloud("gcp", "Google Cloud", "pulumi-gcp", GcpCluster, (GcsStore, FilestoreStore)),
         Cloud("aws", "AWS", "pulumi-aws", AwsCluster, (S3Store, EfsStore)),
         Cloud("existing", "Existing cluster", None, ExistingCluster, (PvcStore, NfsStore, S3CompatibleStore)),
         Cloud("other_stack", "Another stack's cluster", None, OtherStackCluster, (), has_starter=False),

@@ -19,7 +19,7 @@ from infra.clouds.gcp.settings import ControlPlane, GcpCluster
 @dataclass(frozen=True)
 class GkeClusterArgs:
     """``service_account`` is the nodes' e-mail address, ``secrets_key`` the key of Kubernetes Secrets; ``after``
-    is what has to be there first."""
+    is what has to be there first. With ``filestore`` its nodes can mount Filestore."""
 
     project: str
     cluster: GcpCluster
@@ -30,6 +30,7 @@ class GkeClusterArgs:
     protect: bool
     after: Sequence[pulumi.Resource]
     has_secrets: bool = False
+    filestore: bool = False
 
 
 class GkeCluster(pulumi.ComponentResource):
@@ -127,7 +128,8 @@ class GkeCluster(pulumi.ComponentResource):
             addons_config=gcp.container.ClusterAddonsConfigArgs(
                 gcs_fuse_csi_driver_config=gcp.container.ClusterAddonsConfigGcsFuseCsiDriverConfigArgs(
                     enabled=True
-                )
+                ),
+                gcp_filestore_csi_driver_config=_filestore_driver() if args.filestore else None,
             ),
             logging_config=gcp.container.ClusterLoggingConfigArgs(
                 enable_components=["SYSTEM_COMPONENTS", "WORKLOADS"]
@@ -154,6 +156,10 @@ class GkeCluster(pulumi.ComponentResource):
                 custom_timeouts=pulumi.CustomTimeouts(create="90m", update="90m", delete="90m"),
             ),
         )
+
+
+def _filestore_driver() -> gcp.container.ClusterAddonsConfigGcpFilestoreCsiDriverConfigArgs:
+    return gcp.container.ClusterAddonsConfigGcpFilestoreCsiDriverConfigArgs(enabled=True)
 
 
 def _other_zones(cluster: GcpCluster) -> list[str] | None:

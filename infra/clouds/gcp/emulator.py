@@ -191,6 +191,16 @@ def _bucket(_: str, inputs: Inputs) -> Mapping[str, Any]:
     }
 
 
+def _filestore(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    path = f"projects/{_project_of(inputs)}/locations/{inputs['location']}/instances/{inputs['name']}"
+    # TEST-NET-3 (RFC 5737): an address that nobody has.
+    networks = [
+        {"reservedIpRange": "203.0.113.8/29", **network, "ipAddresses": ["203.0.113.10"]}
+        for network in inputs["networks"]
+    ]
+    return {"id": path, "networks": networks, "createTime": "2026-01-01T00:00:00Z", "etag": "emulated"}
+
+
 def _key_ring(name: str, inputs: Inputs) -> Mapping[str, Any]:
     called = inputs.get("name") or f"{name}-0000000"
     return {
@@ -241,6 +251,7 @@ _OUTPUTS: Mapping[str, Callable[[str, Inputs], Mapping[str, Any]]] = {
     "gcp:serviceaccount/iAMMember:IAMMember": _grant,
     "gcp:projects/iAMMember:IAMMember": _grant,
     "gcp:storage/bucket:Bucket": _bucket,
+    "gcp:filestore/instance:Instance": _filestore,
     "gcp:storage/bucketIAMMember:BucketIAMMember": _grant,
     "gcp:container/cluster:Cluster": _cluster,
     NODE_POOL: _node_pool,

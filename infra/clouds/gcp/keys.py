@@ -9,6 +9,7 @@ import pulumi_gcp as gcp
 from infra.clouds.gcp.catalogue import region_of
 from infra.clouds.gcp.names import KEY_RING_LIMIT, resource_name
 from infra.clouds.gcp.settings import OWN, GcpCluster, GcsStore
+from infra.schema.base import StoreSettings
 
 ROLE = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
 
@@ -94,20 +95,22 @@ def secrets_key(cluster: str) -> str:
     return f"secrets-{cluster}"
 
 
-def declared_keys(clusters: Mapping[str, GcpCluster], store: GcsStore) -> Mapping[str, str]:
+def declared_keys(clusters: Mapping[str, GcpCluster], store: StoreSettings) -> Mapping[str, str]:
     """The region of each key that the stack creates, by the key's name."""
     regions = {
         secrets_key(name): region_of(cluster.location)
         for name, cluster in clusters.items()
         if cluster.control_plane.secrets_key == OWN
     }
-    return {STORE_KEY: store.location.lower(), **regions} if store.kms_key == OWN else regions
+    if isinstance(store, GcsStore) and store.kms_key == OWN:
+        return {STORE_KEY: store.location.lower(), **regions}
+    return regions
 
 
 def encryption_keys(
     project: str,
     clusters: Mapping[str, GcpCluster],
-    store: GcsStore,
+    store: StoreSettings,
     *,
     protect: bool,
     after: Sequence[pulumi.Resource],
@@ -115,7 +118,7 @@ def encryption_keys(
     """The keys of the bucket and of the clusters' Secrets by name, where they have any: the stack's own, which are
     declared here, and those of the user, which are left as they are."""
     chosen = {secrets_key(name): cluster.control_plane.secrets_key for name, cluster in clusters.items()}
-    chosen[STORE_KEY] = store.kms_key
+    chosen[STORE_KEY] = store.kms_key if isinstance(store, GcsStore) else None
     named = {name: Key(key) for name, key in chosen.items() if key is not None and key != OWN}
     regions = declared_keys(clusters, store)
     if not regions:

@@ -1,6 +1,7 @@
 """Names of resources on Google Cloud: which characters they may have, and how long they may be.
 
 Limits: Compute Engine 63 (RFC 1035), GKE clusters and node pools 40, service account ids 6 to 30, buckets 3 to 63,
+Filestore instances 63,
 key rings 63 with the random end that Pulumi gives them; from the ``name`` fields of their REST references,
 2026-11-20.
 """
@@ -14,6 +15,7 @@ CLUSTER_LIMIT = 40
 POOL_LIMIT = 40
 SERVICE_ACCOUNT_LIMIT = 30
 BUCKET_LIMIT = 63
+INSTANCE_LIMIT = 63
 KEY_RING_LIMIT = 63 - len("-0123abc")
 
 

@@ -1,11 +1,15 @@
 """Everything on Google Cloud, and each of its clusters as a `Platform`."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pulumi
+import pulumi_gcp as gcp
 
 from infra.clouds.gcp.bucket import StoreBucketArgs, access_logs, store_bucket
 from infra.clouds.gcp.catalogue import allocatable
 from infra.clouds.gcp.cluster import GkeCluster, GkeClusterArgs
+from infra.clouds.gcp.filestore import FilestoreArgs, filestore_instance, filestore_store, filestore_volume
 from infra.clouds.gcp.identity import WorkloadIdentity, WorkloadIdentityArgs, node_identity, workload_identity
 from infra.clouds.gcp.keys import STORE_KEY, declared_keys, encryption_keys, secrets_key
 from infra.clouds.gcp.names import pool_name
@@ -14,7 +18,7 @@ from infra.clouds.gcp.nodes import POOL_LABEL
 from infra.clouds.gcp.pools import fingerprint, max_nodes, taints
 from infra.clouds.gcp.preflight import project
 from infra.clouds.gcp.services import enable_services
-from infra.clouds.gcp.settings import GcpCluster, GcsStore
+from infra.clouds.gcp.settings import FilestoreStore, GcpCluster, GcsStore
 from infra.clouds.gcp.store import gcs_store, team_store
 from infra.platform import Egress, Platform, Pool, Store, TeamAccess, dns_of
 from infra.schema.request import Request
@@ -37,20 +41,24 @@ def platforms(request: Request) -> Mapping[str, Platform]:
     Raises SettingsError where the settings cannot be declared; nothing is declared then.
     """
     ours = request.clusters_of(GcpCluster)
-    if not ours or not isinstance(request.store, GcsStore):
+    stored = request.store
+    if not ours or not isinstance(stored, GcsStore | FilestoreStore):
         return {}
     project_id = project()
     services = enable_services(
         project_id,
         image_streaming=any(pool.image_streaming for cluster in ours.values() for pool in cluster.pools.values()),
-        keys=bool(declared_keys(ours, request.store)),
+        keys=bool(declared_keys(ours, stored)),
+        filestore=isinstance(stored, FilestoreStore),
     )
-    keys = encryption_keys(project_id, ours, request.store, protect=request.protect, after=services)
-    bucket = store_bucket(
-        "store", StoreBucketArgs(project_id, request.store, keys.get(STORE_KEY), request.protect, services)
-    )
-    if request.store.access_logs:
-        access_logs(project_id, services)
+    keys = encryption_keys(project_id, ours, stored, protect=request.protect, after=services)
+    bucket = None
+    if isinstance(stored, GcsStore):
+        bucket = store_bucket(
+            "store", StoreBucketArgs(project_id, stored, keys.get(STORE_KEY), request.protect, services)
+        )
+        if stored.access_logs:
+            access_logs(project_id, services)
     network = Network("network", NetworkArgs(project_id, ours, services))
     nodes = node_identity(project_id, services)
     made = {
@@ -66,17 +74,47 @@ def platforms(request: Request) -> Mapping[str, Platform]:
                 protect=request.protect,
                 after=[*services, *nodes.grants, *network.nats.values()],
                 has_secrets=request.has_secrets,
+                filestore=isinstance(stored, FilestoreStore),
             ),
         )
         for name, cluster in ours.items()
     }
+    if isinstance(stored, FilestoreStore):
+        args = FilestoreArgs(project_id, stored, network.network, request.protect, services)
+        access = _file_system(args, request.namespace, made)
+    else:
+        assert bucket is not None
+        access = dict.fromkeys(made, _bucket(project_id, request, stored, bucket, made))
+    return {
+        name: _platform(name, ours[name], each, project_id=project_id, access=access[name])
+        for name, each in made.items()
+    }
+
+
+@dataclass(frozen=True)
+class _Access:
+    """The store as one cluster has it, and what lets its pods at it."""
+
+    store: Store
+    identity: WorkloadIdentity
+    teams: Mapping[str, TeamAccess]
+    volumes: Sequence[pulumi.Resource] = ()
+
+
+def _bucket(
+    project_id: str,
+    request: Request,
+    settings: GcsStore,
+    bucket: gcp.storage.Bucket,
+    clusters: Mapping[str, GkeCluster],
+) -> _Access:
     own = WorkloadIdentityArgs(
         project=project_id,
         namespace=request.namespace,
         service_account=request.service_account,
-        impersonation=request.store.impersonation,
+        impersonation=settings.impersonation,
         bucket=bucket,
-        after=[each.cluster for each in made.values()],
+        after=[each.cluster for each in clusters.values()],
     )
     identity = workload_identity(own)
     store = gcs_store(bucket)
@@ -89,22 +127,26 @@ def platforms(request: Request) -> Mapping[str, Platform]:
         )
         for team, each in request.teams.items()
     }
+    return _Access(store, identity, teams)
+
+
+def _file_system(args: FilestoreArgs, namespace: str, clusters: Mapping[str, GkeCluster]) -> dict[str, _Access]:
+    """The instance, and its volume in each cluster. Nodes mount it, so pods need no identity for it."""
+    instance = filestore_instance("store", args)
+    store = filestore_store(args, instance)
     return {
-        name: replace(
-            _platform(name, ours[name], each, project_id=project_id, store=store, identity=identity), teams=teams
+        name: _Access(
+            store,
+            WorkloadIdentity({}, []),
+            {},
+            [filestore_volume(f"{name}-store-volume", args, instance, namespace, each.provider)],
         )
-        for name, each in made.items()
+        for name, each in clusters.items()
     }
 
 
 def _platform(
-    name: str,
-    settings: GcpCluster,
-    cluster: GkeCluster,
-    *,
-    project_id: str,
-    store: Store,
-    identity: WorkloadIdentity,
+    name: str, settings: GcpCluster, cluster: GkeCluster, *, project_id: str, access: _Access
 ) -> Platform:
     endpoint = " --dns-endpoint" if settings.control_plane.dns_endpoint else ""
     return Platform(
@@ -126,9 +168,9 @@ def _platform(
             )
             for pool, declared in settings.pools.items()
         },
-        store=store,
-        service_account_annotations=identity.annotations,
-        ready=identity.grants,
+        store=access.store,
+        service_account_annotations=access.identity.annotations,
+        ready=[*access.identity.grants, *access.volumes],
         connect=(
             f"gcloud container clusters get-credentials {cluster.gke_name}"
             f" --location {settings.location} --project {project_id}{endpoint}"
@@ -136,4 +178,5 @@ def _platform(
         kubectl=f"kubectl --context {cluster.context}",
         egress=EGRESS,
         creates_namespace=settings.owns_namespace,
+        teams=access.teams,
     )

@@ -26,14 +26,20 @@ Source: https://cloud.google.com/kubernetes-engine/docs/how-to/image-streaming, 
 
 KEYS_SERVICE = "cloudkms.googleapis.com"
 
+FILESTORE_SERVICE = "file.googleapis.com"
 
-def enable_services(project: str, *, image_streaming: bool, keys: bool) -> Sequence[gcp.projects.Service]:
+
+def enable_services(
+    project: str, *, image_streaming: bool, keys: bool, filestore: bool = False
+) -> Sequence[gcp.projects.Service]:
     """Switches on the APIs. They stay on when the stack is destroyed: others in the project may use them."""
     names = [*SERVICES]
     if image_streaming:
         names.append(IMAGE_STREAMING_SERVICE)
     if keys:
         names.append(KEYS_SERVICE)
+    if filestore:
+        names.append(FILESTORE_SERVICE)
     return [
         gcp.projects.Service(
             name.partition(".")[0],

@@ -16,6 +16,7 @@ from infra.schema.base import (
     Labels,
     Model,
     PoolSettings,
+    Size,
     StoreSettings,
     TaintSettings,
     UtcTime,
@@ -282,4 +283,23 @@ class GcsStore(StoreSettings):
     impersonation: Impersonation | None = Field(
         default=None,
         description="Use service account impersonation instead of a direct workload identity binding.",
+    )
+
+
+class FilestoreStore(StoreSettings):
+    """A Filestore instance: an NFS server in the stack's network, which many nodes mount at once."""
+
+    other_names: ClassVar[Mapping[str, str]] = {"region": "location", "zone": "location", "capacity": "size"}
+
+    kind: Literal["filestore"] = Field(description="`filestore`: a Filestore instance.")
+    tier: Literal["BASIC_HDD", "BASIC_SSD", "ZONAL", "REGIONAL", "ENTERPRISE"] = Field(
+        default="BASIC_HDD",
+        description="Service tier, as Google's API names it. It decides size, speed and price.",
+    )
+    location: str = Field(
+        description="A zone (`us-central1-a`); for the tiers REGIONAL and ENTERPRISE a region (`us-central1`)."
+    )
+    size: Size = Field(
+        default="1Ti",
+        description="Capacity, which is billed whether it is used or not. Basic tiers can grow and never shrink.",
     )

@@ -163,6 +163,20 @@ def _bucket(_: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
     yield Charge(resource.urn, f"{kind.capitalize()} storage in {location or 'unknown'}", price, metered=True)
 
 
+def _filestore(_: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
+    tier = text(at(resource.properties, "tier")) or "of unknown tier"
+    gib = whole(at(resource.properties, "fileShares", "capacityGb"))
+    price = TABLE.price(
+        "storage", f"filestore-{tier.lower().replace('_', '-')}", _region(resource.properties), "per_gib_month"
+    )
+    yield Charge(
+        resource.urn,
+        f"Filestore {tier}, {gib or 'unknown'} GiB, used or not",
+        price if gib else None,
+        quantity=gib,
+    )
+
+
 def _subnet(_: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
     if at(resource.properties, "logConfig") is not None:
         price = TABLE.price("fixed", "cloud-logging", "", "per_gib")
@@ -187,6 +201,7 @@ _BILLED: Mapping[str, Callable[[Sequence[DeclaredPool], Resource], Iterator[Char
     "gcp:compute/subnetwork:Subnetwork": _subnet,
     "gcp:kms/cryptoKey:CryptoKey": _key,
     "gcp:projects/iAMAuditConfig:IAMAuditConfig": _audit_logs,
+    "gcp:filestore/instance:Instance": _filestore,
     "gcp:storage/bucket:Bucket": _bucket,
 }
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from infra.clouds.gcp.catalogue import regions
 from infra.clouds.gcp.rules.names import PROJECT_FIX, is_project
-from infra.clouds.gcp.settings import GcpCluster, GcsStore
+from infra.clouds.gcp.settings import FilestoreStore, GcpCluster, GcsStore
 from infra.schema.problems import Finding, did_you_mean, listed
 from infra.schema.request import STORE_KIND, Request
 
@@ -21,13 +21,13 @@ def check(request: Request) -> Iterator[Finding]:
     if isinstance(request.store, GcsStore):
         yield from _bucket(request.store)
         yield from _kept(request.store, request.protect)
-    elif request.store is not None and clusters:
+    elif request.store is not None and not isinstance(request.store, FilestoreStore) and clusters:
         yield Finding(
             STORE_KIND,
             request.store.kind,
             f"{listed(clusters, 'and')} on Google Cloud: there the store outlives clusters and is shared between "
             "regions, which a bucket does",
-            "write `kind: gcs` and a `location`",
+            "write `kind: gcs` and a `location`, or `kind: filestore` for a file system",
             read=request.cloud_places,
         )
 
