@@ -18,6 +18,9 @@ POOL_PADDING = 9
 POOL_WIDTH = JOB_WIDTH + 2 * POOL_PADDING
 GUTTER = 14
 """Between two pools, without the lanes there."""
+BEHIND, CORNER, MOST_SHOWN = 3, 6, 3
+"""Pods of one Job: how far each stands behind another, the radius of their corners, and how many are drawn."""
+TIMES = "\N{MULTIPLICATION SIGN}"
 LANE = 8
 CHANNEL = 18
 """Between two rows of Jobs, without more tracks than one."""
@@ -43,7 +46,10 @@ class Text:
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle with text. ``kind`` is its class, ``name`` what it stands for, ``about`` all there is to say."""
+    """A rectangle with text. ``kind`` is its class, ``name`` what it stands for, ``about`` all there is to say.
+
+    ``edges`` are those of others that stand behind it, as path data, the one furthest back first.
+    """
 
     kind: str
     name: str
@@ -53,16 +59,21 @@ class Box:
     height: float
     texts: Sequence[Text]
     about: str
+    edges: Sequence[str] = ()
 
 
 @dataclass
 class Picture:
-    """Everything in the order in which it is drawn: areas below, then lines, then what is connected."""
+    """Everything in the order in which it is drawn: areas below, then lines, then what is connected.
+
+    ``connections`` are the lines from who connects to what it connects to.
+    """
 
     width: float
     height: float = 0
     areas: list[Box] = field(default_factory=list[Box])
     lines: list[str] = field(default_factory=list[str])
+    connections: list[str] = field(default_factory=list[str])
     boxes: list[Box] = field(default_factory=list[Box])
     texts: list[Text] = field(default_factory=list[Text])
 
@@ -94,8 +105,9 @@ class _Frame:
         self._scene = scene
         columns = [column for zone in scene.zones for column in zone.columns]
         jobs = {job.urn: index for index, column in enumerate(columns) for job in column.jobs}
-        self.cells = cells(jobs, scene.edges)
-        self.routes = routes(self.cells, scene.edges)
+        ways = [*scene.edges, *scene.connections]
+        self.cells = cells(jobs, ways)
+        self.routes = routes(self.cells, ways)
         self._pool_x = [0.0] * len(columns)
         self.spans: list[tuple[float, float]] = []
         """Left and right end of each cluster."""
@@ -173,12 +185,20 @@ class _Frame:
         """Draws the Jobs and what leads from one to another."""
         works = {job.urn: job for job in self._scene.jobs}
         picture.boxes += [self._job(works[urn], cell) for urn, cell in self.cells.items()]
-        picture.lines += [self._path(route) for route in self.routes]
+        connections = set(self._scene.connections)
+        for route in self.routes:
+            points = self._points(route)
+            if (route.start, route.end) in connections:
+                picture.connections.append(line(points[::-1]))
+            else:
+                picture.lines.append(line(points))
 
     def _job(self, job: Work, cell: Cell) -> Box:
         x, y = self._at(cell)
         room = JOB_WIDTH - 2 * INDENT
-        first, second = wrapped(job.name, room, JOB)
+        times = f"{TIMES}{job.pods}" if job.pods > 1 else ""
+        taken = SMALL.width(times) + INDENT if times else 0
+        first, second = wrapped(job.name, room - taken, JOB)
         if not second and not job.gate:
             below = Text(x + INDENT, y + 30, room, SMALL, joined(list(job.parts), room, SMALL), soft=True)
         else:
@@ -186,27 +206,43 @@ class _Frame:
         texts = [Text(x + INDENT, y + (16 if below.text else 23), room, JOB, first, soft=job.gate)]
         if below.text:
             texts.append(below)
-        kind = " ".join(filter(None, ["job", "gate" if job.gate else "", job.phase]))
-        about = ", ".join([f"Job {job.name}", *job.parts, *filter(None, [job.phase.replace("-", " ")])])
-        return Box(kind, job.name, x, y, JOB_WIDTH, JOB_HEIGHT, texts, about)
+        if times:
+            left = x + JOB_WIDTH - INDENT - SMALL.width(times)
+            texts.append(Text(left, texts[0].y, taken, SMALL, times, soft=True))
+        special = "gate" if job.gate else job.kind if job.kind != "Job" else ""
+        kind = " ".join(filter(None, ["job", special, job.phase]))
+        pods = [f"{job.pods} pods at once"] if times else []
+        said = [f"{job.kind[0].upper()}{job.kind[1:]} {job.name}", *pods, *job.parts]
+        about = ", ".join([*said, *filter(None, [job.phase.replace("-", " ")])])
+        behind = [_behind(x, y, BEHIND * number) for number in range(min(job.pods, MOST_SHOWN) - 1, 0, -1)]
+        return Box(kind, job.name, x, y, JOB_WIDTH, JOB_HEIGHT, texts, about, behind)
 
     def _at(self, cell: Cell) -> tuple[float, float]:
         return self._pool_x[cell.column] + POOL_PADDING, self._row_y[cell.row]
 
-    def _path(self, route: Route) -> str:
+    def _points(self, route: Route) -> list[tuple[float, float]]:
         start, end = self.cells[route.start], self.cells[route.end]
         (x, y), (to_x, to_y) = self._at(start), self._at(end)
         target = to_x + JOB_WIDTH / 2
         if not route.side:
-            return line([(x + JOB_WIDTH / 2, y + JOB_HEIGHT), (target, to_y)])
+            return [(x + JOB_WIDTH / 2, y + JOB_HEIGHT), (target, to_y)]
         y += JOB_HEIGHT / 2
         pool = self._pool_x[start.column]
         away = GUTTER / 2 + LANE * route.lane
         lane = pool + POOL_WIDTH + away if route.side > 0 else pool - away
         bus = to_y - 11 - LANE * route.track
-        return line(
-            [(x + (JOB_WIDTH if route.side > 0 else 0), y), (lane, y), (lane, bus), (target, bus), (target, to_y)]
-        )
+        side = x + (JOB_WIDTH if route.side > 0 else 0)
+        return [(side, y), (lane, y), (lane, bus), (target, bus), (target, to_y)]
+
+
+def _behind(x: float, y: float, by: float) -> str:
+    """What is seen of a box that stands behind one of a Job, ``by`` pixels further down and to the right."""
+    right, bottom = x + JOB_WIDTH, y + JOB_HEIGHT
+    return (
+        f"M{right:g} {y + by + CORNER:g}Q{right + by:g} {y + by:g} {right + by:g} {y + by + CORNER:g}"
+        f"V{bottom + by - CORNER:g}Q{right + by:g} {bottom + by:g} {right + by - CORNER:g} {bottom + by:g}"
+        f"H{x + by + CORNER:g}Q{x + by:g} {bottom + by:g} {x + by:g} {bottom + by - CORNER:g}V{bottom:g}"
+    )
 
 
 def line(points: Sequence[tuple[float, float]], radius: float = 5) -> str:

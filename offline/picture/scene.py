@@ -1,18 +1,24 @@
-"""The content of the picture of a stack: clusters, pools, Jobs, identities and the store."""
+"""The content of the picture of a stack: clusters, pools, Jobs, services, identities and the store."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.clouds.registry import CLOUDS
+from infra.kubernetes.review.clients import addresses
 from infra.review.facts import Identity
-from infra.review.properties import Secret, Unknown, at, items, mapping, strings, text, whole
+from infra.review.properties import Secret, Unknown, at, items, mapping, mappings, strings, text, whole
 from infra.review.stack import JOB, UNLIMITED, NodePool, Stack
 from infra.schema.problems import PREFIX
 from infra.step import GATES
 from offline.engine.scheduling import has_gpus, pools_of
 from offline.picture.grid import reduced
-from offline.policies.workloads import Workload, workloads
+from offline.policies.services import served
+from offline.policies.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, Workload, workloads
 from offline.preview.phrasing import duration, many
+
+KINDS = {JOB: "Job", STATEFUL_SET: "service", DEPLOYMENT: "service", CRON_JOB: "schedule"}
+"""What is drawn, and what it is called."""
 
 NOWHERE = "no pool can take it"
 ANYWHERE = "any node, as far as known"
@@ -25,9 +31,11 @@ WITHOUT_CONTEXT = "kubeconfig"
 
 @dataclass(frozen=True)
 class Work:
-    """A Job. ``parts`` are what its pod asks for and how long it may take, the most important first.
+    """A Job, a service or a schedule, which is its ``kind``.
 
-    ``phase`` is how it ended, as a class of the picture's styles; empty where it did not run.
+    ``parts`` are what its pod asks for and how long it may take, the most important first. ``phase`` is how it
+    ended, as a class of the picture's styles; empty where it did not run. ``pods`` is how many pods it has at
+    once.
     """
 
     urn: str
@@ -35,6 +43,8 @@ class Work:
     parts: Sequence[str]
     gate: bool = False
     phase: str = ""
+    kind: str = "Job"
+    pods: int = 1
 
 
 @dataclass(frozen=True)
@@ -60,23 +70,27 @@ class Zone:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything. ``edges`` are pairs of URNs of Jobs: the second waits for the first, and no third says so."""
+    """Everything. ``edges`` are pairs of URNs of Jobs: the second waits for the first, and no third says so.
+
+    ``connections`` are pairs of a service and a Job that connects to it.
+    """
 
     title: str
     zones: Sequence[Zone]
     edges: Sequence[tuple[str, str]]
     identities: Sequence[Identity]
     store: Sequence[str]
+    connections: Sequence[tuple[str, str]] = ()
 
     @property
     def jobs(self) -> list[Work]:
-        """All Jobs, cluster by cluster and pool by pool."""
+        """All Jobs, services and schedules, cluster by cluster and pool by pool."""
         return [job for zone in self.zones for column in zone.columns for job in column.jobs]
 
 
 def scene(stack: Stack, phases: Mapping[str, str] | None = None) -> Scene:
     """What is to be drawn of ``stack``. ``phases`` says of Jobs that were run, by their URNs, how they ended."""
-    jobs = list(workloads(stack, JOB))
+    jobs = list(workloads(stack, *KINDS))
     declared = mapping(stack.configuration.get(f"{PREFIX}clusters"))
     names = dict.fromkeys(
         [*(pool.cluster for pool in stack.pools), *declared, *(each.cluster for each in jobs)], None
@@ -91,9 +105,10 @@ def scene(stack: Stack, phases: Mapping[str, str] | None = None) -> Scene:
             )
             for name in names
         ],
-        edges=_edges(stack, [each.resource.urn for each in jobs]),
+        edges=_edges(stack, [each.resource.urn for each in jobs if each.resource.type == JOB]),
         identities=stack.identities,
         store=_about_store(stack),
+        connections=_connections(stack, jobs),
     )
 
 
@@ -163,7 +178,29 @@ def _work(job: Workload, phase: str) -> Work:
         parts.append(f"≤ {duration(limit)}")
     labels = strings(at(job.resource.properties, "metadata", "labels"))
     gate = labels.get("app.kubernetes.io/name") in GATES
-    return Work(job.resource.urn, job.resource.name, parts, gate, phase)
+    kind = KINDS[job.resource.type]
+    if kind == "service":
+        ports = [
+            whole(port.get("containerPort")) for each in job.containers for port in mappings(each.get("ports"))
+        ]
+        parts = [*(f"port {port}" for port in ports if port), *parts]
+    if kind == "schedule":
+        parts = [
+            *filter(None, (text(at(job.resource.properties, "spec", key)) for key in ("schedule", "timeZone")))
+        ]
+    return Work(job.resource.urn, job.resource.name, parts, gate, phase, kind, job.pods)
+
+
+def _connections(stack: Stack, jobs: Sequence[Workload]) -> list[tuple[str, str]]:
+    """Each service with the Jobs that name it; one that two Services lead to, once."""
+    found: dict[tuple[str, str], None] = {}
+    for service, server in sorted(served(stack), key=lambda each: each[1].resource.urn):
+        host = text(at(service.properties, "metadata", "name"))
+        for job in jobs:
+            same = job.resource.provider == service.provider and job.resource.type == JOB
+            if same and host in {name for name, _ in addresses(job.spec)}:
+                found[server.resource.urn, job.resource.urn] = None
+    return sorted(found)
 
 
 def _edges(stack: Stack, jobs: Sequence[str]) -> list[tuple[str, str]]:
@@ -220,6 +257,8 @@ def about(scene: Scene) -> str:
     if scene.store:
         parts.append(f"Store: {', '.join(scene.store)}.")
     parts += [f"{each.name} ({each.of}) may {each.may}." for each in scene.identities]
+    names = {job.urn: job.name for job in scene.jobs}
+    parts += [f"{names[job]} connects to {names[service]}." for service, job in scene.connections]
     return " ".join(parts)
 
 
@@ -230,11 +269,15 @@ def legend(scene: Scene) -> str:
         *(["Grey: gates."] if any(job.gate for job in scene.jobs) else []),
         *(["Green: GPUs."] if any(column.kind == "gpu" for column in columns) else []),
         *(["Dashed: Spot."] if any(column.spot for column in columns) else []),
+        *(["Violet: services."] if any(job.kind == "service" for job in scene.jobs) else []),
+        *(["Dotted: who connects."] if scene.connections else []),
     ]
     return " ".join(parts)
 
 
 def counted(scene: Scene) -> Mapping[str, int]:
-    """The numbers of clusters, pools and Jobs."""
+    """The numbers of clusters, pools and Jobs, and of services and schedules where there are any."""
     pools = [column for zone in scene.zones for column in zone.columns if column.about]
-    return {"cluster": len(scene.zones), "node pool": len(pools), "Job": len(scene.jobs)}
+    kinds = Counter(job.kind for job in scene.jobs)
+    more = {kind: kinds[kind] for kind in ("service", "schedule") if kinds[kind]}
+    return {"cluster": len(scene.zones), "node pool": len(pools), "Job": kinds["Job"], **more}

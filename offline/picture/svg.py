@@ -1,7 +1,7 @@
 """The architecture of a stack as one picture: an SVG file that needs nothing else, in light and in dark.
 
-Clusters with their node pools, the pipelines' Jobs on the pools that take them, from top to bottom in the order in
-which they can run, and the identities through which the clusters reach the store.
+Clusters with their node pools, the pipelines' Jobs and services on the pools that take them, from top to bottom in
+the order in which they can run, and the identities through which the clusters reach the store.
 
 python -m offline.picture.svg            # write docs/images/stacks
 python -m offline.picture.svg --check    # exit 1 where one is out of date
@@ -48,6 +48,7 @@ def picture(stack: Stack, phases: Mapping[str, str] | None = None) -> str:
         picture=placed,
         styles=STYLES,
         phases=bool(phases),
+        kinds={word for box in placed.boxes for word in box.kind.split()},
         width=math.ceil(placed.width),
         height=math.ceil(placed.height),
     )

@@ -9,6 +9,9 @@ from offline.picture.text_width import STYLES
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 
+LINES = ("edge", "edge connects")
+"""Classes of lines: to what waits, and to what is connected to."""
+
 Point = tuple[float, float]
 
 
@@ -59,16 +62,17 @@ class Drawing:
     height: float
     boxes: Sequence[Rectangle]
     lines: Sequence[Sequence[Point]]
+    connections: Sequence[Sequence[Point]] = ()
 
     def of(self, kind: str) -> list[Rectangle]:
         """The boxes of one kind."""
         return [each for each in self.boxes if kind in each.kinds]
 
-    def between(self) -> set[tuple[str, str]]:
-        """Which Jobs lines lead from and to."""
+    def between(self, *, connections: bool = False) -> set[tuple[str, str]]:
+        """Which Jobs lines lead from and to; with ``connections``, who connects to what."""
         jobs = self.of("job")
         found: set[tuple[str, str]] = set()
-        for line in self.lines:
+        for line in self.connections if connections else self.lines:
             start = [each.name for each in jobs if _touches(each, line[0])]
             end = [each.name for each in jobs if _touches(each, line[-1])]
             found.update(zip(start, end, strict=False))
@@ -78,12 +82,13 @@ class Drawing:
 def parse(text: str) -> Drawing:
     """Raises ParseError for what is not well-formed."""
     root = ET.fromstring(text)
+    paths = list(root.iter(f"{NAMESPACE}path"))
     return Drawing(
         root,
         float(root.attrib["width"]),
         float(root.attrib["height"]),
         [_box(each) for each in root.iter(f"{NAMESPACE}g") if "data-name" in each.attrib],
-        [turns(each.attrib["d"]) for each in root.iter(f"{NAMESPACE}path") if each.attrib["class"] == "edge"],
+        *([turns(each.attrib["d"]) for each in paths if each.attrib["class"] == kind] for kind in LINES),
     )
 
 

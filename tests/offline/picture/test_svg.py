@@ -1,5 +1,6 @@
 """The architecture picture: what it shows, and that it can be read."""
 
+import copy
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,13 +15,14 @@ from hypothesis import strategies as st
 from infra.review.facts import Identity
 from infra.review.stack import UNLIMITED, Resource, Stack
 from offline.picture import svg as module
-from offline.picture.layout import layout
+from offline.picture.layout import TIMES, layout
 from offline.picture.scene import NOWHERE, Column, Scene, Work, Zone, scene
 from offline.picture.svg import FOLDER, ROOT, main, picture
 from offline.picture.text_width import STYLES, fitted, wrapped
 from offline.preview import revisions
-from tests.support.costing import CLUSTER, PROVIDER, Pool, job, stack
-from tests.support.svg import Drawing, Point, parse, turns
+from tests.support.costing import CLUSTER, PROVIDER, Pool, job, service, stack
+from tests.support.reviewing import declared
+from tests.support.svg import NAMESPACE, Drawing, Point, parse, turns
 
 CPU = Pool("cpu", least=1, most=3, hourly=None)
 GPU = Pool("gpu", least=0, most=1, hourly=None, gpus=2)
@@ -58,7 +60,7 @@ def check(drawing: Drawing) -> None:
         assert each.x + each.width <= drawing.width
         assert each.y + each.height <= drawing.height
         assert [text for text, left, right in each.texts if left < each.x or right > each.x + each.width] == []
-    for line in drawing.lines:
+    for line in (*drawing.lines, *drawing.connections):
         for start, end in itertools.pairwise(line):
             assert start[0] == pytest.approx(end[0], abs=0.01) or start[1] == pytest.approx(end[1], abs=0.01)
             crossed = [each.name for each in drawing.of("job") if each.crossed_by(start, end)]
@@ -223,6 +225,68 @@ def test_hostile_names_stay_text() -> None:
 def test_an_empty_stack_has_a_picture() -> None:
     check(parse(picture(Stack("empty", {}))))
     check(parse(picture(Stack("bare", {}, {"slipway:clusters": {"a": {}, "b": {}}}))))
+
+
+def queued() -> list[Resource]:
+    """A service, its Service, a schedule, and Jobs that connect to it, one of them of four pods."""
+    to_queue = {"args": ["--queue", "queue:6379"]}
+    server = changed(service("queue", "cpu"), ports=[{"containerPort": 6379}])
+    entrance = {"metadata": {"name": "queue"}, "spec": {"selector": {"app": "queue"}, "ports": [{"port": 6379}]}}
+    days = changed(job("days", "gpu", server, pods=4), **to_queue)
+    report = changed(job("report", "cpu", days, server), env=[{"name": "QUEUE_ADDRESS", "value": "queue:6379"}])
+    cron = {"schedule": "0 3 * * *", "timeZone": "Europe/Berlin", "jobTemplate": {"spec": {"template": TEMPLATE}}}
+    return [
+        server,
+        declared("kubernetes:core/v1:Service", "queue", entrance, provider=PROVIDER.urn),
+        days,
+        report,
+        declared("kubernetes:batch/v1:CronJob", "nightly", {"spec": cron}, provider=PROVIDER.urn),
+    ]
+
+
+TEMPLATE = {"spec": {"nodeSelector": {"pool": "cpu"}, "containers": [{"name": "main"}]}}
+
+
+def changed(it: Resource, **container: Any) -> Resource:
+    properties: dict[str, Any] = copy.deepcopy(dict(it.properties))
+    template = properties["spec"]["template"]
+    template["metadata"] = {"labels": {"app": it.name}}
+    template["spec"]["containers"][0].update(container)
+    return replace(it, properties=properties)
+
+
+def test_services_stand_beside_the_steps_that_connect_to_them() -> None:
+    drawing = drawn(*queued())
+    check(drawing)
+    assert names(drawing, "service") == ["queue"]
+    assert holder(drawing, "pool", "queue") == "cpu"
+    assert drawing.between(connections=True) == {("days", "queue"), ("report", "queue")}
+    assert drawing.between() == {("days", "report")}
+    [queue] = drawing.of("service")
+    assert "port 6379, 1 CPU" in {text for text, _, _ in queue.texts}
+    whole = "".join(drawing.root.itertext())
+    assert "3 Jobs" not in whole
+    assert "2 Jobs, 1 service, 1 schedule" in whole
+    assert "days connects to queue." in whole
+
+
+def test_the_pods_of_a_step_are_a_stack_with_their_number() -> None:
+    drawing = drawn(*queued())
+    [days] = [each for each in drawing.of("job") if each.name == "days"]
+    assert days.about.startswith("Job days, 4 pods at once")
+    assert f"{TIMES}4" in {text for text, _, _ in days.texts}
+    behind = [each for each in drawing.root.iter(f"{NAMESPACE}path") if each.attrib["class"] == "job"]
+    assert len(behind) == 2
+
+
+def test_a_schedule_says_when() -> None:
+    [nightly] = drawn(*queued()).of("schedule")
+    assert [text for text, _, _ in nightly.texts] == ["nightly", "0 3 * * *, Europe/Berlin"]
+
+
+def test_a_stack_without_services_has_no_word_of_them() -> None:
+    text = picture(stack([CPU, GPU], job("one", "cpu"), job("two", "cpu", pods=2)))
+    assert not [word for word in ("service", "schedule", "connects", "Violet") if word in text]
 
 
 def test_the_picture_does_not_depend_on_the_order_of_resources() -> None:
