@@ -79,7 +79,11 @@ def _objects(stack: Stack) -> Iterator[Violation]:
 
 
 def _told(container: Properties) -> Iterator[tuple[str, str]]:
-    """Each place in a container's command, arguments and environment with a secret, and the kind of secret."""
+    """Each place in a container's command, arguments and environment with a secret, and the kind of secret.
+
+    An argument may say in which variable one is.
+    """
+    variables = {str(each.get("name")) for each in mappings(container.get("env"))}
     for key in ("command", "args"):
         before = ""
         for index, each in enumerate(items(container.get(key))):
@@ -88,7 +92,7 @@ def _told(container: Properties) -> Iterator[tuple[str, str]]:
                 continue
             option = OPTION.fullmatch(each)
             name, value = (option[1], option[2]) if option else (before, each)
-            if what := looks_like(each) or _in_object(name, value):
+            if value not in variables and (what := looks_like(each) or _in_object(name, value)):
                 yield f"{key}[{index}]", what
             before = each.lstrip("-") if each.startswith("-") and not option else ""
     for each in mappings(container.get("env")):

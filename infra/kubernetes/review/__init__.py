@@ -20,6 +20,7 @@ DATA = Path(__file__).parents[1] / "data"
 FILE = DATA / "replacing.toml"
 TIMES = durations(DATA / "times.toml")
 
+PASSWORD = "random:index/randomPassword:RandomPassword"
 RELEASE = "kubernetes:helm.sh/v3:Release"
 
 GPU_TAG = re.compile(r":[^/]*(gpu|cuda)")
@@ -41,7 +42,12 @@ def replacing() -> Mapping[str, Sequence[str]]:
 
 
 def creation(resource: Resource) -> Seconds | None:
-    """How long this one takes; None for a Job, which takes as long as its work, and for what is elsewhere."""
+    """How long this one takes; None for a Job, which takes as long as its work, and for what is elsewhere.
+
+    That of a service is from its pod's start on.
+    """
+    if resource.type == PASSWORD:
+        return TIMES["creation", "password"]
     if resource.package != "kubernetes" or resource.type == JOB:
         return None
     return TIMES["creation", "release" if resource.type == RELEASE else "object"]

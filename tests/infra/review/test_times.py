@@ -53,6 +53,10 @@ def test_a_job_takes_as_long_as_its_work() -> None:
     assert kubernetes.creation(declared("gcp:compute/network:Network")) is None
 
 
+def test_a_password_takes_no_time() -> None:
+    assert amount(kubernetes.creation(declared(kubernetes.PASSWORD))) == 0
+
+
 def test_an_image_for_gpus_takes_longer_to_pull_wherever_it_runs() -> None:
     small = kubernetes.pull({"tensorflow/tensorflow:2.21.0"})
     assert (

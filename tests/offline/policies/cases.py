@@ -466,6 +466,7 @@ PASSES: Mapping[str, Sequence[Stack]] = {
             GOOGLE_APPLICATION_CREDENTIALS="/var/run/key.json", AWS_WEB_IDENTITY_TOKEN_FILE="/var/run/token"
         ),
         in_container(args=["--db-password", UNKNOWN, "--tls-secret=my-tls", "--token-ttl", "15m"]),
+        in_container(args=["--queue-password", "QUEUE_SECRET"], env=[{"name": "QUEUE_SECRET", "valueFrom": {}}]),
         chart(
             "db", "1.2.3", auth={"existingSecret": "db", "password": "", "passwordKey": "key"}, usePassword=True
         ),
@@ -491,6 +492,11 @@ PASSES: Mapping[str, Sequence[Stack]] = {
     "count-near-quota": [
         quota("10", 8),
         quota("0", 0),
+        beside(
+            resource(
+                QUOTA, "quota", {"metadata": {"namespace": "slipway"}, "spec": {"hard": {"count/services": 1}}}
+            )
+        ),
         # Objects of which only an update tells the namespace.
         stack(
             resource(QUOTA, "quota", {"metadata": {"namespace": UNKNOWN}, "spec": {"hard": {"secrets": "1"}}}),
