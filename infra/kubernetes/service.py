@@ -181,7 +181,7 @@ def _pod(service: Service) -> k8s.core.v1.PodSpecArgs:
 
 
 def _container(service: Service) -> k8s.core.v1.ContainerArgs:
-    words = [_word(each, service) for each in service.arguments]
+    words = [word(each, service.port, service.password_variable) for each in service.arguments]
     return k8s.core.v1.ContainerArgs(
         name=service.name,
         image=service.image,
@@ -222,12 +222,12 @@ def _probe(service: Service, failures: int) -> k8s.core.v1.ProbeArgs:
     )
 
 
-def _word(text: str, service: Service) -> str:
-    """``text`` as it has to stand in the pod, where the kubelet puts the password in place of a variable."""
+def word(text: str, port: int, password_variable: str) -> str:
+    """An argument of a service as it has to stand in the pod, where the kubelet fills in the password."""
     mark = "\0"
-    places = {DATA: DATA_PATH, PORT: str(service.port), PASSWORD: mark}
+    places = {DATA: DATA_PATH, PORT: str(port), PASSWORD: mark}
     *before, last = text.format_map(places).split(mark)
-    variable = f"$({service.password_variable})"
+    variable = f"$({password_variable})"
     # A `$` in front of the variable is one in front of its parenthesis.
     return "".join(escaped(f"{each}(")[:-1] + variable for each in before) + escaped(last)
 

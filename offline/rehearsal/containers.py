@@ -1,23 +1,23 @@
-"""Gives the containers of steps that run a program of their own the packages that they have on a cluster."""
+"""Gives the containers of programs of a pipeline's own the packages that they have on a cluster."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from infra.kubernetes.run import RUNNER
+from infra.kubernetes.run import RUNNER, WORKER
 from infra.pipelines import packages
 from infra.pipelines.images import has_tensorflow
 from offline.rehearsal.cluster_objects import RefusedError
 from offline.rehearsal.environments import Environment, EnvironmentFailedError, Environments, Software
 from offline.rehearsal.kubelet import Pod, Prepare, Prepared
 from offline.rehearsal.pods import Container
-from offline.rehearsal.programs import Program, search_path
+from offline.rehearsal.programs import PYTHON, Program, search_path
 
 
 @dataclass(frozen=True)
 class Containers:
-    """Prepares the containers of a rehearsal; ``programs`` are by the logical name of their Job."""
+    """Prepares the containers of a rehearsal; ``programs`` are by the logical name of their Job or StatefulSet."""
 
     programs: Mapping[str, Program]
     environments: Environments
@@ -34,22 +34,19 @@ class Containers:
         def prepare(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> Prepared | None:
             if list(words[1:3]) == ["-m", packages.MODULE]:
                 software = Software((folder / _flags(words)["--requirements"],), has_tensorflow(container.image))
-                return _in(self._environment(job, software, pod, note), words)
-            if list(words[1:3]) != ["-m", RUNNER]:
+                return _in(self._provided(f"step {job}", software, pod, note), words)
+            if list(words[1:2]) != ["-m"] or words[2] not in {RUNNER, WORKER}:
                 return None
             program = self.programs.get(job)
             if program is None:
                 software = Software(tensorflow=has_tensorflow(container.image))
-                return _in(self._environment(job, software, pod, note), words)
-            environment = self._environment(program.step, program.software, pod, note)
+                return _in(self._provided(f"step {job}", software, pod, note), words)
+            environment = self._environment(program, pod, note)
             prepared = _in(environment, words)
             if program.is_here(*([environment.bin] if program.installed else [])):
                 return prepared
             if not program.substitute:
-                raise RefusedError(
-                    f"step {program.step} runs {program.name!r}, which is neither on this machine nor among the "
-                    f"packages of {program.software}; {program.way_out}"
-                )
+                raise RefusedError(program.nowhere)
             if program.installed:
                 # Of all others it was said before anything ran.
                 note(program.replacing)
@@ -58,12 +55,40 @@ class Containers:
 
         return prepare
 
-    def _environment(self, step: str, software: Software, pod: Pod, note: Callable[[str], None]) -> Environment:
+    def instead_of(self, service: str, container: Container) -> Container:
+        """``container`` of the service with this logical name, or what runs in its place on this machine."""
+        program = self.programs.get(service)
+        if program is None or program.installed or program.is_here() or not program.substitute:
+            return container
+        return replace(container, command=program.substitute, args=[])
+
+    def of_service(self, service: str, note: Callable[[str], None]) -> Prepare:
+        """Prepares the container of the service with this logical name; ``note`` is told of what is installed."""
+
+        def prepare(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> Prepared | None:  # noqa: ARG001
+            program = self.programs.get(service)
+            if program is None:
+                return None
+            if not program.installed and words[0] not in PYTHON:
+                return Prepared(words, search_path())
+            environment = self._environment(program, pod, note)
+            if words[0] in PYTHON:
+                return _in(environment, words)
+            if not program.is_here(environment.bin):
+                raise RefusedError(program.nowhere)
+            return Prepared(words, [str(environment.bin), *search_path()])
+
+        return prepare
+
+    def _environment(self, program: Program, pod: Pod, note: Callable[[str], None]) -> Environment:
+        return self._provided(f"{program.kind} {program.of}", program.software, pod, note)
+
+    def _provided(self, who: str, software: Software, pod: Pod, note: Callable[[str], None]) -> Environment:
         try:
             environment = self.environments.provide(software, pod.stop, pod.write)
         except EnvironmentFailedError as error:
             raise RefusedError(
-                f"step {step}: its packages ({software}) cannot be installed here: {error}; check that the lock "
+                f"{who}: its packages ({software}) cannot be installed here: {error}; check that the lock "
                 "file has hashes for this Python and that the package index can be reached: uv reads "
                 "UV_DEFAULT_INDEX and its own settings, not pip's"
             ) from error

@@ -1,12 +1,11 @@
 """The engine of a rehearsal: it creates most resources at once, and Jobs by running them on this machine."""
 
 import os
-import re
-import secrets
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import IO, Protocol
 
 from infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
@@ -22,28 +21,21 @@ from offline.rehearsal.cluster_objects import Namespace, Objects, RefusedError, 
 from offline.rehearsal.containers import Containers
 from offline.rehearsal.device_plugins import DevicePlugins
 from offline.rehearsal.job_controller import JobSpec
+from offline.rehearsal.job_pods import JobPods
 from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.kubelet import Kubelet, Pod, PodResult, Prepare
+from offline.rehearsal.kubelet import Kubelet, Prepare
 from offline.rehearsal.pods import PodSpec, UnsupportedError
 from offline.rehearsal.processes import Reaper, Stop
 from offline.rehearsal.result_integrity import Results
-from offline.rehearsal.scheduler import CancelledError, Placement, Scheduler, UnschedulableError
+from offline.rehearsal.scheduler import CancelledError, Scheduler, UnschedulableError
 from offline.rehearsal.service_accounts import mounts_token
 from offline.rehearsal.service_records import ServiceRecord
 from offline.rehearsal.services import Services, Surroundings
 from offline.rehearsal.state import Place, State
 from offline.rehearsal.stateful_sets import STATEFUL_SET
 
-EPOCH = re.compile(rb"^Epoch (?P<done>\d+)/(?P<all>\d+)\b")
-
 REPLACE_UNREADY = "pulumi.com/replaceUnready"
 """The annotation with which `pulumi up` runs a failed Job again instead of repeating its failure."""
-
-EVICT_AFTER = 3
-"""A pod that is to be disrupted is evicted after one in this many of its epochs."""
-
-EVICT_WORKER_AFTER = 1.0
-"""Seconds between the first line of a worker that is to be disrupted and its eviction."""
 
 PODS = max(8, 4 * (os.cpu_count() or 1))
 """Pods that run at a time: the nodes of a stack may have room for more than this machine has memory for."""
@@ -107,7 +99,8 @@ class Engine(Observer):
                 self.objects,
                 self.scheduler,
                 self.request,
-                self.kubelet,
+                self._service_kubelet,
+                self.containers.instead_of if self.containers else lambda _, container: container,
                 self.display.service,
                 self.note,
             )
@@ -233,7 +226,7 @@ class Engine(Observer):
         else:
             raise self._ended(record, Phase.FAILED, f"{result.reason}: {result.message}")
 
-    def _pods(self, job: JobSpec, record: JobRecord, log: IO[bytes]) -> "_Pods":
+    def _pods(self, job: JobSpec, record: JobRecord, log: IO[bytes]) -> JobPods:
         namespace = Namespace(self.objects, job.cluster, job.namespace)
         request = self.request(job.cluster, job.pod)
         admit(namespace, job.template, job.pod, request.resources)
@@ -241,15 +234,19 @@ class Engine(Observer):
             self._require_devices(job.cluster)
         record.job_name, record.namespace, record.workers = job.name, job.namespace, job.workers
         record.requested, record.memory_limit = request.resources, job.pod.container.memory_limit
-        return _Pods(self, job, namespace, request, record, log)
+        return JobPods(self, job, namespace, request, record, log)
 
     def request(self, cluster: str, pod: PodSpec) -> PodRequest:
         """What of ``pod`` decides where it can go, with what a cloud injects."""
         injected = (each.injected(pod.annotations) for each in self.emulators)
         return PodRequest(cluster, pod.selector, pod.tolerations, add(pod.requests, *injected))
 
-    def kubelet(self, namespace: Namespace, prepare: Prepare | None = None) -> Kubelet:
-        """What runs pods of ``namespace``."""
+    def _service_kubelet(self, record: ServiceRecord, namespace: Namespace) -> Kubelet:
+        containers = self.containers
+        note = partial(self.note, record)
+        return self._kubelet(namespace, containers.of_service(record.name, note) if containers else None)
+
+    def _kubelet(self, namespace: Namespace, prepare: Prepare | None) -> Kubelet:
         drivers = frozenset[str]().union(*(each.store_drivers for each in self.emulators))
         api = ApiServer(self.scheduler, namespace)
         return Kubelet(self.reaper, self.place.pods, self.place.store, drivers, api, prepare)
@@ -262,6 +259,16 @@ class Engine(Observer):
         reasons = [self.plugins.obstacle(node) for node in self.scheduler.nodes if node.cluster == cluster]
         if any(reasons):
             raise RefusedError("; ".join(filter(None, reasons)))
+
+    def job_kubelet(self, record: JobRecord, namespace: Namespace) -> Kubelet:
+        """What runs the pods of a Job."""
+        containers = self.containers
+        note = partial(self.note, record)
+        return self._kubelet(namespace, containers.of_job(record.name, note) if containers else None)
+
+    def changed(self, record: JobRecord) -> None:
+        """Something about the Job changed."""
+        self.display.job(record)
 
     def disrupts(self, record: JobRecord) -> bool:
         """Whether the Job's first pod is to be evicted; of several workers it is that of the first."""
@@ -299,99 +306,3 @@ def _directories(job: Resource) -> list[str]:
     annotations = strings(job.metadata.get("annotations"))
     own = [annotations[RUN_ANNOTATION]] if RUN_ANNOTATION in annotations else []
     return [*own, *inputs_of(annotations).values()]
-
-
-@dataclass
-class _Pods:
-    """Runs the pods of one Job: of each index one after the other, those of several indexes side by side."""
-
-    engine: Engine
-    job: JobSpec
-    namespace: Namespace
-    request: PodRequest
-    record: JobRecord
-    log: IO[bytes]
-    uid: str = field(default_factory=job_controller.new_uid)
-    _placed: list[Placement] = field(default_factory=list[Placement])
-    _nodes: dict[str, None] = field(default_factory=dict[str, None])
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def run(self, number: int, index: int, stop: Stop) -> PodResult:
-        """The pod of this index with this number, from 1, from Pending to its end."""
-        record, engine, several = self.record, self.engine, self.job.workers > 1
-        spec = job_controller.pod_of(self.job, self.uid, index)
-        reached = engine.services.reached_by(spec, self.namespace, stop)
-        placement = self._place(index, stop)
-        unique = secrets.token_hex(3)[:5]
-        name = f"{self.job.name[:52]}-{index}-{unique}" if several else f"{self.job.name[:57]}-{unique}"
-        prefix = f"[{index}] ".encode() if several else b""
-        self._write(prefix + f"# pod {name} on {placement.node_name}, attempt {number}\n".encode())
-        evict = number == 1 and index == 0 and engine.disrupts(record)
-        evicting = False
-
-        def write(line: bytes) -> None:
-            nonlocal evicting
-            self._write(prefix + line)
-            if several:
-                if evict and not evicting:
-                    evicting = True
-                    timer = threading.Timer(EVICT_WORKER_AFTER, self._evict, [stop, "worker 0 evicted"])
-                    timer.daemon = True
-                    timer.start()
-            elif match := EPOCH.match(line):
-                record.epochs = (int(match["done"]), int(match["all"]))
-                engine.display.job(record)
-                if evict and record.epochs[0] * EVICT_AFTER >= record.epochs[1] and not stop.requested:
-                    self._evict(stop, f"pod evicted after epoch {record.epochs[0]}")
-
-        containers = engine.containers
-        prepare = containers.of_job(record.name, lambda text: engine.note(record, text)) if containers else None
-        kubelet = engine.kubelet(self.namespace, prepare)
-        try:
-            result = kubelet.run(Pod(name, self.namespace, spec, placement, stop, write, addresses=reached))
-        finally:
-            engine.scheduler.release(placement)
-            with self._lock:
-                self._placed.remove(placement)
-        with self._lock:
-            record.peak_memory = max(record.peak_memory, result.peak_memory)
-        return result
-
-    def _write(self, line: bytes) -> None:
-        with self._lock:
-            self.log.write(line)
-            self.log.flush()
-
-    def _evict(self, stop: Stop, what: str) -> None:
-        """As an eviction through the Kubernetes API does; of a pod that has ended it says nothing."""
-        if not stop.requested:
-            self.engine.evicted = True
-            stop.request("evicted", self.job.pod.grace_period)
-            self.engine.note(self.record, f"{what} (DisruptionTarget)")
-
-    def _place(self, index: int, stop: Stop) -> Placement:
-        record, engine = self.record, self.engine
-        who = f"worker {index} " if self.job.workers > 1 else ""
-        began = time.time()
-        with self._lock:
-            waits = not self._placed
-            if waits:
-                record.phase = Phase.PENDING
-        engine.display.job(record)
-        placement = engine.scheduler.place(
-            self.request,
-            lambda: stop.requested,
-            lambda reason: engine.note(record, f"{who}Pending: {reason}"),
-            group=record.urn if self.job.pod.spreads else "",
-        )
-        with self._lock:
-            # The Job waits as long as none of its pods runs.
-            if waits and not self._placed:
-                record.pending += time.time() - began
-            self._placed.append(placement)
-            self._nodes[placement.node_name] = None
-            record.phase = Phase.RUNNING
-            record.pool, record.node = placement.node.pool, ", ".join(self._nodes)
-            record.accelerator, record.allocatable = placement.node.accelerator or "", placement.node.allocatable
-        engine.display.job(record)
-        return placement

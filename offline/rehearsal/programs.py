@@ -1,4 +1,4 @@
-"""The programs that steps run: with which packages, and what stands in for one that this machine lacks."""
+"""The programs of steps and services: with which packages, and what stands in for one that this machine lacks."""
 
 import contextlib
 import os
@@ -7,8 +7,10 @@ import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from infra.pipelines.contract import Command, StepDeclaration, Substitute
+from infra.kubernetes.service import word
+from infra.pipelines.contract import Command, ServiceDeclaration, StepDeclaration, Substitute, service_variables
 from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.images import has_tensorflow
 from infra.schema.problems import Problem, SettingsError
@@ -22,20 +24,21 @@ SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 
 @dataclass(frozen=True)
 class Program:
-    """The program of a step, and what a rehearsal may run in its place.
+    """The program of a step or a service, and what a rehearsal may run in its place.
 
-    ``step`` is the step with its pipeline, ``churn.train``, and ``key`` the place of its command. ``words`` are
-    its command line as declared. ``software`` is what its image and its lock files have; ``installed`` says that
-    the program may be one of theirs. ``substitute`` is the command line for a machine that lacks the program, and
-    empty where the pipeline has none.
+    ``of`` is the step or service with its pipeline, ``churn.train``, ``kind`` which of the two it is, and ``key``
+    the place of its command. ``words`` are its command line as declared. ``software`` is what its image and lock
+    files have; ``installed`` says that the program may be one of theirs. ``substitute`` is the command line for a
+    machine that lacks the program, and empty where the pipeline has none.
     """
 
-    step: str
+    of: str
     key: str
     words: Sequence[str]
     software: Software
     installed: bool
     substitute: Sequence[str] = ()
+    kind: Literal["step", "service"] = "step"
 
     @property
     def name(self) -> str:
@@ -56,16 +59,29 @@ class Program:
     @property
     def replacing(self) -> str:
         """A sentence that says that the substitute runs."""
-        instead, declared = shlex.join(self.substitute), shlex.join(self.words)
-        return f"{self.step} runs `{instead}` in place of `{declared}`: `{self.name}` is not on this machine"
+        instead, declared = _shown(self.substitute), _shown(self.words)
+        return f"{self.of} runs `{instead}` in place of `{declared}`: `{self.name}` is not on this machine"
 
     @property
     def way_out(self) -> str:
         """What to do where the program is nowhere on this machine."""
         return (
             f"install `{self.unknown}` here, or let the pipeline say what a rehearsal runs instead: "
-            "`rehearsal: {run: [python, …]}` of the step"
+            f"`rehearsal: {{run: [python, …]}}` of the {self.kind}"
         )
+
+    @property
+    def nowhere(self) -> str:
+        """Why it cannot be started where it is neither on this machine nor in its environment."""
+        return (
+            f"{self.kind} {self.of} runs {self.name!r}, which is neither on this machine nor among the packages "
+            f"of {self.software}; {self.way_out}"
+        )
+
+
+def _shown(words: Sequence[str]) -> str:
+    """A command line as it is shown: a program within it, which has several lines, is left out."""
+    return " ".join("…" if "\n" in word else shlex.quote(word) for word in words)
 
 
 def _is_here(name: str, folders: Sequence[Path] = ()) -> bool:
@@ -88,9 +104,9 @@ def search_path() -> list[str]:
 
 
 def programs_of(pipelines: Iterable[DeclaredPipeline], root: Path) -> dict[str, Program]:
-    """The programs of all steps that have one, by the name of the step's Job, in the order of the declaration.
+    """The programs of all steps and services that have one, by the logical name of the Job or StatefulSet.
 
-    Of a declaration with mistakes, those of the steps that can be read.
+    They are in the order of the declaration. Of one with mistakes, there are those that can be read.
     """
     found: dict[str, Program] = {}
     for pipeline in pipelines:
@@ -98,16 +114,32 @@ def programs_of(pipelines: Iterable[DeclaredPipeline], root: Path) -> dict[str, 
             for step in pipeline.unchecked:
                 if step.command is not None and step.arguments:
                     found[f"{pipeline.name}-{step.name}"] = _program(pipeline, step, step.command, root)
+            for service in pipeline.services:
+                found[f"{pipeline.name}-{service.name}"] = _program_of_service(pipeline, service, root)
     return found
+
+
+def _program_of_service(pipeline: DeclaredPipeline, service: ServiceDeclaration, root: Path) -> Program:
+    substitute = service.substitute or Substitute()
+    _, variable = service_variables(service.name)
+    return Program(
+        of=f"{pipeline.name}.{service.name}",
+        key=pipeline.declared_at(service, "run"),
+        words=service.arguments,
+        software=Software((root / substitute.requirements,) if substitute.requirements else ()),
+        installed=bool(substitute.requirements and not substitute.run),
+        substitute=[word(each, service.port, variable) for each in substitute.run],
+        kind="service",
+    )
 
 
 def _program(pipeline: DeclaredPipeline, step: StepDeclaration, command: Command, root: Path) -> Program:
     name = step.variant.of if step.variant else step.name
     substitute = command.substitute or Substitute()
-    words = [word for each in substitute.run for word in _for_variants(each, step, pipeline.unchecked)]
+    words = [each for one in substitute.run for each in _for_variants(one, step, pipeline.unchecked)]
     locks = filter(None, (step.requirements, substitute.requirements))
     return Program(
-        step=f"{pipeline.name}.{name}",
+        of=f"{pipeline.name}.{name}",
         key=pipeline.declared_at(step, "run"),
         words=step.arguments,
         software=Software(
@@ -130,17 +162,17 @@ def _for_variants(word: str, step: StepDeclaration, steps: Sequence[StepDeclarat
 
 
 def substituted(programs: Iterable[Program]) -> list[str]:
-    """A remark for each step whose program this machine certainly lacks, and that has a substitute."""
+    """A remark for each program that this machine certainly lacks, and that has a substitute."""
     return [each.replacing for each in _once(programs) if each.substitute]
 
 
 def problems(programs: Iterable[Program]) -> list[Problem]:
-    """A problem for each step whose program this machine certainly lacks, and its substitute where it has one."""
+    """A problem for each program that this machine certainly lacks, and its substitute where it has one."""
     return [
         Problem(
             each.key,
             each.unknown,
-            f"step `{each.step}` runs it, and a rehearsal finds no such program on this machine",
+            f"{each.kind} `{each.of}` runs it, and a rehearsal finds no such program on this machine",
             each.way_out,
         )
         for each in _once(programs)
@@ -156,5 +188,5 @@ def _once(programs: Iterable[Program]) -> Iterable[Program]:
     found: dict[str, Program] = {}
     for each in programs:
         if not each.installed and not each.is_here():
-            found.setdefault(each.step, each)
+            found.setdefault(each.of, each)
     return found.values()

@@ -7,15 +7,16 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from infra.review.stack import Resource
 from offline.engine.scheduling import PodRequest
 from offline.rehearsal.admission import admit
 from offline.rehearsal.cluster_objects import Namespace, Objects, RefusedError
-from offline.rehearsal.kubelet import Kubelet, Pod, PodResult
-from offline.rehearsal.pods import PodSpec, UnsupportedError
+from offline.rehearsal.kubelet import Kubelet, Pod, PodResult, Prepared
+from offline.rehearsal.pods import Container, PodSpec, UnsupportedError
 from offline.rehearsal.processes import Stop
 from offline.rehearsal.scheduler import CancelledError, Placement, Scheduler
 from offline.rehearsal.service_records import ServicePhase, ServiceRecord
@@ -57,15 +58,17 @@ EVERYWHERE_OPTIONAL = re.compile(r"^-::\*$")
 class Surroundings:
     """What services share.
 
-    ``request`` says what of a pod on a cluster decides where it can go, ``kubelet`` makes what runs one,
-    ``changed`` and ``note`` are told of what happens.
+    ``request`` says what of a pod on a cluster decides where it can go, ``kubelet`` makes what runs one, and
+    ``instead_of`` knows what runs in place of a container, by the service's name. ``changed`` and ``note`` are
+    told of what happens.
     """
 
     place: Place
     objects: Objects
     scheduler: Scheduler
     request: Callable[[str, PodSpec], PodRequest]
-    kubelet: Callable[[Namespace], Kubelet]
+    kubelet: Callable[[ServiceRecord, Namespace], Kubelet]
+    instead_of: Callable[[str, Container], Container]
     changed: Callable[[ServiceRecord], None]
     note: Callable[[ServiceRecord, str], None]
 
@@ -148,6 +151,8 @@ class _Service:
     ports: dict[int, int] = field(default_factory=dict[int, int])
     """Ports of this machine by those of the container."""
     _stop: Stop = field(default_factory=Stop)
+    _launched: float | None = None
+    """When its program was first started: after the packages that it needs were installed."""
     _last: PodResult | None = None
     _failed: str = ""
     _thread: threading.Thread | None = None
@@ -186,15 +191,18 @@ class _Service:
 
     def _look(self) -> None:
         """Notes that it is ready, or why it will not be."""
-        record, waited = self.record, time.time() - self.record.started
+        record = self.record
         assert self._thread is not None
         if not self._thread.is_alive():
             self._give_up(self._failed or self._ending())
+        elif self._launched is None:
+            return
         elif self.spec.probe is None or _answers(self.spec.probe, self.ports):
+            waited = time.monotonic() - self._launched
             record.phase = ServicePhase.RUNNING
             self.surroundings.changed(record)
             self.surroundings.note(record, f"ready on {record.node} after {waited:.1f} s")
-        elif waited > READY_WITHIN:
+        elif time.monotonic() - self._launched > READY_WITHIN:
             self._give_up(f"its readiness probe does not succeed within {READY_WITHIN:g} s")
 
     def _give_up(self, reason: str) -> None:
@@ -213,6 +221,8 @@ class _Service:
     def _run(self) -> None:
         """Starts its pod again and again until it is told to end."""
         record, place = self.record, self.surroundings.place
+        declared = self.spec.pod
+        spec = replace(declared, container=self.surroundings.instead_of(record.name, declared.container))
         data = {name: place.service(record.name) / name for name in self.spec.claims}
         for folder in data.values():
             folder.mkdir(parents=True, exist_ok=True)
@@ -229,7 +239,7 @@ class _Service:
                 pod = Pod(
                     f"{self.spec.name[:57]}-{secrets.token_hex(3)[:5]}",
                     self.namespace,
-                    self.spec.pod,
+                    spec,
                     self.placement,
                     self._stop,
                     write,
@@ -237,7 +247,7 @@ class _Service:
                     addresses=self._own_addresses(),
                 )
                 try:
-                    self._last = self.surroundings.kubelet(self.namespace).run(pod)
+                    self._last = self._kubelet().run(pod)
                 except (RefusedError, UnsupportedError) as error:
                     self._failed = str(error)
                     log.write(f"{error}\n".encode())
@@ -259,6 +269,16 @@ class _Service:
         if record.phase is ServicePhase.RUNNING:
             record.phase = ServicePhase.ENDED
             self.surroundings.changed(record)
+
+    def _kubelet(self) -> Kubelet:
+        kubelet = self.surroundings.kubelet(self.record, self.namespace)
+
+        def prepare(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> Prepared | None:
+            prepared = kubelet.prepare(pod, container, words, folder) if kubelet.prepare else None
+            self._launched = self._launched or time.monotonic()
+            return prepared
+
+        return replace(kubelet, prepare=prepare)
 
     def _own_addresses(self) -> dict[str, re.Pattern[str]]:
         """What of its command line and its environment is another on this machine: ports, and where it listens."""

@@ -45,14 +45,10 @@ def log(folder: Path, name: str) -> str:
     return (folder / "logs" / f"{name}.log").read_text(encoding="utf-8")
 
 
-def left() -> list[str]:
-    """Command lines of processes that still listen like the toy service."""
-    found: list[str] = []
-    for each in psutil.process_iter(["cmdline"]):
-        words: list[str] = each.info["cmdline"] or []
-        if COUNTER in words:
-            found.append(" ".join(words[3:]))
-    return found
+def left(folder: Path) -> list[list[str]]:
+    """Command lines of services of ``folder`` that still run."""
+    commands: list[list[str]] = [each.info["cmdline"] or [] for each in psutil.process_iter(["cmdline"])]
+    return [words for words in commands if any(word.startswith(str(folder)) for word in words)]
 
 
 def test_a_job_reaches_a_service_by_its_address_and_its_password(tmp_path: Path) -> None:
@@ -63,7 +59,7 @@ def test_a_job_reaches_a_service_by_its_address_and_its_password(tmp_path: Path)
     assert (record.phase, record.starts, record.pool) == (ServicePhase.ENDED, 1, "cpu")
     assert record.peak_memory > 0
     assert record.seconds > 0
-    assert left() == []
+    assert left(tmp_path) == []
     written = [path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
     assert not any(PASSWORD in text for text in [printed, *written])
 
@@ -124,14 +120,14 @@ def test_a_service_whose_probe_never_succeeds_is_given_up(tmp_path: Path, monkey
 
     def program() -> None:
         toys = Toys()
-        deaf = toys.service("toy-queue", "import time; print('thinking', flush=True); time.sleep(600)")
+        deaf = toys.service("toy-queue", "import time; print('thinking', flush=True); time.sleep(600)", "/data")
         toys.job("client", ASK, env=ENV, after=deaf)
 
     outcome, printed = rehearse(program, tmp_path)
     assert "its readiness probe does not succeed within 0.5 s" in printed
     assert "thinking" in printed
     assert only(outcome).phase is ServicePhase.FAILED
-    assert left() == []
+    assert left(tmp_path) == []
 
 
 def test_a_service_takes_its_place_on_a_node_for_as_long_as_the_rehearsal_runs(tmp_path: Path) -> None:
