@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.job_results import ShownCurves
+from offline.rehearsal.shown_results import ShownCurves
 
 RECENT = 3600.0
 """Seconds: with nothing run this time, the timeline shows the Jobs that began within this long of the last one."""

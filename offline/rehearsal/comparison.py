@@ -13,7 +13,8 @@ from infra.pipelines.results import RESULTS, Number
 from infra.review.properties import strings
 from infra.review.stack import Resource
 from offline.rehearsal.job_records import JobRecord
-from offline.rehearsal.job_results import Collected, JobResults, ShownNumber, decimals, written
+from offline.rehearsal.job_results import Collected, JobResults, decimals, written
+from offline.rehearsal.shown_results import ShownNumber
 
 DIGITS = 6
 """Digits after the point that numbers have at most to be told apart."""

@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
@@ -12,9 +11,22 @@ from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 
 from infra.kubernetes.labels import NAME, RESULTS_ANNOTATION, RUN_ANNOTATION
 from infra.kubernetes.results import selected
-from infra.pipelines.results import RESULTS, Column, Curves, File, Format, Number, Picture, Result, Table
+from infra.pipelines.results import (
+    ITEMS,
+    ITEMS_FILE,
+    RESULTS,
+    Column,
+    Curves,
+    File,
+    Format,
+    Number,
+    Picture,
+    Result,
+    Table,
+)
 from infra.review.properties import strings
 from infra.review.stack import Resource
+from offline.rehearsal.shown_results import Row, ShownCurves, ShownFile, ShownNumber, ShownPicture, ShownTable
 from offline.rehearsal.state import first_problem
 
 VALUES: Mapping[Format, TypeAdapter[Any]] = {
@@ -26,8 +38,8 @@ VALUES: Mapping[Format, TypeAdapter[Any]] = {
 }
 """What a value has to be that is written in a format."""
 
-COPY_LIMIT = 100 * 1024 * 1024
-"""Bytes of a file beyond which only the store has it."""
+ITEMS_FAILED = 10
+"""The exit code of a step of which more items failed than may (`workloads.runtime.item_report`)."""
 
 AMOUNT: TypeAdapter[float] = TypeAdapter(Annotated[FiniteFloat, Field(ge=0)])
 ROWS: TypeAdapter[list[dict[str, Any]]] = TypeAdapter(list[dict[str, Any]])
@@ -35,101 +47,6 @@ ROWS: TypeAdapter[list[dict[str, Any]]] = TypeAdapter(list[dict[str, Any]])
 
 class _WrongContentError(ValueError):
     """A file is not what its declaration says; the text says why."""
-
-
-@dataclass(frozen=True)
-class ShownNumber:
-    """A number, as people read it in ``text``, and a sentence that belongs to it or nothing.
-
-    ``value`` is None where its format allows what is no number, and it is none.
-    """
-
-    name: str
-    title: str
-    value: float | None
-    format: Format
-    text: str
-    remark: str = ""
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of a table: its cells as people read them.
-
-    ``right`` says whether the value is the true one, None where the truth is not known. ``length`` and ``spread``
-    are those of its bar, 1 is the longest bar of the table with its spread.
-    """
-
-    cells: tuple[str, ...]
-    right: bool | None = None
-    length: float = 0.0
-    spread: float = 0.0
-    spread_text: str = ""
-
-
-@dataclass(frozen=True)
-class ShownTable:
-    """A table. ``compared`` and ``bars`` are the numbers of the columns that are marked and that have bars."""
-
-    name: str
-    title: str
-    headings: tuple[str, ...]
-    numeric: tuple[bool, ...]
-    rows: tuple[Row, ...]
-    path: str
-    compared: int | None = None
-    bars: int | None = None
-    caveat: str = ""
-
-    @cached_property
-    def known(self) -> int:
-        """Rows whose truth is known."""
-        return sum(row.right is not None for row in self.rows)
-
-    @cached_property
-    def right(self) -> int:
-        """Rows whose value is the true one."""
-        return sum(row.right is True for row in self.rows)
-
-    @property
-    def heading(self) -> str:
-        """The title, with how many rows are right."""
-        return f"{self.title}, {self.right} of {self.known} right" if self.known else self.title
-
-
-@dataclass(frozen=True)
-class ShownCurves:
-    """Numbers by name for each epoch or step."""
-
-    declared: Curves
-    points: list[dict[str, float]]
-
-
-@dataclass(frozen=True)
-class ShownPicture:
-    """A PNG file. ``path`` is below the Job's directory of the store."""
-
-    title: str
-    file: Path
-    path: str
-
-
-@dataclass(frozen=True)
-class ShownFile:
-    """A file, or a folder, of which only the place is shown. ``path`` is below the Job's directory of the store.
-
-    ``size`` is in bytes.
-    """
-
-    title: str
-    file: Path
-    path: str
-    size: int
-
-    @property
-    def copied(self) -> bool:
-        """Whether a copy is kept beside the report: of a file that is not too large for a second one."""
-        return self.file.is_file() and self.size <= COPY_LIMIT
 
 
 @dataclass
@@ -201,13 +118,19 @@ class Collected:
         return found
 
 
-def collect(jobs: Iterable[Resource], store: Path) -> Collected:
-    """The declared results of ``jobs``, which succeeded, in the folder ``store``."""
+def collect(jobs: Iterable[Resource], store: Path, with_failed_items: Iterable[Resource] = ()) -> Collected:
+    """The declared results of ``jobs``, which succeeded, in the folder ``store``.
+
+    Of Jobs ``with_failed_items``, which failed for these, there is the table of all items.
+    """
     found: list[JobResults] = []
     problems: dict[str, None] = {}
-    for job in jobs:
+    failed = list(with_failed_items)
+    for job in (*jobs, *failed):
         try:
             declared, results = _declared(job, store)
+            if job in failed:
+                declared = tuple(each for each in declared if _is_of_items(each))
         except ValueError as error:
             problems[f"{job.name}: its results cannot be shown: {_reason(error)}"] = None
             continue
@@ -232,6 +155,10 @@ def _declared(job: Resource, store: Path) -> tuple[tuple[Result, ...], JobResult
     pipeline = strings(job.metadata.get("labels")).get(NAME, job.name)
     declared = RESULTS.validate_json(annotations.get(RESULTS_ANNOTATION, "[]"))
     return declared, JobResults(job.name, pipeline, _below(store, annotations.get(RUN_ANNOTATION, "")))
+
+
+def _is_of_items(declared: Result) -> bool:
+    return (declared.kind, declared.name, declared.path) == ("table", ITEMS, ITEMS_FILE)
 
 
 def _below(folder: Path, path: str) -> Path:
@@ -300,6 +227,10 @@ def _table(declared: Table, content: Any) -> ShownTable:
         for key in filter(None, (declared.bars, declared.spread)):
             row[key] = _value(AMOUNT, row.get(key) or 0, f"{declared.select}/{number}/{key}")
     rows.sort(key=lambda row: _sort_key(row.get(keys[0]), columns[0].format))
+    of_items = _is_of_items(declared)
+    if of_items:
+        # Of many rows only the first are shown.
+        rows.sort(key=lambda row: not _failed(row))
     digits = {key: decimals(row.get(key) for row in rows) for key in keys}
     lengths = [(row.get(declared.bars, 0.0), row.get(declared.spread, 0.0)) for row in rows]
     longest = max((length + spread for length, spread in lengths), default=0) or 1
@@ -312,6 +243,7 @@ def _table(declared: Table, content: Any) -> ShownTable:
             Row(
                 cells=tuple(written(row.get(each.key), each.format, digits[each.key]) for each in columns),
                 right=_right(row, declared.compare),
+                failed=of_items and _failed(row),
                 length=length / longest,
                 spread=spread / longest,
                 spread_text=written(spread, "number", digits[declared.bars]) if declared.spread else "",
@@ -321,6 +253,7 @@ def _table(declared: Table, content: Any) -> ShownTable:
         path=declared.path,
         compared=keys.index(declared.compare[0]) if declared.compare and declared.compare[0] in keys else None,
         bars=keys.index(declared.bars) if declared.bars else None,
+        of_items=of_items,
         caveat=declared.caveat if any(row.get(declared.caveat_when) is True for row in rows) else "",
     )
 
@@ -328,6 +261,10 @@ def _table(declared: Table, content: Any) -> ShownTable:
 def _right(row: Mapping[str, Any], compare: tuple[str, str] | None) -> bool | None:
     value, truth = (row.get(key) for key in compare) if compare else (None, None)
     return None if value is None or truth is None else bool(value == truth)
+
+
+def _failed(row: Mapping[str, Any]) -> bool:
+    return row.get("state") == "failed"
 
 
 def _sort_key(value: Any, format_: Format) -> tuple[bool, float, str]:

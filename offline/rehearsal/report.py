@@ -31,10 +31,12 @@ from offline.preview.phrasing import money
 from offline.rehearsal import charts, comparison_charts
 from offline.rehearsal.comparison import Comparison, shown_whole
 from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.job_results import Collected, JobResults, ShownNumber
+from offline.rehearsal.job_results import Collected, JobResults
 from offline.rehearsal.outcome import Configuration, Outcome
+from offline.rehearsal.service_records import ServiceRecord
+from offline.rehearsal.shown_results import ShownNumber
 from offline.rehearsal.state import Place, kept
-from offline.rehearsal.summary import LOG_LINES, last_lines, place_of, without_tables, written
+from offline.rehearsal.summary import LOG_LINES, ending, last_lines, place_of, without_tables, written
 
 SDKS = tuple(cloud.sdk for cloud in CLOUDS.values() if cloud.sdk)
 PACKAGES = ("pulumi", *SDKS, "pulumi-kubernetes", "tensorflow", "tensorflow-cpu", "keras")
@@ -78,13 +80,16 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         "verdict": _verdict(outcome),
         "cost": bill if bill.most_hourly is not None else None,
         "money": money,
-        "log_of": {each.urn: f"logs/{quote(place.log(each.name).name)}" for each in outcome.records},
+        "log_of": {
+            each.urn: f"logs/{quote(place.log(each.name).name)}" for each in (*outcome.records, *outcome.services)
+        },
         "tiles": [
             ("Jobs", len(records), _count_phases(outcome.records)),
             ("Resources", len(custom), "declared, none created"),
             *result_tiles(outcome.results, outcome.comparisons),
         ],
         "records": outcome.records,
+        "services": [(each, ending(each)) for each in outcome.services],
         "by_urn": records,
         "Phase": Phase,
         "failures": [
@@ -97,7 +102,7 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         "timeline": charts.timeline(outcome.records, outcome.executed),
         "pipelines": pipeline_sections(outcome.results, outcome.comparisons),
         "problems": outcome.results.problems,
-        "shares": {each.urn: shares(each) for each in outcome.records},
+        "shares": {each.urn: shares(each) for each in (*outcome.records, *outcome.services)},
         "amounts": NAMES,
         "remarks": outcome.configuration.remarks,
         "overlay": json.dumps(outcome.configuration.overlay, indent=2) if outcome.configuration.overlay else "",
@@ -169,6 +174,13 @@ def result_tiles(results: Collected, comparisons: Sequence[Comparison] = ()) -> 
             if number.title not in repeated
         ]
     tiles += [
+        (table.title, f"{len(table.rows) - table.failed}/{len(table.rows)}", f"done, {pipeline}")
+        for pipeline, jobs in results.pipelines.items()
+        for each in _single(jobs, comparisons)
+        for table in each.tables
+        if table.of_items
+    ]
+    tiles += [
         (
             each.measures[each.by],
             each.best.numbers[each.by].text,
@@ -201,7 +213,7 @@ def shown(results: JobResults) -> dict[str, Any]:
     }
 
 
-def shares(record: JobRecord) -> dict[str, tuple[str, str, float]]:
+def shares(record: JobRecord | ServiceRecord) -> dict[str, tuple[str, str, float]]:
     """By resource: the pod's request, what its node can allocate, and the share of the first in the second."""
     wanted, there = record.requested, record.allocatable
     if wanted is None or there is None:

@@ -38,7 +38,7 @@ from offline.rehearsal.containers import Containers
 from offline.rehearsal.engine import Engine
 from offline.rehearsal.environments import Environments
 from offline.rehearsal.job_records import Phase
-from offline.rehearsal.job_results import collect
+from offline.rehearsal.job_results import ITEMS_FAILED, collect
 from offline.rehearsal.outcome import OK, Configuration, Options, Outcome
 from offline.rehearsal.processes import Reaper
 from offline.rehearsal.result_integrity import Results
@@ -196,7 +196,12 @@ class Session:
         for gone in state.jobs.keys() - {each.urn for each in jobs}:
             del state.jobs[gone]
         state.save()
-        collected = collect((each for each in jobs if engine.records[each.urn].phase.good), place.store)
+        ended = [(each, engine.records[each.urn]) for each in jobs]
+        collected = collect(
+            (each for each, record in ended if record.phase.good),
+            place.store,
+            (each for each, record in ended if (record.phase, record.exit_code) == (Phase.FAILED, ITEMS_FAILED)),
+        )
         declared = pipelines_of(configuration.settings.pipelines)
         order = [f"{pipeline.name}-{step.name}" for pipeline in declared for step in pipeline.steps]
         return Outcome(
@@ -254,7 +259,7 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
         refused = {resources[urn].name: reason for urn, reason in failed.items() if urn not in jobs}
         summary.failures(console, records, logs, refused)
     if not quiet:
-        summary.results(console, records, outcome.results, outcome.comparisons)
+        summary.results(console, records, outcome.results, outcome.comparisons, outcome.services)
         summary.stack_outputs(console, outcome.evaluation.outputs, outcome.results)
         console.print()
         ran = sum(each.urn in outcome.executed for each in records)

@@ -18,7 +18,9 @@ from infra.schema.printable import printable, printable_lines
 from offline.engine.resources import StackOutput
 from offline.rehearsal.comparison import Comparison, shown_whole
 from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.job_results import Collected, JobResults, ShownFile, ShownTable
+from offline.rehearsal.job_results import Collected, JobResults
+from offline.rehearsal.service_records import ServicePhase, ServiceRecord
+from offline.rehearsal.shown_results import ShownFile, ShownTable
 from offline.rehearsal.state import kept
 
 STYLES = {Phase.SUCCEEDED: "green", Phase.UNCHANGED: "green", Phase.FAILED: "red", Phase.INTERRUPTED: "yellow"}
@@ -68,11 +70,33 @@ def jobs_table(records: Sequence[JobRecord]) -> Table:
         result = str(record.phase)
         if record.phase is Phase.FAILED and record.exit_code:
             result += f", exit code {record.exit_code}"
-        if record.attempts > 1:
+        if record.workers > 1:
+            result += f", {record.workers} workers"
+        if record.attempts > record.workers:
             result += f", {record.attempts} pods"
         seconds = f"{record.seconds:.1f} s" if record.started else ""
         table.add_row(record.name, Text(printable(pool)), seconds, Text(result, STYLES.get(record.phase, "dim")))
     return table
+
+
+def services_table(records: Sequence[ServiceRecord]) -> Table:
+    """The table of the services: name, pool, how long each ran, its memory, how it ended."""
+    table = Table(title="Services", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for column in ("Service", "Pool", "Ran for", "Peak memory", "Result"):
+        right, whole = column in {"Ran for", "Peak memory"}, column == "Service"
+        table.add_column(column, justify="right" if right else "left", overflow="fold", no_wrap=whole)
+    for record in records:
+        failed = record.phase is ServicePhase.FAILED
+        seconds = f"{record.seconds:.1f} s" if record.started else ""
+        memory = f"{record.peak_memory} MiB" if record.peak_memory else ""
+        result = Text(ending(record), "red" if failed else "dim" if not record.started else "green")
+        table.add_row(record.name, Text(printable(record.pool)), seconds, memory, result)
+    return table
+
+
+def ending(record: ServiceRecord) -> str:
+    """How a service ended, and how often it was started."""
+    return f"{record.phase}, started {record.starts} times" if record.starts > 1 else str(record.phase)
 
 
 def result_table(shown: ShownTable) -> Table:
@@ -91,7 +115,7 @@ def result_table(shown: ShownTable) -> Table:
             bar = "━" * max(round(BAR * row.length), 1)
             cells[shown.bars + 1 : shown.bars + 1] = [Text(row.spread_text), Text(bar, "blue")]
         wrong = row.right is False
-        table.add_row(*cells, *(["✗"] if wrong else []), style="red" if wrong else "")
+        table.add_row(*cells, *(["✗"] if wrong else []), style="red" if wrong or row.failed else "")
     return table
 
 
@@ -132,10 +156,14 @@ def results(
     records: Sequence[JobRecord],
     collected: Collected,
     comparisons: Sequence[Comparison] = (),
+    services: Sequence[ServiceRecord] = (),
 ) -> None:
-    """The Jobs, and then what each pipeline declares of its results; of variants compared, those of the best."""
+    """The Jobs, the services, and what each pipeline declares of its results; of variants, those of the best."""
     console.print()
     console.print(jobs_table(records) if records else "The stack runs no Jobs.")
+    if services:
+        console.print()
+        console.print(services_table(services))
     compared = {each.record.name for one in comparisons for each in one.variants}
     for pipeline in dict.fromkeys([*collected.pipelines, *(each.pipeline for each in comparisons)]):
         jobs = collected.pipelines.get(pipeline, [])

@@ -15,7 +15,8 @@ from infra.review.stack import Resource
 from offline.rehearsal.comparison import Comparison, compare
 from offline.rehearsal.comparison_charts import drawn
 from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.job_results import Collected, JobResults, ShownNumber
+from offline.rehearsal.job_results import Collected, JobResults
+from offline.rehearsal.shown_results import ShownNumber
 from tests.offline.rehearsal.toy import Toys, rehearse
 
 ACCURACY = Number(name="accuracy", title="Accuracy", path="metrics.json", select="/accuracy", format="percent")

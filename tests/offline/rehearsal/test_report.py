@@ -14,9 +14,10 @@ from infra.kubernetes.labels import RESULTS_ANNOTATION, RUN_ANNOTATION
 from infra.pipelines.results import Column, Curves, Number, Picture, Table
 from infra.review.stack import Resource
 from offline.rehearsal import charts
-from offline.rehearsal.job_results import Collected, ShownCurves, collect, decimals, written
+from offline.rehearsal.job_results import Collected, collect, decimals, written
 from offline.rehearsal.report import priced, stack_of
 from offline.rehearsal.session import configure
+from offline.rehearsal.shown_results import ShownCurves
 from tests.offline.rehearsal.toy import ROOT, Toys, rehearse
 from tests.support.svg import parse
 

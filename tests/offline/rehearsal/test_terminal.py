@@ -7,7 +7,7 @@ from rich.console import Console
 
 from infra.review.stack import Resource
 from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.job_results import Row, ShownTable
+from offline.rehearsal.shown_results import Row, ShownTable
 from offline.rehearsal.summary import failures, jobs_table, result_table
 from offline.rehearsal.terminal import LiveDisplay, PlainDisplay
 
