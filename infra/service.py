@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 
 from infra.pipelines.contract import OF_SERVICES, Probe, service_variables
 from infra.platform import Platform, Pool, Resources
-from infra.schema.names import fit
+from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
-NAME_LIMIT = 52
-"""Longest name of a StatefulSet: its pods have it in the label `controller-revision-hash`, a hyphen and ten
-characters after it (github.com/kubernetes/kubernetes/issues/64023, seen November 2026)."""
+NAME_LIMIT = KUBERNETES_NAME_LIMIT - 12
+"""Longest name of a service's objects, some of which have a word behind it."""
 
 DATA, PORT, PASSWORD = OF_SERVICES
 """References in the arguments of a service: its volume, its port, and its password."""

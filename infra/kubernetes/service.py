@@ -1,10 +1,12 @@
 """From a service of a pipeline to what runs it in a cluster: one pod, with a volume and a password of its own."""
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
+from pulumi_random import RandomPassword
 
 from infra.kubernetes.labels import service_labels
 from infra.kubernetes.network_policy import service_policies
@@ -23,8 +25,13 @@ from infra.kubernetes.pod import (
     tolerations,
 )
 from infra.kubernetes.workspace import Workspace
+from infra.schema.names import fit, short_digest
 from infra.service import DATA, PASSWORD, PORT, Service
 from infra.step import Step
+
+STATEFUL_SET_NAME_LIMIT = 52
+"""Longest name of a StatefulSet: its pods have it in the label `controller-revision-hash`, a hyphen and ten
+characters after it (github.com/kubernetes/kubernetes/issues/64023, seen November 2026)."""
 
 DATA_PATH = "/data"
 """Where the volume of a service is mounted."""
@@ -61,8 +68,6 @@ class PipelineService(pulumi.ComponentResource):
     """
 
     def __init__(self, name: str, args: PipelineServiceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        from pulumi_random import RandomPassword  # noqa: PLC0415  # Stacks without services do without it.
-
         super().__init__("slipway:kubernetes:PipelineService", name, {}, opts)
         service, workspace = args.service, args.workspace
         on_cluster = pulumi.ResourceOptions(
@@ -86,12 +91,14 @@ class PipelineService(pulumi.ComponentResource):
         )
         stateful_set = k8s.apps.v1.StatefulSet(
             name,
-            metadata=_metadata(args, service.object_name),
+            metadata=_metadata(args, _stateful_set_name(service)),
             spec=_stateful_set(service, pulumi.Output.unsecret(made.bcrypt_hash)),
             opts=pulumi.ResourceOptions.merge(
                 on_cluster,
                 pulumi.ResourceOptions(
                     depends_on=[secret, *policies, *service.pool.resources],
+                    # Both would have the same labels, and the Service would lead to either.
+                    delete_before_replace=True,
                     custom_timeouts=pulumi.CustomTimeouts(create=f"{PATIENCE}s", update=f"{PATIENCE}s"),
                 ),
             ),
@@ -130,6 +137,18 @@ def _metadata(args: PipelineServiceArgs, name: str) -> k8s.meta.v1.ObjectMetaArg
     return k8s.meta.v1.ObjectMetaArgs(
         name=name, namespace=args.workspace.namespace, labels=service_labels(service.pipeline, service.name)
     )
+
+
+def _stateful_set_name(service: Service) -> str:
+    """The name of the StatefulSet, which changes with what cannot be changed of one: its volume.
+
+    Under the same name, Pulumi's preview of the change would fail: the provider, which adopts what is there, tries
+    the new StatefulSet on the one that it is to replace (pulumi-kubernetes 4.32.0, seen November 2026).
+    """
+    class_ = service.platform.volume_class
+    volume = f"{service.storage} {class_ if isinstance(class_, str) else ''}"
+    mark = short_digest(hashlib.sha256(volume.encode()).hexdigest())
+    return fit(f"{service.object_name}-{mark}", STATEFUL_SET_NAME_LIMIT)
 
 
 def _stateful_set(service: Service, password_hash: pulumi.Input[str]) -> k8s.apps.v1.StatefulSetSpecArgs:

@@ -41,7 +41,7 @@ def queued_items(set_: Resource, stack: Stack) -> list[str]:
 
     Empty where another Job connects to it, too: what that keeps there nobody knows.
     """
-    name = text(at(set_.properties, "metadata", "name"))
+    name = text(at(set_.properties, "spec", "serviceName"))
     found: list[str] = []
     for job in stack.of_type(JOB):
         spec = at(job.properties, "spec", "template", "spec")

@@ -13,9 +13,8 @@ from infra.kubernetes.labels import PART_OF
 from infra.kubernetes.service import services_of
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.pipelines.contract import Probe
-from infra.platform import Egress, Platform
+from infra.platform import Egress, Platform, Resources
 from infra.review.stack import Resource
-from infra.service import Service
 from infra.step import Step
 from tests.infra.kubernetes.services import FILES, IMAGE, days, queue
 from tests.support.recording import Recording, record, secret_inputs
@@ -333,9 +332,21 @@ def test_a_preview_shows_the_pod_as_it_will_be(root: Path, preview: bool) -> Non
     assert there["args"][-1] == "$(QUEUE_PASSWORD)"
 
 
-def test_the_name_leaves_room_for_the_label_of_its_pods() -> None:
-    def program() -> Service:
-        return queue(platform(), pipeline="p" * 60)
+def test_another_volume_is_another_stateful_set_behind_the_same_address(
+    declared: Callable[..., Recording],
+) -> None:
+    before, after, other = declared(), declared(storage=2048), declared(resources=Resources(1000, 2048, 512))
+    names = [each.one(STATEFUL_SET).inputs["metadata"]["name"] for each in (before, after, other)]
+    assert names[0] != names[1]
+    assert names[0] == names[2]
+    assert after.one(STATEFUL_SET).delete_before_replace
+    hosts = {each.one(SERVICE).inputs["metadata"]["name"] for each in (before, after, other)}
+    assert hosts == {"digits-queue"}
 
-    name = record(program, {}, preview=True).result.object_name
-    assert len(f"{name}-0123456789") <= 63
+
+def test_names_leave_room_for_what_stands_behind_them(declared: Callable[..., Recording]) -> None:
+    recording = declared(name="q" * 60)
+    names = [each.inputs["metadata"]["name"] for each in recording.resources if "metadata" in each.inputs]
+    assert max(map(len, names)) <= 63
+    # The label of its pods with their revision.
+    assert len(f"{recording.one(STATEFUL_SET).inputs['metadata']['name']}-0123456789") <= 63
