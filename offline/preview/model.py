@@ -92,6 +92,11 @@ class JobRun(Model):
     accelerator: str = ""
     gpus: int = 0
     because: str = Field(description="What changed for it.")
+    items: Literal["", "all", "changed"] = Field(
+        default="",
+        description="Of a Job that works on items and runs again: whether it works on `all` of them, or only on "
+        "those that are new or `changed`; empty for others.",
+    )
 
 
 class Changes(Model):

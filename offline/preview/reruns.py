@@ -1,6 +1,6 @@
 """Which Jobs an update runs, on which pool, and what changed for each."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
 from infra.kubernetes.review.holdings import CLAIM, VOLUME, volume_of
@@ -9,6 +9,7 @@ from infra.review.properties import at, mapping, mappings, strings, text, texts
 from infra.review.stack import JOB, NodePool, Resource, Stack
 from infra.step import CODE
 from offline.policies.workloads import gpus_of, workload_of
+from offline.preview import item_runs
 from offline.preview.config_map_files import pod_spec
 from offline.preview.model import JobRun, Operation, Outcome
 from offline.preview.moved_files import MOVED, MovedFiles
@@ -32,6 +33,9 @@ PARTS: Mapping[str, str] = {
     "serviceAccountName": "its service account",
 }
 """The keys of a pod as text."""
+
+COUNTS: Mapping[str, str] = {"completions": "its completions", "parallelism": "its parallelism"}
+"""The numbers of a Job's pods as text."""
 
 AMOUNTS: Mapping[str, str] = {"cpu": "CPU", "memory": "memory", "ephemeral-storage": "disk", GPU_RESOURCE: "GPUs"}
 
@@ -71,6 +75,10 @@ class _Runs:
         workload = workload_of(job, self._after)
         pool = workload.pool(self._after)
         gpus = gpus_of(workload)
+        causes = self._causes(compared, job, pool)
+        items: item_runs.Again = ""
+        if outcome is Outcome.RUNS and compared.before is not None and not self._store_is_new(job):
+            items = item_runs.again(job, causes, self._inputs(job))
         return JobRun(
             urn=job.urn,
             name=job.name,
@@ -80,7 +88,8 @@ class _Runs:
             known=workload.placement_known(self._after),
             accelerator=(pool.accelerator or "") if pool and gpus else "",
             gpus=gpus,
-            because="; ".join(self._causes(compared, job, pool)),
+            because="; ".join([*causes, *item_runs.words(items)]),
+            items=items,
         )
 
     def _outcome(self, job: Resource) -> Outcome:
@@ -91,7 +100,7 @@ class _Runs:
         if compared.before is None:
             again = "it is declared anew" if _name(job) in self._earlier else "it is new"
             return [again, *self._lost_store(job)]
-        files, inputs = self._changed_files(compared.before, job), list(self._inputs(job))
+        files, inputs = self._changed_files(compared.before, job), list(self._inputs(job).values())
         causes = [
             *files,
             # The code of these Jobs moved, too, so that reason is enough.
@@ -150,11 +159,14 @@ class _Runs:
             *([MOVED] if any(map(self._moved.explain, went)) else []),
         ]
 
-    def _inputs(self, job: Resource) -> Iterator[str]:
+    def _inputs(self, job: Resource) -> dict[str, str]:
+        """The Job's inputs that the update computes, by their directory."""
+        found: dict[str, str] = {}
         for directory in inputs_of(_annotations(job)).values():
             if needed := self._computing.get(directory):
                 fate = "is new" if self._operations[needed.urn] is Operation.CREATE else "runs again"
-                yield f"its input {needed.name} {fate}"
+                found[directory] = f"its input {needed.name} {fate}"
+        return found
 
     def _lost_store(self, job: Resource) -> list[str]:
         return [NEW_STORE] if _result(job) and self._store_is_new(job) and self._earlier else []
@@ -189,12 +201,15 @@ def _parts(compared: Compared, job: Resource, moved: MovedFiles) -> list[str]:
                 told[words] = None
     if not told:
         return []
-    if "its arguments" in told and _same_but_directories(compared.before, job):
+    of_workers = item_runs.changes(compared.before, job) if compared.before else []
+    if "its arguments" in told and _same_but_directories(compared.before, job, workers=bool(of_workers)):
         told.pop("its arguments")
+    if of_workers:
+        told = {words: None for words in told if words not in COUNTS.values()}
     if compared.before and _directories(job) and not _directories(compared.before):
         # A Job from before its annotations does not say which directories its arguments name (November 2026).
         told = {words: None for words in told if words not in {PARTS["args"], PARTS["env"]}}
-    return [f"{words} changed" for words in told]
+    return [*of_workers, *(f"{words} changed" for words in told)]
 
 
 def _names_the_run(difference: Difference, old: Resource | None, job: Resource) -> bool:
@@ -210,7 +225,7 @@ def _part(path: Path) -> str:
     if keys == ["metadata", "namespace"]:
         return "its namespace"
     if keys[:3] != ["spec", "template", "spec"] and keys[:3] != ["spec", "template", "metadata"]:
-        return {"completions": "its completions", "parallelism": "its parallelism"}.get(keys[-1], "")
+        return COUNTS.get(keys[-1], "")
     if "resources" in keys:
         return (
             f"its {AMOUNTS.get(keys[-1], keys[-1])}" if keys[-1] not in {"limits", "requests", "resources"} else ""
@@ -222,10 +237,15 @@ def _part(path: Path) -> str:
     return known or (f"its pod's {keys[3]}" if len(keys) > 3 else "")
 
 
-def _same_but_directories(old: Resource | None, new: Resource) -> bool:
-    """Whether the arguments differ in the directories of results only, which follow from other changes."""
-    earlier = [_with_names(each, old) for each in _arguments(old)] if old else []
-    return earlier == [_with_names(each, new) for each in _arguments(new)]
+def _same_but_directories(old: Resource | None, new: Resource, *, workers: bool) -> bool:
+    """Whether the arguments differ in the directories of results only, which follow from other changes.
+
+    With ``workers`` they may also differ in what is about workers.
+    """
+    earlier, now = (
+        [_with_names(word, each) for word in _arguments(each)] if each is not None else [] for each in (old, new)
+    )
+    return item_runs.without_workers(earlier) == item_runs.without_workers(now) if workers else earlier == now
 
 
 def _with_names(content: str, job: Resource) -> str:
