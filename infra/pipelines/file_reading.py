@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from infra.pipelines import file_checks, file_item_checks, file_results, file_service_checks
 from infra.pipelines.contract import AnyPipeline, Pipeline
 from infra.pipelines.file_services import services
-from infra.pipelines.file_settings import section_of
+from infra.pipelines.file_settings import is_field, section_of
 from infra.pipelines.file_steps import steps
 from infra.pipelines.pipeline_file import NAMES, PAGE, SUBSTITUTE, PartialFile, PipelineFile, PipelineStep
 from infra.schema.corrections import as_written, repair
@@ -117,19 +117,27 @@ def _judge(content: Mapping[str, Any], found: _Reading) -> list[Finding]:
     found.declared = salvage(values, found.lost, PipelineFile, PartialFile)
     judged = [finding for check in CHECKS for finding in check(found.declared)]
     found.declared = _without(found.declared, [each.path for each in judged])
-    return [*findings, *(as_written(each, written) for each in judged if rests_on_readable(each, found.lost))]
+    told = [as_written(each, written) for each in judged if rests_on_readable(each, found.lost)]
+    found.lost |= {each.path for each in judged if len(each.path) == 2 and not is_field(str(each.path[1]))}
+    return [*findings, *told]
 
 
 def _without(declared: PipelineFile, wrong: Collection[Path]) -> PipelineFile:
-    """The file without those parts of its steps in which something is ``wrong``, so that its steps can be made."""
+    """The file without those parts of its steps in which something is ``wrong``, so that its steps can be made.
+
+    Of names that no settings can have, it has neither steps nor services.
+    """
     kept: dict[str, PipelineStep] = {}
     for name, step in declared.steps.items():
+        if not is_field(name):
+            continue
         keys = {path[2] for path in wrong if path[:2] == ("steps", name) and len(path) > 2}
         lost = {path[3] for path in wrong if path[:3] == ("steps", name, "results") and len(path) > 3}
         update: dict[str, Any] = {key: default for key, default in LEFT_OUT.items() if key in keys}
         update["results"] = {key: each for key, each in step.results.items() if key not in lost}
         kept[name] = step.model_copy(update=update)
-    return declared.model_copy(update={"steps": kept})
+    services = {name: each for name, each in declared.services.items() if is_field(name)}
+    return declared.model_copy(update={"steps": kept, "services": services})
 
 
 def _repeated(key: Repeated) -> Finding:

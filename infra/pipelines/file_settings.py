@@ -113,6 +113,11 @@ def is_parameter(name: str) -> bool:
     return bool(PARAMETER.fullmatch(name)) and name not in SECTION_KEYS and not name.startswith("model_")
 
 
+def is_field(name: str) -> bool:
+    """Whether a settings model can have a key of that name; pydantic has a meaning of its own for the others."""
+    return not name.startswith("_") and name != "model_config"
+
+
 def annotation(parameter: Parameter) -> Any:
     """The type of a parameter's values, with its bounds and choices."""
     kind: Any = KINDS.get(parameter.type, Any)

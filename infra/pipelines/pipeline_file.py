@@ -28,6 +28,9 @@ SUBSTITUTE = "rehearsal"
 MOST_WORKERS = 1000
 """Pods of one step: a namespace of so many is still a small one for Kubernetes, and a mistake has more."""
 
+LONGEST_COMMAND = 500
+"""Characters of a text that is shown again as the list of words that it should be."""
+
 SHORTEST_LEASE, LONGEST_LEASE = 5, 3600
 """Seconds. A worker says several times in a lease that it lives, over a network that may be slow for seconds; and
 for as long as a lease, nobody takes over the item of a worker that died."""
@@ -57,9 +60,10 @@ def _plain(word: str) -> str:
 
 def _words(value: Any) -> Any:
     if isinstance(value, str):
+        words = map(_plain, value.split()[:12]) if len(value) <= LONGEST_COMMAND else ()
         raise refuse(
             "one text, and a command is a list of its words, which no shell reads",
-            f"write `[{', '.join(map(_plain, value.split()[:12])) or 'python, train.py'}]`",
+            f"write `[{', '.join(words) or 'python, train.py'}]`",
         )
     if value == []:
         raise refuse("empty", "write the program and its arguments: `[python, train.py]`")
@@ -217,7 +221,8 @@ def _lease(value: str) -> str:
 
 class StepItems(Model):
     """What a step works on piece by piece: its program runs once for each item, a file that `files` matches. An
-    item's name is that of the file without its extension; items are ordered by name.
+    item's name is that of the file without its extension: `day-1` for `day-1.csv` and `day-1.csv.gz`. Items are
+    ordered by name.
     """
 
     files: Word = Field(

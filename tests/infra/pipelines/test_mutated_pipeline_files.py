@@ -8,25 +8,29 @@ from pathlib import Path
 
 import yaml
 
-from infra.pipelines.discovery import steps_of
+from infra.pipelines.discovery import services_of, steps_of
 from infra.pipelines.file_reading import Folder, read
 from infra.program import shipping_problems
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load, pipelines_in
 from tests.fuzz import LONGEST, edited, mutate
+from tests.infra.pipelines.days import DAYS, SECTION
 from tests.support.checkout import ROOT
 from tests.support.stack_values import GCP, changed
 
-FILES = sorted((ROOT / "workloads").glob("*/pipeline.yaml"))
-STEPS = ("prepare", "train", "evaluate", "draw")
-COUNT = 60
+TEXTS = [
+    *(path.read_text(encoding="utf-8") for path in sorted((ROOT / "workloads").glob("*/pipeline.yaml"))),
+    yaml.safe_dump(DAYS, sort_keys=False),
+]
+STEPS = {name: {"pool": "cpu"} for name in ("prepare", "train", "evaluate", "draw")}
+COUNT = 90
 
 
 def text_of(number: int) -> str:
     """One of the repository's files with one to three mutations."""
     chance = random.Random(f"pipelines:{number}")
-    text = FILES[number % len(FILES)].read_text(encoding="utf-8")
-    if number % 3 == 0:
+    text = TEXTS[number % len(TEXTS)]
+    if chance.random() < 1 / 3:
         for _ in range(chance.randint(1, 3)):
             text = edited(text, chance)
         return text
@@ -47,13 +51,15 @@ def complaints(text: str, folder: Path) -> str:
             return f"a problem without its key, reason or fix: {told}"
         if any(len(part) > LONGEST for part in told):
             return f"not fit to be shown: {told[0][:80]}"
-    section = {"uses": str(folder), "steps": {name: {"pool": "cpu"} for name in STEPS}}
+    section = changed(SECTION, {"uses": str(folder), "steps": {**SECTION["steps"], **STEPS}})
+    section = {key: each for key, each in section.items() if key != "services" or "services" in text}
     raw = changed(GCP, {"pipelines": {"x": section}})
     with contextlib.suppress(SettingsError):
         load(raw)
     for settings in pipelines_in(raw).values():
         try:
             steps_of(str(folder), settings)
+            services_of(str(folder), settings)
         except SettingsError as error:
             return str(error)
     shipping_problems(raw, ROOT)

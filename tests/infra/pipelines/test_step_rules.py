@@ -5,7 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from infra.pipelines.contract import Best, Command, StepDeclaration, StepSettings, Variant
+from infra.pipelines.contract import (
+    Best,
+    Command,
+    Items,
+    ServiceDeclaration,
+    ServiceSettings,
+    StepDeclaration,
+    StepSettings,
+    Variant,
+)
 from infra.pipelines.results import File, Number
 from infra.pipelines.step_rules import misfits
 
@@ -67,3 +76,71 @@ def test_steps_that_do_not_fit_are_told_by_name(steps: Sequence[StepDeclaration]
 
 def test_all_reasons_are_told_at_once() -> None:
     assert len(list(misfits([PREPARE, PREPARE, step("x", a="b"), step("y", store="prepare")]))) == 3
+
+
+QUEUE = ServiceDeclaration("queue", "valkey", ["valkey-server"], 6379, ServiceSettings(pool="cpu"))
+DAYS = replace(
+    step("days", prepare="prepare"),
+    items=Items("{prepare}/*.csv", queue="queue"),
+    connects=["queue"],
+    workers=4,
+)
+ORDERED = Items("{prepare}/*.csv", mode="ordered")
+
+
+@pytest.mark.parametrize(
+    ("steps", "services"),
+    [
+        ([PREPARE, DAYS], [QUEUE]),
+        ([PREPARE, replace(DAYS, items=Items("{prepare}/*.csv"), connects=[])], []),
+        ([PREPARE, replace(DAYS, items=ORDERED, connects=[], workers=1)], []),
+        ([replace(PREPARE, connects=["queue"])], [QUEUE]),
+    ],
+)
+def test_services_and_items_that_fit(
+    steps: Sequence[StepDeclaration], services: Sequence[ServiceDeclaration]
+) -> None:
+    assert list(misfits(steps, services)) == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "services", "reason"),
+    [
+        ([PREPARE, DAYS], [], "step `days` connects to `queue`, and there is no such service"),
+        ([PREPARE, DAYS], [QUEUE, QUEUE], "two services are called `queue`"),
+        ([PREPARE, DAYS, step("queue")], [QUEUE], "a service and a step are called `queue`"),
+        ([PREPARE], [QUEUE], "no step connects to the service `queue`"),
+        ([PREPARE, replace(DAYS, connects=[])], [], "has the queue `queue`, and does not connect to it"),
+        (
+            [PREPARE, replace(DAYS, environment={"QUEUE_ADDRESS": "x"})],
+            [QUEUE],
+            "step `days` sets `QUEUE_ADDRESS`, in which it is told of the service `queue`",
+        ),
+        ([PREPARE, replace(DAYS, items=None)], [QUEUE], "has several workers and no `items`"),
+        (
+            [PREPARE, replace(DAYS, items=ORDERED)],
+            [QUEUE],
+            "step `days` has 4 workers for items that wait for one another",
+        ),
+        (
+            [PREPARE, replace(DAYS, module="workloads.churn.days", command=None)],
+            [QUEUE],
+            "has `items`, and only a `command` can",
+        ),
+        (
+            [PREPARE, replace(DAYS, inputs={"item": "prepare", "prepare": "prepare"})],
+            [QUEUE],
+            "has an input `item`, a name that means something else",
+        ),
+        (
+            [PREPARE, *TRAIN, replace(DAYS, items=Items("{train}/*", queue="queue"), inputs={"train": "train"})],
+            [QUEUE],
+            "has items of `train`, which is several steps without a `best`",
+        ),
+    ],
+)
+def test_services_and_items_that_do_not_fit(
+    steps: Sequence[StepDeclaration], services: Sequence[ServiceDeclaration], reason: str
+) -> None:
+    (found,) = misfits(steps, services)
+    assert reason in found
