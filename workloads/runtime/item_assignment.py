@@ -120,10 +120,14 @@ class Queued(Assignment):
         *,
         connect: Callable[[threading.Event | None, float], ItemQueue],
         stop: threading.Event,
+        altered: Mapping[str, Record],
     ) -> None:
         super().__init__(run, index, on_lost, say)
         self._queue = connect(stop, 5.0)
         self._fill()
+        # Of results that the queue was filled with it has no record.
+        known = [(name, text) for name, record in altered.items() for text in (record.encode(), "")]
+        self._queue.reopen(known)
         # A server that does not answer has to be noticed before the lease is over.
         self._keeper = LeaseKeeper(connect(stop, max(0.2, min(5.0, run.rules.lease / 6))), on_lost)
         self._recorder = Recorder(connect(None, 5.0), self._record, self._refused)
@@ -196,7 +200,7 @@ class Queued(Assignment):
         self.flush()
         for name in names:
             items.forget(self.run.output, name)
-        self._queue.reopen(self._queue.rows(names))
+        self._queue.reopen([(row.item, row.record) for row in self._queue.rows(names)])
 
     def flush(self, *, stopping: bool = False) -> None:
         self._recorder.flush(_LAST_MOMENT if stopping else None)

@@ -207,9 +207,12 @@ class ItemQueue:
         """Give an item back as if it had not been claimed; False where the lease is lost."""
         return bool(self._script(queue_scripts.RELEASE, token))
 
-    def reopen(self, rows: Sequence[Row]) -> int:
-        """Let items be worked on again that are done as these rows say; returns how many still were."""
-        words = [word for row in rows for word in (row.item, row.record)]
+    def reopen(self, records: Sequence[tuple[str, str]]) -> int:
+        """Let items be worked on again that are done with these records; returns how many still were.
+
+        A record is empty where only the store had it when the queue was filled.
+        """
+        words = [word for each in records for word in each]
         return sum(
             self._script(queue_scripts.REOPEN, *words[start : start + _BATCH])
             for start in range(0, len(words), _BATCH)

@@ -110,7 +110,7 @@ def _failures(ended: Report, allowed: int) -> str:
     more = f"; and {len(failed) - _SHOWN} more, which {ITEMS} names" if len(failed) > _SHOWN else ""
     return (
         f"{len(failed)} of {len(ended.outcomes)} items failed, and {allowed or 'none'} may: {shown}{more}. "
-        "The others are done; the next start tries these again"
+        "The next start tries them again, and only them"
     )
 
 

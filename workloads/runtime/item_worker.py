@@ -12,6 +12,7 @@ import os
 import secrets
 import tempfile
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,11 +37,19 @@ class ItemWorker:
     """Works on what its assignment gives it, and leaves the result of the step where nothing is left."""
 
     def __init__(
-        self, options: argparse.Namespace, given: Given, program: Program, masker: Masker, stopping: Stopping
+        self,
+        options: argparse.Namespace,
+        given: Given,
+        program: Program,
+        *,
+        altered: Mapping[str, Record],
+        masker: Masker,
+        stopping: Stopping,
     ) -> None:
         self._options = options
         self._given = given
         self._program = program
+        self._altered = altered
         self._masker = masker
         self._stopping = stopping
         self._output: Path = options.output
@@ -60,14 +69,14 @@ class ItemWorker:
                 self._work(assignment)
             assignment.flush()
             if assignment.unfinished:
-                self._say(f"not needed for the {assignment.unfinished} items that others work on")
+                self._say(f"not needed: others work on {_count(assignment.unfinished)}")
                 # The step has no result yet that the record would speak of.
                 os.environ.pop(RECORD_VARIABLE, None)
                 return OK
             ended = report(self._output, assignment.outcomes())
             if not ended.broken:
                 break
-            self._say(f"{len(ended.broken)} results are not as they were, and are made again")
+            self._say(f"the results of {_count(len(ended.broken))} are not as they were, and are made again")
             assignment.reopen(ended.broken)
         manifest = publish(self._output, self._whole, ended, self._options.allow_failed, self._options.results)
         self._say(f"Published {len(manifest.files)} files of {len(ended.outcomes)} items: {self._output}")
@@ -86,14 +95,17 @@ class ItemWorker:
             return ItemQueue(connection, name, self._run.rules, patience=options.patience, stop=stop)
 
         stop = self._stopping.event
-        return Queued(self._run, options.index, self._runner.kill, self._say, connect=connect, stop=stop)
+        others = (self._run, options.index, self._runner.kill, self._say)
+        return Queued(*others, connect=connect, stop=stop, altered=self._altered)
 
     def _work(self, assignment: Assignment) -> None:
         stop = self._stopping.event
+        waiting = False
         while True:
             self._runner.allow()
             task = assignment.next()
             if isinstance(task, Task):
+                waiting = False
                 if stop.is_set():
                     assignment.release(task)
                 else:
@@ -101,6 +113,9 @@ class ItemWorker:
             elif task is None:
                 return
             else:
+                if task and not waiting:
+                    self._say(f"waiting: others work on {_count(assignment.unfinished)}")
+                    waiting = True
                 stop.wait(task)
             if stop.is_set():
                 with contextlib.suppress(StepError):
@@ -225,3 +240,7 @@ class _Stopped:
 
 def _record(task: Task, directory: Path, work: Manifest, manifest: Manifest, seconds: float) -> Record:
     return Record(task.item.name, directory.name, work.digest, manifest.digest, task.attempt, round(seconds, 3))
+
+
+def _count(number: int) -> str:
+    return "1 item" if number == 1 else f"{number} items"

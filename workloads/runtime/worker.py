@@ -19,7 +19,7 @@ from workloads.runtime.exits import OK, USAGE, StepError, run
 from workloads.runtime.item_inputs import give
 from workloads.runtime.item_queue import PATIENCE
 from workloads.runtime.item_worker import ItemWorker
-from workloads.runtime.items import Item
+from workloads.runtime.items import Item, Record
 from workloads.runtime.masking import Masker
 from workloads.runtime.outputs import require
 from workloads.runtime.program import Program
@@ -51,36 +51,41 @@ def _run(options: argparse.Namespace, hidden: Sequence[str], masker: Masker, sto
     output: Path = options.output
     given = give(options)
     whole = given.whole(options)
+    altered: dict[str, Record] = {}
     if (output / MANIFEST).exists():
         earlier = finished(output, whole.step, whole.inputs, whole.settings)
         if earlier is not None:
             require(output, earlier.files, options.results)
             print(f"Nothing to do: {output} holds the result of {options.step}")
             return OK
-        _take_back(output, given.items)
+        altered = _take_back(output, given.items)
     with command._supplied(options, given.environment) as environment:
         program = Program(given.words, options.code, environment, hidden)
         program.require()
-        return ItemWorker(options, given, program, masker, stopping).run()
+        worker = ItemWorker(options, given, program, altered=altered, masker=masker, stopping=stopping)
+        return worker.run()
 
 
-def _take_back(output: Path, listed: Sequence[Item]) -> None:
-    """Undo the result of a step that is not as it was, or was made from other inputs: its files are looked at, and
-    items of which one was altered are worked on again.
+def _take_back(output: Path, listed: Sequence[Item]) -> dict[str, Record]:
+    """Undo the result of a step that is not as it was, or was made from other inputs.
+
+    Returns the records of items whose files were altered, which are in the store no more.
     """
     with store_errors(output):
         # First of all: nobody may take for a result what is about to change.
         (output / MANIFEST).unlink(missing_ok=True)
 
-    def damaged(item: Item) -> bool:
+    def altered(item: Item) -> Record | None:
         record = items.read_record(output, item.name)
         with contextlib.suppress(NotWholeError):
-            return record is not None and check(record.directory(output)).digest != record.manifest
-        return True
+            if record is None or check(record.directory(output)).digest == record.manifest:
+                return None
+        return record
 
-    for item, is_damaged in zip(listed, items.at_once(damaged, listed)):  # noqa: B905
-        if is_damaged:
-            items.forget(output, item.name)
+    found = {record.item: record for record in items.at_once(altered, listed) if record is not None}
+    for name in found:
+        items.forget(output, name)
+    return found
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
