@@ -245,9 +245,11 @@ class Share(Assignment):
     ) -> None:
         super().__init__(run, index, on_lost, say)
         self._done = items.recorded(run.output, run.items, run.work)
-        self._own = deque(run.items[index::workers])
+        self._share = run.items[index::workers]
+        self._own = deque(self._share)
         self._others = deque(item for place, item in enumerate(run.items) if place % workers != index)
         self._previous: Record | None = None
+        self._failed: dict[str, int] = {}
 
     def next(self) -> Task | float | None:
         while self._own:
@@ -257,7 +259,7 @@ class Share(Assignment):
                 self._previous = record
             elif not self._is_aside(item.name):
                 folder = item_attempts.earlier_attempts(self.run.output / item.name)
-                counted = folder.counted(self.run.round)
+                counted = max(folder.counted(self.run.round), self._failed.get(item.name, 0))
                 if counted < self.run.rules.attempts:
                     return Task(item, secrets.token_hex(8), counted + 1, self._previous)
                 self._set_aside(item.name, f"its worker died; it was tried {counted} times", counted)
@@ -276,6 +278,7 @@ class Share(Assignment):
         return True
 
     def fail(self, task: Task, reason: str) -> bool:
+        self._failed[task.item.name] = task.attempt
         if task.attempt < self.run.rules.attempts:
             return False
         self._set_aside(task.item.name, reason, task.attempt)
@@ -297,11 +300,16 @@ class Share(Assignment):
     def reopen(self, names: Sequence[str]) -> None:
         for name in names:
             items.forget(self.run.output, name)
-        raise StepError(
-            BAD_INPUT,
-            f"the results of {len(names)} items are not as they were: {', '.join(names[:10])}. The next start "
-            "works on them again",
-        )
+            self._done.pop(name, None)
+        others = set(names) - {item.name for item in self._share}
+        if others:
+            raise StepError(
+                BAD_INPUT,
+                f"the results of {len(others)} items are not as they were: {', '.join(sorted(others)[:10])}. The "
+                "next start works on them again",
+            )
+        self._own = deque(self._share)
+        self._previous = None
 
     def _is_aside(self, name: str) -> bool:
         failure = items.read_failure(self.run.output, name)

@@ -93,7 +93,7 @@ def begin(folder: Path, earlier: Earlier, work: Manifest, token: str, round_: st
     directory = earlier.next_directory(folder, token)
     with store_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        write_atomically(directory / RECORD, dataclasses.replace(work, summary={"round": round_}).encode())
+        _note(directory, dataclasses.replace(work, summary={"round": round_}))
         left = earlier.unfinished(work)
         if left is not None:
             _copy_tree(left, directory)
@@ -103,7 +103,7 @@ def begin(folder: Path, earlier: Earlier, work: Manifest, token: str, round_: st
 def give_back(directory: Path, work: Manifest) -> None:
     """Note that an attempt was interrupted and counts no more; what it left is still gone on with."""
     with store_errors(directory):
-        write_atomically(directory / RECORD, work.encode())
+        _note(directory, work)
 
 
 def end(directory: Path, work: Manifest) -> Manifest:
@@ -124,6 +124,11 @@ def publish(directory: Path, manifest: Manifest) -> None:
         write_atomically(directory / MANIFEST, manifest.encode())
         with contextlib.suppress(OSError):
             (directory / RECORD).unlink()
+
+
+def _note(directory: Path, begun: Manifest) -> None:
+    # Nothing waits for the disk here: where this is cut off, the next attempt begins from nothing.
+    (directory / RECORD).write_bytes(begun.encode())
 
 
 def _number(directory: Path) -> int:

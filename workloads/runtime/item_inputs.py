@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,4 +78,6 @@ def give(options: argparse.Namespace) -> Given:
 
 
 def _mentioned(options: argparse.Namespace, place: Path) -> bool:
-    return any(str(place) in text for text in (*options.words, *os.environ.values()))
+    # As a whole path or as the beginning of one: `data` is not a part of `database`.
+    pattern = re.compile(rf"(?<![\w./-]){re.escape(str(place))}(?![\w.-])")
+    return any(pattern.search(text) for text in (*options.words, *os.environ.values()))

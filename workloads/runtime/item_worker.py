@@ -128,6 +128,11 @@ class ItemWorker:
         self._stopping.on_stop = assignment.give_back
         try:
             made = self._made(task)
+        except _AlteredError as error:
+            self._say(f"{name}: given back: the result of {error.item} is made again: {error}")
+            assignment.release(task)
+            assignment.reopen([error.item])
+            return
         except StepError:
             assignment.release(task)
             raise
@@ -175,7 +180,10 @@ class ItemWorker:
         previous = contextlib.nullcontext(None)
         if task.previous is not None:
             where = task.previous.directory(self._output)
-            check(where)
+            try:
+                check(where)
+            except NotWholeError as error:
+                raise _AlteredError(task.previous.item, error.reason) from error
             previous = contextlib.nullcontext(str(where))
         elif self._options.mode == "ordered":
             previous = tempfile.TemporaryDirectory(prefix="slipway-previous-")
@@ -232,6 +240,14 @@ class _Made:
     record: Record
     how: str
     earlier: item_attempts.Earlier = field(default_factory=item_attempts.Earlier)
+
+
+class _AlteredError(Exception):
+    """The result of `item`, from which another one begins, is not as it was."""
+
+    def __init__(self, item: str, reason: str) -> None:
+        super().__init__(reason)
+        self.item = item
 
 
 class _Stopped:

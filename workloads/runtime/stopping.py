@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator
 from workloads.runtime.exits import INTERRUPTED, INTERRUPTED_BY_KEYBOARD, StepError
 from workloads.runtime.item_program import Runner
 
+_CODES = {int(signal.SIGTERM): INTERRUPTED, int(signal.SIGINT): INTERRUPTED_BY_KEYBOARD}
+_WORDS = {int(signal.SIGTERM): "stopped by SIGTERM", int(signal.SIGINT): "interrupted"}
+
 
 class Stopping:
     """What becomes of SIGTERM and Ctrl-C: the process ends at once or, while it has an item, gives it back first.
@@ -29,7 +32,7 @@ class Stopping:
         sender.setblocking(False)
         self._sender = sender
         signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _CODES:
             signal.signal(number, lambda *_: None)
         threading.Thread(target=self._wait, name="signals", daemon=True).start()
 
@@ -42,21 +45,17 @@ class Stopping:
 
     def leave(self) -> None:
         """End the worker, which was stopped. Raises StepError."""
-        by_keyboard = self._number == signal.SIGINT
-        raise StepError(
-            INTERRUPTED_BY_KEYBOARD if by_keyboard else INTERRUPTED,
-            f"{'interrupted' if by_keyboard else 'stopped by SIGTERM'}: the same command goes on",
-        )
+        raise StepError(_CODES[self._number], f"{_WORDS[self._number]}: the same command goes on")
 
     def _wait(self) -> None:
         while True:
             for number in self._receiver.recv(64):
-                if number not in {signal.SIGTERM, signal.SIGINT}:
+                if number not in _CODES:
                     continue
                 runner = self._runner
                 if runner is None:
-                    print("error: stopped: the same command goes on", file=sys.stderr, flush=True)
-                    os._exit(INTERRUPTED if number == signal.SIGTERM else INTERRUPTED_BY_KEYBOARD)
+                    print(f"error: {_WORDS[number]}: the same command goes on", file=sys.stderr, flush=True)
+                    os._exit(_CODES[number])
                 if self.event.is_set():
                     runner.kill()
                     continue

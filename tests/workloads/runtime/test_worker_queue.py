@@ -216,6 +216,19 @@ def test_filling_twice_adds_nothing(queued: Step) -> None:
     check(queued.output)
 
 
+def test_a_result_whose_worker_died_before_it_was_recorded_is_recorded_by_another(queued: Step) -> None:
+    queued.data(DAYS)
+    queued.run()
+    before = queued.rows
+    # What a worker leaves that is killed between the two.
+    (queued.output / "manifest.json").unlink()
+    (queued.output / "items.json").unlink()
+    (queued.output / "day-2" / "result.json").unlink()
+    assert "claimed" not in queued.run()
+    assert queued.rows == before
+    assert (queued.output / "day-2" / "result.json").exists()
+
+
 def test_in_order_each_item_begins_from_the_one_before_whoever_works_on_it(queued: Step) -> None:
     queued.data({**DAYS, "day-4": "fail early"})
     flags = ("--mode", "ordered", "--allow-failed", 1, "--attempts", 2)
@@ -247,6 +260,20 @@ def test_in_order_a_worker_that_was_killed_is_followed_from_its_checkpoint(queue
     rows = queued.rows
     assert [row["model"] for row in rows.values()] == ["1", "12", "123"]
     assert (rows["day-2"]["resumed"], rows["day-2"]["attempts"]) == (1, 2)
+
+
+def test_in_order_a_result_that_was_altered_before_the_next_begins_is_made_again(queued: Step) -> None:
+    queued.data({"day-1": "ok", "day-2": "wait"})
+    worker = queued.start("--mode", "ordered", "--lease", 1, words=ORDERED)
+    queued.pid("day-2")
+    worker.kill()
+    worker.wait()
+    [model] = queued.output.glob("day-1/1-*/model")
+    model.write_text("altered")
+    queued.go("day-2")
+    queued.run("--mode", "ordered", "--lease", 1, words=ORDERED)
+    assert [row["model"] for row in queued.rows.values()] == ["1", "12"]
+    check(queued.output)
 
 
 def test_a_new_item_is_the_only_one_that_the_next_run_works_on(queued: Step) -> None:
