@@ -8,6 +8,7 @@ import re
 import zoneinfo
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from functools import cache
 from typing import Annotated
 
@@ -118,6 +119,31 @@ def _number(text: str, of: Field) -> int:
 
 Cron = Annotated[str, AfterValidator(_cron)]
 """Five fields as crontab has them."""
+
+YEARS = 4
+"""After so many years the calendar has as many days of each month as before, leap days included."""
+
+
+def times_a_month(cron: str) -> float:
+    """How often these five fields come up in a month, on average. Raises ValueError where they are wrong."""
+    words = cron.split()
+    if len(words) != len(FIELDS):
+        raise ValueError(f"{cron!r} has not five fields")
+    minutes, hours, days, months, weekdays = [
+        _values(word, each) for word, each in zip(words, FIELDS, strict=True)
+    ]
+    # Where both kinds of days are named, either is enough.
+    either = not any(words[index][:1] in {"*", "?"} for index in (2, 4))
+    first = date(2024, 1, 1)
+    every = (first + timedelta(day) for day in range((date(first.year + YEARS, 1, 1) - first).days))
+    matching = sum(
+        (day.day in days or day.isoweekday() % 7 in weekdays)
+        if either
+        else (day.day in days and day.isoweekday() % 7 in weekdays)
+        for day in every
+        if day.month in months
+    )
+    return matching * len(minutes) * len(hours) / (YEARS * 12)
 
 
 @cache

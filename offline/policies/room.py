@@ -7,6 +7,7 @@ from infra.review.properties import at, known
 from infra.review.stack import JOB, Stack
 from offline.policies.capacity import Held, held
 from offline.policies.workloads import CRON_JOB, Workload, workloads
+from offline.preview.phrasing import many
 
 
 def _beside_services(stack: Stack) -> Iterator[Violation]:
@@ -30,10 +31,10 @@ def _workers(stack: Stack) -> Iterator[Violation]:
         beside = ", ".join(dict.fromkeys(by.resource.name for each in places for by in each.by))
         yield Violation(
             workload.resource.urn,
-            f"it has {pods} pods at once, and {_listed(places)} has room for {room}, with at most {most} "
-            f"{'node' if most == 1 else 'nodes'}{f' beside {beside}' if beside else ''}: the other {pods - room} "
-            "begin only when some of these have ended",
-            f"let the pool grow, ask for less for each, or have {room} workers",
+            f"it has {pods} pods at once, and {_listed(places)} has room for {room}, with at most "
+            f"{many(most, 'node')}{f' beside {beside}' if beside else ''}: the others begin only when some of these "
+            "have ended",
+            f"let the pool grow, ask for less for each, or have {many(room, 'worker')}",
         )
 
 

@@ -221,7 +221,7 @@ def _priced(
     priced, quotas = cost(stack, today=options.today, jobs=jobs, measured=counted), _quotas(stack)
     found: dict[str, Any] = {"timeline": timeline(stack, options.measured(preview.stack))}
     if before is not None:
-        earlier, needed = cost(before, today=options.today, jobs={}), _quotas(before)
+        earlier, needed = cost(before, today=options.today, jobs={}, measured=counted), _quotas(before)
         found["difference"] = difference(earlier, priced)
         lines = [line.model_copy(update={"new": line not in earlier.lines}) for line in priced.lines]
         priced = priced.model_copy(update={"lines": lines})

@@ -12,6 +12,7 @@ from offline.policies.capacity import Held, held
 from offline.preview.job_durations import Measured
 from offline.preview.model import Cost, CostDifference, CostLine, KeptNodes, Outcome
 from offline.preview.run_cost import hourly_of, run_cost
+from offline.preview.scheduled_cost import scheduled
 
 FRESH = timedelta(days=90)
 """Age of a price's source from which on a preview warns. A source without a date counts as old."""
@@ -41,6 +42,7 @@ def cost(
         least_nodes=sum(each.nodes for each in places),
         most_nodes=sum(pool.max_nodes for pool in stack.own_pools),
         run=run_cost(stack, [*timed, *stack.charges_elsewhere], jobs, measured or {}),
+        scheduled=list(scheduled(stack, [*timed, *stack.charges_elsewhere], measured or {})),
         kept=list(_kept(stack, places)),
         lines=[_line(stack, charge) for charge in charges],
         unknown=[_named(stack, charge) for charge in timed if charge.price is None],
@@ -58,7 +60,12 @@ def difference(base: Cost, head: Cost) -> CostDifference:
         most_hourly=(head.most_hourly or 0.0) - (base.most_hourly or 0.0) if most else None,
         least_nodes=head.least_nodes - base.least_nodes,
         most_nodes=head.most_nodes - base.most_nodes,
+        scheduled_monthly=_scheduled(head) - _scheduled(base),
     )
+
+
+def _scheduled(cost: Cost) -> float:
+    return sum(each.monthly or 0.0 for each in cost.scheduled)
 
 
 def _with_services(stack: Stack, places: Sequence[Held]) -> Iterator[Charge]:

@@ -161,6 +161,18 @@ class KeptNodes(Model):
     monthly: float | None = Field(description="What they cost in a month; null where no price is known.")
 
 
+class ScheduledCost(Model):
+    """A pipeline that runs by itself, with the Jobs of one run as `RunCost` counts them."""
+
+    name: str
+    cron: str
+    time_zone: str
+    times: float | None = Field(description="How often a month, on average; null where that is not known.")
+    dollars: float | None = Field(description="Of one run; null where no price is known.")
+    paid_anyway: float = Field(description="How much of `dollars` is for nodes that are there without it.")
+    monthly: float | None = Field(description="What all runs of a month cost beside what is paid anyway.")
+
+
 class RunCost(Model):
     """What the Jobs that run cost, from the first node that is asked for until the last is given back.
 
@@ -196,6 +208,7 @@ class Cost(Model):
     least_nodes: int = Field(default=0, description="Nodes of all pools while no Job runs.")
     most_nodes: int = Field(default=0, description="Nodes of all pools at their largest.")
     run: RunCost | None = Field(default=None, description="Of the Jobs that run; null where none does.")
+    scheduled: list[ScheduledCost] = Field(default_factory=list, description="Pipelines that run by themselves.")
     kept: list[KeptNodes] = Field(default_factory=list, description="Nodes that services keep; in `idle_hourly`.")
     lines: list[CostLine] = Field(default_factory=list)
     unknown: list[str] = Field(default_factory=list, description="What no source prices.")
@@ -212,6 +225,9 @@ class CostDifference(Model):
     most_hourly: float | None
     least_nodes: int = 0
     most_nodes: int = 0
+    scheduled_monthly: float | None = Field(
+        default=0, description="Of what runs by itself, beside what is paid anyway."
+    )
 
 
 class Leg(Model):

@@ -13,6 +13,7 @@ from offline.preview.model import (
     Preview,
     QuotaNeed,
     RunCost,
+    ScheduledCost,
     StackPreview,
     Timeline,
 )
@@ -155,6 +156,7 @@ def cost_words(preview: StackPreview) -> list[str]:
     if cost.run is not None and whole(preview):
         lines.append(_run_words(cost.run))
     lines += map(_kept_words, cost.kept)
+    lines += map(_scheduled_words, cost.scheduled)
     if cost.unknown:
         lines.append(f"Unknown, and in no sum: {'; '.join(cost.unknown)}.")
     if cost.stale and whole(preview):
@@ -324,6 +326,15 @@ def _kept_words(kept: KeptNodes) -> str:
     price = f" for {money(kept.monthly)} a month" if kept.monthly is not None else ""
     stay = "stays" if len(kept.services) == 1 else "stay"
     return f"{listed(kept.services)} {stay}, so the pool {kept.pool} keeps {count}{price} while no Job runs."
+
+
+def _scheduled_words(each: ScheduledCost) -> str:
+    """What a pipeline costs that runs by itself, with its Jobs counted as all others are."""
+    anyway = f", {money(each.paid_anyway)} of it paid anyway" if each.paid_anyway >= 0.005 else ""
+    often = "" if each.times is None else f", {round(each.times, 1):g} times a month"
+    monthly = "" if each.monthly is None else f": {money(each.monthly)} a month beside that"
+    when = " ".join(filter(None, [each.cron, each.time_zone]))
+    return f"{each.name} runs by itself ({when}) for {money(each.dollars)} each time{anyway}{often}{monthly}."
 
 
 def _stale_words(dates: Sequence[str]) -> str:

@@ -20,8 +20,8 @@ RETAIN = "Retain"
 DELETE = "Delete"
 
 FROM_STORE = (
-    "the items that are not done are found again from the store, and the results of those that are done are in "
-    "it; only how often each was tried is forgotten"
+    "items that are not done are found again from the store, the results of the others are in it, and only how "
+    "often each was tried is forgotten"
 )
 """What becomes of the items of a queue that is lost."""
 
@@ -52,7 +52,7 @@ def _volumes(set_: Resource, stack: Stack) -> Holding:
     steps = queued_items(set_, stack)
     return Holding(
         "its volume and everything on it",
-        rebuilt=f"{FROM_STORE}; {', '.join(steps)} can only go on once it is there again" if steps else "",
+        rebuilt=f"{FROM_STORE}; {', '.join(steps)} can go on once it is there again" if steps else "",
         meant=True,
     )
 

@@ -80,3 +80,25 @@ def _refusal(kind: Any, value: str) -> dict[str, str]:
         TypeAdapter(kind).validate_python(value)
     (error,) = caught.value.errors()
     return error.get("ctx", {})
+
+
+@pytest.mark.parametrize(
+    ("value", "times"),
+    [
+        ("0 3 * * *", 365.25 / 12),
+        ("*/15 * * * *", 4 * 24 * 365.25 / 12),
+        ("0 0 1 * *", 1),
+        ("0 0 29 2 *", 1 / 48),
+        ("0 6,18 * * 1-5", 2 * 365.25 / 7 * 5 / 12),
+        # The first of a month, and every Monday.
+        ("0 0 1 * mon", 365.25 / 7 / 12 + 1 - 1 / 7),
+    ],
+)
+def test_a_schedule_comes_up_so_often_a_month(value: str, times: float) -> None:
+    assert cron.times_a_month(value) == pytest.approx(times, rel=0.01)
+
+
+@pytest.mark.parametrize("value", ["", "@daily", "0 3 * * * *", "61 * * * *"])
+def test_what_is_no_schedule_has_no_number(value: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        cron.times_a_month(value)

@@ -95,7 +95,8 @@ def serving(
         ],
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain" if keeps else "Delete"},
     }
-    return resource(STATEFUL_SET, QUEUE, {"metadata": {"name": QUEUE, "namespace": "slipway"}, "spec": spec})
+    metadata = {"name": f"{QUEUE}-1a2b3c", "namespace": "slipway"}
+    return resource(STATEFUL_SET, QUEUE, {"metadata": metadata, "spec": spec})
 
 
 def entrance(**spec: Any) -> Resource:

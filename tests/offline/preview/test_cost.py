@@ -8,7 +8,7 @@ import pytest
 
 from infra.review.contract import reviewed
 from infra.review.facts import Charge, Source
-from infra.review.stack import Stack
+from infra.review.stack import Resource, Stack
 from offline.preview import tables
 from offline.preview.cost import cost, difference
 from offline.preview.job_durations import Measured
@@ -339,3 +339,41 @@ def test_workers_cost_the_nodes_that_they_are_on() -> None:
     # Two at a time, and the third after them.
     narrow = run(stack([Pool("cpu", 2, 2, 0.2)], days), days=Measured(600, "rehearsed"))
     assert narrow.dollars == pytest.approx(2 * (2 * 600 + 26) / 3600 * 0.2)
+
+
+def nightly(*jobs: Resource, cron: str = "0 3 * * *") -> Resource:
+    """A CronJob that runs these Jobs again."""
+    spec = {"schedule": cron, "timeZone": "Europe/Berlin"}
+    needed = frozenset(each.urn for each in jobs)
+    return declared("kubernetes:batch/v1:CronJob", "nightly", {"spec": spec}, dependencies=needed)
+
+
+def test_what_runs_by_itself_costs_its_jobs_as_often_as_it_runs() -> None:
+    days = job("days", "cpu", limit=3000)
+    without, found = (
+        cost(stack([SPARE], days, job("other", "cpu"), *more), today=TODAY) for more in ([], [nightly(days)])
+    )
+    [scheduled] = found.scheduled
+    assert (scheduled.name, scheduled.cron, scheduled.time_zone) == ("nightly", "0 3 * * *", "Europe/Berlin")
+    assert scheduled.times == pytest.approx(365.25 / 12)
+    # Fifty minutes, and ten until the node goes away.
+    assert scheduled.dollars == pytest.approx(0.2)
+    assert scheduled.monthly == pytest.approx(0.2 * 365.25 / 12)
+    preview = StackPreview(stack="it", cost=found, difference=difference(without, found))
+    assert (
+        "nightly runs by itself (0 3 * * * Europe/Berlin) for $0.20 each time, 30.4 times a month: $6.09 a month "
+        "beside that." in tables.cost_words(preview)
+    )
+    assert preview.difference is not None
+    assert preview.difference.scheduled_monthly == pytest.approx(scheduled.monthly)
+
+
+def test_what_a_scheduled_run_has_anyway_is_not_counted_again() -> None:
+    prepare = job("prepare", "cpu", limit=3600)
+    [scheduled] = cost(stack([CPU], prepare, nightly(prepare, cron="*/30 * * * 1-5")), today=TODAY).scheduled
+    assert (scheduled.dollars, scheduled.paid_anyway) == (pytest.approx(0.2), pytest.approx(0.2))
+    assert scheduled.monthly == pytest.approx(0)
+    assert cost(stack([CPU], prepare, nightly()), today=TODAY).scheduled == []
+    measured = {"prepare": Measured(360, "measured")}
+    [quicker] = cost(stack([CPU], prepare, nightly(prepare)), today=TODAY, measured=measured).scheduled
+    assert quicker.dollars == pytest.approx(0.02)
