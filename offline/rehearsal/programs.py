@@ -59,7 +59,9 @@ class Program:
     @property
     def replacing(self) -> str:
         """A sentence that says that the substitute runs."""
-        instead, declared = _shown(self.substitute), _shown(self.words)
+        if any("\n" in word for word in self.substitute):
+            return f"{self.of} runs what stands in for `{self.name}` with {self.software}: this machine has none"
+        instead, declared = shlex.join(self.substitute), shlex.join(self.words)
         return f"{self.of} runs `{instead}` in place of `{declared}`: `{self.name}` is not on this machine"
 
     @property
@@ -77,11 +79,6 @@ class Program:
             f"{self.kind} {self.of} runs {self.name!r}, which is neither on this machine nor among the packages "
             f"of {self.software}; {self.way_out}"
         )
-
-
-def _shown(words: Sequence[str]) -> str:
-    """A command line as it is shown: a program within it, which has several lines, is left out."""
-    return " ".join("…" if "\n" in word else shlex.quote(word) for word in words)
 
 
 def _is_here(name: str, folders: Sequence[Path] = ()) -> bool:
