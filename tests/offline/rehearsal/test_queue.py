@@ -1,0 +1,229 @@
+"""A step with items, workers and a real queue, rehearsed as its users do, through whatever ends a process."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+from tests.offline.rehearsal.toy import ROOT
+from tests.support.valkey import valkey_program
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+PREPARE = """
+import pathlib, sys
+days = pathlib.Path(sys.argv[2], "days")
+days.mkdir()
+for day in range(1, int(sys.argv[1]) + 1):
+    (days / f"2018-04-{day:02}.csv").write_text(f"{day}\\n")
+"""
+DAY = """
+import json, pathlib, sys, time
+day, seconds, broken = int(pathlib.Path(sys.argv[1]).read_text()), float(sys.argv[2]), int(sys.argv[3])
+print("works on", day, flush=True)
+time.sleep(seconds)
+if day == broken:
+    sys.exit(print("no transaction in this file") or 1)
+pathlib.Path(sys.argv[4], "summary.json").write_text(json.dumps({"squared": day * day}))
+"""
+DECLARED = {
+    "description": "Works on days.",
+    "parameters": {
+        "count": {"type": "integer", "default": 6},
+        "seconds": {"type": "number", "default": 0.5},
+        "broken": {"type": "integer", "default": 0},
+    },
+    "services": {"queue": {"kind": "valkey"}},
+    "steps": {
+        "prepare": {"run": ["python", "prepare.py", "{count}", "{output}"]},
+        "days": {
+            "run": ["python", "day.py", "{item}", "{seconds}", "{broken}", "{output}"],
+            "items": {
+                "files": "{prepare}/days/*.csv",
+                "mode": "parallel",
+                "queue": "queue",
+                "lease": "5s",
+                "attempts": 2,
+                "columns": {"squared": {"format": "integer"}},
+            },
+            "workers": 3,
+        },
+    },
+}
+SMALL = {"pool": "cpu", "cpu": "100m", "memory": "512Mi", "ephemeral_storage": "100Mi"}
+
+
+@dataclass
+class Pipeline:
+    """A pipeline and a stack that runs it, in a folder, with a `valkey-server` on PATH or without."""
+
+    folder: Path
+    path: str
+
+    def __post_init__(self) -> None:
+        own = self.folder / "toy"
+        own.mkdir()
+        for name, text in {"prepare.py": PREPARE, "day.py": DAY}.items():
+            (own / name).write_text(text, encoding="utf-8")
+        (own / "pipeline.yaml").write_text(yaml.safe_dump(DECLARED, sort_keys=False), encoding="utf-8")
+
+    @property
+    def out(self) -> Path:
+        return self.folder / "out"
+
+    def start(self, *options: str, **parameters: Any) -> subprocess.Popen[str]:
+        stack = yaml.safe_load((ROOT / "stacks" / "Pulumi.local.yaml").read_text(encoding="utf-8"))
+        section = {"uses": str(self.folder / "toy"), "steps": {"prepare": SMALL, "days": SMALL}, **parameters}
+        stack["config"]["slipway:pipelines"] = {"toy": {**section, "services": {"queue": SMALL}}}
+        file = self.folder / "stack.yaml"
+        file.write_text(json.dumps(stack), encoding="utf-8")
+        command = [sys.executable, "-m", "offline.rehearsal", "--stack", "local", "--config-file", str(file)]
+        return subprocess.Popen(
+            [*command, "--output", str(self.out), *options],
+            cwd=ROOT,
+            env={**os.environ, "PATH": self.path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def rehearse(self, *options: str, code: int = 0, **parameters: Any) -> str:
+        process = self.start(*options, **parameters)
+        printed, _ = process.communicate(timeout=200)
+        assert process.returncode == code, printed
+        return printed
+
+    def log(self, name: str = "toy-days") -> str:
+        file = self.out / "logs" / f"{name}.log"
+        return file.read_text(encoding="utf-8") if file.exists() else ""
+
+    def worked_on(self) -> list[int]:
+        """The days on which the program was started in the last rehearsal, in order."""
+        return sorted(map(int, re.findall(r"works on (\d+)", self.log())))
+
+    def processes(self, *words: str) -> list[psutil.Process]:
+        """Those that its rehearsals started whose command line has all of these words."""
+        found: list[psutil.Process] = []
+        for each in psutil.process_iter(["cmdline", "cwd"]):
+            line = " ".join(each.info["cmdline"] or [])
+            # The server replaces its command line; it works in the folder of its data.
+            here = str(self.out) in line or (each.info["cwd"] or "").startswith(str(self.out))
+            if here and "offline.rehearsal" not in line and all(word in line for word in words):
+                found.append(each)
+        return found
+
+    def until(self, process: subprocess.Popen[str], condition: Callable[[], object]) -> None:
+        """Waits for something that has to happen while ``process`` runs."""
+        deadline = time.monotonic() + 90
+        while not condition():
+            assert process.poll() is None, process.communicate()[0]
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    """With the server on PATH."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "valkey-server").symlink_to(valkey_program())
+    return Pipeline(tmp_path, f"{programs}{os.pathsep}{os.environ['PATH']}")
+
+
+SIX = [1, 2, 3, 4, 5, 6]
+
+
+def test_items_go_through_the_queue_and_a_new_day_is_the_only_one_worked_on(pipeline: Pipeline) -> None:
+    printed = pipeline.rehearse()
+    assert "Items, 6 of 6 done" in printed
+    assert re.search(r"2018-04-06 +done +1 +[\d.]+ +36", printed)
+    assert re.search(r"toy-queue +cpu +[\d.]+ s +\d+ MiB +ended", printed)
+    assert "stands in" not in printed, "a server on PATH wins"
+    assert pipeline.worked_on() == SIX
+    assert {f"[{index}]" for index in range(3)} == set(re.findall(r"^\[\d\]", pipeline.log(), re.MULTILINE))
+    assert pipeline.processes() == []
+
+    again = pipeline.rehearse()
+    assert re.search(r"toy-queue +cpu +not started", again)
+    assert "0 Jobs run" in again
+
+    more = pipeline.rehearse(count=7)
+    assert "Items, 7 of 7 done" in more
+    assert pipeline.worked_on() == [7]
+
+
+def test_a_failed_item_is_shown_with_its_reason_and_the_others_are_done(pipeline: Pipeline) -> None:
+    printed = pipeline.rehearse(code=1, broken=3)
+    assert "exit code 10" in printed
+    assert "Items, 5 of 6 done, 1 failed" in printed
+    (row,) = re.findall(r"^2018-04-03 .*", printed, re.MULTILINE)
+    assert "failed" in row
+    assert "exit code 1" in row
+    report = (pipeline.out / "report.html").read_text(encoding="utf-8")
+    assert "Items, 5 of 6 done, 1 failed" in report
+    assert re.search(r'<tr class="wrong">\s*<td>\s*2018-04-03', report)
+
+    assert "Items, 6 of 6 done" in pipeline.rehearse()
+    # The broken parameter is part of the work, so that all are made again.
+    assert pipeline.worked_on() == SIX
+
+
+def test_killed_workers_and_a_killed_server_lose_nothing(pipeline: Pipeline) -> None:
+    process = pipeline.start(seconds=1.5)
+    pipeline.until(process, lambda: len(pipeline.worked_on()) >= 2)
+    pipeline.processes("workloads.runtime.worker")[0].kill()
+    pipeline.until(process, lambda: len(pipeline.worked_on()) >= 4)
+    pipeline.processes("valkey-server")[0].kill()
+    printed, _ = process.communicate(timeout=200)
+    assert process.returncode == 0, printed
+    assert "Items, 6 of 6 done" in printed
+    assert "exited with 137 (Error); not counted, trying again" in printed
+    assert "toy-queue: container 'queue' exited with 137 (Error); starting again" in printed
+    assert re.search(r"toy-queue +cpu .*ended, started 2 times", printed)
+    assert set(pipeline.worked_on()) == set(SIX)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_rehearsal_that_is_ended_leaves_no_process_and_the_next_goes_on(
+    pipeline: Pipeline, number: signal.Signals
+) -> None:
+    process = pipeline.start(seconds=1.0)
+    pipeline.until(process, lambda: len(list(pipeline.out.glob("store/toy/days/*/*/result.json"))) >= 2)
+    left = pipeline.processes()
+    assert len(left) >= 4, "three workers and the server"
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    _, alive = psutil.wait_procs(left, timeout=15)
+    assert not [each for each in alive if each.status() != psutil.STATUS_ZOMBIE]
+    assert pipeline.processes() == []
+    done = len(list(pipeline.out.glob("store/toy/days/*/*/result.json")))
+
+    printed = pipeline.rehearse(seconds=1.0)
+    assert "Items, 6 of 6 done" in printed
+    assert len(pipeline.worked_on()) == 6 - done
+
+
+def test_one_worker_is_evicted_and_its_item_goes_to_another(pipeline: Pipeline) -> None:
+    printed = pipeline.rehearse("--disrupt", "days", seconds=2.0)
+    assert "worker 0 evicted (DisruptionTarget)" in printed
+    assert "Items, 6 of 6 done" in printed
+    assert re.search(r"toy-days .*succeeded, 3 workers, [45] pods", printed)
+
+
+def test_a_server_that_this_machine_lacks_comes_from_a_lock_file(tmp_path: Path) -> None:
+    if any((Path(each) / "valkey-server").exists() for each in os.environ["PATH"].split(os.pathsep)):
+        pytest.skip("this machine has a server of its own")
+    printed = Pipeline(tmp_path, os.environ["PATH"]).rehearse(count=2, seconds=0.1)
+    assert "toy.queue runs what stands in for `valkey-server` with valkey-requirements.txt" in printed
+    assert "Items, 2 of 2 done" in printed
