@@ -20,6 +20,7 @@ from infra.kubernetes.gates import Gates
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.node_reader import NodeReaderArgs, TeamNodeReader
 from infra.kubernetes.results import Outputs
+from infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
 from infra.kubernetes.service import services_of
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs, reads_nodes
 from infra.pipelines import placement, shipping
@@ -93,11 +94,22 @@ def declare(root: Path = ROOT) -> Declared:
                 settings.protect,
                 settings.egress.allowed(),
                 services[name],
+                any(each.schedule for each in settings.pipelines.values()),
             ),
         )
         for name, platform in platforms.items()
     }
     jobs = job.declare(steps, workspaces, root, settings.secrets)
+    for name, each in settings.pipelines.items():
+        if each.schedule:
+            own = [jobs[step.job] for step in placed[name]]
+            workspace = workspaces[placed[name][0].platform.name]
+            PipelineSchedule(
+                f"{name}-schedule",
+                PipelineScheduleArgs(
+                    name, each.schedule.cron, each.schedule.time_zone, own, workspace, CPU_IMAGE, root
+                ),
+            )
     outputs = Outputs(jobs, workspaces)
     for name, of_pipeline in placed.items():
         pulumi.export(name, outputs.of(of_pipeline))

@@ -13,6 +13,9 @@ from infra.service import Service
 STORE_GATE, DEVICES_GATE, ACCELERATOR_GATE = GATES = ("store-gate", "devices-gate", "accelerator-gate")
 """What stands in front of the cluster's or the pool's name in the names of gates."""
 
+SCHEDULED_RUN = "scheduled-run"
+"""What stands in front of the pipeline's name in the names of what runs it by the clock."""
+
 GATES_FOLDER = "gates"
 """The folder of the store that gates write to."""
 
@@ -117,6 +120,11 @@ class Step:
     def requests(self) -> Resources:
         """What its pod asks for: its resources as the pool's cluster takes them."""
         return self.pool.admitted(self.resources)
+
+    @property
+    def job(self) -> str:
+        """The name that its Job keeps from run to run: ``<pipeline>-<step>``."""
+        return f"{self.pipeline}-{self.name}"
 
     @property
     def publishes(self) -> bool:

@@ -74,24 +74,9 @@ class StepJob(pulumi.ComponentResource):
                 namespace=workspace.namespace,
                 labels=labels,
                 # Without it the next `up` would repeat the old failure instead of running the Job again.
-                annotations={"pulumi.com/replaceUnready": "true", **_annotations(run)},
+                annotations={"pulumi.com/replaceUnready": "true", **job_annotations(run)},
             ),
-            spec=k8s.batch.v1.JobSpecArgs(
-                completion_mode="Indexed" if step.items else None,
-                completions=step.workers,
-                parallelism=step.workers,
-                # Real failures are final at once; disruptions are ignored below and so tried again without end,
-                # within the deadline. Pulumi sees a Job's failure by two reasons alone, `BackoffLimitExceeded` and
-                # `DeadlineExceeded` (provider/pkg/await/checker/job of pulumi-kubernetes 4.32.0). A `FailJob` rule
-                # and `backoffLimitPerIndex` fail a Job for others (`PodFailurePolicy`, `FailedIndexes`,
-                # `MaxFailedIndexesExceeded`), and would leave it waiting for its time-out.
-                backoff_limit=0,
-                pod_failure_policy=k8s.batch.v1.PodFailurePolicyArgs(rules=_ignored(step)),
-                # A pod that is still being evicted holds the GPU that its successor needs.
-                pod_replacement_policy="Failed",
-                active_deadline_seconds=step.time_limit,
-                template=template(run, NODE_READER if step.reads_nodes else workspace.service_account),
-            ),
+            spec=job_spec(run, workspace),
             opts=pulumi.ResourceOptions(
                 parent=self,
                 provider=workspace.platform.provider,
@@ -114,8 +99,32 @@ class StepJob(pulumi.ComponentResource):
         self.register_outputs({"job": run.job_name, "path": run.path})
 
 
-def _ignored(step: Step) -> list[k8s.batch.v1.PodFailurePolicyRuleArgs]:
-    """The ends of a pod that do not count as failures: another pod takes its place."""
+def job_spec(run: Run, workspace: Workspace) -> k8s.batch.v1.JobSpecArgs:
+    """The Job that runs ``run``: once, whatever nodes are taken from it, within its step's time limit."""
+    step = run.step
+    return k8s.batch.v1.JobSpecArgs(
+        completion_mode="Indexed" if step.items else None,
+        completions=step.workers,
+        parallelism=step.workers,
+        # Real failures are final at once; disruptions are ignored below and so tried again without end, within the
+        # deadline. Pulumi sees a Job's failure by two reasons alone, `BackoffLimitExceeded` and `DeadlineExceeded`
+        # (provider/pkg/await/checker/job of pulumi-kubernetes 4.32.0). A `FailJob` rule and `backoffLimitPerIndex`
+        # fail a Job for others (`PodFailurePolicy`, `FailedIndexes`, `MaxFailedIndexesExceeded`), and would leave
+        # it waiting for its time-out.
+        backoff_limit=0,
+        pod_failure_policy=disruptions_ignored(killed=bool(step.items)),
+        # A pod that is still being evicted holds the GPU that its successor needs.
+        pod_replacement_policy="Failed",
+        active_deadline_seconds=step.time_limit,
+        template=template(run, NODE_READER if step.reads_nodes else workspace.service_account),
+    )
+
+
+def disruptions_ignored(*, killed: bool = False) -> k8s.batch.v1.PodFailurePolicyArgs:
+    """The ends of a pod that do not count as failures, so that another pod takes its place.
+
+    With ``killed`` the ends by a signal are among them.
+    """
     rules = [
         k8s.batch.v1.PodFailurePolicyRuleArgs(
             action="Ignore",
@@ -124,7 +133,7 @@ def _ignored(step: Step) -> list[k8s.batch.v1.PodFailurePolicyRuleArgs]:
             ],
         )
     ]
-    if step.items:
+    if killed:
         rules.append(
             k8s.batch.v1.PodFailurePolicyRuleArgs(
                 action="Ignore",
@@ -133,10 +142,10 @@ def _ignored(step: Step) -> list[k8s.batch.v1.PodFailurePolicyRuleArgs]:
                 ),
             )
         )
-    return rules
+    return k8s.batch.v1.PodFailurePolicyArgs(rules=rules)
 
 
-def _annotations(run: Run) -> dict[str, str]:
+def job_annotations(run: Run) -> dict[str, str]:
     """What people and tools learn of the run from its Job. They decide nothing: where they change, no Job runs."""
     found: dict[str, str] = {}
     if run.step.publishes:

@@ -15,6 +15,7 @@ from infra.kubernetes.gates import DEVICES_GATE
 from infra.kubernetes.labels import COMPONENT, NAME, PART_OF, SERVICE, service_labels
 from infra.platform import Egress
 from infra.service import Service
+from infra.step import SCHEDULED_RUN
 
 PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")
 """Addresses of networks of one's own (RFC 1918), of carriers (RFC 6598) and of single links (RFC 3927)."""
@@ -28,13 +29,14 @@ class NetworkPoliciesArgs:
     """``egress`` is where pods may connect to; None leaves that open.
 
     ``pods`` are labels of the pods that the policies hold for; None: all pods of the namespace. With ``services``
-    there are pods among them that have policies of their own.
+    there are pods among them that have policies of their own, with ``scheduled`` some that create Jobs.
     """
 
     namespace: str
     egress: Sequence[Egress] | None
     pods: Mapping[str, str] | None = None
     services: bool = False
+    scheduled: bool = False
 
 
 def network_policies(name: str, args: NetworkPoliciesArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
@@ -55,13 +57,16 @@ def network_policies(name: str, args: NetworkPoliciesArgs, opts: pulumi.Resource
                 f"{name}-limit-egress",
                 metadata=k8s.meta.v1.ObjectMetaArgs(name="limit-egress", namespace=args.namespace, labels=PART_OF),
                 spec=k8s.networking.v1.NetworkPolicySpecArgs(
-                    # The devices gate talks to the Kubernetes API, which no NetworkPolicy can name: its address is
-                    # the control plane's, and plugins disagree on whether a block of addresses can hold it.
+                    # The devices gate and scheduled runs talk to the Kubernetes API, which no policy can name: its
+                    # address is the control plane's, and plugins disagree on whether a block of addresses can hold
+                    # it.
                     pod_selector=k8s.meta.v1.LabelSelectorArgs(
                         match_labels=args.pods,
                         match_expressions=[
                             k8s.meta.v1.LabelSelectorRequirementArgs(
-                                key=NAME, operator="NotIn", values=[DEVICES_GATE]
+                                key=NAME,
+                                operator="NotIn",
+                                values=[DEVICES_GATE, *([SCHEDULED_RUN] if args.scheduled else [])],
                             ),
                             # Policies add up, and a service may connect to less than a step.
                             *([_no_service()] if args.services else []),

@@ -53,7 +53,7 @@ class Run:
     @property
     def name(self) -> str:
         """The name that stays the same from run to run: ``<pipeline>-<step>``."""
-        return f"{self.step.pipeline}-{self.step.name}"
+        return self.step.job
 
     @property
     def job_name(self) -> str:

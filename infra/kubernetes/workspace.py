@@ -28,7 +28,7 @@ class WorkspaceArgs:
     """``platform`` is the cluster; ``protect`` keeps Pulumi from deleting what holds data.
 
     ``egress`` is where pods may connect to beyond what every stack needs; None leaves that open. ``services`` is
-    how many services pipelines have there.
+    how many services pipelines have there, and ``scheduled`` whether one runs by the clock.
     """
 
     platform: Platform
@@ -37,6 +37,7 @@ class WorkspaceArgs:
     protect: bool
     egress: Sequence[Egress] | None = ()
     services: int = 0
+    scheduled: bool = False
 
 
 class Workspace(pulumi.ComponentResource):
@@ -75,7 +76,9 @@ class Workspace(pulumi.ComponentResource):
         )
         # A namespace that was there before may hold pods of others.
         pods = None if own else PART_OF
-        limits = NetworkPoliciesArgs(args.namespace, _egress(args), pods, services=args.services > 0)
+        limits = NetworkPoliciesArgs(
+            args.namespace, _egress(args), pods, services=args.services > 0, scheduled=args.scheduled
+        )
         policies = network_policies(name, limits, in_namespace)
         ready: list[pulumi.Resource] = [*own, service_account, *policies]
         if platform.store.claim:

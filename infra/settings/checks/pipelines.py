@@ -10,7 +10,7 @@ from infra.schema.kubernetes_names import name_findings
 from infra.schema.problems import Finding, Path, listed, nearest
 from infra.settings.parsing import Draft, Reading
 from infra.settings.pipelines import KEY, folder, is_known, steps_if_any
-from infra.step import GATES, GATES_FOLDER, PACKAGES
+from infra.step import GATES, GATES_FOLDER, PACKAGES, SCHEDULED_RUN
 
 NAME_LIMIT = 40
 """Characters of a pipeline's name, of which those of its Jobs and labels are made."""
@@ -31,6 +31,7 @@ def check(reading: Reading) -> Iterator[Finding]:
         if not known:
             yield _unknown(at, name, settings)
             continue
+        yield from _schedule((*at, "schedule"), name, settings, reading.draft)
         for each in pipeline(folder(name, settings)).checks:
             yield from each(Section(at, settings, pools))
 
@@ -46,10 +47,29 @@ def section_name_findings(at: Path, name: str) -> Iterator[Finding]:
         **dict.fromkeys(STACK_OUTPUTS, f"`{name}` is an output of the stack itself"),
         **{each: f"`{each}/` of the store has the {it.name} of GPU steps" for each, it in supplements().items()},
         PACKAGES: f"`{PACKAGES}/` of the store has the packages that images lack",
+        SCHEDULED_RUN: "Jobs of that name run other pipelines by the clock",
         GATES_FOLDER: f"`{GATES_FOLDER}/` of the store has what gates write",
     }
     if name in taken:
         yield Finding(at, name, taken[name], RENAME)
+
+
+def _schedule(at: Path, name: str, settings: PipelineSettings, draft: Draft) -> Iterator[Finding]:
+    """A CronJob creates Jobs in its own cluster."""
+    if settings.schedule is None:
+        return
+    pools = pools_of(draft)
+    named = [each.placed_by.pool for each in steps_if_any(name, settings)]
+    clusters = {pools[pool][0][1] for pool in named if pool in pools}
+    if len(clusters) > 1:
+        yield Finding(
+            at,
+            None,
+            f"its steps run in the clusters {listed(map(str, clusters), 'and')}, and a schedule creates Jobs "
+            "in one",
+            "run all of its steps on pools of one cluster, or run `pulumi up` by your own schedule",
+            read=(("pipelines", name),),
+        )
 
 
 def _unknown(at: Path, name: str, settings: PipelineSettings) -> Finding:

@@ -1,0 +1,183 @@
+"""A pipeline that runs by itself: a CronJob whose pod creates the pipeline's Jobs, one after the other."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
+from infra.kubernetes.job import StepJob, disruptions_ignored, job_annotations, job_spec
+from infra.kubernetes.labels import NAME, PART_OF, step_labels
+from infra.kubernetes.pod import RECORD_VARIABLE, bundle_map, template
+from infra.kubernetes.run import plan
+from infra.kubernetes.shipped_files import config_map
+from infra.kubernetes.workspace import Workspace
+from infra.platform import Resources
+from infra.schema.names import fit
+from infra.step import SCHEDULED_RUN, Step
+
+CRON_JOB_NAME_LIMIT = 52
+"""The controller adds eleven characters for the Job's name (kubernetes.io/docs/concepts/workloads/controllers/
+cron-jobs, seen November 2026)."""
+
+START_DEADLINE = 3600
+"""Seconds after its time in which a run that could not start still does: the control plane may have been away."""
+
+HISTORY = 3
+"""Runs that are kept with their Jobs, for their logs; of those that failed as many."""
+
+
+@dataclass(frozen=True)
+class PipelineScheduleArgs:
+    """``jobs`` are those of the pipeline, ``root`` is the repository, and ``image`` one with Python."""
+
+    pipeline: str
+    cron: str
+    time_zone: str
+    jobs: Sequence[StepJob]
+    workspace: Workspace
+    image: str
+    root: Path
+
+
+class PipelineSchedule(pulumi.ComponentResource):
+    """Runs a pipeline by the clock, never twice at a time.
+
+    Its pod may create Jobs in the namespace, and look at them; a Job may use every service account there. It talks
+    to the Kubernetes API, and so is outside the policy that limits what pods connect to.
+    """
+
+    def __init__(self, name: str, args: PipelineScheduleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slipway:kubernetes:PipelineSchedule", name, {}, opts)
+        workspace = args.workspace
+        called = fit(f"{args.pipeline}-schedule", CRON_JOB_NAME_LIMIT)
+        labels = {**PART_OF, NAME: SCHEDULED_RUN, "app.kubernetes.io/component": args.pipeline}
+        metadata = k8s.meta.v1.ObjectMetaArgs(name=called, namespace=workspace.namespace, labels=labels)
+        on_cluster = pulumi.ResourceOptions(
+            parent=self, provider=workspace.platform.provider, depends_on=[*workspace.ready]
+        )
+        account = k8s.core.v1.ServiceAccount(
+            f"{name}-account", metadata=metadata, automount_service_account_token=False, opts=on_cluster
+        )
+        role = k8s.rbac.v1.Role(f"{name}-role", metadata=metadata, rules=_rules(called), opts=on_cluster)
+        binding = k8s.rbac.v1.RoleBinding(
+            f"{name}-binding",
+            metadata=metadata,
+            role_ref=k8s.rbac.v1.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind="Role", name=called),
+            subjects=[k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=called, namespace=workspace.namespace)],
+            opts=pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(depends_on=[account, role])),
+        )
+        jobs = k8s.core.v1.ConfigMap(
+            f"{name}-jobs",
+            metadata=metadata,
+            data={"jobs.json": pulumi.Output.json_dumps([_planned(each, args) for each in args.jobs])},
+            opts=on_cluster,
+        )
+        run = plan(_step(called, args), args.root)
+        bundle = config_map(bundle_map(run), run.bundle, workspace.namespace, labels, on_cluster)
+        k8s.batch.v1.CronJob(
+            name,
+            metadata=metadata,
+            spec=k8s.batch.v1.CronJobSpecArgs(
+                schedule=args.cron,
+                time_zone=args.time_zone,
+                # The next run waits for its own time, and finds all items that came in between.
+                concurrency_policy="Forbid",
+                starting_deadline_seconds=START_DEADLINE,
+                successful_jobs_history_limit=HISTORY,
+                failed_jobs_history_limit=HISTORY,
+                job_template=k8s.batch.v1.JobTemplateSpecArgs(
+                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels),
+                    spec=k8s.batch.v1.JobSpecArgs(
+                        backoff_limit=0,
+                        pod_failure_policy=disruptions_ignored(),
+                        pod_replacement_policy="Failed",
+                        active_deadline_seconds=run.step.time_limit,
+                        template=template(run, called),
+                    ),
+                ),
+            ),
+            opts=pulumi.ResourceOptions.merge(
+                on_cluster,
+                # What a run reads beside the pipeline's own results, such as packages, is there once these are.
+                pulumi.ResourceOptions(depends_on=[binding, jobs, bundle, *(each.job for each in args.jobs)]),
+            ),
+        )
+        self.register_outputs({"cronJob": called})
+
+
+def _rules(called: str) -> list[k8s.rbac.v1.PolicyRuleArgs]:
+    return [
+        k8s.rbac.v1.PolicyRuleArgs(api_groups=["batch"], resources=["jobs"], verbs=["create", "get", "list"]),
+        k8s.rbac.v1.PolicyRuleArgs(
+            api_groups=[""], resources=["configmaps"], resource_names=[called], verbs=["get"]
+        ),
+    ]
+
+
+def _step(called: str, args: PipelineScheduleArgs) -> Step:
+    """What the CronJob's pod runs. It lives as long as all Jobs may take one after the other, and waits for those
+    of an update before them."""
+    platform = args.workspace.platform
+    limit = sum(each.run.step.time_limit for each in args.jobs)
+    return Step(
+        pipeline=SCHEDULED_RUN,
+        name=args.pipeline,
+        module="workloads.schedule.run",
+        arguments=[
+            *("--api", KUBERNETES_API, "--service-account", SERVICE_ACCOUNT),
+            *("--namespace", args.workspace.namespace, "--pipeline", args.pipeline, "--jobs", called),
+        ],
+        image=args.image,
+        platform=platform,
+        pool=cheapest_pool(platform),
+        resources=Resources(cpu=50, memory=128, ephemeral_storage=64),
+        time_limit=2 * limit,
+        uses_store=False,
+        reads_nodes=True,
+    )
+
+
+def _planned(job: StepJob, args: PipelineScheduleArgs) -> dict[str, Any]:
+    """The Job as `workloads.schedule.run` reads it."""
+    run, step = job.run, job.run.step
+    own = {each.run.name for each in args.jobs}
+    needed = {each.job for each in (*step.inputs.values(), *step.after)}
+    spec = _plain(job_spec(run, args.workspace))
+    for container in spec["template"]["spec"]["containers"]:
+        # The record is of the run that Pulumi knows.
+        container["env"] = [each for each in container["env"] if each["name"] != RECORD_VARIABLE]
+    return {
+        "name": run.name,
+        "path": run.path if step.publishes else "",
+        "after": sorted(needed & own),
+        "manifest": {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"labels": step_labels(step.pipeline, step.name), "annotations": job_annotations(run)},
+            "spec": spec,
+        },
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A typed argument as the Kubernetes API spells it: ``backoffLimit`` for ``backoff_limit``. Outputs stay."""
+    if type(value).__module__.startswith(k8s.__name__):
+        return {
+            _camel(key): _plain(each)
+            for key, each in cast("dict[str, Any]", vars(value)).items()
+            if each is not None
+        }
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in cast("Sequence[Any]", value)]
+    return value
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"_([a-z0-9])", lambda match: match[1].upper(), name.rstrip("_"))

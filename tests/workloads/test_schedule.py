@@ -1,0 +1,208 @@
+"""A scheduled run: which Jobs it creates, in which order, and what becomes of it where one fails."""
+
+import http.server
+import json
+import threading
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workloads.runtime.exits import StepError
+from workloads.schedule import run
+
+JOBS = "/apis/batch/v1/namespaces/slipway/jobs"
+CONFIG_MAP = "/api/v1/namespaces/slipway/configmaps/churn-schedule"
+
+
+class Api:
+    """Kubernetes as a scheduled run sees it: Jobs by name, which end when they are looked at a second time."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.created: list[str] = []
+        self.failing: set[str] = set()
+        self.planned: list[dict[str, Any]] = []
+        self.looked: dict[str, int] = {}
+        self.down = 0
+        self.refused = False
+
+    def answer(self, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
+        if self.refused:
+            return 403, {"message": "jobs.batch is forbidden"}
+        if self.down:
+            self.down -= 1
+            return 503, {"message": "the server is starting"}
+        return self._create(json.loads(body)) if method == "POST" else self._read(path)
+
+    def _create(self, job: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        name = job["metadata"]["name"]
+        if name in self.jobs:
+            return 409, {"message": f'jobs.batch "{name}" already exists'}
+        self.jobs[name] = job
+        self.created.append(name)
+        return 201, job
+
+    def _read(self, path: str) -> tuple[int, dict[str, Any]]:
+        if path == CONFIG_MAP:
+            return 200, {"data": {"jobs.json": json.dumps(self.planned)}}
+        if path.startswith(f"{JOBS}?"):
+            for each in self.jobs.values():
+                self._look(each)
+            return 200, {"items": list(self.jobs.values())}
+        job = self.jobs[path.removeprefix(f"{JOBS}/")]
+        self._look(job)
+        return 200, job
+
+    def _look(self, job: dict[str, Any]) -> None:
+        name = job["metadata"]["name"]
+        self.looked[name] = self.looked.get(name, 0) + 1
+        if self.looked[name] >= 2 and "status" not in job:
+            fails = any(name.startswith(each) for each in self.failing)
+            reason = {"reason": "BackoffLimitExceeded", "message": "Job has reached the specified backoff limit"}
+            condition = {"type": "Failed", **reason} if fails else {"type": "Complete"}
+            job["status"] = {"conditions": [{**condition, "status": "True"}]}
+
+
+@pytest.fixture
+def api() -> Api:
+    found = Api()
+    owner = {
+        "metadata": {
+            "name": "churn-schedule-29384940",
+            "uid": "a-uid",
+            "creationTimestamp": "2026-11-22T02:00:01Z",
+            "annotations": {"batch.kubernetes.io/cronjob-scheduled-timestamp": "2026-11-22T03:00:00+01:00"},
+        },
+        "status": {"conditions": [{"type": "Complete", "status": "True"}]},
+    }
+    found.jobs["churn-schedule-29384940"] = owner
+    found.planned = [
+        planned("churn-train", "churn/train/1a2b", after=["churn-prepare"], reads="churn/prepare/3c4d"),
+        planned("churn-prepare", "churn/prepare/3c4d"),
+        planned("churn-report", "churn/report/5e6f", after=["churn-train"], reads="churn/train/1a2b"),
+    ]
+    return found
+
+
+def planned(name: str, path: str, after: list[str] | None = None, reads: str = "") -> dict[str, Any]:
+    words = ["--output", f"/store/{path}", "--data", f"/store/{reads}", "--packages", "/store/packages/3c4d5"]
+    containers = [{"name": "step", "args": words}]
+    return {
+        "name": name,
+        "path": path,
+        "after": after or [],
+        "manifest": {
+            "metadata": {"annotations": {"slipway/run": path}},
+            "spec": {"template": {"spec": {"containers": containers}}},
+        },
+    }
+
+
+@pytest.fixture
+def start(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Any]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer()
+
+        def do_POST(self) -> None:
+            self._answer()
+
+        def _answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            assert self.headers["Authorization"] == "Bearer a-token"
+            code, content = api.answer(self.command, self.path, body)
+            self.send_response(code)
+            self.end_headers()
+            self.wfile.write(json.dumps(content).encode())
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    (tmp_path / "token").write_text("a-token", encoding="utf-8")
+    monkeypatch.setenv("POD_NAME", "churn-schedule-29384940-x7x7x")
+    monkeypatch.setattr(run, "PAUSE", 0.01)
+    monkeypatch.setattr(run, "stop_on_sigterm", lambda _: None)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def started() -> int:
+        url = f"http://127.0.0.1:{server.server_port}"
+        flags = ["--api", url, "--service-account", str(tmp_path), "--namespace", "slipway"]
+        return run.main([*flags, "--pipeline", "churn", "--jobs", "churn-schedule"])
+
+    yield started
+    server.shutdown()
+    server.server_close()
+
+
+def words(job: dict[str, Any]) -> list[str]:
+    return job["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+def test_jobs_run_in_their_order_with_directories_of_the_run(api: Api, start: Any) -> None:
+    assert start() == 0
+    assert api.created == [
+        "churn-prepare-20261122-0300",
+        "churn-train-20261122-0300",
+        "churn-report-20261122-0300",
+    ]
+    train = api.jobs["churn-train-20261122-0300"]
+    assert words(train) == [
+        *("--output", "/store/churn/train/1a2b-20261122-0300"),
+        *("--data", "/store/churn/prepare/3c4d-20261122-0300"),
+        # What an update published once for all runs, whose name only begins alike.
+        *("--packages", "/store/packages/3c4d5"),
+    ]
+    assert train["metadata"]["annotations"]["slipway/run"] == "churn/train/1a2b-20261122-0300"
+
+
+def test_jobs_go_with_the_run_that_created_them(api: Api, start: Any) -> None:
+    start()
+    (owner,) = api.jobs["churn-prepare-20261122-0300"]["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("Job", "churn-schedule-29384940", "a-uid")
+
+
+def test_a_pod_in_place_of_an_evicted_one_goes_on_with_its_run(api: Api, start: Any) -> None:
+    start()
+    first = list(api.created)
+    assert start() == 0
+    assert api.created == first
+
+
+def test_a_failed_job_ends_the_run_and_what_needs_it_is_not_started(
+    api: Api, start: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.failing = {"churn-train"}
+    with pytest.raises(StepError, match=r"churn-train: BackoffLimitExceeded.*not started: churn-report") as caught:
+        start()
+    assert caught.value.code == run.JOB_FAILED
+    assert "churn-report-20261122-0300" not in api.jobs
+    assert "churn-prepare: done" in capsys.readouterr().out
+
+
+def test_it_waits_for_an_update_that_runs_the_same_pipeline(
+    api: Api, start: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.jobs["churn-train-9z9z"] = {"metadata": {"name": "churn-train-9z9z"}}
+    assert start() == 0
+    assert "Waiting for churn-train-9z9z" in capsys.readouterr().out
+
+
+def test_an_api_server_that_is_away_for_a_moment_is_asked_again(api: Api, start: Any) -> None:
+    api.down = 3
+    assert start() == 0
+
+
+def test_a_missing_right_ends_it_at_once_with_the_servers_words(api: Api, start: Any) -> None:
+    api.refused = True
+    with pytest.raises(StepError, match=r"jobs\.batch is forbidden") as caught:
+        start()
+    assert caught.value.code == run.NO_API
+
+
+def test_long_names_of_jobs_stay_different() -> None:
+    names = {run._fit(f"{'p' * 50}-step-{each}-20261122-0300") for each in range(10)}
+    assert len(names) == 10
+    assert max(map(len, names)) <= run.NAME_LIMIT

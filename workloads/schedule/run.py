@@ -1,0 +1,245 @@
+"""Run a pipeline's Jobs once, in their order, through the Kubernetes API.
+
+The pod of a CronJob starts it. Each run has directories and Jobs of its own, named after the time for which it was
+scheduled, so that a pod which takes the place of an evicted one goes on with the same run. Run as
+`python -m workloads.schedule.run --namespace slipway --jobs fraud-schedule`. Standard library only, Python 3.9.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workloads.runtime.exits import OK, USAGE, StepError, run, stop_on_sigterm
+from workloads.schedule.kubernetes_api import Api, ExistsError
+
+JOB_FAILED = 11
+"""Exit code: a Job of the run failed, and those that need it were not started."""
+
+NO_API = 12
+"""Exit code: the Kubernetes API could not be reached, or refused."""
+
+PAUSE = 5.0
+"""Seconds between two looks at the Jobs."""
+
+PATIENCE = 300.0
+"""Seconds for which an API server that does not answer is asked again: one of a single zone is away while it is
+upgraded."""
+
+NAME_LIMIT = 63
+TIME_ANNOTATION = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+"""The annotation of a CronJob's Job with the time for which it was scheduled
+(kubernetes.io/docs/reference/labels-annotations-taints, seen November 2026)."""
+
+PIPELINE = "app.kubernetes.io/name"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A Job of the pipeline: `path` is its directory in the store below the root, empty where it leaves no result.
+
+    `after` are the names of those that have to succeed first.
+    """
+
+    name: str
+    path: str
+    after: Sequence[str]
+    manifest: dict[str, Any]
+
+
+@dataclass
+class Cluster:
+    """The Jobs of a namespace, as one run sees them."""
+
+    api: Api
+    namespace: str
+    sleep: Callable[[float], None] = time.sleep
+
+    def job(self, name: str) -> dict[str, Any]:
+        """The Job of that name. Raises StepError with NO_API."""
+        return self._asked(lambda: self.api.get(f"{self._jobs}/{name}"))
+
+    def config_map(self, name: str) -> dict[str, Any]:
+        """The ConfigMap of that name. Raises StepError with NO_API."""
+        return self._asked(lambda: self.api.get(f"/api/v1/namespaces/{self.namespace}/configmaps/{name}"))
+
+    def of(self, pipeline: str) -> list[dict[str, Any]]:
+        """All Jobs of the pipeline. Raises StepError with NO_API."""
+        return self._asked(lambda: self.api.get(f"{self._jobs}?labelSelector={PIPELINE}%3D{pipeline}"))["items"]
+
+    def start(self, manifest: dict[str, Any]) -> None:
+        """Create the Job, unless this run created it before. Raises StepError with NO_API."""
+
+        def create() -> dict[str, Any]:
+            try:
+                return self.api.create(self._jobs, manifest)
+            except ExistsError:
+                return {}
+
+        self._asked(create)
+
+    @property
+    def _jobs(self) -> str:
+        return f"/apis/batch/v1/namespaces/{self.namespace}/jobs"
+
+    def _asked(self, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        began = time.monotonic()
+        while True:
+            try:
+                return ask()
+            except OSError as error:
+                if isinstance(error, PermissionError) or time.monotonic() - began > PATIENCE:
+                    raise StepError(NO_API, str(error)) from error
+                print(f"Waiting: {error}", flush=True)
+                self.sleep(PAUSE)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the pipeline; returns the exit code.
+
+    Raises:
+        StepError: with JOB_FAILED where a Job failed, NO_API where the API refuses.
+    """
+    options = _parse(arguments)
+    stop_on_sigterm("the next pod goes on with this run")
+    cluster = Cluster(Api(options.api.rstrip("/"), options.service_account), options.namespace)
+    own = cluster.job(own_job(os.environ.get("POD_NAME", "")))
+    planned = read(cluster.config_map(options.jobs))
+    mark = mark_of(own)
+    jobs = {each.name: scheduled(each, planned, mark, own) for each in planned}
+    print(f"Run {mark}: {', '.join(jobs)}", flush=True)
+    wait_for_others(cluster, options.pipeline, {each["metadata"]["name"] for each in jobs.values()})
+    return follow(cluster, planned, jobs)
+
+
+def own_job(pod: str) -> str:
+    """The name of the Job that the pod is of."""
+    name, _, suffix = pod.rpartition("-")
+    if not name or not suffix:
+        raise StepError(USAGE, "POD_NAME is not set: this runs in the pod of a CronJob")
+    return name
+
+
+def mark_of(job: Mapping[str, Any]) -> str:
+    """What tells this run from others: the time for which it was scheduled, as `20261122-0300`."""
+    metadata = job["metadata"]
+    moment = metadata.get("annotations", {}).get(TIME_ANNOTATION) or metadata["creationTimestamp"]
+    digits = re.sub(r"\D", "", moment[:16])
+    return f"{digits[:8]}-{digits[8:12]}"
+
+
+def read(config_map: Mapping[str, Any]) -> list[Planned]:
+    """The Jobs of the pipeline, in an order in which those come first that others wait for."""
+    return [Planned(**each) for each in json.loads(config_map["data"]["jobs.json"])]
+
+
+def scheduled(job: Planned, among: Sequence[Planned], mark: str, owner: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest of the Job in the run `mark`: with a name and directories of its own.
+
+    It belongs to `owner`, so that it goes with it.
+    """
+    text = json.dumps(job.manifest)
+    for path in (each.path for each in among if each.path):
+        text = re.sub(rf"{re.escape(path)}(?![\w-])", f"{path}-{mark}", text)
+    manifest = json.loads(text)
+    manifest["metadata"]["name"] = _fit(f"{job.name}-{mark}")
+    manifest["metadata"]["ownerReferences"] = [
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
+        }
+    ]
+    return manifest
+
+
+def wait_for_others(cluster: Cluster, pipeline: str, own: set[str]) -> None:
+    """Wait until no Job of the pipeline runs but those of this run: an update may be running it, too."""
+    told = ""
+    while True:
+        running = [
+            each["metadata"]["name"]
+            for each in cluster.of(pipeline)
+            if each["metadata"]["name"] not in own and _verdict(each) is None
+        ]
+        if not running:
+            return
+        if told != (told := f"Waiting for {', '.join(running)}"):
+            print(told, flush=True)
+        cluster.sleep(PAUSE)
+
+
+def follow(cluster: Cluster, planned: Sequence[Planned], jobs: Mapping[str, dict[str, Any]]) -> int:
+    """Start each Job when those before it are done, until all are, or one failed and no other runs."""
+    done: set[str] = set()
+    failed: dict[str, str] = {}
+    started: set[str] = set()
+    while True:
+        for each in planned:
+            if each.name not in started and not failed and done.issuperset(each.after):
+                cluster.start(jobs[each.name])
+                started.add(each.name)
+                print(f"{each.name}: started as {jobs[each.name]['metadata']['name']}", flush=True)
+        for name in sorted(started - done - failed.keys()):
+            verdict = _verdict(cluster.job(jobs[name]["metadata"]["name"]))
+            if verdict == "":
+                done.add(name)
+                print(f"{name}: done", flush=True)
+            elif verdict is not None:
+                failed[name] = verdict
+                print(f"{name}: failed: {verdict}", flush=True)
+        if len(done) == len(planned):
+            return OK
+        if failed and started == done | failed.keys():
+            what = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+            waiting = [each.name for each in planned if each.name not in started]
+            skipped = f"; not started: {', '.join(waiting)}" if waiting else ""
+            raise StepError(JOB_FAILED, f"{what}{skipped}")
+        cluster.sleep(PAUSE)
+
+
+def _verdict(job: Mapping[str, Any]) -> str | None:
+    """Empty for a Job that is complete, the reason for one that failed, None for one that runs."""
+    for condition in job.get("status", {}).get("conditions", []):
+        if condition.get("status") != "True":
+            continue
+        if condition["type"] == "Complete":
+            return ""
+        if condition["type"] == "Failed":
+            return f"{condition.get('reason', 'Failed')}: {condition.get('message', '')}".rstrip(": ")
+    return None
+
+
+def _fit(name: str) -> str:
+    if len(name) <= NAME_LIMIT:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: NAME_LIMIT - 9].rstrip('-')}-{digest}"
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m workloads.schedule.run", description=__doc__)
+    parser.add_argument("--api", default="https://kubernetes.default.svc", help="address of the Kubernetes API")
+    parser.add_argument(
+        "--service-account",
+        type=Path,
+        default=Path("/var/run/secrets/kubernetes.io/serviceaccount"),
+        help="folder with the token and the API's certificate",
+    )
+    parser.add_argument("--namespace", required=True, help="where the Jobs run")
+    parser.add_argument("--pipeline", required=True, help="the pipeline's name, which its Jobs have as a label")
+    parser.add_argument("--jobs", required=True, metavar="NAME", help="the ConfigMap with the Jobs")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    run(main)
