@@ -32,8 +32,8 @@ def _workers(stack: Stack) -> Iterator[Violation]:
         yield Violation(
             workload.resource.urn,
             f"it has {pods} pods at once, and {_listed(places)} has room for {room}, with at most "
-            f"{many(most, 'node')}{f' beside {beside}' if beside else ''}: the others begin only when some of these "
-            "have ended",
+            f"{many(most, 'node')}{f' beside {beside}' if beside else ''}: the others begin only when some of "
+            "these have ended",
             f"let the pool grow, ask for less for each, or have {many(room, 'worker')}",
         )
 
