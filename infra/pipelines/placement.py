@@ -1,7 +1,7 @@
 """From what pipelines declare to the steps that Jobs run: each on its pool, with its image, behind its gates."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -41,11 +41,40 @@ def place(
     placed: dict[str, list[Step]] = {}
     earlier: list[Step] = []
     packages = Packages(gates)
+    services = [service for each in pipelines for service in _services(each, platforms)]
     ordered = sorted(pipelines, key=lambda each: (any(step.runs_last for step in each.steps), each.name))
     for pipeline in ordered:
-        placed[pipeline.name] = _Placement(pipeline, platforms, gates, root, earlier, packages).steps()
+        placement = _Placement(pipeline, platforms, gates, root, earlier, packages, services)
+        placed[pipeline.name] = placement.steps()
         earlier += placed[pipeline.name]
     return placed
+
+
+def _services(pipeline: DeclaredPipeline, platforms: Mapping[str, Platform]) -> Iterator[Service]:
+    """The services of ``pipeline``, each once for all its steps."""
+    for declared in pipeline.services:
+        platform, pool = _pool(declared, platforms)
+        yield Service(
+            pipeline=pipeline.name,
+            name=declared.name,
+            image=declared.image,
+            platform=platform,
+            pool=pool,
+            resources=_resources(declared.placed_by),
+            arguments=declared.arguments,
+            port=declared.port,
+            storage=mebibytes(declared.placed_by.storage),
+            clients=[each.name for each in pipeline.steps if declared.name in each.connects],
+            probe=declared.probe,
+        )
+
+
+def _pool(
+    declared: StepDeclaration | ServiceDeclaration, platforms: Mapping[str, Platform]
+) -> tuple[Platform, Pool]:
+    name = declared.placed_by.pool
+    platform = next(each for each in platforms.values() if name in each.pools)
+    return platform, platform.pools[name]
 
 
 @dataclass
@@ -58,30 +87,13 @@ class _Placement:
     root: Path
     earlier: Sequence[Step]
     packages: Packages
+    services: Sequence[Service]
     made: dict[str, Step] = field(default_factory=dict[str, Step])
-    running: dict[str, Service] = field(default_factory=dict[str, Service])
     published: dict[str, Step] = field(default_factory=dict[str, Step])
 
     def steps(self) -> list[Step]:
         """In the order of the declaration."""
-        self.running = {each.name: self._service(each) for each in self.pipeline.services}
         return [self._step(each) for each in self.pipeline.steps]
-
-    def _service(self, declared: ServiceDeclaration) -> Service:
-        platform, pool = self._pool(declared)
-        return Service(
-            pipeline=self.pipeline.name,
-            name=declared.name,
-            image=declared.image,
-            platform=platform,
-            pool=pool,
-            resources=_resources(declared.placed_by),
-            arguments=declared.arguments,
-            port=declared.port,
-            storage=mebibytes(declared.placed_by.storage),
-            clients=[each.name for each in self.pipeline.steps if declared.name in each.connects],
-            probe=declared.probe,
-        )
 
     def _step(self, declared: StepDeclaration) -> Step:
         if declared.name not in self.made:
@@ -90,12 +102,7 @@ class _Placement:
 
     def _guarded(self, declared: StepDeclaration) -> Step:
         step = self._on_its_pool(declared)
-        if step.workers > (there := room(step)):
-            waiting = "the others wait until one of them is through"
-            key = f"{self.pipeline.key(declared)}.workers"
-            pulumi.log.warn(
-                f"{key}: pool {step.pool.name} has room for {there} of {step.workers} at once; {waiting}"
-            )
+        self._say_room(declared, step)
         others = [each for each in self.earlier if each.pool.name == step.pool.name] if declared.runs_last else []
         step = replace(
             step,
@@ -120,6 +127,17 @@ class _Placement:
                 )
         return self.gates.guard(step, tensorflow=not step.command or has_tensorflow(step.image))
 
+    def _say_room(self, declared: StepDeclaration, step: Step) -> None:
+        """Warns where pods of ``step`` have to wait for others of it, or for ever for services."""
+        there, key = room(step, self.services), self.pipeline.key(declared)
+        if not there:
+            beside = [each.object_name for each in self.services if each.pool.name == step.pool.name]
+            rest = f"beside {', '.join(beside)}, which stay, so it would wait for ever: take another pool for one"
+            pulumi.log.warn(f"{key}.pool: pool {step.pool.name} has no room for the step {rest}")
+        elif step.workers > there:
+            rest = "the others wait until one of them is through"
+            pulumi.log.warn(f"{key}.workers: pool {step.pool.name} has room for {there} of {step.workers}; {rest}")
+
     def _in_turn(self, declared: StepDeclaration, step: Step) -> list[Step]:
         """The variant that has to be through before this one starts, where the pool has no room for both.
 
@@ -132,7 +150,7 @@ class _Placement:
             for each in self._meant(declared.variant.of)
             if each.variant and each.placed_by.pool == declared.placed_by.pool
         ]
-        before = beside.index(declared) - max(1, room(step) // step.workers)
+        before = beside.index(declared) - max(1, room(step, self.services) // step.workers)
         return [self._step(beside[before])] if before >= 0 else []
 
     def _meant(self, name: str) -> list[StepDeclaration]:
@@ -168,14 +186,9 @@ class _Placement:
         for word in declared.arguments:
             yield from several.get(word, [PIPELINE.sub(directory, word)])
 
-    def _pool(self, declared: StepDeclaration | ServiceDeclaration) -> tuple[Platform, Pool]:
-        name = declared.placed_by.pool
-        platform = next(each for each in self.platforms.values() if name in each.pools)
-        return platform, platform.pools[name]
-
     def _on_its_pool(self, declared: StepDeclaration) -> Step:
         settings = declared.placed_by
-        platform, pool = self._pool(declared)
+        platform, pool = _pool(declared, self.platforms)
         directory = rf"\1{{store}}/{self.pipeline.name}"
         beside = [*self.pipeline.steps, *self.pipeline.services]
         command = declared.command and command_of(declared, beside, self.root)
@@ -197,7 +210,11 @@ class _Placement:
             best=declared.best,
             folders={name: self._folder(each.path, each.setting) for name, each in declared.folders.items()},
             results=declared.results,
-            connects={name: self.running[name] for name in declared.connects},
+            connects={
+                each.name: each
+                for each in self.services
+                if each.pipeline == self.pipeline.name and each.name in declared.connects
+            },
             items=declared.items and replace(declared.items, files=PIPELINE.sub(directory, declared.items.files)),
             workers=declared.workers,
         )
@@ -231,19 +248,36 @@ class _Placement:
     def _beside(self, step: Step) -> tuple[Platform, Pool]:
         """Where what ``step`` lacks is installed: on the pool of the pipeline's first step without GPUs."""
         beside = next((each for each in self.pipeline.steps if not each.placed_by.gpus), None)
-        return self._pool(beside) if beside else (step.platform, cheapest_pool(step.platform))
+        return _pool(beside, self.platforms) if beside else (step.platform, cheapest_pool(step.platform))
 
 
-def room(step: Step) -> int:
-    """How many pods like that of ``step`` its pool has room for at once; at least one."""
-    node, asked, beside = step.pool.allocatable, step.requests, step.platform.store.sidecar
-    needed = ("cpu", "memory", "ephemeral_storage", "gpus")
-    on_a_node = [
-        getattr(node, each) // amount
-        for each in needed
-        if (amount := getattr(asked, each) + (getattr(beside, each) if step.uses_store else 0))
-    ]
-    return max(1, min(on_a_node, default=1) * step.pool.max_nodes)
+NEEDED = ("cpu", "memory", "ephemeral_storage", "gpus")
+
+
+def room(step: Step, services: Iterable[Service] = ()) -> int:
+    """How many pods like that of ``step`` its pool has room for at once beside ``services``.
+
+    At least one, where no service is on the pool: what is too large for a node is refused elsewhere.
+    """
+    sidecar = step.platform.store.sidecar if step.uses_store else Resources(cpu=0, memory=0)
+    nodes = [_amounts(step.pool.allocatable) for _ in range(max(1, step.pool.max_nodes))]
+    beside = [_amounts(each.resources) for each in services if each.pool.name == step.pool.name]
+    for taken in sorted(beside, reverse=True):
+        index = next((index for index, free in enumerate(nodes) if _fitting(free, taken)), None)
+        if index is not None:
+            nodes[index] = tuple(there - amount for there, amount in zip(nodes[index], taken, strict=True))
+    wanted = tuple(map(sum, zip(_amounts(step.resources), _amounts(sidecar), strict=True)))
+    found = sum(_fitting(free, wanted) for free in nodes)
+    return found if beside else max(1, found)
+
+
+def _amounts(resources: Resources) -> tuple[int, ...]:
+    return tuple(getattr(resources, name) for name in NEEDED)
+
+
+def _fitting(free: tuple[int, ...], wanted: tuple[int, ...]) -> int:
+    """How many pods that want so much have room on a node with so much free."""
+    return min((there // amount for there, amount in zip(free, wanted, strict=True) if amount), default=1)
 
 
 def _resources(settings: PodSettings) -> Resources:

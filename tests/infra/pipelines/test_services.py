@@ -139,7 +139,7 @@ def test_a_service_is_made_once_for_all_steps_that_connect_to_it(tmp_path: Path)
 
 
 def test_variants_with_workers_wait_for_room_for_all_of_them(tmp_path: Path) -> None:
-    """One pod of 3 CPUs has room on each of two nodes: the workers of the second variant would find none."""
+    """Pods of 3 CPUs have room on two nodes, and beside services on one: the second variant would wait."""
     content = changed(DAYS, {"steps.days.matrix": {"seed": [1, 2]}, "steps.days.workers": 2})
     folder = written(tmp_path / "days", content)
     found = placed(folder, {"steps.days": {"pool": "cpu", "cpu": "3"}})
@@ -151,9 +151,22 @@ def test_more_workers_than_the_pool_has_room_for_are_said(folder: Path, monkeypa
     monkeypatch.setattr("pulumi.log.warn", said.append)
     placed(folder, {"steps.days": {"pool": "cpu", "cpu": "3", "workers": 9}})
     (warning,) = said
-    assert warning.startswith("slipway:pipelines.days.steps.days.workers: pool cpu has room for 2 of 9 at once")
-    placed(folder, {"steps.days": {"pool": "cpu", "cpu": "3", "workers": 2}})
+    assert warning.startswith("slipway:pipelines.days.steps.days.workers: pool cpu has room for 1 of 9; ")
+    placed(folder, {"steps.days": {"pool": "cpu", "cpu": "3", "workers": 1}})
     assert len(said) == 1
+
+
+def test_services_take_room_that_steps_lack(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("pulumi.log.warn", said.append)
+    services = {f"services.{name}": {"pool": "cpu", "cpu": "2"} for name in ("queue", "feature-cache")}
+    found = placed(folder, {**services, "steps.prepare": {"pool": "cpu", "cpu": "2"}, "steps.days.workers": 2})
+    assert found["prepare"].resources.cpu == 2000
+    (warning,) = said
+    assert warning.startswith(
+        "slipway:pipelines.days.steps.prepare.pool: pool cpu has no room for the step beside "
+    )
+    assert "days-queue, days-feature-cache, which stay" in warning
 
 
 def test_a_lock_file_of_a_service_is_checked_and_ships_with_no_step(folder: Path) -> None:
