@@ -36,7 +36,7 @@ from offline.rehearsal.outcome import Configuration, Outcome
 from offline.rehearsal.service_records import ServiceRecord
 from offline.rehearsal.shown_results import ShownNumber
 from offline.rehearsal.state import Place, kept
-from offline.rehearsal.summary import LOG_LINES, ending, last_lines, place_of, without_tables, written
+from offline.rehearsal.summary import LOG_LINES, ending, last_lines, place_of, schedules, without_tables, written
 
 SDKS = tuple(cloud.sdk for cloud in CLOUDS.values() if cloud.sdk)
 PACKAGES = ("pulumi", *SDKS, "pulumi-kubernetes", "tensorflow", "tensorflow-cpu", "keras")
@@ -104,7 +104,7 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         "problems": outcome.results.problems,
         "shares": {each.urn: shares(each) for each in (*outcome.records, *outcome.services)},
         "amounts": NAMES,
-        "remarks": outcome.configuration.remarks,
+        "remarks": [*outcome.configuration.remarks, *schedules(resources.values())],
         "overlay": json.dumps(outcome.configuration.overlay, indent=2) if outcome.configuration.overlay else "",
         "outputs": {
             name: dedent(written(each.shown)).strip()

@@ -21,6 +21,7 @@ from infra.pipelines.discovery import pipeline
 from infra.program import declare, pipelines_of, problems_beside
 from infra.review.properties import mapping, strings
 from infra.review.stack import JOB
+from infra.schema.printable import printable
 from infra.schema.problems import PREFIX, SettingsError, without_prefix
 from infra.settings.loading import laid_over, lay_over, load, pipelines_in
 from infra.settings.model import Settings
@@ -187,10 +188,11 @@ class Session:
         declared_services = {each.name for each in evaluation.resources.values() if each.type == STATEFUL_SET}
         place.forget_services(declared_services)
         if options.disrupt and not engine.evicted:
-            trained = ", ".join(engine.records[urn].name for urn in engine.executed if engine.records[urn].epochs)
+            ran = [engine.records[urn] for urn in engine.executed]
+            trained = ", ".join(each.name for each in ran if each.epochs or each.workers > 1)
             display.say(
-                f"--disrupt {options.disrupt}: nothing was evicted; it takes a Job that runs and prints epochs, "
-                f"of which there was {trained or 'none'}"
+                f"--disrupt {options.disrupt}: nothing was evicted; it takes a Job that runs and prints epochs "
+                f"or has several workers, of which there was {trained or 'none'}"
             )
         jobs = [each for each in evaluation.resources.values() if each.type == JOB]
         for gone in state.jobs.keys() - {each.urn for each in jobs}:
@@ -260,6 +262,8 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
         summary.failures(console, records, logs, refused)
     if not quiet:
         summary.results(console, records, outcome.results, outcome.comparisons, outcome.services)
+        for line in summary.schedules(outcome.evaluation.resources.values()):
+            console.print(Text(printable(line)), soft_wrap=True)
         summary.stack_outputs(console, outcome.evaluation.outputs, outcome.results)
         console.print()
         ran = sum(each.urn in outcome.executed for each in records)

@@ -1,8 +1,9 @@
 """Prints the summary at the end of a rehearsal."""
 
 import json
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from rich.text import Text
 
 from infra.pipelines.results import PLATFORM, SHOW
 from infra.review.properties import mapping
+from infra.review.stack import Resource
 from infra.schema.printable import printable, printable_lines
 from offline.engine.resources import StackOutput
+from offline.policies.workloads import CRON_JOB
 from offline.rehearsal.comparison import Comparison, shown_whole
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.job_results import Collected, JobResults
@@ -97,6 +100,26 @@ def services_table(records: Sequence[ServiceRecord]) -> Table:
 def ending(record: ServiceRecord) -> str:
     """How a service ended, and how often it was started."""
     return f"{record.phase}, started {record.starts} times" if record.starts > 1 else str(record.phase)
+
+
+def schedules(resources: Iterable[Resource]) -> list[str]:
+    """A sentence for each CronJob among ``resources``: when it runs. A rehearsal does not wait for that."""
+    found: list[str] = []
+    for each in resources:
+        if each.type == CRON_JOB:
+            spec = mapping(each.inputs.get("spec"))
+            daily = _DAILY.fullmatch(str(spec.get("schedule")))
+            when = (
+                f"at {int(daily['hour']):02}:{int(daily['minute']):02}"
+                if daily
+                else f"at `{spec.get('schedule')}`"
+            )
+            zone = spec.get("timeZone") or "in the time zone of the cluster"
+            found.append(f"{each.name} runs {when} {zone}; a rehearsal runs its Jobs once, now")
+    return found
+
+
+_DAILY = re.compile(r"(?P<minute>\d+) (?P<hour>\d+) \* \* \*")
 
 
 def result_table(shown: ShownTable) -> Table:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import psutil
 import pulumi
+import pulumi_kubernetes as k8s
 import pytest
 
 from infra.clouds.existing.emulator import Emulator as ExistingEmulator
@@ -17,6 +18,7 @@ from tests.offline.rehearsal.toy import (
     ASK,
     COUNTER,
     COUNTER_ARGUMENTS,
+    NAMESPACE,
     PASSWORD,
     ROOT,
     Toys,
@@ -159,3 +161,28 @@ def test_a_service_is_held_to_its_memory_limit(tmp_path: Path) -> None:
     assert outcome.exit_code == 0, printed
     assert "exited with 137 (OOMKilled); starting again" in printed
     assert only(outcome).starts == 2
+
+
+def test_a_schedule_is_created_and_said(tmp_path: Path) -> None:
+    def program() -> None:
+        toys = Toys()
+        pod = k8s.core.v1.PodTemplateSpecArgs(
+            spec=k8s.core.v1.PodSpecArgs(
+                restart_policy="Never",
+                containers=[k8s.core.v1.ContainerArgs(name="run", image="x", command=["x"])],
+            )
+        )
+        job = k8s.batch.v1.JobTemplateSpecArgs(spec=k8s.batch.v1.JobSpecArgs(template=pod))
+        for name, schedule in (("daily", "0 3 * * *"), ("weekdays", "*/5 3 * * 1-5")):
+            k8s.batch.v1.CronJob(
+                name,
+                metadata=k8s.meta.v1.ObjectMetaArgs(name=name, namespace=NAMESPACE),
+                spec=k8s.batch.v1.CronJobSpecArgs(schedule=schedule, time_zone="Europe/Berlin", job_template=job),
+                opts=toys.options([toys.namespace]),
+            )
+
+    outcome, printed = rehearse(program, tmp_path)
+    assert outcome.exit_code == 0
+    assert "daily runs at 03:00 Europe/Berlin; a rehearsal runs its Jobs once, now" in printed
+    assert "weekdays runs at `*/5 3 * * 1-5` Europe/Berlin" in printed
+    assert "runs at 03:00 Europe/Berlin" in (tmp_path / "report.html").read_text(encoding="utf-8")
