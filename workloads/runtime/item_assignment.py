@@ -20,6 +20,8 @@ from workloads.runtime.items import Failure, Item, Record, Work
 _POLL = 0.5
 """Seconds after which a worker that has nothing to do asks again: an item may have been given back meanwhile."""
 
+_ASIDE, _AGAIN = "set aside", "to be tried again"
+
 _LAST_MOMENT = 5.0
 """Seconds that a worker which was told to stop waits for the queue to confirm its results."""
 
@@ -90,11 +92,12 @@ class Assignment(ABC):
         """Make this the result of the item; False where it is not this worker's any more."""
 
     @abstractmethod
-    def fail(self, task: Task, reason: str) -> bool:
-        """Give the item back, whose attempt failed; returns whether it is set aside."""
+    def fail(self, task: Task, reason: str) -> str:
+        """Give the item back, whose attempt failed; returns what becomes of it, in words."""
 
-    def release(self, task: Task) -> None:  # noqa: B027
-        """Give the item back as if there had been no attempt."""
+    def release(self, task: Task) -> bool:  # noqa: ARG002
+        """Give the item back as if there had been no attempt; False where it is not this worker's any more."""
+        return True
 
     @abstractmethod
     def outcomes(self) -> list[Outcome]:
@@ -173,16 +176,16 @@ class Queued(Assignment):
             self._recorder.add(task.token, task.item.name, text)
         return accepted
 
-    def fail(self, task: Task, reason: str) -> bool:
+    def fail(self, task: Task, reason: str) -> str:
         held, aside = self._queue.fail(task.token, reason)
         self._keeper.drop()
         if aside:
             self._set_aside(task.item.name, reason, task.attempt)
-        return held and aside
+        return _ASIDE if aside else _AGAIN if held else "its lease had run out"
 
-    def release(self, task: Task) -> None:
+    def release(self, task: Task) -> bool:
         self._keeper.drop()
-        self._queue.release(task.token)
+        return self._queue.release(task.token)
 
     def outcomes(self) -> list[Outcome]:
         # Workers may have left with results that the queue's disk did not have yet.
@@ -277,12 +280,12 @@ class Share(Assignment):
         self._previous = self._done[task.item.name] = record
         return True
 
-    def fail(self, task: Task, reason: str) -> bool:
+    def fail(self, task: Task, reason: str) -> str:
         self._failed[task.item.name] = task.attempt
         if task.attempt < self.run.rules.attempts:
-            return False
+            return _AGAIN
         self._set_aside(task.item.name, reason, task.attempt)
-        return True
+        return _ASIDE
 
     def outcomes(self) -> list[Outcome]:
         names = [item.name for item in self.run.items]

@@ -24,6 +24,7 @@ from workloads.runtime.store import (
     TEMPORARY_SUFFIX,
     Manifest,
     NotWholeError,
+    StoreError,
     check,
     decode,
     load_manifest,
@@ -74,6 +75,9 @@ class Earlier:
         """Delete what they wrote, now that `kept` is the result, as far as that is possible."""
         for directory in self.directories:
             if directory != kept:
+                # First of all: `end` takes no directory for a result from which files may be missing already.
+                with contextlib.suppress(OSError):
+                    (directory / RECORD).unlink()
                 shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -110,9 +114,13 @@ def end(directory: Path, work: Manifest) -> Manifest:
     """Make what the program left in `directory` a whole result: its manifest is written last.
 
     Raises:
-        StepError: NO_RESULT where the files still change; StoreError.
+        StepError: NO_RESULT where the files still change; StoreError, also where another attempt was the result
+            meanwhile, and this one was deleted.
     """
     files = collect(directory)
+    with store_errors(directory):
+        if not (directory / RECORD).exists():
+            raise StoreError(f"{directory} was deleted by whoever ended another attempt")
     manifest = dataclasses.replace(work, files=files, summary=_plain_values(directory) if SUMMARY in files else {})
     publish(directory, manifest)
     return manifest

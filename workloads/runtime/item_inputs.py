@@ -71,10 +71,7 @@ def give(options: argparse.Namespace) -> Given:
     elif apart:
         all_inputs[source] = load_manifest(options.inputs[source]).digest
     work = Work(options.step, {**given.inputs, **supplied}, settings, options.mode == "ordered")
-    environment = dict(given.environment)
-    if options.queue_password and options.queue_password not in options.secrets:
-        environment.pop(options.queue_password, None)
-    return Given(found, given.words, environment, work, {**all_inputs, **supplied}, given.chosen)
+    return Given(found, given.words, given.environment, work, {**all_inputs, **supplied}, given.chosen)
 
 
 def _mentioned(options: argparse.Namespace, place: Path) -> bool:

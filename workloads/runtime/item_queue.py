@@ -18,7 +18,7 @@ from workloads.runtime import queue_scripts
 from workloads.runtime.exits import INTERRUPTED, USAGE, StepError
 from workloads.runtime.resp import Connection, ReplyError, Script
 
-QUEUE_TROUBLE = 11
+QUEUE_TROUBLE = 13
 """Exit code: the queue cannot be reached, or refuses what it is asked."""
 
 KEPT_FOR = 14 * 86400

@@ -133,9 +133,12 @@ class ItemWorker:
             assignment.release(task)
             assignment.reopen([error.item])
             return
-        except StepError:
-            assignment.release(task)
-            raise
+        except StepError as error:
+            if assignment.release(task):
+                raise
+            # Whoever has it now may have deleted what this attempt wrote.
+            self._say(f"{name}: stopped: its lease ran out, and {error}")
+            return
         finally:
             self._stopping.on_stop = None
         if isinstance(made, _Stopped):
@@ -145,8 +148,7 @@ class ItemWorker:
                 self._say(f"{name}: given back")
             assignment.release(task)
         elif isinstance(made, str):
-            aside = assignment.fail(task, made)
-            self._say(f"{name}: failed: {made}; {'set aside' if aside else 'to be tried again'}")
+            self._say(f"{name}: failed: {made}; {assignment.fail(task, made)}")
         elif assignment.commit(task, made.record):
             self._say(f"{name}: {made.how}")
             made.earlier.remove(made.record.directory(self._output))

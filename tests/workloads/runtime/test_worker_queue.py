@@ -40,14 +40,12 @@ def test_two_workers_share_the_items_and_each_is_worked_on_once(queued: Step) ->
     check(queued.output)
 
 
-def test_the_program_knows_nothing_of_the_queue(queued: Step) -> None:
+def test_the_password_of_the_queue_is_masked(queued: Step) -> None:
     queued.data({"day-1": "ok"})
-    script = "import os; print('seen' if 'QUEUE_PASSWORD' in os.environ else 'not seen')"
-    words = (sys.executable, "-S", "-c", script, "{item}")
-    assert "not seen" in queued.run(words=words)
-    queued.output = queued.output.with_name("two")
-    # A service that the program itself connects to.
-    assert "\nseen" in queued.run("--secret", "QUEUE_PASSWORD", words=(*words, "two"))
+    script = "import os; print('it is', os.environ['QUEUE_PASSWORD'])"
+    output = queued.run(words=(sys.executable, "-S", "-c", script, "{item}"))
+    assert "it is [secret]" in output
+    assert PASSWORD not in output
 
 
 def test_another_worker_takes_the_item_of_one_that_was_killed(queued: Step) -> None:
@@ -98,6 +96,22 @@ def test_a_worker_that_was_paused_until_its_program_had_ended_publishes_nothing(
     slow.send_signal(signal.SIGCONT)
     assert "day-1: done in " not in ended(slow)
     assert queued.rows["day-1"] == row
+    check(queued.output)
+
+
+def test_a_worker_that_was_paused_until_its_attempt_was_deleted_goes_on_with_other_items(queued: Step) -> None:
+    slow = waiting(queued, {"day-1": "wait", "day-2": "wait"}, "--lease", 1)
+    [attempt] = queued.output.glob("day-1/1-*")
+    other = queued.start("--lease", 1)
+    queued.pid("day-2")
+    slow.send_signal(signal.SIGSTOP)
+    queued.again("day-1")
+    queued.go("day-1", "day-2")
+    wait_until(lambda: (queued.output / "day-1" / "result.json").exists() and not attempt.exists())
+    slow.send_signal(signal.SIGCONT)
+    assert "day-1: done in " not in ended(slow)
+    ended(other)
+    assert not attempt.exists()
     check(queued.output)
 
 
