@@ -79,6 +79,22 @@ def storage_driver(
     return StorageDriver(addon, identity.role)
 
 
+def disk_driver(
+    name: str, args: AddonsArgs, parent: pulumi.Resource, after: Sequence[pulumi.Resource]
+) -> aws.eks.Addon:
+    """The EBS CSI driver, whose controller creates a disk for each claim and deletes it with it.
+
+    Source of the service account's name and of the policy:
+    https://docs.aws.amazon.com/eks/latest/userguide/ebs-csi.html, 2026-11-22.
+    """
+    identity = pod_identity(
+        f"{name}-disks",
+        _identity(args, "ebs-csi-controller-sa", ["service-role/AmazonEBSCSIDriverPolicy"]),
+        pulumi.ResourceOptions(parent=parent),
+    )
+    return _addon(name, "aws-ebs-csi-driver", args, parent, after=[*after, *identity.ready])
+
+
 def _identity(args: AddonsArgs, service_account: str, managed: Sequence[str]) -> PodIdentityArgs:
     return PodIdentityArgs(
         cluster=args.eks,

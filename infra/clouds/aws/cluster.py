@@ -7,7 +7,7 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 
-from infra.clouds.aws.addons import AddonsArgs, StorageDriver, before_nodes, core_dns, storage_driver
+from infra.clouds.aws.addons import AddonsArgs, StorageDriver, before_nodes, core_dns, disk_driver, storage_driver
 from infra.clouds.aws.iam_policies import allow, trust
 from infra.clouds.aws.kubeconfig import kubeconfig
 from infra.clouds.aws.names import named
@@ -44,6 +44,7 @@ class EksClusterArgs:
     network: Network
     protect: bool
     has_secrets: bool = False
+    has_services: bool = False
 
 
 class EksCluster(pulumi.ComponentResource):
@@ -57,6 +58,7 @@ class EksCluster(pulumi.ComponentResource):
     cluster: aws.eks.Cluster
     pools: Mapping[str, aws.eks.NodeGroup]
     storage: StorageDriver
+    disks: Sequence[aws.eks.Addon]
     security_group: pulumi.Output[str]
     kubeconfig: pulumi.Output[str]
     provider: k8s.Provider
@@ -77,6 +79,7 @@ class EksCluster(pulumi.ComponentResource):
         ]
         dns = core_dns(name, addons, self, service_nodes)
         self.storage = storage_driver(name, addons, self, [*service_nodes, dns])
+        self.disks = [disk_driver(name, addons, self, [*service_nodes, dns])] if args.has_services else []
         self.ready = [dns, *service_nodes]
         self.kubeconfig = kubeconfig(self.cluster, self.eks_name, self._region)
         self.provider = k8s.Provider(

@@ -10,6 +10,8 @@ from dataclasses import replace
 
 from infra.clouds.aws.autoscaler import AutoscalerArgs, autoscaler
 from infra.clouds.aws.cluster import EksCluster, EksClusterArgs
+from infra.clouds.aws.disks import NAME as DISK_CLASS
+from infra.clouds.aws.disks import disk_class
 from infra.clouds.aws.image_repository import image_repository
 from infra.clouds.aws.kubeconfig import profile_option
 from infra.clouds.aws.logs import flow_logs
@@ -49,13 +51,21 @@ def platforms(request: Request) -> Mapping[str, Platform]:
     network = Network(name, NetworkArgs(declared, eks_name))
     if declared.flow_logs:
         flow_logs(name, declared, network.vpc, account, network)
-    cluster = EksCluster(name, EksClusterArgs(eks_name, declared, network, request.protect, request.has_secrets))
+    cluster = EksCluster(
+        name,
+        EksClusterArgs(eks_name, declared, network, request.protect, request.has_secrets, request.has_services),
+    )
+    disks = disk_class(name, cluster) if request.has_services else None
     mount = MountArgs(declared, cluster, network, account, request.protect, request.teams)
     if isinstance(request.store, S3Store):
         store = s3_store("store", request.store, request.namespace, mount)
     else:
         store = efs_store("store", request.store, request.namespace, mount)
-    ready = [*store.ready, *autoscaler(name, AutoscalerArgs(declared, cluster, account))]
+    ready = [
+        *store.ready,
+        *([disks] if disks else []),
+        *autoscaler(name, AutoscalerArgs(declared, cluster, account)),
+    ]
     own = PodIdentityArgs(
         cluster=cluster.cluster,
         cluster_name=eks_name,
@@ -94,6 +104,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
             device_plugin=DevicePlugin(declared.charts.device_plugin.chart, declared.charts.device_plugin.version),
             creates_namespace=declared.owns_namespace,
             teams={team: TeamAccess(each.store) for team, each in store.teams.items()},
+            volume_class=DISK_CLASS if disks else None,
         )
     }
 
