@@ -37,7 +37,10 @@ KEY_DELETION_DAYS = 7
 
 @dataclass(frozen=True)
 class EksClusterArgs:
-    """``eks_name`` is the cluster's name in EKS, by which its subnets are tagged."""
+    """``eks_name`` is the cluster's name in EKS, by which its subnets are tagged.
+
+    With ``has_services`` pods can have disks.
+    """
 
     eks_name: str
     cluster: AwsCluster
@@ -51,7 +54,7 @@ class EksCluster(pulumi.ComponentResource):
     """The cluster ``cluster`` (named ``eks_name`` in EKS), its ``pools`` by name and its ``provider``.
 
     ``security_group`` is that of the control plane and of every node. ``ready`` is what system services need
-    before anything else runs.
+    before anything else runs. ``disks`` is what creates disks for services of pipelines, where there are any.
     """
 
     eks_name: str
