@@ -305,31 +305,33 @@ class Run:
     def _found(self, seconds: float, seen: dict[str, set[bytes]]) -> Found:
         check(self._output)
         rows = json.loads((self._output / ITEMS).read_bytes())
+        held = self._held(self._server) if self._server else None
         starts = [json.loads(line) for line in self._log.read_text().splitlines()]
         return Found(
             rows=[{key: value for key, value in row.items() if key not in _DIFFERS} for row in rows],
             attempts=[row["attempts"] for row in rows],
             seconds=seconds,
             replaced=sorted(name for name, contents in seen.items() if len(contents) != 1),
-            unlike=sorted(row["item"] for row in rows if not self._agrees(row)),
+            unlike=sorted(row["item"] for row in rows if not self._agrees(row, held)),
             starts=len(starts),
             resumed=sum(1 for each in starts if each["from"]),
         )
 
-    def _agrees(self, row: dict[str, Any]) -> bool:
+    def _agrees(self, row: dict[str, Any], rows: dict[str, Row] | None) -> bool:
         """Whether queue, store and list name the same attempt as the result of an item."""
         stored = json.loads((self._output / row["item"] / RESULT).read_bytes())
         if row["path"] != f"{row['item']}/{stored['attempt']}":
             return False
-        held = self._held.get(row["item"])
-        return self._server is None or (held is not None and json.loads(held.record) == stored)
+        if rows is None:
+            return True
+        held = rows.get(row["item"])
+        # Of what was done before it was filled the queue has no record.
+        return held is not None and held.state == "done" and json.loads(held.record or "null") in (None, stored)
 
-    @property
-    def _held(self) -> dict[str, Row]:
-        if self._server is None:
-            return {}
-        connection = self._server.connection()
-        [key] = list(connection.call("KEYS", "slipway:*:items"))
+    def _held(self, server: ValkeyServer) -> dict[str, Row]:
+        """What the queue knows of each item."""
+        connection = server.connection()
+        [key] = connection.call("KEYS", "slipway:*:items")
         run = key.decode().removeprefix("slipway:").removesuffix(":items")
         queue = ItemQueue(connection, run, Rules(self._mode, ATTEMPTS, LEASE))
         rows = queue.rows(self._names)
