@@ -157,7 +157,7 @@ def arguments(run: Run) -> list[str]:
     if step.command is None:
         return [_in_pod(argument, places) for argument in step.arguments]
     words = [_in_pod(argument, places | _filled_in(step)) for argument in step.arguments]
-    return [*map(escaped, [*_flags(run), *_items_flags(step, places)]), "--", *words]
+    return [*map(escaped, [*_flags(run), *_items_flags(run, places)]), "--", *words]
 
 
 def _places(run: Run) -> dict[str, str]:
@@ -205,14 +205,14 @@ def _flags(run: Run) -> list[str]:
     return flags
 
 
-def _items_flags(step: Step, places: Mapping[str, str]) -> list[str]:
+def _items_flags(run: Run, places: Mapping[str, str]) -> list[str]:
     """What the worker of a step with items has to know beside that."""
-    items = step.items
+    step, items = run.step, run.step.items
     if items is None:
         return []
     flags = ["--items", items.files.format_map(places), "--mode", items.mode, "--attempts", str(items.attempts)]
     flags += ["--allow-failed", str(items.allow_failed), "--lease", str(items.lease)]
-    flags += ["--workers", str(step.workers)]
+    flags += ["--workers", str(step.workers), "--fingerprint", run.surroundings]
     if items.queue:
         queue = step.connects[items.queue]
         flags += ["--queue", queue.address, "--queue-password", queue.password_variable]

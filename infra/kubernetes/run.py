@@ -65,6 +65,23 @@ class Run:
         """The step's directory below the store's root."""
         return f"{self.step.pipeline}/{self.step.name}/{short_digest(self.digest)}"
 
+    @property
+    def surroundings(self) -> str:
+        """A short digest of what decides a result beside the command line, the code and the inputs: a worker takes
+        the results of an earlier run's items only where this is the same.
+        """
+        return short_digest(hashlib.sha256(json.dumps(_surroundings(self), sort_keys=True).encode()).hexdigest())
+
+
+def _surroundings(run: Run) -> dict[str, object]:
+    return {
+        "environment": dict(run.step.environment),
+        "image": run.step.image,
+        "folders": {name: files.digest for name, files in run.folders.items()},
+        "accelerator": run.step.pool.accelerator,
+        "gpus": run.step.resources.gpus,
+    }
+
 
 @dataclass
 class Known:

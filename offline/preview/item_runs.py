@@ -21,7 +21,8 @@ NUMBERS: Mapping[str, str] = {
 }
 """The arguments of workers that are told with their values, as text."""
 
-_OF_WORKERS = frozenset({*NUMBERS, "--workers", QUEUE_FLAG, "--queue-password"})
+# The fingerprint follows from the image, the environment and others that are told by themselves.
+_OF_WORKERS = frozenset({*NUMBERS, "--workers", QUEUE_FLAG, "--queue-password", "--fingerprint"})
 
 
 def pattern(job: Resource) -> str:

@@ -74,6 +74,12 @@ def test_without_a_queue_the_same_worker_runs(job: Callable[..., Resource]) -> N
     assert not [name for name in there if name.startswith("--queue")]
 
 
+def test_workers_are_told_what_decides_results_beside_what_they_see(job: Callable[..., Resource]) -> None:
+    there = flags(job())["--fingerprint"]
+    assert flags(job(queued=False))["--fingerprint"] == there
+    assert flags(job(environment={"SEED": "2"}))["--fingerprint"] != there
+
+
 def test_what_stands_for_another_thing_with_each_item_is_left_to_the_worker(job: Callable[..., Resource]) -> None:
     made = job(environment={"LAST": "{previous}", "DATA": "{prepare}"})
     words = container(made)["args"]
