@@ -60,13 +60,13 @@ def test_a_full_server_refuses_and_forgets_nothing(
 ) -> None:
     server = start(started, tmp_path, port)
     value = b"x" * 2**20
-    for index in range(40):
+    for index in range(24):
         server.set(f"item-{index}", value)
     # A command that comes before the limit is done whole, however far it goes past it.
-    server.mset({f"more-{index}": value for index in range(8)})
+    server.mset({f"more-{index}": value for index in range(24)})
     with pytest.raises(client.exceptions.OutOfMemoryError):
         server.set("one-more", value)
-    assert server.exists(*(f"item-{index}" for index in range(40))) == 40
+    assert server.exists(*(f"item-{index}" for index in range(24))) == 24
 
 
 def test_what_was_written_a_second_ago_is_there_after_a_kill(
