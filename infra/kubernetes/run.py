@@ -70,17 +70,7 @@ class Run:
         """A short digest of what decides a result beside the command line, the code and the inputs: a worker takes
         the results of an earlier run's items only where this is the same.
         """
-        return short_digest(hashlib.sha256(json.dumps(_surroundings(self), sort_keys=True).encode()).hexdigest())
-
-
-def _surroundings(run: Run) -> dict[str, object]:
-    return {
-        "environment": dict(run.step.environment),
-        "image": run.step.image,
-        "folders": {name: files.digest for name, files in run.folders.items()},
-        "accelerator": run.step.pool.accelerator,
-        "gpus": run.step.resources.gpus,
-    }
+        return short_digest(_digest({**_surroundings(self.step, self.folders), "runner": RUNNER_FORMAT}))
 
 
 @dataclass
@@ -136,20 +126,30 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
     bundle = _bundle(step, root, known)
     folders = {name: image_folder(folder, root) for name, folder in step.folders.items()}
     decisive = {
-        "format": FORMAT,
+        **_surroundings(step, folders),
         **_program(step, bundle),
         "arguments": list(step.arguments),
+        "inputs": {name: each.digest for name, each in inputs.items()},
+    }
+    known.runs[id(step)] = Run(step, bundle, folders, inputs, _digest(decisive))
+    return known.runs[id(step)]
+
+
+def _digest(decisive: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+def _surroundings(step: Step, folders: Mapping[str, Files]) -> dict[str, object]:
+    """What decides the result beside the program, its command line and its inputs."""
+    return {
+        "format": FORMAT,
         "environment": dict(step.environment),
         "image": step.image,
         "folders": {name: files.digest for name, files in folders.items()},
         "accelerator": step.pool.accelerator,
         "gpus": step.resources.gpus,
         "fingerprint": step.fingerprint,
-        "inputs": {name: each.digest for name, each in inputs.items()},
     }
-    digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
-    known.runs[id(step)] = Run(step, bundle, folders, inputs, digest)
-    return known.runs[id(step)]
 
 
 def _bundle(step: Step, root: Path, known: Known) -> Files:
