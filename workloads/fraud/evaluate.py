@@ -24,7 +24,7 @@ parser.add_argument("--review-cost", type=float, default=5.0, help="of one flagg
 parser.add_argument("--output", type=Path, required=True)
 options = parser.parse_args()
 
-RANDOM_RANKINGS = 100
+RANDOM_RANKINGS = 30
 THIS, NONE, RANDOM = "this model", "no fraud", "random ranking"
 
 data = json.loads((options.data / "data.json").read_text())
