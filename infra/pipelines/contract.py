@@ -185,7 +185,8 @@ class Items:
     ``files`` is a pattern with the references of arguments: ``{prepare}/days/*.csv``. An item's name is that of
     its file without the extension; items are ordered by name. In the step's arguments ``{item}`` is the path of
     the file and ``{output}`` a directory of the item's own. In the mode ``ordered`` items are worked on one after
-    the other, and ``{previous}`` is the directory of the result of the one before: an empty one for the first.
+    the other, and ``{previous}`` is the directory of the result of the one before: an empty one for the first, and
+    for each where a stack file says ``parallel`` in place of ``ordered``.
 
     ``queue`` names the service that hands the items out; where it is None, each worker has its own share of them.
     An item that failed ``attempts`` times is set aside, and the step fails in the end where more than

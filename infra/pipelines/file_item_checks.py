@@ -9,7 +9,7 @@ from typing import Any
 
 from infra.pipelines import file_references, references
 from infra.pipelines.contract import PipelineSettings, Section
-from infra.pipelines.file_settings import MODE, WORKERS, used_in
+from infra.pipelines.file_settings import MODE, WORKERS
 from infra.pipelines.pipeline_file import PipelineFile, PipelineStep
 from infra.pipelines.results import ITEM_COLUMNS, ITEMS, ITEMS_FILE
 from infra.schema.problems import Finding, Path, listed
@@ -48,9 +48,6 @@ def of_section(declared: PipelineFile, section: Section[Any]) -> Iterator[Findin
         mode, workers = getattr(settings, MODE), getattr(settings, WORKERS)
         if (mode, workers) != (step.items.mode, step.workers or 1):
             yield from _waiting((*at, WORKERS), mode, workers, read=((*at, MODE),))
-        if mode != ORDERED == step.items.mode and references.PREVIOUS in used_in(step):
-            reason = f"the program takes `{{{references.PREVIOUS}}}`, and items side by side have none before them"
-            yield Finding((*at, MODE), mode, reason, f"write `{MODE}: {ORDERED}`, or remove the key")
 
 
 def _steps_of(settings: PipelineSettings) -> object:

@@ -40,7 +40,8 @@ begin it with `# yaml-language-server: $schema=../../docs/pipeline.schema.json`.
   `<SERVICE>_PASSWORD`: `FEATURE_CACHE_ADDRESS` for `feature-cache`.
 - The program of a step with `items` runs once for each item, and its words may hold `{{item}}` (the file),
   `{{output}}` (a directory of the item's own), and with `mode: ordered` `{{previous}}` (the directory of the
-  result of the item before; an empty one for the first). It knows nothing of workers and queues. The step's
+  result of the item before; an empty one for the first, and for each where a stack file says `parallel`). It
+  knows nothing of workers and queues. The step's
   directory has `{ITEMS_FILE}`: a row for each item, with its state, attempts and seconds, the directory `path`
   of its result, and the plain values of the `summary.json` that the program leaves there. Later steps read that
   file.

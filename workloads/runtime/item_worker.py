@@ -180,14 +180,15 @@ class ItemWorker:
                 record = dataclasses.replace(record, attempt=directory.name)
                 return _Made(record, "taken from an earlier run", earlier)
         previous = contextlib.nullcontext(None)
-        if task.previous is not None:
+        if task.previous is not None and self._options.mode == "ordered":
             where = task.previous.directory(self._output)
             try:
                 check(where)
             except NotWholeError as error:
                 raise _AlteredError(task.previous.item, error.reason) from error
             previous = contextlib.nullcontext(str(where))
-        elif self._options.mode == "ordered":
+        elif any("{previous}" in word for word in self._program.words):
+            # The first in order, and in parallel each, has none before it.
             previous = tempfile.TemporaryDirectory(prefix="slipway-previous-")
         directory = item_attempts.begin(folder, earlier, work, task.token, self._run.round)
         with previous as before:

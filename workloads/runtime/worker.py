@@ -119,8 +119,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         parser.error(f"--allow-failed {options.allow_failed}: write 0 or more")
     if not any("{item}" in word for word in options.words):
         parser.error("no word of the program is {item}: every item would be the same to it")
-    if options.mode != "ordered" and any("{previous}" in word for word in options.words):
-        parser.error("{previous} needs --mode ordered: in parallel no item comes before another")
     if options.queue is None and options.mode == "ordered" and options.workers > 1:
         parser.error(
             f"--mode ordered with --workers {options.workers} needs --queue: without one, each worker has its own "

@@ -158,7 +158,6 @@ def test_a_mistake_in_the_file_is_said_at_its_key(
 
 
 ORDERED = {"steps.days.items.mode": "ordered", "steps.days.workers": GONE}
-PREVIOUS = {**ORDERED, "steps.days.run": ["x", "{item}", "{previous}", "{output}"]}
 
 
 @pytest.mark.parametrize(
@@ -175,12 +174,6 @@ PREVIOUS = {**ORDERED, "steps.days.run": ["x", "{item}", "{previous}", "{output}
             {"steps.days": {"pool": "cpu", "workers": 2, "assignment": "static"}},
             "stack.steps.days.workers",
             ["1 of them would idle"],
-        ),
-        (
-            PREVIOUS,
-            {"steps.days": {"pool": "cpu", "mode": "parallel"}},
-            "stack.steps.days.mode",
-            ["the program takes `{previous}`", "write `mode: ordered`"],
         ),
         (
             {"steps.days.items.queue": GONE, "services.queue": GONE},

@@ -108,6 +108,12 @@ def test_in_order_each_item_begins_from_the_one_before(step: Step) -> None:
     assert models == {"day-1": "1", "day-2": "12", "day-3": "123", "day-4": None, "day-5": "1235"}
 
 
+def test_side_by_side_each_item_begins_from_nothing(step: Step) -> None:
+    step.data(DAYS)
+    step.run(words=ORDERED)
+    assert {name: row["model"] for name, row in step.rows.items()} == {name: name[-1] for name in DAYS}
+
+
 def test_in_order_what_comes_after_an_item_that_is_repaired_is_done_again(step: Step) -> None:
     step.data({"day-1": "ok", "day-2": "fail", "day-3": "ok"})
     step.run("--mode", "ordered", "--attempts", 1, words=ORDERED, code=ITEMS_FAILED)
@@ -331,7 +337,6 @@ def test_secrets_are_masked_in_reasons_and_in_what_the_program_prints(step: Step
     ("flags", "words", "message"),
     [
         (("--mode", "ordered", "--workers", 2), ORDERED, "--mode ordered with --workers 2 needs --queue"),
-        ((), ORDERED, "{previous} needs --mode ordered"),
         ((), ("true",), "no word of the program is {item}"),
         (("--attempts", 0), ORDERED[:-1], "--attempts 0: write a number above 0"),
         (("--lease", 0), ORDERED[:-1], "--lease 0.0: write a number above 0"),
