@@ -86,7 +86,8 @@ ABOUT_FILES: Sequence[tuple[str, Severity, str, str]] = (
     (
         LOST_POOL,
         Severity.ERROR,
-        "A change of a stack leaves the pools on which Jobs of other stacks run, and these still fit there.",
+        "A change of a stack leaves the pools on which Jobs and services of other stacks run, and these still fit "
+        "there.",
         "Keep the pool as it is, or give the steps another one first.",
     ),
 )

@@ -18,6 +18,9 @@ OF_A_JOB = 3
 
 UNKNOWN = "[unknown]"
 
+LISTED_JOBS = 'data["jobs.json"]'
+"""The property with the Jobs of a schedule, as `infra.kubernetes.schedule` writes them."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -80,7 +83,12 @@ def _singles(changes: Changes) -> Iterator[Row]:
     for each in phrasing.ordered(changes):
         if each.urn not in runs:
             name = (each.name, phrasing.kind(each.type))
-            yield Row(phrasing.DONE[each.operation], each.operation, [name], phrasing.why(each), telling(each))
+            told, why = telling(each), phrasing.why(each)
+            if runs and any(change.path == LISTED_JOBS for change in told):
+                # Those that changed have rows of their own.
+                told = [change for change in told if change.path != LISTED_JOBS]
+                why = why or "it lists Jobs that change"
+            yield Row(phrasing.DONE[each.operation], each.operation, [name], why, told)
     changed = {each.urn: each for each in changes.resources}
     for outcome in Outcome:
         for run in changes.runs:

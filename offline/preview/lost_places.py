@@ -1,4 +1,4 @@
-"""Findings about Jobs that lose the nodes on which they run, because another stack changes or deletes them."""
+"""Findings about Jobs and services that lose their nodes, because another stack changes or deletes them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,14 +11,17 @@ from infra.schema.problems import key_of
 from infra.step import GATES
 from offline.engine.scheduling import obstacle, pool_obstacle
 from offline.policies.check import lost_pool_finding
-from offline.policies.workloads import Workload, workloads
+from offline.policies.workloads import CRON_JOB, STATEFUL_SET, Workload, workloads
 from offline.preview.evaluated_stack import ClusterElsewhere, Evaluated
 from offline.preview.model import Finding
+
+PLACED = (JOB, CRON_JOB, STATEFUL_SET)
+"""What has a place on a pool."""
 
 
 @dataclass(frozen=True)
 class LostPlace:
-    """Jobs of the stack ``team`` lose their place, because the stack ``stack`` changes."""
+    """Jobs or services of the stack ``team`` lose their place, because the stack ``stack`` changes."""
 
     team: str
     stack: str
@@ -26,7 +29,7 @@ class LostPlace:
 
 
 def lost_places(before: Evaluated, after: Evaluated) -> list[LostPlace]:
-    """The Jobs of ``before`` that run on nodes of other stacks, and after the change of these can run nowhere.
+    """The Jobs and services of ``before`` on nodes of other stacks that, after a change of these, can run nowhere.
 
     The stack may have failed after the change: a step whose pool is gone is a problem of its settings.
     """
@@ -35,7 +38,7 @@ def lost_places(before: Evaluated, after: Evaluated) -> list[LostPlace]:
     clusters = {each.name: each for each in after.elsewhere}
     teams = {each.name: each.teams for each in before.elsewhere}
     found: dict[tuple[str, str, str], list[Workload]] = {}
-    for job in workloads(before.stack, JOB):
+    for job in workloads(before.stack, *PLACED):
         pool = job.pool(before.stack)
         if pool is None or not pool.stack or (there := clusters.get(pool.cluster)) is None:
             continue
@@ -60,7 +63,7 @@ def _steps(jobs: Sequence[Workload]) -> list[str]:
 def _loss(job: Workload, pool: NodePool, there: ClusterElsewhere, after: Stack | None) -> tuple[str, str] | None:
     """The resource or key that no longer takes ``job``, and why; None where it still has a place."""
     if after is not None:
-        again = next((each for each in workloads(after, JOB) if each.resource.urn == job.resource.urn), None)
+        again = next((each for each in workloads(after, *PLACED) if each.resource.urn == job.resource.urn), None)
         if again is None or again.pool(after) is not None:
             return None
         job = again

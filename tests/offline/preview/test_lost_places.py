@@ -11,6 +11,7 @@ from rich.console import Console
 from infra.platform import GPU_RESOURCE, Resources, Taint
 from infra.review.policy import Severity
 from infra.review.stack import JOB, KUBERNETES_PROVIDER, NodePool, Resource, Stack
+from offline.policies.workloads import STATEFUL_SET
 from offline.preview.build import NOT_EVALUATED, Options, build, exit_code
 from offline.preview.evaluated_stack import ClusterElsewhere, Evaluated, Failed
 from offline.preview.lost_places import lost_places
@@ -198,3 +199,12 @@ def test_jobs_run_again_because_the_pool_of_another_stack_changes() -> None:
     assert {each.name: each.because for each in changes.runs} == {
         "mnist-train": "the pool gpu of platform changes"
     }
+
+
+def test_a_service_loses_its_place_like_a_job() -> None:
+    queue = job("fraud-queue", "cpu")
+    queue = replace(queue, type=STATEFUL_SET, urn=queue.urn.replace(JOB, STATEFUL_SET))
+    before, after = team([CPU, GPU], [queue]), team([GPU], [queue])
+    [lost] = lost_places(before, after)
+    assert lost.finding.reason.startswith("fraud-queue of `team` loses its place")
+    assert "no longer has the pool `cpu`" in lost.finding.reason

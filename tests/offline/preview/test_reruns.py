@@ -388,3 +388,14 @@ def test_a_job_whose_pool_cannot_be_told_is_not_said_to_fit_none() -> None:
         said[name] = (rows(changes)[-1].place, phrasing.job_words(changes, 3))
     assert said["unknown"] == ("on a pool that this preview cannot tell", "train on an unknown pool")
     assert said["too large"] == ("on no pool, for none can take it", "train on no pool")
+
+
+def test_the_list_of_a_schedules_jobs_is_not_shown_beside_the_jobs_that_changed() -> None:
+    def both(digest: str, words: str) -> list[Resource]:
+        listed = declared("kubernetes:core/v1:ConfigMap", "nightly-jobs", {"data": {"jobs.json": f'["{words}"]'}})
+        return [listed, job("train", digest, words)]
+
+    shown = {row.resources[0][0]: row for row in rows(compare(stack(*both("1", "a")), stack(*both("2", "b"))))}
+    assert (shown["nightly-jobs"].why, shown["nightly-jobs"].properties) == ("it lists Jobs that change", [])
+    alone = rows(compare(stack(both("1", "a")[0]), stack(both("1", "b")[0])))
+    assert [each.path for each in alone[0].properties] == ['data["jobs.json"]']
