@@ -138,9 +138,13 @@ class Run:
                     if now - started > LONGEST:
                         raise RunError(f"not done after {LONGEST:g} s\n{self._logs()}")
                     self._look_after(now)
-                    if now >= due and not self._restarting and self._can_happen(ahead[0]):
-                        lost += self._happen(ahead.pop(0), now)
-                        due = time.monotonic() + ahead[0].after if ahead else float("inf")
+                    if now >= due and not self._restarting:
+                        if self._can_happen(ahead[0]):
+                            lost += self._happen(ahead.pop(0), now)
+                            due = time.monotonic() + ahead[0].after if ahead else float("inf")
+                        else:
+                            # At any moment of an item, not always at its beginning.
+                            due = now + ahead[0].chosen * self._seconds
                     time.sleep(0.01)
                 for thread in self._restarting:
                     thread.join()
