@@ -207,7 +207,7 @@ class Engine(Observer):
         with self.place.log(resource.name).open("wb") as log:
             try:
                 job = job_controller.job_spec(resource)
-                pods = self._pods(job, record, log)
+                pods = self._pods(resource, job, record, log)
                 self.display.job(record)
                 result = job_controller.run(
                     job, stop, pods.run, lambda text: self.note(record, text), self.backoff
@@ -226,7 +226,7 @@ class Engine(Observer):
         else:
             raise self._ended(record, Phase.FAILED, f"{result.reason}: {result.message}")
 
-    def _pods(self, job: JobSpec, record: JobRecord, log: IO[bytes]) -> JobPods:
+    def _pods(self, resource: Resource, job: JobSpec, record: JobRecord, log: IO[bytes]) -> JobPods:
         namespace = Namespace(self.objects, job.cluster, job.namespace)
         request = self.request(job.cluster, job.pod)
         admit(namespace, job.template, job.pod, request.resources)
@@ -234,7 +234,7 @@ class Engine(Observer):
             self._require_devices(job.cluster)
         record.job_name, record.namespace, record.workers = job.name, job.namespace, job.workers
         record.requested, record.memory_limit = request.resources, job.pod.container.memory_limit
-        return JobPods(self, job, namespace, request, record, log)
+        return JobPods(self, resource, job, namespace, request, record, log)
 
     def request(self, cluster: str, pod: PodSpec) -> PodRequest:
         """What of ``pod`` decides where it can go, with what a cloud injects."""

@@ -7,7 +7,9 @@ import time
 from dataclasses import dataclass, field
 from typing import IO, Protocol
 
+from infra.review.stack import Resource
 from offline.engine.scheduling import PodRequest
+from offline.policies.workloads import Workload
 from offline.rehearsal import job_controller
 from offline.rehearsal.cluster_objects import Namespace
 from offline.rehearsal.job_controller import JobSpec
@@ -56,6 +58,7 @@ class JobPods:
     """Runs the pods of one Job: of each index one after the other, those of several indexes side by side."""
 
     engine: Machine
+    resource: Resource
     job: JobSpec
     namespace: Namespace
     request: PodRequest
@@ -70,7 +73,8 @@ class JobPods:
         """The pod of this index with this number, from 1, from Pending to its end."""
         record, engine, several = self.record, self.engine, self.job.workers > 1
         spec = job_controller.pod_of(self.job, self.uid, index)
-        reached = engine.services.reached_by(spec, self.namespace, stop)
+        client = Workload(self.resource, self.job.cluster, self.job.template)
+        reached = engine.services.reached_by(client, spec, self.namespace, stop)
         placement = self._place(index, stop)
         unique = secrets.token_hex(3)[:5]
         name = f"{self.job.name[:52]}-{index}-{unique}" if several else f"{self.job.name[:57]}-{unique}"

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from infra.review.stack import Resource
+from infra.review.stack import Resource, Stack
 from offline.engine.scheduling import PodRequest
+from offline.policies.network_policies import refuses
+from offline.policies.workloads import Workload
 from offline.rehearsal.admission import admit
 from offline.rehearsal.cluster_objects import Namespace, Objects, RefusedError
 from offline.rehearsal.kubelet import Kubelet, Pod, PodResult, Prepared
@@ -99,7 +101,7 @@ class Services:
         record.requested, record.allocatable = request.resources, placement.node.allocatable
         record.memory_limit = spec.pod.container.memory_limit
         with self._lock:
-            self._services.append(_Service(around, spec, namespace, record, placement))
+            self._services.append(_Service(around, resource, spec, namespace, record, placement))
         around.changed(record)
 
     @property
@@ -108,11 +110,13 @@ class Services:
         with self._lock:
             return [each.record for each in self._services]
 
-    def reached_by(self, pod: PodSpec, namespace: Namespace, stop: Stop) -> dict[str, re.Pattern[str]]:
-        """Starts the services whose addresses ``pod`` names, and waits until they are ready.
+    def reached_by(
+        self, client: Workload, pod: PodSpec, namespace: Namespace, stop: Stop
+    ) -> dict[str, re.Pattern[str]]:
+        """Starts the services whose addresses ``pod``, one of ``client``, names, and waits until they are ready.
 
-        Returns these addresses by those on this machine. Raises RefusedError where one is not ready in time, and
-        CancelledError where ``stop`` is requested.
+        Returns these addresses by those on this machine. Raises RefusedError where a NetworkPolicy is in the way
+        or a service is not ready in time, and CancelledError where ``stop`` is requested.
         """
         texts = list(_texts(pod))
         with self._lock:
@@ -125,6 +129,7 @@ class Services:
         for service in there:
             named = [each for each in addresses(service.spec, namespace) if any(map(each.pattern.search, texts))]
             if named:
+                _require_connection(client, service, namespace, named[0].port)
                 service.ready(stop)
             found |= {f"{LOOPBACK}:{service.ports[each.port]}": each.pattern for each in named}
         return found
@@ -144,6 +149,7 @@ class _Service:
     """One service, and its process as soon as it is needed."""
 
     surroundings: Surroundings
+    resource: Resource
     spec: StatefulSetSpec
     namespace: Namespace
     record: ServiceRecord
@@ -284,6 +290,18 @@ class _Service:
         """What of its command line and its environment is another on this machine: ports, and where it listens."""
         own = {str(here): re.compile(rf"(?<![\w.]){there}(?![\w.])") for there, here in self.ports.items()}
         return {**own, LOOPBACK: EVERYWHERE, "-::1": EVERYWHERE_OPTIONAL}
+
+
+def _require_connection(client: Workload, service: "_Service", namespace: Namespace, port: int) -> None:
+    """Raises RefusedError where a connection would find no way in the cluster."""
+    policies = namespace.objects.all_of(namespace.cluster, "NetworkPolicy", namespace.name)
+    stack = Stack("", {each.urn: each for _, each in policies}, {})
+    server = Workload(service.resource, client.cluster, service.spec.template)
+    if side := refuses(stack, client, server, port):
+        raise RefusedError(
+            f"it names the address of service {service.record.name}, and no NetworkPolicy lets its pods connect "
+            f"there ({side.lower()}); name the service in `connects` of the step"
+        )
 
 
 def _texts(pod: PodSpec) -> Iterator[str]:

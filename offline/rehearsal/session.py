@@ -21,7 +21,6 @@ from infra.pipelines.discovery import pipeline
 from infra.program import declare, pipelines_of, problems_beside
 from infra.review.properties import mapping, strings
 from infra.review.stack import JOB
-from infra.schema.printable import printable
 from infra.schema.problems import PREFIX, SettingsError, without_prefix
 from infra.settings.loading import laid_over, lay_over, load, pipelines_in
 from infra.settings.model import Settings
@@ -261,9 +260,9 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
         refused = {resources[urn].name: reason for urn, reason in failed.items() if urn not in jobs}
         summary.failures(console, records, logs, refused)
     if not quiet:
-        summary.results(console, records, outcome.results, outcome.comparisons, outcome.services)
-        for line in summary.schedules(outcome.evaluation.resources.values()):
-            console.print(Text(printable(line)), soft_wrap=True)
+        scheduled = summary.schedules(outcome.evaluation.resources.values())
+        summary.ran(console, records, outcome.services, scheduled)
+        summary.results(console, outcome.results, outcome.comparisons)
         summary.stack_outputs(console, outcome.evaluation.outputs, outcome.results)
         console.print()
         ran = sum(each.urn in outcome.executed for each in records)

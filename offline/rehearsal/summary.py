@@ -174,19 +174,26 @@ def comparison_table(compared: Comparison) -> Table:
     return table
 
 
-def results(
+def ran(
     console: Console,
     records: Sequence[JobRecord],
-    collected: Collected,
-    comparisons: Sequence[Comparison] = (),
     services: Sequence[ServiceRecord] = (),
+    scheduled: Sequence[str] = (),
 ) -> None:
-    """The Jobs, the services, and what each pipeline declares of its results; of variants, those of the best."""
+    """The Jobs, the services, and what is ``scheduled``."""
     console.print()
     console.print(jobs_table(records) if records else "The stack runs no Jobs.")
     if services:
         console.print()
         console.print(services_table(services))
+    if scheduled:
+        console.print()
+    for line in scheduled:
+        console.print(Text(printable(line)), soft_wrap=True)
+
+
+def results(console: Console, collected: Collected, comparisons: Sequence[Comparison] = ()) -> None:
+    """What each pipeline declares of its results; of variants compared, those of the best."""
     compared = {each.record.name for one in comparisons for each in one.variants}
     for pipeline in dict.fromkeys([*collected.pipelines, *(each.pipeline for each in comparisons)]):
         jobs = collected.pipelines.get(pipeline, [])

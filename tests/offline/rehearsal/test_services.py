@@ -163,6 +163,30 @@ def test_a_service_is_held_to_its_memory_limit(tmp_path: Path) -> None:
     assert only(outcome).starts == 2
 
 
+def test_a_job_that_no_network_policy_lets_connect_is_refused(tmp_path: Path) -> None:
+    def program() -> None:
+        toys = Toys()
+        there = toys.service("toy-queue", COUNTER, *COUNTER_ARGUMENTS)
+        clients = k8s.networking.v1.NetworkPolicyPeerArgs(
+            pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels={"role": "client"})
+        )
+        policy = k8s.networking.v1.NetworkPolicy(
+            "toy-queue",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name="toy-queue", namespace=NAMESPACE),
+            spec=k8s.networking.v1.NetworkPolicySpecArgs(
+                pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels={"slipway/service": "toy-queue"}),
+                policy_types=["Ingress"],
+                ingress=[k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=[clients])],
+            ),
+            opts=toys.options([toys.namespace]),
+        )
+        toys.job("stranger", ASK, env=ENV, after=[*there, policy])
+
+    outcome, printed = rehearse(program, tmp_path)
+    assert "no NetworkPolicy lets its pods connect there (ingress)" in printed
+    assert only(outcome).starts == 0
+
+
 def test_a_schedule_is_created_and_said(tmp_path: Path) -> None:
     def program() -> None:
         toys = Toys()
