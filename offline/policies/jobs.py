@@ -7,7 +7,7 @@ from infra.kubernetes.labels import NAME
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import Properties, at, known, leaves, mapping, mappings, number
 from infra.review.stack import JOB, NodePool, Stack
-from infra.step import GATES
+from infra.step import GATES, SCHEDULED_RUN
 from offline.policies.workloads import CRON_JOB, Workload, gpus_of, workloads
 
 SHORT = 1800
@@ -83,7 +83,7 @@ def _without_checkpoints(stack: Stack) -> Iterator[Violation]:
         limit = number(workload.job.get("activeDeadlineSeconds"))
         labels = mapping(mapping(workload.template.get("metadata")).get("labels"))
         short = limit is not None and limit <= SHORT
-        if short or labels.get(NAME) in GATES or _saves(workload):
+        if short or labels.get(NAME) in {*GATES, SCHEDULED_RUN} or _saves(workload):
             continue
         yield Violation(
             workload.resource.urn,

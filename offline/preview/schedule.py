@@ -2,8 +2,8 @@
 
 Resources are created as soon as what they need is there: what they depend on, their provider and their parent. A
 Job goes to the pool that takes its pods, waits there for room, boots nodes where there are none, and pulls its
-image once a node. Of the pods that it has at once those that do not fit begin when the others end. The pods of a
-service stay.
+image once a node. Of its pods those are placed that its pool has room for; the others are in the time that it
+takes. The pods of a service stay.
 """
 
 import heapq
@@ -177,9 +177,8 @@ class _Scheduler:
         if not at_once:
             self._found.homeless.append(resource.name)
             return alone
-        if basis == "rehearsed":
-            # All pods ran beside one another there. Times from a cluster and limits are those of the whole Job.
-            seconds *= math.ceil(workload.pods / at_once)
+        # That of all pods, also of those that wait for room: a limit and a time from a cluster are those of the
+        # whole Job, and a rehearsal places pods on the same nodes.
         whole_job = Part(resource.name, JOB, seconds, basis, workload.pods, at_once)
         pods: list[Span] = []
         work: dict[int, Work] = {}

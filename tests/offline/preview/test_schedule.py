@@ -152,10 +152,12 @@ def test_the_pods_of_a_job_run_side_by_side_on_as_many_nodes_as_there_are() -> N
     assert [number for _, number, _, _ in stays(small)] == [0]
 
 
-@pytest.mark.parametrize(("pods", "waves"), [(4, 1), (5, 2), (9, 3)])
-def test_pods_without_room_begin_when_the_others_end(pods: int, waves: int) -> None:
+@pytest.mark.parametrize("pods", [4, 5, 9])
+def test_pods_without_room_are_in_the_time_of_those_that_have_some(pods: int) -> None:
+    """A rehearsal has the same nodes, so they waited there, too."""
     found = run(stack([WIDE], job("days", "cpu", pods=pods)), days=100)
-    assert at(found, "days")[1] == 300 + CPU_IMAGE + waves * 100
+    assert at(found, "days")[1] == 300 + CPU_IMAGE + 100
+    assert sorted(work.number for work in found.work) == [0, 1, 2, 3]
 
 
 def test_a_time_limit_holds_for_all_pods_together() -> None:

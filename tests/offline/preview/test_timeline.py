@@ -71,7 +71,7 @@ def test_a_leg_says_how_many_pods_its_job_has_and_how_many_run_at_once() -> None
     wide = Pool("cpu", least=2, most=2, hourly=0.2)
     found = timeline(stack([wide], job("days", "cpu", pods=4)), {"days": Measured(600, "rehearsed")})
     [leg] = [leg for leg in found.critical if leg.type == JOB]
-    assert (leg.pods, leg.at_once, leg.seconds) == (4, 2, 1200)
-    assert "days (20 min, 4 pods, 2 at a time)" in tables.path_words(found)
+    assert (leg.pods, leg.at_once, leg.seconds) == (4, 2, 600)
+    assert "days (10 min, 4 pods, 2 at a time)" in tables.path_words(found)
     one = timeline(stack([wide], job("days", "cpu")), {"days": Measured(600, "rehearsed")})
     assert "days (10 min)" in tables.path_words(one)
