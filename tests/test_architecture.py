@@ -63,6 +63,7 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
     "infra/pipelines/packages.py": [
         "infra/kubernetes/gates.py",
         "infra/pipelines/images.py",
+        "infra/pipelines/node_room.py",
         "infra/step.py",
         "infra/schema",
         "infra/platform.py",

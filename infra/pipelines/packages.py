@@ -7,6 +7,7 @@ from pathlib import Path
 
 from infra.kubernetes.gates import Gates
 from infra.pipelines.images import CPU_IMAGE, GPU_IMAGE
+from infra.pipelines.node_room import at_most, left
 from infra.platform import Platform, Pool, Resources
 from infra.schema.names import KUBERNETES_NAME_LIMIT, spell
 from infra.step import PACKAGES, Step
@@ -38,8 +39,6 @@ class Packages:
         """The step that installs, on ``pool``, what ``image`` lacks of the packages of ``lock``."""
         content = hashlib.sha256(lock.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
         if (content, image) not in self._made:
-            store = platform.store.sidecar
-            there = pool.allocatable
             self._made[content, image] = self.gates.guard(
                 Step(
                     pipeline=PACKAGES,
@@ -50,13 +49,7 @@ class Packages:
                     image=image,
                     platform=platform,
                     pool=pool,
-                    resources=Resources(
-                        cpu=min(RESOURCES.cpu, there.cpu - store.cpu),
-                        memory=min(RESOURCES.memory, there.memory - store.memory),
-                        ephemeral_storage=min(
-                            RESOURCES.ephemeral_storage, there.ephemeral_storage - store.ephemeral_storage
-                        ),
-                    ),
+                    resources=at_most(RESOURCES, left(platform, pool)),
                     time_limit=TIME_LIMIT,
                     attached={SHIPPED: lock},
                 )

@@ -18,6 +18,7 @@ from infra.pipelines.contract import (
 from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.discovery import supplements
 from infra.pipelines.images import has_tensorflow, tensorflow_image
+from infra.pipelines.node_room import at_most, left, with_room
 from infra.pipelines.packages import Packages
 from infra.pipelines.shipping import command_of, requirements_of
 from infra.platform import Platform, Pool, Resources
@@ -229,6 +230,7 @@ class _Placement:
     def _publishing(self, folder: str, supplement: Supplement, step: Step) -> Step:
         """The step that publishes a supplement, where the pipeline's first step without GPUs runs."""
         platform, pool = self._beside(step)
+        pool = with_room(platform, pool, supplement.resources)
         return self.gates.guard(
             Step(
                 pipeline=folder,
@@ -238,7 +240,7 @@ class _Placement:
                 image=supplement.image,
                 platform=platform,
                 pool=pool,
-                resources=_at_most(supplement.resources, pool.allocatable),
+                resources=at_most(supplement.resources, left(platform, pool)),
                 time_limit=supplement.time_limit,
                 files=supplement.files,
                 supplements=True,
@@ -286,12 +288,4 @@ def _resources(settings: PodSettings) -> Resources:
         memory=mebibytes(settings.memory),
         ephemeral_storage=mebibytes(settings.ephemeral_storage),
         gpus=settings.asked_gpus,
-    )
-
-
-def _at_most(asked: Resources, there: Resources) -> Resources:
-    return Resources(
-        cpu=min(asked.cpu, there.cpu),
-        memory=min(asked.memory, there.memory),
-        ephemeral_storage=min(asked.ephemeral_storage, there.ephemeral_storage),
     )
