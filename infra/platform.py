@@ -23,6 +23,10 @@ MigStrategy = Literal["none", "single"]
 GPU_RESOURCE = "nvidia.com/gpu"
 """The extended resource the NVIDIA device plugin advertises."""
 
+ASKED_ANNOTATION = "slipway/asked"
+"""The annotation of a Job whose pod asks for more than its step does, since the cluster would raise it: JSON, what
+the step asks for, as Kubernetes writes requests."""
+
 POD_USER = 1000
 """User and group that every container runs as, and to whom a mounted store has to belong."""
 

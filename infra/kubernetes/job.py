@@ -18,13 +18,14 @@ from infra.kubernetes.labels import (
     step_labels,
 )
 from infra.kubernetes.node_reader import NAME as NODE_READER
-from infra.kubernetes.pod import bundle_map, folder_map, template
+from infra.kubernetes.pod import bundle_map, folder_map, requests, template
 from infra.kubernetes.run import Known, Run, plan
 from infra.kubernetes.secrets import declare_secrets
 from infra.kubernetes.service import PipelineService, PipelineServiceArgs, services_of
 from infra.kubernetes.shipped_files import config_map
 from infra.kubernetes.workspace import Workspace
-from infra.step import Step
+from infra.platform import ASKED_ANNOTATION
+from infra.step import GATES, PACKAGES, Step
 
 PATIENCE = 600
 """Seconds that Pulumi waits for a Job past the Job's own time limit, so that the Job's verdict comes first."""
@@ -157,6 +158,9 @@ def job_annotations(run: Run) -> dict[str, str]:
             {"kind": each.kind, **each.model_dump(mode="json", exclude_defaults=True)} for each in run.step.results
         ]
         found[RESULTS_ANNOTATION] = json.dumps(results)
+    users = not run.step.supplements and run.step.pipeline not in (*GATES, PACKAGES)
+    if users and run.step.requests != run.step.resources:
+        found[ASKED_ANNOTATION] = json.dumps(requests(run.step.resources))
     if variant := run.step.variant:
         best = {"best": {"by": run.step.best.by, "of": run.step.best.of}} if run.step.best else {}
         found[VARIANT_ANNOTATION] = json.dumps({"of": variant.of, "values": dict(variant.values), **best})

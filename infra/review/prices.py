@@ -30,6 +30,7 @@ UNITS: Mapping[str, str] = {
     "gib": "hour",
     "spot_vcpu": "hour",
     "spot_gib": "hour",
+    "scratch_gib": "hour",
     "per_hour": "hour",
     "per_vm_hour": "hour",
     "per_month": "month",

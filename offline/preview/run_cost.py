@@ -70,7 +70,7 @@ class _Run:
     @property
     def amounts(self) -> list[tuple[float, bool]]:
         """The known cost by node and charge: dollars, and whether they are also paid without the Jobs."""
-        return [
+        of_nodes = [
             (
                 rate * seconds / 3600,
                 charge.idle > number or (pool.cluster, pool.name, number) in self.schedule.kept,
@@ -79,6 +79,8 @@ class _Run:
             for charge in self._charges(pool, number)
             if (rate := hourly_of(charge)) is not None
         ]
+        of_pods = [(amount, False) for work in self.schedule.work for amount in self._of_pods(work)]
+        return [*of_nodes, *of_pods]
 
     @property
     def unknown(self) -> Iterator[str]:
@@ -95,6 +97,9 @@ class _Run:
             else:
                 missing = (charge.what for charge in charges if hourly_of(charge) is None)
                 yield from (f"the price of {what} (pool {pool.name})" for what in missing)
+        for work in self.schedule.work:
+            missing = (charge.what for charge in self._pod_charges(work) if hourly_of(charge) is None)
+            yield from (f"the price of {what} (pool {work.pool.name})" for what in missing)
 
     @property
     def steps(self) -> list[StepCost]:
@@ -112,6 +117,7 @@ class _Run:
             for charge in self._charges(work.pool, work.number)
             if (rate := hourly_of(charge)) is not None
         ]
+        known += [amount for work in works for amount in self._of_pods(work)]
         return StepCost(
             job=first.resource.name,
             pool=first.pool.name,
@@ -126,6 +132,8 @@ class _Run:
     def _held(self) -> Iterator[tuple[NodePool, int, float]]:
         """Each node with the seconds that it is held; one that boots is held until the autoscaler removes it."""
         for stay in self.schedule.stays:
+            if stay.pool.bills_pods:
+                continue
             if stay.booted:
                 yield stay.pool, stay.number, stay.until + SCALE_DOWN.amount - stay.since
             else:
@@ -135,6 +143,15 @@ class _Run:
                     if each.pool is stay.pool and each.number == stay.number
                 ]
                 yield stay.pool, stay.number, _covered(there)
+
+    def _of_pods(self, work: Work) -> list[float]:
+        """The known cost of a Job's pods on a node, by charge, where pods are billed."""
+        rates = (hourly_of(charge) for charge in self._pod_charges(work))
+        return [rate * work.pods * work.seconds / 3600 for rate in rates if rate is not None]
+
+    def _pod_charges(self, work: Work) -> list[Charge]:
+        """What each of the Job's pods is billed for, where pods are billed."""
+        return [each for each in self.charges if work.pool.bills_pods and each.urn == work.resource.urn]
 
     def _charges(self, pool: NodePool, number: int) -> list[Charge]:
         """The charges of the node with that number; none if they cannot be told from those of other pools."""

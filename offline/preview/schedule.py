@@ -57,7 +57,8 @@ class Span:
 class Work:
     """One Job on a node, which it holds from ``begins`` to ``ends``. ``basis`` is the source of its duration.
 
-    A Job with several pods may have several nodes. ``kept`` says that the node is there without any Job, too.
+    A Job with several pods may have several nodes; ``pods`` are those on this one. ``kept`` says that the node is
+    there without any Job, too.
     """
 
     resource: Resource
@@ -67,6 +68,7 @@ class Work:
     ends: float
     basis: Basis
     kept: bool = False
+    pods: int = 1
 
     @property
     def seconds(self) -> float:
@@ -194,7 +196,9 @@ class _Scheduler:
             begins, ends = (
                 (min(there.begins, seat.begins), max(there.ends, ends)) if there else (seat.begins, ends)
             )
-            work[seat.node.number] = Work(resource, nodes.pool, seat.node.number, begins, ends, basis, kept)
+            number = seat.node.number
+            on_node = there.pods + 1 if there else 1
+            work[number] = Work(resource, nodes.pool, number, begins, ends, basis, kept, on_node)
         self._found.work.extend(work.values())
         last = max(pods, key=lambda pod: pod.ends)
         waited = last.after if last.after != resource.urn else ""

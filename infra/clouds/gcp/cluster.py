@@ -1,7 +1,8 @@
-"""A GKE Standard cluster: its control plane, its node pools in order, and the provider that reaches it."""
+"""A GKE cluster: its control plane, its node pools in order where it has any, and the provider that reaches it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 import pulumi_gcp as gcp
@@ -64,7 +65,7 @@ class GkeCluster(pulumi.ComponentResource):
 
     def _pools(self, name: str, args: GkeClusterArgs) -> Mapping[str, gcp.container.NodePool]:
         """CPU pools first: system pods need a node without the GPU taint, and GKE taints GPU pools only then."""
-        pools = args.cluster.pools
+        pools = {} if args.cluster.autopilot else args.cluster.pools
         made: dict[str, gcp.container.NodePool] = {}
         for pool in sorted(pools, key=lambda each: pools[each].accelerator is not None):
             made[pool] = node_pool(
@@ -82,6 +83,7 @@ class GkeCluster(pulumi.ComponentResource):
 
     def _control_plane(self, name: str, args: GkeClusterArgs) -> gcp.container.Cluster:
         cluster = args.cluster
+        of_mode = _autopilot(args) if cluster.autopilot else _standard(args)
         return gcp.container.Cluster(
             name,
             name=self.gke_name,
@@ -98,20 +100,6 @@ class GkeCluster(pulumi.ComponentResource):
                     recurrence=cluster.maintenance.recurrence,
                 )
             ),
-            # A cluster cannot be made without a pool; this one goes as soon as it is there.
-            remove_default_node_pool=True,
-            initial_node_count=1,
-            node_config=_default_pool_config(args),
-            node_pool_defaults=gcp.container.ClusterNodePoolDefaultsArgs(
-                node_config_defaults=gcp.container.ClusterNodePoolDefaultsNodeConfigDefaultsArgs(
-                    insecure_kubelet_readonly_port_enabled="FALSE"
-                )
-            ),
-            cluster_autoscaling=gcp.container.ClusterClusterAutoscalingArgs(
-                # No pools but the declared ones; and idle GPU nodes go as early as GKE knows how to.
-                enabled=False,
-                autoscaling_profile="OPTIMIZE_UTILIZATION",
-            ),
             networking_mode="VPC_NATIVE",
             network=args.network.id,
             subnetwork=args.subnet.id,
@@ -122,30 +110,15 @@ class GkeCluster(pulumi.ComponentResource):
             private_cluster_config=_private_nodes(cluster),
             control_plane_endpoints_config=_endpoints(cluster.control_plane),
             master_authorized_networks_config=_authorized_networks(cluster.control_plane),
-            workload_identity_config=gcp.container.ClusterWorkloadIdentityConfigArgs(
-                workload_pool=workload_pool(args.project)
-            ),
-            addons_config=gcp.container.ClusterAddonsConfigArgs(
-                gcs_fuse_csi_driver_config=gcp.container.ClusterAddonsConfigGcsFuseCsiDriverConfigArgs(
-                    enabled=True
-                ),
-                gcp_filestore_csi_driver_config=_filestore_driver() if args.filestore else None,
-            ),
-            logging_config=gcp.container.ClusterLoggingConfigArgs(
-                enable_components=["SYSTEM_COMPONENTS", "WORKLOADS"]
-            ),
-            monitoring_config=gcp.container.ClusterMonitoringConfigArgs(
-                enable_components=["SYSTEM_COMPONENTS", "DCGM"],
-                managed_prometheus=gcp.container.ClusterMonitoringConfigManagedPrometheusArgs(enabled=True),
-            ),
-            enable_shielded_nodes=True,
             database_encryption=_secrets_encryption(args.secrets_key),
+            **of_mode,
             opts=pulumi.ResourceOptions(
                 parent=self,
                 protect=args.protect,
                 depends_on=[*args.after, *(args.secrets_key.ready if args.secrets_key else ())],
                 ignore_changes=[
-                    # Of the default pool, which is gone: GKE then shows another pool's machines in its place.
+                    # Of the default pool, which is gone: GKE then shows another pool's machines in its place, and
+                    # on Autopilot some of its own.
                     "initialNodeCount",
                     "nodeConfig",
                     # Cannot change on a cluster, and opening the IP endpoint later is no reason to replace it.
@@ -156,6 +129,60 @@ class GkeCluster(pulumi.ComponentResource):
                 custom_timeouts=pulumi.CustomTimeouts(create="90m", update="90m", delete="90m"),
             ),
         )
+
+
+def _standard(args: GkeClusterArgs) -> dict[str, Any]:
+    """What a cluster with node pools is told beside what every cluster is."""
+    return {
+        # A cluster cannot be made without a pool; this one goes as soon as it is there.
+        "remove_default_node_pool": True,
+        "initial_node_count": 1,
+        "node_config": _default_pool_config(args),
+        "node_pool_defaults": gcp.container.ClusterNodePoolDefaultsArgs(
+            node_config_defaults=gcp.container.ClusterNodePoolDefaultsNodeConfigDefaultsArgs(
+                insecure_kubelet_readonly_port_enabled="FALSE"
+            )
+        ),
+        "cluster_autoscaling": gcp.container.ClusterClusterAutoscalingArgs(
+            # No pools but the declared ones; and idle GPU nodes go as early as GKE knows how to.
+            enabled=False,
+            autoscaling_profile="OPTIMIZE_UTILIZATION",
+        ),
+        "workload_identity_config": gcp.container.ClusterWorkloadIdentityConfigArgs(
+            workload_pool=workload_pool(args.project)
+        ),
+        "addons_config": gcp.container.ClusterAddonsConfigArgs(
+            gcs_fuse_csi_driver_config=gcp.container.ClusterAddonsConfigGcsFuseCsiDriverConfigArgs(enabled=True),
+            gcp_filestore_csi_driver_config=_filestore_driver() if args.filestore else None,
+        ),
+        "logging_config": gcp.container.ClusterLoggingConfigArgs(
+            enable_components=["SYSTEM_COMPONENTS", "WORKLOADS"]
+        ),
+        "monitoring_config": gcp.container.ClusterMonitoringConfigArgs(
+            enable_components=["SYSTEM_COMPONENTS", "DCGM"],
+            managed_prometheus=gcp.container.ClusterMonitoringConfigManagedPrometheusArgs(enabled=True),
+        ),
+        "enable_shielded_nodes": True,
+    }
+
+
+def _autopilot(args: GkeClusterArgs) -> dict[str, Any]:
+    """What a cluster without node pools is told. What it leaves out of the other's is on and cannot be changed.
+
+    The provider refuses ``remove_default_node_pool``, ``enable_shielded_nodes`` and ``enabled`` of
+    ``cluster_autoscaling`` beside it (`ConflictsWith` in google-beta/services/container/
+    resource_container_cluster.go of terraform-provider-google-beta at commit 93c65b2d60fe, 2026-08-21), and would
+    replace the cluster for a ``node_config`` (github.com/pulumi/pulumi-gcp/issues/2247, 2024-07-26).
+    """
+    return {
+        "enable_autopilot": True,
+        "cluster_autoscaling": gcp.container.ClusterClusterAutoscalingArgs(
+            # The nodes' account is otherwise Compute Engine's default one, which may be gone or do too much.
+            auto_provisioning_defaults=gcp.container.ClusterClusterAutoscalingAutoProvisioningDefaultsArgs(
+                service_account=args.service_account, oauth_scopes=[CLOUD_PLATFORM_SCOPE]
+            )
+        ),
+    }
 
 
 def _filestore_driver() -> gcp.container.ClusterAddonsConfigGcpFilestoreCsiDriverConfigArgs:

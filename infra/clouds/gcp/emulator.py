@@ -10,22 +10,18 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from infra import platform
-from infra.clouds.gcp import nodes
+from infra.clouds.gcp import autopilot, nodes
 from infra.clouds.gcp.catalogue import region_of
-from infra.clouds.gcp.nodes import NODE_POOL
+from infra.clouds.gcp.fuse_sidecar import sidecar
+from infra.clouds.gcp.nodes import CLUSTER, NODE_POOL
 from infra.clouds.gcp.settings import GcpCluster
 from infra.clouds.gcp.store import DRIVER
 from infra.platform import EMULATED_CA_CERTIFICATE, Node, Resources, StoreFiles
-from infra.schema.quantities import cpu_millicores, mebibytes
+from infra.review.properties import is_true
 from infra.schema.request import Request
 
 PROJECT_NUMBER = 999_999_999_999
 FALLBACK_PROJECT = "emulated-project"
-
-SIDECAR_PREFIX = "gke-gcsfuse"
-SIDECAR_DEFAULTS = {"cpu-request": "250m", "memory-request": "256Mi", "ephemeral-storage-request": "5Gi"}
-"""Of the Cloud Storage FUSE sidecar, where annotations say nothing else
-(cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-sidecar, seen November 2026)."""
 
 Inputs = Mapping[str, Any]
 
@@ -42,6 +38,7 @@ class Emulator(platform.Emulator):
             # The clusters are another stack's, as is the project.
             self.configuration = {}
         self._pools = {f"{name}-{pool}": (name, pool) for name in ours for pool in ours[name].pools}
+        self._autopilot = {name: _ways(name, ours[name]) for name in ours if ours[name].autopilot}
         self._namespaces = [(name, request.namespace) for name in ours if not ours[name].owns_namespace]
         # Of a bucket that another stack has, the store is one folder.
         readers = [each.store_reader for each in request.clusters.values() if each.store_reader]
@@ -89,23 +86,16 @@ class Emulator(platform.Emulator):
 
         It starts before the init containers and stays, so it adds to the largest of them, too.
         """
-        if annotations.get(f"{SIDECAR_PREFIX}/volumes") != "true":
-            return Resources(cpu=0, memory=0)
-        asked = {
-            key: annotations.get(f"{SIDECAR_PREFIX}/{key}", default) for key, default in SIDECAR_DEFAULTS.items()
-        }
-        return Resources(
-            cpu=cpu_millicores(asked["cpu-request"]),
-            memory=mebibytes(asked["memory-request"]),
-            ephemeral_storage=mebibytes(asked["ephemeral-storage-request"]),
-        )
+        return sidecar(annotations)
 
     def standing_namespaces(self) -> Sequence[tuple[str, str]]:
         """The namespace, in clusters where the stack does not create it."""
         return self._namespaces
 
     def nodes(self, token: str, name: str, inputs: Inputs) -> Sequence[Node]:
-        """The nodes of a node pool at its largest."""
+        """The nodes of a node pool at its largest; of a cluster on Autopilot, all that pods may ask for."""
+        if token == CLUSTER and is_true(inputs.get("enableAutopilot")):
+            return self._autopilot[name]
         if token != NODE_POOL:
             return []
         cluster, pool = self._pools[name]
@@ -120,6 +110,23 @@ class Emulator(platform.Emulator):
                 accelerator=nodes.accelerator(inputs),
             )
         ]
+
+
+def _ways(cluster: str, settings: GcpCluster) -> list[Node]:
+    """Nodes as large as the largest pods that a cluster on Autopilot takes, for each way to ask for them."""
+    return [
+        Node(
+            cluster=cluster,
+            pool=name,
+            labels=autopilot.labels(pool.way),
+            taints=autopilot.taints(pool.way),
+            allocatable=there,
+            count=pool.pods_at_once,
+            accelerator=pool.accelerator,
+        )
+        for name, pool in settings.pools.items()
+        if (there := autopilot.most(pool.way)) is not None
+    ]
 
 
 def _project_of(inputs: Inputs) -> str:
@@ -253,6 +260,6 @@ _OUTPUTS: Mapping[str, Callable[[str, Inputs], Mapping[str, Any]]] = {
     "gcp:storage/bucket:Bucket": _bucket,
     "gcp:filestore/instance:Instance": _filestore,
     "gcp:storage/bucketIAMMember:BucketIAMMember": _grant,
-    "gcp:container/cluster:Cluster": _cluster,
+    CLUSTER: _cluster,
     NODE_POOL: _node_pool,
 }

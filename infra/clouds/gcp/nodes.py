@@ -19,6 +19,7 @@ from infra.platform import Resources, Taint
 from infra.review.properties import at, is_true, mapping, mappings, strings, text, texts, whole
 from infra.schema.taints import EFFECTS
 
+CLUSTER = "gcp:container/cluster:Cluster"
 NODE_POOL = "gcp:container/nodePool:NodePool"
 
 POOL_LABEL = "cloud.google.com/gke-nodepool"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import pulumi
 import pulumi_gcp as gcp
 
+from infra.clouds.gcp import autopilot
 from infra.clouds.gcp.bucket import StoreBucketArgs, access_logs, store_bucket
 from infra.clouds.gcp.catalogue import allocatable
 from infra.clouds.gcp.cluster import GkeCluster, GkeClusterArgs
@@ -18,7 +19,7 @@ from infra.clouds.gcp.nodes import POOL_LABEL
 from infra.clouds.gcp.pools import fingerprint, max_nodes, taints
 from infra.clouds.gcp.preflight import project
 from infra.clouds.gcp.services import enable_services
-from infra.clouds.gcp.settings import FilestoreStore, GcpCluster, GcsStore
+from infra.clouds.gcp.settings import FilestoreStore, GcpCluster, GcpPool, GcsStore
 from infra.clouds.gcp.store import gcs_store, team_store
 from infra.platform import Egress, Platform, Pool, Store, TeamAccess, dns_of
 from infra.schema.request import Request
@@ -47,7 +48,12 @@ def platforms(request: Request) -> Mapping[str, Platform]:
     project_id = project()
     services = enable_services(
         project_id,
-        image_streaming=any(pool.image_streaming for cluster in ours.values() for pool in cluster.pools.values()),
+        # On for all of Autopilot's nodes.
+        image_streaming=any(
+            cluster.autopilot or pool.image_streaming
+            for cluster in ours.values()
+            for pool in cluster.pools.values()
+        ),
         keys=bool(declared_keys(ours, stored)),
         filestore=isinstance(stored, FilestoreStore),
     )
@@ -154,18 +160,9 @@ def _platform(
         provider=cluster.provider,
         kubeconfig=cluster.kubeconfig,
         pools={
-            pool: Pool(
-                name=pool,
-                cluster=name,
-                selector={POOL_LABEL: pool_name(pool)},
-                taints=taints(declared),
-                allocatable=allocatable(declared.node_shape),
-                max_nodes=max_nodes(settings, declared),
-                accelerator=declared.accelerator,
-                fingerprint=fingerprint(declared),
-                resources=[cluster.pools[pool]],
-                shared_gpus=bool(declared.gpu_sharing or declared.gpu_partition),
-            )
+            pool: _way(name, pool, declared, cluster)
+            if settings.autopilot
+            else _pool(name, pool, declared, settings, cluster)
             for pool, declared in settings.pools.items()
         },
         store=access.store,
@@ -179,4 +176,41 @@ def _platform(
         egress=EGRESS,
         creates_namespace=settings.owns_namespace,
         teams=access.teams,
+    )
+
+
+def _pool(cluster: str, name: str, pool: GcpPool, settings: GcpCluster, gke: GkeCluster) -> Pool:
+    return Pool(
+        name=name,
+        cluster=cluster,
+        selector={POOL_LABEL: pool_name(name)},
+        taints=taints(pool),
+        allocatable=allocatable(pool.node_shape),
+        max_nodes=max_nodes(settings, pool),
+        accelerator=pool.accelerator,
+        fingerprint=fingerprint(pool),
+        resources=[gke.pools[name]],
+        shared_gpus=bool(pool.gpu_sharing or pool.gpu_partition),
+    )
+
+
+def _way(cluster: str, name: str, pool: GcpPool, gke: GkeCluster) -> Pool:
+    """A way to ask Autopilot for nodes, as a pool whose nodes come with its pods."""
+    there = autopilot.most(pool.way)
+    if there is None:
+        raise ValueError(f"{pool.way} has no machine type in the catalogue")
+    return Pool(
+        name=name,
+        cluster=cluster,
+        selector=autopilot.selector(pool.way),
+        taints=autopilot.taints(pool.way),
+        allocatable=there,
+        max_nodes=pool.pods_at_once,
+        accelerator=pool.accelerator,
+        fingerprint=fingerprint(pool),
+        resources=[gke.cluster],
+        requests=autopilot.rules(pool.way),
+        # A Spot pod cannot ask to be left alone; another one can, for up to seven days
+        # (https://cloud.google.com/kubernetes-engine/docs/how-to/extended-duration-pods, read on 2026-11-22).
+        movable=pool.spot,
     )

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from infra.clouds.gcp.autopilot import GENERAL_PURPOSE, MOST_PODS, Way, most
 from infra.clouds.gcp.catalogue import NodeShape, allocatable, machine_type
 from infra.platform import Resources
 from infra.schema.base import (
@@ -30,6 +31,9 @@ but twice its memory: gcsfuse holds about 100 MiB for each file that is being wr
 GoogleCloudPlatform/gcsfuse, "Writes", read on 2026-11-20).
 """
 
+
+CLASS_KEYS = ("accelerator", "gpus", "compute_class", "machine_family")
+"""Keys of a pool on Autopilot that decide how much a pod may ask for."""
 
 OWN = "own"
 """As the name of a key: one that the stack creates."""
@@ -64,7 +68,7 @@ class GpuSharing(Model):
 
 
 class GcpPool(PoolSettings):
-    """A GKE node pool."""
+    """A GKE node pool; on Autopilot, a way in which pods ask for nodes, which has few of the keys."""
 
     other_names: ClassVar[Mapping[str, str]] = {
         "instance_type": "machine_type",
@@ -74,13 +78,38 @@ class GcpPool(PoolSettings):
     }
 
     node_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "cpu": ("machine_type", "max_pods_per_node"),
-        "memory": ("machine_type",),
-        "ephemeral_storage": ("machine_type", "disk_size_gb", "local_ssd_count", "local_ssd_block_count"),
+        "cpu": ("machine_type", "max_pods_per_node", *CLASS_KEYS),
+        "memory": ("machine_type", *CLASS_KEYS),
+        "ephemeral_storage": (
+            "machine_type",
+            "disk_size_gb",
+            "local_ssd_count",
+            "local_ssd_block_count",
+            *CLASS_KEYS,
+        ),
         "gpus": ("machine_type", "accelerator", "gpus", "gpu_sharing", "gpu_partition"),
     }
 
-    machine_type: str = Field(description="Compute Engine machine type, for example `n1-standard-4`.")
+    machine_type: str = Field(
+        default="",
+        description="Compute Engine machine type, for example `n1-standard-4`. Required, but not on Autopilot.",
+    )
+    compute_class: Literal["Balanced", "Scale-Out", "Performance"] | None = Field(
+        default=None,
+        description="Only on Autopilot: compute class of the pods; default: the general-purpose one, or that of "
+        "the `accelerator`.",
+    )
+    machine_family: str | None = Field(
+        default=None,
+        description="Only on Autopilot, with `compute_class: Performance`: machine family, for example `n2`.",
+    )
+    most_pods: Int | None = Field(
+        default=None,
+        ge=1,
+        le=1000,
+        description="Only on Autopilot, which has no limit of its own: pods of the largest size that there may be "
+        "at once, by which the namespace's quota is measured. Default: 10, or 1 with an `accelerator`.",
+    )
     accelerator: str | None = Field(
         default=None, description="GKE accelerator type, for example `nvidia-tesla-t4`; none for a CPU pool."
     )
@@ -172,9 +201,26 @@ class GcpPool(PoolSettings):
         )
 
     @property
+    def way(self) -> Way:
+        """How pods ask for its nodes on Autopilot."""
+        return Way(
+            compute_class=self.compute_class or GENERAL_PURPOSE,
+            spot=self.spot,
+            machine_family=self.machine_family,
+            accelerator=self.accelerator,
+            gpus=(self.gpus or 1) if self.accelerator else 0,
+            driver=self.gpu_driver.lower(),
+        )
+
+    @property
     def shares_gpus(self) -> bool:
         """Whether it slices or partitions its GPUs."""
         return self.gpu_sharing is not None or self.gpu_partition is not None
+
+    @property
+    def pods_at_once(self) -> int:
+        """On Autopilot: how many pods of the largest size there may be."""
+        return self.most_pods or (1 if self.accelerator else MOST_PODS)
 
     @property
     def most_nodes(self) -> int | None:
@@ -218,11 +264,16 @@ class Maintenance(Model):
 
 
 class GcpCluster(ClusterSettings):
-    """A GKE Standard cluster with a network of its own."""
+    """A GKE cluster with a network of its own."""
 
     other_names: ClassVar[Mapping[str, str]] = {"region": "location", "zone": "location", "tags": "labels"}
 
     cloud: Literal["gcp"] = Field(description="`gcp`: a cluster that Slipway creates on GKE.")
+    mode: Literal["standard", "autopilot"] = Field(
+        default="standard",
+        description="`autopilot`: Google brings nodes as pods ask for them, and bills pods. `pools` are then ways "
+        "to ask: compute classes, Spot, GPUs. A cluster cannot change its mode.",
+    )
     location: str = Field(description="A region (`us-central1`) for a regional cluster, a zone for a zonal one.")
     zones: list[str] | None = Field(
         default=None, description="Node zones; default: GKE's choice for the location."
@@ -242,6 +293,17 @@ class GcpCluster(ClusterSettings):
     )
     labels: Labels = Field(default_factory=dict, description="Google Cloud labels of the cluster.")
     pools: dict[str, GcpPool] = Field(min_length=1, description="Node pools by name; at least one without GPUs.")
+
+    @property
+    def autopilot(self) -> bool:
+        """Whether Google brings its nodes."""
+        return self.mode == "autopilot"
+
+    def node_of(self, pool: PoolSettings) -> Resources | None:
+        """What one node of ``pool`` leaves to pods, on Autopilot what one pod may ask for; None if not known."""
+        if not self.autopilot or not isinstance(pool, GcpPool):
+            return pool.node()
+        return most(pool.way)
 
 
 class Impersonation(Model):

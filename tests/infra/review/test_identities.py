@@ -9,8 +9,8 @@ import pytest
 from infra.clouds.aws.review import identities as aws
 from infra.clouds.existing.review import VOLUME
 from infra.clouds.existing.review import identities as existing
+from infra.clouds.gcp.nodes import CLUSTER
 from infra.clouds.gcp.review import identities as gcp
-from infra.clouds.gcp.review.pools import CLUSTER
 from infra.review.facts import Identity
 from infra.review.properties import UNKNOWN
 from infra.review.stack import KUBERNETES_PROVIDER, Resource

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from infra.clouds.gcp import nodes
 from infra.clouds.gcp.review import charges, identities, pools, quotas
-from infra.clouds.gcp.review.policies import buckets, grants, networks, places, protection
+from infra.clouds.gcp.review.policies import autopilot, buckets, grants, networks, places, protection
 from infra.review.contract import Review
 from infra.review.data_files import computed_from, in_place_from, replacing_from
 from infra.review.facts import Holding, Seconds
@@ -66,6 +66,7 @@ REVIEW = Review(
         *grants.POLICIES,
         *protection.POLICIES,
         *places.POLICIES,
+        *autopilot.POLICIES,
     ),
     replacing=partial(replacing_from, DATA / "replacing.json"),
     computed=partial(computed_from, DATA / "computed.toml"),

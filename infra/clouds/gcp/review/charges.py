@@ -1,12 +1,15 @@
 """What each resource is billed for. Spot prices are those of the table's day: Google changes them every month."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from infra.clouds.gcp import nodes
 from infra.clouds.gcp.catalogue import is_zone, machine_type, region_of
-from infra.clouds.gcp.review.pools import CLUSTER, DeclaredPool, declared_pools
+from infra.clouds.gcp.nodes import CLUSTER
+from infra.clouds.gcp.review.pods import DeclaredPod, declared_pods, machine_of
+from infra.clouds.gcp.review.pools import DeclaredPool, DeclaredWay, declared_pools, declared_ways
 from infra.review.facts import Charge, Disk, Price
 from infra.review.prices import RESERVED, price_table, priced_in
 from infra.review.properties import Properties, Unknown, at, is_true, mappings, text, texts, whole
@@ -51,19 +54,35 @@ FREE = (
 """Types that cost nothing by themselves; an object counts in its bucket."""
 
 
+@dataclass(frozen=True)
+class Declared:
+    """What brings nodes to the stack's clusters."""
+
+    pools: Sequence[DeclaredPool]
+    ways: Sequence[DeclaredWay]
+
+
 def charges(stack: Stack) -> Sequence[Charge]:
     """The charges of all of the stack's resources on Google Cloud.
 
-    A node pool's are per node. Not here: the traffic between zones, regions and to the Internet, but for what goes
-    through Cloud NAT; external addresses of nodes; requests to a bucket; and the credit of GKE's free tier.
+    A node pool's are per node, those of Autopilot per pod. Not here: the traffic between zones, regions and to the
+    Internet, but for what goes through Cloud NAT; external addresses of nodes; requests to a bucket; and the
+    credit of GKE's free tier.
     """
-    pools = declared_pools(stack)
-    return [
+    declared = Declared(declared_pools(stack), [*declared_ways(stack)])
+    of_resources = [
         priced_in(charge, _region(resource.properties))
         for resource in stack.resources.values()
         if resource.custom and not resource.read and resource.package == "gcp"
-        for charge in _charges(pools, resource)
+        for charge in _charges(declared, resource)
     ]
+    of_pods = [
+        priced_in(charge, region)
+        for pod in declared_pods(stack)
+        for region in [_region(pod.cluster.properties)]
+        for charge in _pod(pod, region)
+    ]
+    return [*of_resources, *of_pods]
 
 
 def disk_price(disk: Disk, stack: Stack) -> Price | None:
@@ -77,17 +96,17 @@ def disk_price(disk: Disk, stack: Stack) -> Price | None:
     return TABLE.price("disks", kind, _region(cluster.properties), "per_gib_month")
 
 
-def _charges(pools: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
+def _charges(declared: Declared, resource: Resource) -> Iterator[Charge]:
     if (known := _BILLED.get(resource.type)) is not None:
-        yield from known(pools, resource)
+        yield from known(declared, resource)
     elif resource.type != nodes.NODE_POOL and not any(fnmatchcase(resource.type, pattern) for pattern in FREE):
         yield Charge(resource.urn, f"{resource.type.rpartition(':')[2]}, whose price is not recorded", None)
-    for pool in pools:
+    for pool in declared.pools:
         if pool.resource is resource:
             yield from _nodes(pool)
 
 
-def _cluster(_: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
+def _cluster(declared: Declared, resource: Resource) -> Iterator[Charge]:
     credit = TABLE.price("fixed", "gke-free-tier", "", "per_month")
     autopilot = is_true(at(resource.properties, "enableAutopilot"))
     zonal = is_zone(text(at(resource.properties, "location")))
@@ -98,12 +117,13 @@ def _cluster(_: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
     )
     price = TABLE.price("fixed", "gke-control-plane", "", "per_hour")
     yield Charge(resource.urn, f"GKE control plane{free}", price)
-    if autopilot:
+    if autopilot and not any(way.resource is resource for way in declared.ways):
         yield Charge(resource.urn, "what pods on Autopilot ask for", None)
-    if texts(at(resource.properties, "loggingConfig", "enableComponents")):
+    # Autopilot has both on.
+    if autopilot or texts(at(resource.properties, "loggingConfig", "enableComponents")):
         logging = TABLE.price("fixed", "cloud-logging", "", "per_gib")
         yield Charge(resource.urn, "Cloud Logging", logging, metered=True)
-    if is_true(at(resource.properties, "monitoringConfig", "managedPrometheus", "enabled")):
+    if autopilot or is_true(at(resource.properties, "monitoringConfig", "managedPrometheus", "enabled")):
         yield Charge(resource.urn, "Managed Service for Prometheus, by sample", None, metered=True)
 
 
@@ -139,15 +159,51 @@ def _nodes(pool: DeclaredPool) -> Iterator[Charge]:
         yield each(f"{ssds} local SSDs", price, ssds * LOCAL_SSD_GB)
 
 
-def _nat(pools: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
+def _pod(pod: DeclaredPod, region: str) -> Iterator[Charge]:
+    """What pods on Autopilot cost while they run: what they ask for, or the node that each has to itself."""
+    idle = pod.count if pod.stays else 0
+
+    def each(what: str, price: Price | None, quantity: float = 1) -> Charge:
+        return Charge(pod.resource.urn, what, price, idle=idle, most=pod.count, quantity=quantity)
+
+    if pod.way is None:
+        yield each("a pod on Autopilot that the stack file has no pool for", None)
+        return
+    way, asked = pod.way.way, pod.requests
+    bought, column = ("Spot", "spot") if way.spot else ("on demand", "on_demand")
+    if not way.has_own_node:
+        vcpus, gib, scratch = asked.cpu / 1000, asked.memory / 1024, asked.ephemeral_storage / 1024
+        size = f"{vcpus:.4g} vCPU, {gib:.4g} GiB"
+        prefix = "spot_" if way.spot else ""
+        by_vcpu, by_gib, by_scratch = (
+            TABLE.price("autopilot", way.compute_class, region, column)
+            for column in (f"{prefix}vcpu", f"{prefix}gib", "scratch_gib")
+        )
+        amount = sum(price.amount * of for price, of in ((by_vcpu, vcpus), (by_gib, gib)) if price)
+        total = Price(amount, by_vcpu.unit, by_vcpu.source) if by_vcpu and by_gib else None
+        yield each(f"{way.compute_class} pod of {size}, {bought}", total)
+        yield each(f"{scratch:.4g} GiB of its scratch space", by_scratch, scratch)
+        return
+    machine = machine_of(pod)
+    name = machine.name if machine else "a machine that no catalogue has"
+    yield each(f"{name} for one pod, {bought}", _machine(name, region, column) if machine else None)
+    if way.accelerator and machine and not machine.gpus:
+        price = TABLE.price("accelerators", way.accelerator, region, column)
+        yield each(f"{asked.gpus} {way.accelerator}, {bought}", price, asked.gpus)
+    yield each(f"Autopilot's premium for {name} and its boot disk", None)
+
+
+def _nat(declared: Declared, resource: Resource) -> Iterator[Charge]:
     region = _region(resource.properties)
-    behind = [pool.inputs for pool in pools if _region(pool.inputs) == region]
+    behind = [pool.inputs for pool in declared.pools if _region(pool.inputs) == region]
+    # On Autopilot as many at most as there are pods.
+    asked = sum(way.most_pods for way in declared.ways if _region(way.resource.properties) == region)
     yield Charge(
         resource.urn,
         "Cloud NAT, for each node behind it",
         TABLE.price("fixed", "nat-gateway", region, "per_vm_hour"),
         idle=min(sum(map(nodes.fewest_nodes, behind)), MOST_NAT_VMS),
-        most=min(sum(map(nodes.most_nodes, behind)), MOST_NAT_VMS),
+        most=min(sum(map(nodes.most_nodes, behind)) + asked, MOST_NAT_VMS),
     )
     yield Charge(resource.urn, "external address", TABLE.price("fixed", "external-ipv4", region, "per_hour"))
     through = TABLE.price("fixed", "nat-gateway", region, "per_gib")
@@ -156,14 +212,14 @@ def _nat(pools: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
     yield Charge(resource.urn, "data to the Internet", egress, metered=True)
 
 
-def _bucket(_: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
+def _bucket(_: Declared, resource: Resource) -> Iterator[Charge]:
     location = text(at(resource.properties, "location")).lower()
     kind = text(at(resource.properties, "storageClass")) or "STANDARD"
     price = TABLE.price("storage", kind.lower(), location, "per_gib_month")
     yield Charge(resource.urn, f"{kind.capitalize()} storage in {location or 'unknown'}", price, metered=True)
 
 
-def _filestore(_: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
+def _filestore(_: Declared, resource: Resource) -> Iterator[Charge]:
     tier = text(at(resource.properties, "tier")) or "of unknown tier"
     gib = whole(at(resource.properties, "fileShares", "capacityGb"))
     price = TABLE.price(
@@ -177,25 +233,25 @@ def _filestore(_: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge
     )
 
 
-def _subnet(_: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
+def _subnet(_: Declared, resource: Resource) -> Iterator[Charge]:
     if at(resource.properties, "logConfig") is not None:
         price = TABLE.price("fixed", "cloud-logging", "", "per_gib")
         yield Charge(resource.urn, "flow logs in Cloud Logging", price, metered=True)
 
 
-def _audit_logs(_: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
+def _audit_logs(_: Declared, resource: Resource) -> Iterator[Charge]:
     service = text(at(resource.properties, "service"))
     price = TABLE.price("fixed", "cloud-logging", "", "per_gib")
     yield Charge(resource.urn, f"audit logs of {service} in Cloud Logging", price, metered=True)
 
 
-def _key(_: Sequence[DeclaredPool], resource: Resource) -> Iterator[Charge]:
+def _key(_: Declared, resource: Resource) -> Iterator[Charge]:
     more = "; each rotation adds one" if text(at(resource.properties, "rotationPeriod")) else ""
     price = TABLE.price("fixed", "kms-key-version", "", "per_month")
     yield Charge(resource.urn, f"version of a KMS key{more}", price)
 
 
-_BILLED: Mapping[str, Callable[[Sequence[DeclaredPool], Resource], Iterator[Charge]]] = {
+_BILLED: Mapping[str, Callable[[Declared, Resource], Iterator[Charge]]] = {
     CLUSTER: _cluster,
     "gcp:compute/routerNat:RouterNat": _nat,
     "gcp:compute/subnetwork:Subnetwork": _subnet,

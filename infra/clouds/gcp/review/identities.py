@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from infra.clouds.gcp import nodes
-from infra.clouds.gcp.review.pools import CLUSTER
+from infra.clouds.gcp.nodes import CLUSTER
 from infra.review.facts import Identity
 from infra.review.properties import at, is_true, mappings, text
 from infra.review.stack import JOB, Resource, Stack

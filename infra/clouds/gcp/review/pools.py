@@ -1,20 +1,23 @@
 """GKE node pools as their declarations say them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.clouds.gcp import nodes
+from pydantic import ValidationError
+
+from infra.clouds.gcp import autopilot, nodes
+from infra.clouds.gcp.autopilot import Way
 from infra.clouds.gcp.catalogue import is_zone
+from infra.clouds.gcp.nodes import CLUSTER
+from infra.clouds.gcp.settings import GcpPool
 from infra.platform import Resources
 from infra.review.data_files import durations
-from infra.review.properties import Properties, is_true, mappings, text, texts, whole
+from infra.review.properties import Properties, is_true, mapping, mappings, text, texts, whole
 from infra.review.stack import UNLIMITED, NodePool, Resource, Stack
 
 TIMES = durations(Path(__file__).parents[1] / "data" / "times.toml")
 """How long resources take to be created, and nodes from being asked for until pods can use them."""
-
-CLUSTER = "gcp:container/cluster:Cluster"
 
 DEFAULT_POOL = "default-pool"
 """The name of the pool that a cluster is made with, where it names none."""
@@ -33,9 +36,39 @@ class DeclaredPool:
     inputs: Properties
 
 
+@dataclass(frozen=True)
+class DeclaredWay:
+    """A way to ask a cluster on Autopilot for nodes, which is a section of the stack file and no resource.
+
+    ``resource`` is the cluster, ``cluster`` and ``name`` are as in `DeclaredPool`.
+    """
+
+    resource: Resource
+    cluster: str
+    name: str
+    way: Way
+    most_pods: int
+
+
 def pools(stack: Stack) -> Sequence[NodePool]:
-    """The node pools that the stack declares."""
-    return [_pool(each) for each in declared_pools(stack)]
+    """The node pools that the stack declares, and the ways to ask its clusters on Autopilot for nodes."""
+    ways = (_asked(each) for each in declared_ways(stack))
+    return [*(_pool(each) for each in declared_pools(stack)), *(each for each in ways if each)]
+
+
+def declared_ways(stack: Stack) -> Iterator[DeclaredWay]:
+    """Those of the stack file, for the clusters on Autopilot among the resources."""
+    clusters = mapping(stack.configuration.get("slipway:clusters"))
+    for cluster in stack.of_type(CLUSTER):
+        if not is_true(cluster.properties.get("enableAutopilot")):
+            continue
+        called = stack.called(cluster)
+        for name, said in mapping(mapping(clusters.get(called)).get("pools")).items():
+            try:
+                pool = GcpPool.model_validate(said)
+            except ValidationError:
+                continue
+            yield DeclaredWay(cluster, called, name, pool.way, pool.pods_at_once)
 
 
 def declared_pools(stack: Stack) -> list[DeclaredPool]:
@@ -101,6 +134,28 @@ def _zones(inputs: Properties) -> list[str]:
     """Those that a pool names; a pool of a whole region may be in any of it."""
     location = text(inputs.get("location"))
     return texts(inputs.get("nodeLocations")) or ([location] if is_zone(location) else [])
+
+
+def _asked(way: DeclaredWay) -> NodePool | None:
+    """Nodes as large as the largest pods; None where the catalogue has no machine for them."""
+    there = autopilot.most(way.way)
+    if there is None:
+        return None
+    return NodePool(
+        urn=way.resource.urn,
+        cluster=way.cluster,
+        name=way.name,
+        labels=autopilot.labels(way.way),
+        taints=autopilot.taints(way.way),
+        allocatable=there,
+        min_nodes=0,
+        max_nodes=way.most_pods,
+        accelerator=way.way.accelerator,
+        gpus=way.way.gpus,
+        spot=way.way.spot,
+        boot=TIMES["boot", "gpu" if way.way.accelerator else "cpu"],
+        bills_pods=True,
+    )
 
 
 def _allocatable(declared: Properties) -> Resources:

@@ -1,5 +1,6 @@
 """Which quotas of Google Cloud a stack needs with every pool at its largest."""
 
+import math
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from infra.clouds.gcp import nodes
+from infra.clouds.gcp.autopilot import GENERAL_PURPOSE
 from infra.clouds.gcp.catalogue import machine_type, region_of
 from infra.clouds.gcp.review.charges import LOCAL_SSD_GB
-from infra.clouds.gcp.review.pools import declared_pools
+from infra.clouds.gcp.review.pods import declared_pods, machine_of
+from infra.clouds.gcp.review.pools import declared_pools, declared_ways
 from infra.review.facts import Quota
 from infra.review.properties import Properties, at, is_true, text
 from infra.review.stack import Resource, Stack
@@ -29,6 +32,10 @@ NAT = "gcp:compute/routerNat:RouterNat"
 ADDRESS = "gcp:compute/address:Address"
 NETWORK = "gcp:compute/network:Network"
 
+GENERAL_PURPOSE_FAMILY = "e2"
+"""The family of Autopilot's general-purpose nodes
+(https://cloud.google.com/kubernetes-engine/docs/concepts/autopilot-compute-classes, as documented in 2025)."""
+
 Need = tuple[str, str, str]
 """Where, metric and unit."""
 
@@ -40,6 +47,8 @@ def quotas(stack: Stack) -> Sequence[Quota]:
         count = nodes.most_nodes(pool.inputs)
         for need, amount in _of_node(pool.inputs):
             needed[need] += amount * count
+    for need, amount in _of_autopilot(stack):
+        needed[need] += amount
     for need, amount in _of_network(stack):
         needed[need] += amount
     project = text(stack.configuration.get("gcp:project")) or "<project>"
@@ -82,6 +91,28 @@ def _of_node(pool: Properties) -> Iterator[tuple[Need, int]]:
         yield (region, "PREEMPTIBLE_LOCAL_SSD_GB" if spot else "LOCAL_SSD_TOTAL_GB", "GB"), ssds * LOCAL_SSD_GB
     if at(pool, "networkConfig", "enablePrivateNodes") is False:
         yield (region, "IN_USE_ADDRESSES", "addresses"), 1
+
+
+def _of_autopilot(stack: Stack) -> Iterator[tuple[Need, int]]:
+    """For each way to ask Autopilot for nodes: as many of its largest pod as there may be at once."""
+    pods = [*declared_pods(stack)]
+    for way in declared_ways(stack):
+        asked = [pod for pod in pods if pod.way == way]
+        if not asked:
+            continue
+        region = region_of(text(way.resource.properties.get("location"))) or "<region>"
+        largest = max(asked, key=lambda pod: (pod.requests.gpus, pod.requests.cpu))
+        machine, gpus = machine_of(largest), largest.requests.gpus
+        vcpus = machine.vcpus if machine else math.ceil(largest.requests.cpu / 1000)
+        yield (ALL_REGIONS, "CPUS_ALL_REGIONS", "vCPUs"), vcpus * way.most_pods
+        family = machine.family if machine else GENERAL_PURPOSE_FAMILY
+        shared = way.way.compute_class == GENERAL_PURPOSE
+        if (machine or shared) and (metric := _vcpus(family, spot=way.way.spot)):
+            yield (region, metric, "vCPUs"), vcpus * way.most_pods
+        if gpus:
+            yield (ALL_REGIONS, "GPUS_ALL_REGIONS", "GPUs"), gpus * way.most_pods
+            if metric := _gpus(way.way.accelerator, spot=way.way.spot):
+                yield (region, metric, "GPUs"), gpus * way.most_pods
 
 
 def _vcpus(family: str, *, spot: bool) -> str | None:

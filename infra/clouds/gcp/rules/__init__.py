@@ -1,8 +1,17 @@
 """What a stack file may not say of Google Cloud."""
 
-from infra.clouds.gcp.rules import clusters, filestore, keys, names, nodes, pools, store
+from infra.clouds.gcp.rules import autopilot, clusters, filestore, keys, names, nodes, pools, store
 from infra.clouds.gcp.rules.names import provider_problems
 
 __all__ = ["CHECKS", "provider_problems"]
 
-CHECKS = (names.check, clusters.check, nodes.check, pools.check, store.check, filestore.check, keys.check)
+CHECKS = (
+    names.check,
+    clusters.check,
+    autopilot.check,
+    nodes.check,
+    pools.check,
+    store.check,
+    filestore.check,
+    keys.check,
+)

@@ -47,9 +47,10 @@ def check(request: Request) -> Iterator[Finding]:
         yield from _reachable(at, cluster)
         yield from _ranges(at, cluster)
         yield from _maintenance(at, cluster)
-        yield from _cpu_pool(at, cluster, request.pool_names[name])
-        yield from _upgrades(at, cluster)
-        yield from _node_accounts(at, cluster)
+        if not cluster.autopilot:
+            yield from _cpu_pool(at, cluster, request.pool_names[name])
+            yield from _upgrades(at, cluster)
+            yield from _node_accounts(at, cluster)
     yield from _overlapping_clusters(clusters)
 
 
@@ -101,6 +102,10 @@ def _ranges(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
     nodes = 0
     room: list[int] = []
     for pool in cluster.pools.values():
+        if cluster.autopilot:
+            # A node at most for each pod. How many addresses it has for pods is GKE's choice.
+            nodes += pool.pods_at_once
+            continue
         zones = len(pool.zones or cluster.zones or ()) or (1 if is_zone(cluster.location) else REGION_ZONES)
         counts = pool.nodes
         if counts.total_max is not None:
@@ -124,7 +129,7 @@ def _ranges(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
             (*place, "nodes_cidr"),
             str(blocks["nodes_cidr"]),
             f"room for {max(0, blocks['nodes_cidr'].num_addresses - 4)} nodes, and the pools may have {nodes}",
-            "choose a larger block or fewer nodes",
+            f"choose a larger block or fewer {'pods (`most_pods`)' if cluster.autopilot else 'nodes'}",
         )
 
 

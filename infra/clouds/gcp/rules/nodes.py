@@ -20,9 +20,11 @@ def check(request: Request) -> Iterator[Finding]:
             yield _unknown((*at, "location"), cluster.location)
         for key, pool in cluster.pools.items():
             place = (*at, "pools", key)
-            yield from _counts((*place, "nodes"), pool.nodes)
+            if not cluster.autopilot:
+                yield from _counts((*place, "nodes"), pool.nodes)
             if located:
-                yield from _zones((*place, "zones"), pool.zones, (*at, "location"), cluster.location)
+                if not cluster.autopilot:
+                    yield from _zones((*place, "zones"), pool.zones, (*at, "location"), cluster.location)
                 yield from _offered(at, cluster, key, pool)
 
 

@@ -38,8 +38,10 @@ class Subject:
 
 
 def check(request: Request) -> Iterator[Finding]:
-    """Findings about each pool on Google Cloud, by itself."""
+    """Findings about each node pool on Google Cloud, by itself."""
     for cluster, content in request.clusters_of(GcpCluster).items():
+        if content.autopilot:
+            continue
         for name, pool in content.pools.items():
             subject = Subject(
                 at=("clusters", cluster, "pools", name),
@@ -57,7 +59,15 @@ def check(request: Request) -> Iterator[Finding]:
 
 def _machine(subject: Subject) -> Iterator[Finding]:
     name = subject.pool.machine_type
-    if is_arm(name):
+    if not name:
+        yield Finding(
+            (*subject.at, "machine_type"),
+            None,
+            "required, and not there",
+            "add it: a Compute Engine machine type, for example `n1-standard-4`",
+            read=((*subject.at[:2], "mode"),),
+        )
+    elif is_arm(name):
         yield Finding(
             (*subject.at, "machine_type"),
             name,

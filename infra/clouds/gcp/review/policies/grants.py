@@ -3,10 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from infra.clouds.gcp.nodes import NODE_POOL
+from infra.clouds.gcp.nodes import CLUSTER, NODE_POOL
 from infra.clouds.gcp.review.policies.buckets import GRANTS as OF_BUCKETS
 from infra.clouds.gcp.review.policies.members import bindings, everyone_in
-from infra.clouds.gcp.review.pools import CLUSTER
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import UNKNOWN, at, is_true
 from infra.review.stack import Resource, Stack

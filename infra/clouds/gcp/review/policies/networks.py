@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from infra.clouds.gcp.nodes import NODE_POOL
-from infra.clouds.gcp.review.pools import CLUSTER
+from infra.clouds.gcp.nodes import CLUSTER, NODE_POOL
 from infra.review.networks import whole_internet
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import UNKNOWN, at, is_true, items, mappings, texts

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from infra.clouds.gcp import nodes
 from infra.clouds.gcp.catalogue import is_zone, region_of, regions
+from infra.clouds.gcp.nodes import CLUSTER
 from infra.clouds.gcp.review.charges import TABLE, charges
-from infra.clouds.gcp.review.pools import CLUSTER, declared_pools
+from infra.clouds.gcp.review.pools import declared_pools
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.prices import node_price
 from infra.review.properties import mapping, text, texts, whole

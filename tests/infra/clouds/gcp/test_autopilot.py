@@ -1,0 +1,222 @@
+"""Clusters on GKE Autopilot: what Pulumi is told of them, and what their pods are sent to."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.clouds.gcp import autopilot
+from infra.clouds.gcp.autopilot import Way
+from infra.clouds.gcp.catalogue import machine_types
+from infra.clouds.gcp.settings import GCS_FUSE_SIDECAR
+from infra.platform import Pool, Resources
+from infra.settings.loading import load
+from tests.support.autopilot import STACK
+from tests.support.emulation import nodes_of
+from tests.support.gcp import CLUSTER, NODE_POOL, declare
+from tests.support.recording import Recording
+from tests.support.stack_values import changed
+
+CONFLICTING = {
+    "initialNodeCount",
+    "nodeConfig",
+    "nodePools",
+    "nodePoolDefaults",
+    "removeDefaultNodePool",
+    "defaultMaxPodsPerNode",
+    "enableShieldedNodes",
+    "enableIntranodeVisibility",
+    "networkPolicy",
+    "workloadIdentityConfig",
+    "addonsConfig",
+}
+"""What the provider refuses beside `enable_autopilot`, or what Autopilot has on and does not change."""
+
+
+@pytest.fixture(scope="module")
+def recording() -> Recording:
+    return declare(load(STACK))
+
+
+def pools(recording: Recording) -> Mapping[str, Pool]:
+    found: Mapping[str, Pool] = recording.result["batch"].pools
+    return found
+
+
+def test_a_cluster_on_autopilot_is_told_nothing_that_conflicts_with_it(recording: Recording) -> None:
+    inputs = recording.one(CLUSTER).inputs
+    assert inputs["enableAutopilot"] is True
+    assert not inputs.keys() & CONFLICTING
+    assert inputs["clusterAutoscaling"].keys() == {"autoProvisioningDefaults"}
+    assert inputs["privateClusterConfig"]["enablePrivateNodes"] is True
+    assert not [each for each in recording.resources if each.type == NODE_POOL]
+
+
+def test_its_nodes_have_the_account_of_the_stack(recording: Recording) -> None:
+    account = recording.one(CLUSTER).inputs["clusterAutoscaling"]["autoProvisioningDefaults"]["serviceAccount"]
+    assert account == "slipway-test-nodes@a-project.iam.gserviceaccount.com"
+
+
+SELECTORS = {
+    "cpu": {},
+    "spot": {"cloud.google.com/gke-spot": "true"},
+    "scale-out": {"cloud.google.com/compute-class": "Scale-Out"},
+    "n2": {"cloud.google.com/compute-class": "Performance", "cloud.google.com/machine-family": "n2"},
+    "t4": {
+        "cloud.google.com/gke-accelerator": "nvidia-tesla-t4",
+        "cloud.google.com/gke-gpu-driver-version": "latest",
+        "cloud.google.com/gke-spot": "true",
+    },
+}
+
+
+def test_a_pool_is_a_way_to_ask_for_nodes(recording: Recording) -> None:
+    found = pools(recording)
+    assert {name: dict(pool.selector) for name, pool in found.items()} == SELECTORS
+    assert {name: [taint.key for taint in pool.taints] for name, pool in found.items()} == {
+        "cpu": [],
+        "spot": ["cloud.google.com/gke-spot"],
+        "scale-out": ["cloud.google.com/compute-class"],
+        "n2": ["cloud.google.com/compute-class"],
+        "t4": ["nvidia.com/gpu", "cloud.google.com/gke-spot"],
+    }
+    assert {name for name, pool in found.items() if pool.movable} == {"spot", "t4"}
+    assert {name: pool.max_nodes for name, pool in found.items()} == {
+        "cpu": 10,
+        "spot": 10,
+        "scale-out": 10,
+        "n2": 10,
+        "t4": 1,
+    }
+    assert found["t4"].accelerator == "nvidia-tesla-t4"
+    assert found["t4"].allocatable.gpus == 1
+    assert found["cpu"].allocatable == Resources(30_000, 110 * 1024, 10 * 1024)
+
+
+def test_nodes_come_as_pods_ask_for_them(recording: Recording) -> None:
+    nodes = nodes_of(recording)
+    assert nodes.keys() == SELECTORS.keys()
+    for name, pool in pools(recording).items():
+        assert pool.selector.items() <= nodes[name].labels.items()
+        assert list(nodes[name].taints) == list(pool.taints)
+        assert nodes[name].allocatable == pool.allocatable
+        assert nodes[name].count == pool.max_nodes
+        assert nodes[name].accelerator == pool.accelerator
+        untainted = {other for other, node in nodes.items() if not node.taints}
+        found = {other for other, node in nodes.items() if pool.selector.items() <= node.labels.items()}
+        # Pods of no class are on nodes without a taint alone, since they tolerate none.
+        assert (found if pool.selector else found & untainted) == ({name} if name != "spot" else {"spot", "t4"})
+
+
+def test_most_pods_and_gpus_are_the_files() -> None:
+    values = {"clusters.batch.pools.spot.most_pods": 40, "clusters.batch.pools.t4.gpus": 2}
+    found = pools(declare(load(changed(STACK, values))))
+    assert found["spot"].max_nodes == 40
+    assert found["t4"].allocatable.gpus == 2
+
+
+def test_clusters_of_both_modes_are_in_one_stack() -> None:
+    values = copy.deepcopy(dict(STACK))
+    values["clusters"]["fixed"] = {
+        "cloud": "gcp",
+        "location": "us-west4-a",
+        "pools": {"fixed": {"machine_type": "e2-standard-4"}},
+        "network": {
+            "nodes_cidr": "10.32.0.0/20",
+            "pods_cidr": "10.36.0.0/14",
+            "services_cidr": "10.40.0.0/20",
+            "control_plane_cidr": "172.16.0.16/28",
+        },
+    }
+    recording = declare(load(values))
+    inputs = {each.name: each.inputs for each in recording.resources if each.type == CLUSTER}
+    assert {name: bool(each.get("enableAutopilot")) for name, each in inputs.items()} == {
+        "batch": True,
+        "fixed": False,
+    }
+    assert [each.name for each in recording.resources if each.type == NODE_POOL] == ["fixed-fixed"]
+    assert recording.result["fixed"].pools["fixed"].requests is None
+
+
+WAYS = st.builds(
+    Way,
+    compute_class=st.sampled_from(["general-purpose", "Balanced", "Scale-Out"]),
+    spot=st.booleans(),
+)
+
+STEPS = st.builds(
+    Resources,
+    cpu=st.integers(1, 20_000),
+    memory=st.integers(1, 80_000),
+    ephemeral_storage=st.integers(0, 5 * 1024),
+)
+
+
+@given(WAYS, STEPS)
+def test_what_is_declared_is_nothing_that_autopilot_would_change(way: Way, asked: Resources) -> None:
+    rules = autopilot.rules(way)
+    there = rules.admitted(asked)
+    assert rules.admitted(there) == there
+    assert there.cpu >= asked.cpu
+    assert there.memory >= asked.memory
+    assert rules.ratio
+    low, high = rules.ratio
+    assert low - 0.01 <= there.memory / 1024 / (there.cpu / 1000) <= high + 0.01
+
+
+@given(WAYS, STEPS)
+def test_cloud_storages_sidecar_changes_nothing_where_memory_may_vary(way: Way, asked: Resources) -> None:
+    rules = autopilot.rules(way)
+    there, beside = rules.admitted(asked), GCS_FUSE_SIDECAR
+    both = Resources(there.cpu + beside.cpu, there.memory + beside.memory)
+    assert (rules.admitted(both) == both) is (way.compute_class != "Scale-Out")
+
+
+@pytest.mark.parametrize("accelerator", autopilot.accelerators())
+def test_every_accelerator_has_machines_for_each_number_of_it(accelerator: str) -> None:
+    assert autopilot.counts(accelerator)
+    for count in autopilot.counts(accelerator):
+        way = Way(accelerator=accelerator, gpus=count)
+        most = autopilot.most(way)
+        assert most
+        assert most.gpus == count
+        assert autopilot.machine_for(way, Resources(1000, 2048, gpus=count))
+
+
+@pytest.mark.parametrize("family", autopilot.families())
+def test_every_family_of_performance_is_in_the_catalogue(family: str) -> None:
+    way = Way(compute_class="Performance", machine_family=family)
+    small, most = autopilot.machine_for(way, Resources(1000, 1024)), autopilot.most(way)
+    assert small
+    assert most
+    assert small.vcpus < most.cpu / 1000
+    assert {machine_types()[machine.name].family for machine in autopilot.machines(way)} == {family}
+
+
+def test_a_pod_that_no_machine_has_room_for_has_none() -> None:
+    way = Way(accelerator="nvidia-tesla-t4", gpus=1)
+    assert autopilot.machine_for(way, Resources(500_000, 1024, gpus=1)) is None
+
+
+def test_a_mount_of_cloud_storage_takes_half_the_scratch_space() -> None:
+    most = autopilot.most(Way())
+    assert most
+    assert most.ephemeral_storage - GCS_FUSE_SIDECAR.ephemeral_storage == 5 * 1024
+
+
+def test_standard_clusters_are_told_what_they_were(recording: Recording) -> None:
+    del recording
+    values: dict[str, Any] = changed(STACK, {})
+    values["clusters"]["batch"] = {
+        "cloud": "gcp",
+        "mode": "standard",
+        "location": "us-central1",
+        "pools": {name: {"machine_type": "e2-standard-4"} for name in ("cpu", "spot")}
+        | {"t4": {"machine_type": "n1-standard-4", "accelerator": "nvidia-tesla-t4", "gpus": 1}},
+    }
+    inputs = declare(load(values)).one(CLUSTER).inputs
+    assert "enableAutopilot" not in inputs
+    assert inputs["clusterAutoscaling"] == {"enabled": False, "autoscalingProfile": "OPTIMIZE_UTILIZATION"}

@@ -1,0 +1,115 @@
+"""What a stack file may not say of clusters on GKE Autopilot, or only of these."""
+
+from typing import Any
+
+import pytest
+
+from infra.clouds.gcp.rules.autopilot import ONLY, REFUSED
+from infra.clouds.gcp.settings import GcpPool
+from tests.support.autopilot import CLUSTER, STACK
+from tests.support.refusals import STEPS, Case, named, the_problem
+from tests.support.stack_values import GCP, GONE, changed
+
+BATCH = "clusters.batch"
+POOLS = f"{BATCH}.pools"
+N2 = f"{POOLS}.n2"
+T4 = f"{POOLS}.t4"
+STANDARD_POOL = "clusters.dev.pools.cpu"
+
+OTHERS: dict[str, Any] = {
+    "machine_type": "e2-standard-4",
+    "nodes": {"max": 3},
+    "zones": ["us-central1-a"],
+    "preemptible": True,
+    "reservation": "mine",
+    "flex_start": True,
+    "max_run_duration": "2h",
+    "gpu_sharing": {"clients": 2},
+    "gpu_partition": "1g.5gb",
+    "disk_type": "pd-ssd",
+    "disk_size_gb": 200,
+    "local_ssd_count": 1,
+    "local_ssd_block_count": 1,
+    "labels": {"a": "b"},
+    "resource_labels": {"a": "b"},
+    "taints": [{"key": "only"}],
+    "service_account": "nodes@a-project.iam.gserviceaccount.com",
+    "image_type": "UBUNTU_CONTAINERD",
+    "image_streaming": False,
+    "gvnic": False,
+    "max_pods_per_node": 16,
+    "logging_variant": "MAX_THROUGHPUT",
+    "auto_repair": False,
+    "auto_upgrade": False,
+}
+"""A value, other than the default, of every key that only a node pool has a use for."""
+
+CASES: list[Case] = [
+    ({f"{BATCH}.location": "us-central1-a"}, f"{BATCH}.location", "are regional", "`us-central1`"),
+    ({f"{BATCH}.release_channel": "UNSPECIFIED"}, f"{BATCH}.release_channel", "release channel", "`REGULAR`"),
+    ({f"{N2}.machine_family": GONE}, f"{N2}.machine_family", "how large they can be", "`n2`"),
+    ({f"{N2}.machine_family": "n2x"}, f"{N2}.machine_family", "class Performance", "`n2`"),
+    (
+        {f"{N2}.compute_class": GONE},
+        f"{N2}.machine_family",
+        "only pods of the class Performance",
+        "`compute_class: Performance`",
+    ),
+    ({f"{POOLS}.scale-out.gpus": 1}, f"{POOLS}.scale-out.gpus", "no accelerator", "accelerator: nvidia-tesla-t4"),
+    ({f"{T4}.gpus": 3}, f"{T4}.gpus", "no machine has so many", "`4`"),
+    ({f"{T4}.accelerator": "nvidia-tesla-t5"}, f"{T4}.accelerator", "catalogue", "`nvidia-tesla-t4`"),
+    ({f"{T4}.accelerator": "nvidia-tesla-v100"}, f"{T4}.accelerator", "does not have it", "`nvidia-l4`"),
+    ({f"{T4}.compute_class": "Balanced"}, f"{T4}.compute_class", "a class of their own", "remove it"),
+    ({f"{T4}.gpu_driver": "INSTALLATION_DISABLED"}, f"{T4}.gpu_driver", "always installs", "`LATEST`"),
+    (
+        {f"{STEPS}.predict.ephemeral_storage": "11Gi"},
+        f"{STEPS}.predict.ephemeral_storage",
+        "10",
+        "",
+    ),
+    ({f"{STEPS}.predict.cpu": "31"}, f"{STEPS}.predict.cpu", "30", ""),
+]
+
+
+@pytest.mark.parametrize(("changes", "key", "reason", "fix"), named(CASES))
+def test_is_refused_once_with_its_key_reason_and_fix(
+    changes: dict[str, Any], key: str, reason: str, fix: str
+) -> None:
+    problem = the_problem(changed(STACK, changes))
+    assert problem.key == f"slipway:{key}"
+    assert reason in problem.reason
+    assert fix in problem.fix
+
+
+@pytest.mark.parametrize("key", OTHERS)
+def test_what_only_a_node_pool_has_is_refused(key: str) -> None:
+    problem = the_problem(changed(STACK, {f"{POOLS}.cpu.{key}": OTHERS[key]}))
+    assert problem.key == f"slipway:{POOLS}.cpu.{key}"
+    reason, fix = REFUSED[key]
+    assert (reason, fix) == (problem.reason, problem.fix)
+
+
+def test_every_key_of_a_pool_is_refused_or_has_a_meaning() -> None:
+    meant = {"spot", "accelerator", "gpus", "gpu_driver", *ONLY}
+    assert REFUSED.keys() == OTHERS.keys()
+    assert GcpPool.model_fields.keys() == REFUSED.keys() | meant
+
+
+@pytest.mark.parametrize("value", [("compute_class", "Balanced"), ("machine_family", "n2"), ("most_pods", 3)])
+def test_what_only_autopilot_has_is_refused_of_a_node_pool(value: tuple[str, Any]) -> None:
+    key, said = value
+    problem = the_problem(changed(GCP, {f"{STANDARD_POOL}.{key}": said}))
+    assert problem.key == f"slipway:{STANDARD_POOL}.{key}"
+    assert "`mode: autopilot`" in problem.fix
+
+
+def test_a_node_pool_needs_a_machine_type() -> None:
+    problem = the_problem(changed(GCP, {f"{STANDARD_POOL}.machine_type": GONE}))
+    assert problem.key == f"slipway:{STANDARD_POOL}.machine_type"
+
+
+def test_some_pods_have_no_use_for_gpus() -> None:
+    steps = {step: {"pool": "t4", "gpus": 1} for step in ("prepare", "train", "predict")}
+    problem = the_problem(changed(STACK, {POOLS: {"t4": CLUSTER["pools"]["t4"]}, STEPS: steps}))
+    assert problem.key == f"slipway:{POOLS}"
+    assert problem.fix == "add one: `cpu: {}`"
