@@ -20,6 +20,10 @@ from workloads.runtime.items import Failure, Item, Record, Work
 _POLL = 0.5
 """Seconds after which a worker that has nothing to do asks again: an item may have been given back meanwhile."""
 
+LINGERING = 75.0
+"""Seconds for which a worker that is through with its own items looks at the others'. The last one has to see that
+all are finished, and a node may believe for 60 s that a file of NFS is not there (nfs(5), `acdirmax`)."""
+
 _ASIDE, _AGAIN = "set aside", "to be tried again"
 
 _LAST_MOMENT = 5.0
@@ -241,17 +245,29 @@ class Queued(Assignment):
 
 
 class Share(Assignment):
-    """Every n-th item, without a queue. The worker of index 0 waits until the others are through with theirs."""
+    """Every n-th item, without a queue. Whoever sees that all are finished makes the result of the step.
+
+    A worker that is through with its own does not wait for the others: they may need its place.
+    """
 
     def __init__(
-        self, run: Run, index: int, workers: int, on_lost: Callable[[], None], say: Callable[[str], None]
+        self,
+        run: Run,
+        index: int,
+        on_lost: Callable[[], None],
+        say: Callable[[str], None],
+        *,
+        workers: int,
+        lingering: float,
     ) -> None:
         super().__init__(run, index, on_lost, say)
+        self._lingering = lingering
         self._done = items.recorded(run.output, run.items, run.work)
         self._share = run.items[index::workers]
         self._own = deque(self._share)
         self._others = deque(item for place, item in enumerate(run.items) if place % workers != index)
         self._previous: Record | None = None
+        self._leaves: float | None = None
         self._failed: dict[str, int] = {}
 
     def next(self) -> Task | float | None:
@@ -267,13 +283,12 @@ class Share(Assignment):
                     return Task(item, secrets.token_hex(8), counted + 1, self._previous)
                 self._set_aside(item.name, f"its worker died; it was tried {counted} times", counted)
             self._own.popleft()
-        if self.index:
-            self.unfinished = len(self._others)
-            return None
+        if self._leaves is None:
+            self._leaves = time.monotonic() + self._lingering
         while self._others and self._is_finished(self._others[0]):
             self._others.popleft()
         self.unfinished = len(self._others)
-        return _POLL if self._others else None
+        return _POLL if self._others and time.monotonic() < self._leaves else None
 
     def commit(self, task: Task, record: Record) -> bool:
         items.write_record(self.run.output, record)
@@ -312,6 +327,7 @@ class Share(Assignment):
                 "next start works on them again",
             )
         self._own = deque(self._share)
+        self._leaves = None
         self._previous = None
 
     def _is_aside(self, name: str) -> bool:

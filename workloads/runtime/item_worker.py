@@ -85,7 +85,8 @@ class ItemWorker:
     def _assignment(self) -> Assignment:
         options = self._options
         if options.queue is None:
-            return Share(self._run, options.index, options.workers, self._runner.kill, self._say)
+            own = (self._run, options.index, self._runner.kill, self._say)
+            return Share(*own, workers=options.workers, lingering=options.lingering)
         host, port = options.queue
         password = os.environ[options.queue_password] if options.queue_password else ""
         name = f"{options.step}:{self._output.name}:{self._whole.digest[:16]}"

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from workloads.runtime import command, items
 from workloads.runtime.exits import OK, USAGE, StepError, run
+from workloads.runtime.item_assignment import LINGERING
 from workloads.runtime.item_inputs import give
 from workloads.runtime.item_queue import PATIENCE
 from workloads.runtime.item_worker import ItemWorker
@@ -106,6 +107,13 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--queue", metavar="HOST:PORT", help="where the items are handed out; default: each worker has its share")
     add("--queue-password", metavar="VARIABLE", help="the environment variable that has the queue's password")
     add("--patience", type=float, default=PATIENCE, metavar="SECONDS", help="to wait for a queue that is away")
+    add(
+        "--lingering",
+        type=float,
+        default=LINGERING,
+        metavar="SECONDS",
+        help="to look at what others do, at the end",
+    )
     add("--fingerprint", default="", metavar="TEXT", help="what else decides the results, as the image does")
     split_at = arguments.index("--") if "--" in arguments else len(arguments)
     own, others = parser.parse_known_args(list(arguments[:split_at]))
