@@ -11,11 +11,13 @@ MODES = ("parallel", "ordered", "static")
 SHARES = {"parallel": 0.5, "ordered": 0.35, "static": 0.15}
 """Of all events, how many happen in each mode."""
 
-KINDS = {"worker": 5, "pause": 2, "server": 2, "server and worker": 2, "power": 2}
+KINDS = {"worker": 6, "pause": 3, "server": 2, "server and worker": 2, "power": 2, "power and worker": 1}
 """Kinds of events, and how often each is drawn."""
 
 WITHOUT_QUEUE = ("worker", "pause")
-ON_WORKERS = ("worker", "pause", "server and worker")
+ON_WORKERS = ("worker", "pause", "server and worker", "power and worker")
+ON_SERVER = ("server", "server and worker", "power", "power and worker")
+POWER = ("power", "power and worker")
 
 LEASE = 2.0
 """Seconds after which a silent worker loses its item."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.queue_kill_plan import LEASE, ON_WORKERS, Event
+from benchmarks.queue_kill_plan import LEASE, ON_SERVER, ON_WORKERS, POWER, Event
 from benchmarks.valkey_server import PASSWORD, ValkeyServer
 from workloads.runtime.item_queue import ItemQueue, Row, Rules
 from workloads.runtime.items import FAILED, ITEMS, RESULT
@@ -213,9 +213,9 @@ class Run:
     def _happen(self, event: Event, now: float) -> int:
         """Do it; returns how many bytes the server lost."""
         lost = 0
-        if event.kind in {"server", "server and worker", "power"}:
+        if event.kind in ON_SERVER:
             assert self._server is not None
-            if event.kind == "power":
+            if event.kind in POWER:
                 lost = self._server.lose_power(min(0.7, event.away))
             else:
                 self._server.kill()

@@ -10,7 +10,7 @@ from benchmarks.queue_kill_plan import MODES, WITHOUT_QUEUE, plan
 from benchmarks.queue_kills import measure
 from tests.support.valkey import valkey_program
 
-SEED = 101
+SEED = 206
 
 
 def test_a_plan_is_the_same_for_the_same_seed() -> None:
