@@ -191,3 +191,11 @@ def test_time_slices_on_eks_are_those_of_the_device_plugin_on_the_same_nodes() -
 
 def test_nodes_that_are_there_already_are_not_declared() -> None:
     assert declared_stack("local").pools == []
+
+
+def test_a_pool_says_in_which_zones_its_nodes_may_be() -> None:
+    gke = {pool.name: pool.zones for pool in declared_stack("gcp-dev").pools}
+    assert gke["cpu"] == ["us-central1-a"]
+    assert gke["train"] == ["us-central1-a", "us-central1-b", "us-central1-c"]
+    eks = {pool.name: pool.zones for pool in declared_stack("aws-dev").pools}
+    assert set(map(tuple, eks.values())) == {("aps1-az1", "aps1-az2")}

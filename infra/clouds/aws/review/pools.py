@@ -55,9 +55,14 @@ def _pool(stack: Stack, group: Resource) -> NodePool:
 
 
 def _zones(stack: Stack, group: Resource) -> list[str]:
-    """Those of the group's subnets; none where one of them is not declared here."""
+    """Those of the group's subnets, by their ids or names; none where one of them is not declared here."""
     subnets = [stack.resources.get(urn) for urn in sorted(group.property_dependencies.get("subnetIds", ()))]
-    found = [text(each.properties.get("availabilityZone")) for each in subnets if each and each.type == SUBNET]
+    keys = ("availabilityZoneId", "availabilityZone")
+    found = [
+        next((zone for key in keys if (zone := text(each.properties.get(key)))), "")
+        for each in subnets
+        if each is not None and each.type == SUBNET
+    ]
     return sorted(set(found)) if found and all(found) else []
 
 
