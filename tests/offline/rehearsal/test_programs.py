@@ -66,7 +66,7 @@ FAILING: Mapping[str, Any] = {
 def pipeline(folder: Path, name: str, steps: Mapping[str, Any], locks: Mapping[str, str]) -> str:
     """Writes a pipeline; returns its folder."""
     made = folder / name
-    made.mkdir()
+    made.mkdir(parents=True)
     for file, text in {"prepare.py": PREPARE, "train.py": TRAIN, **locks}.items():
         (made / file).write_text(text, encoding="utf-8")
     rate = {"type": "number", "default": 0.5}
@@ -138,6 +138,33 @@ def test_programs_that_are_not_here_are_refused_with_all_other_problems(tmp_path
 
 def configured(tmp_path: Path, steps: Mapping[str, Any], **settings: Any) -> Configuration:
     return configure("local", ROOT, stack(tmp_path, {"toy": steps}, **settings))
+
+
+def with_service(folder: Path, **service: Any) -> Path:
+    """A stack with a pipeline of one step, which connects to a service."""
+    file = stack(folder, {"toy": {"ask": {"run": ["sh", "-c", "true"], "connects": ["cache"]}}})
+    declared = folder / "toy" / "pipeline.yaml"
+    content = yaml.safe_load(declared.read_text(encoding="utf-8"))
+    content["services"] = {"cache": {"image": IMAGE, "port": 7000, **service}}
+    declared.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    settings = json.loads(file.read_text(encoding="utf-8"))
+    settings["config"]["slipway:pipelines"]["toy"]["services"] = {"cache": {"pool": "cpu"}}
+    file.write_text(json.dumps(settings), encoding="utf-8")
+    return file
+
+
+def test_the_program_of_a_service_is_looked_for_like_that_of_a_step(tmp_path: Path) -> None:
+    (problem,) = refused(with_service(tmp_path / "a", run=["no-such-server", "{port}"]))
+    assert problem.key == f"{tmp_path}/a/toy/pipeline.yaml: services.cache.run"
+    assert problem.value == "no-such-server"
+    assert "service `toy.cache` runs it" in problem.reason
+    assert "`rehearsal: {run: [python, …]}` of the service" in problem.fix
+    instead = {"run": ["python", "-m", "http.server", "{port}", "--bind", "0.0.0.0", "--directory", "{data}"]}
+    found = configure(
+        "local", ROOT, with_service(tmp_path / "b", run=["no-such-server", "{port}"], rehearsal=instead)
+    )
+    (remark,) = [each for each in found.remarks if "toy.cache" in each]
+    assert "`python -m http.server 7000 --bind 0.0.0.0 --directory /data` in place of `no-such-server" in remark
 
 
 def test_what_a_pipeline_says_instead_runs_and_is_said(tmp_path: Path) -> None:

@@ -98,6 +98,23 @@ def test_only_this_machine_reaches_it(tmp_path: Path) -> None:
     assert "{'127.0.0.1'}\n" in log(tmp_path, "client")
 
 
+def test_a_service_of_http_is_ready_when_it_answers_and_its_url_leads_to_it(tmp_path: Path) -> None:
+    serve = (
+        "import http.server, sys, time; time.sleep(0.5)\n"
+        "http.server.test(http.server.SimpleHTTPRequestHandler, port=int(sys.argv[1]), bind=sys.argv[2])"
+    )
+    read = "import sys, urllib.request; print('says', urllib.request.urlopen(sys.argv[1]).status)"
+
+    def program() -> None:
+        toys = Toys()
+        there = toys.service("toy-queue", serve, "6379", "0.0.0.0", http="/")
+        toys.job("client", read, "http://toy-queue.toys.svc:6379/", after=there)
+
+    outcome, printed = rehearse(program, tmp_path)
+    assert outcome.exit_code == 0, printed
+    assert "says 200\n" in log(tmp_path, "client")
+
+
 def test_a_service_that_cannot_start_fails_the_job_with_its_last_lines(tmp_path: Path) -> None:
     def program() -> None:
         toys = Toys()

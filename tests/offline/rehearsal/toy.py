@@ -192,11 +192,18 @@ class Toys:
         )
 
     def service(
-        self, name: str, script: str, *arguments: str, cpu: str = "100m", probe: bool = True, memory: str = "256Mi"
+        self,
+        name: str,
+        script: str,
+        *arguments: str,
+        cpu: str = "100m",
+        http: str | None = None,
+        memory: str = "256Mi",
     ) -> list[pulumi.Resource]:
         """A StatefulSet of one that runs ``python -c script arguments…`` and listens on port 6379.
 
-        Its volume is at /data, and its password in the Secret of its name, like that of its Service.
+        It is ready when it answers HTTP at the path ``http``, or accepts connections. Its volume is at /data, and
+        its password in the Secret of its name, like that of its Service.
         """
         labels = {"slipway/service": name}
         metadata = k8s.meta.v1.ObjectMetaArgs(name=name, namespace=NAMESPACE)
@@ -205,13 +212,16 @@ class Toys:
         port = k8s.core.v1.ServicePortArgs(port=6379, target_port="queue")
         spec = k8s.core.v1.ServiceSpecArgs(selector=labels, ports=[port])
         service = k8s.core.v1.Service(name, metadata=metadata, spec=spec, opts=options)
-        ready = k8s.core.v1.ProbeArgs(tcp_socket=k8s.core.v1.TCPSocketActionArgs(port="queue"))
+        ready = k8s.core.v1.ProbeArgs(
+            http_get=k8s.core.v1.HTTPGetActionArgs(path=http, port=6379) if http else None,
+            tcp_socket=None if http else k8s.core.v1.TCPSocketActionArgs(port="queue"),
+        )
         container = k8s.core.v1.ContainerArgs(
             name="main",
             command=["python", "-c", script, *arguments],
             env=[password_of(name)],
             ports=[k8s.core.v1.ContainerPortArgs(name="queue", container_port=6379)],
-            readiness_probe=ready if probe else None,
+            readiness_probe=ready,
             resources=k8s.core.v1.ResourceRequirementsArgs(requests={"cpu": cpu}, limits={"memory": memory}),
             volume_mounts=[k8s.core.v1.VolumeMountArgs(name="data", mount_path="/data")],
         )
