@@ -65,12 +65,14 @@ def _out_of_reach(change: Change) -> Iterator[Violation]:
         old, new = _pool(each.before, change.before), _pool(each.after, change.after)
         if old is None or new is None or not old.zones or not new.zones or set(old.zones) <= set(new.zones):
             continue
+        held = holding(each.before, change.before)
+        anew = "; or change its storage with it, which makes its volume anew" if held and held.rebuilt else ""
         maybe = "may be" if set(old.zones) & set(new.zones) else "is"
         yield Violation(
             each.resource.urn,
             f"its pod moves from `{old.name}` to `{new.name}`, whose nodes are in {', '.join(new.zones)}, and its "
             f"volume {maybe} in another zone ({', '.join(old.zones)}), where it stays: the pod waits for ever",
-            f"leave it on `{old.name}`; or take a pool with nodes in {', '.join(old.zones)}",
+            f"leave it on `{old.name}`; or take a pool with nodes in {', '.join(old.zones)}{anew}",
         )
 
 

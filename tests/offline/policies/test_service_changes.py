@@ -146,6 +146,9 @@ def test_a_service_that_moves_leaves_its_volume_behind() -> None:
     assert restarts.policy == "ends-running-pods"
     [perhaps, _] = found(on("both"), on("b"), pools)
     assert "its volume may be in another zone" in perhaps.reason
+    assert "storage" not in waits.fix
+    queues = ([*on(name), *beside(worker(nodeSelector={"pool": "anywhere"}))[1:]] for name in ("a", "b"))
+    assert found(*queues, pools)[0].fix.endswith("or change its storage with it, which makes its volume anew")
     for name in ("both", "anywhere"):
         assert [each.policy for each in found(on("a"), on(name), pools)] == ["ends-running-pods"]
 
