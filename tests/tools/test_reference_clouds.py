@@ -10,43 +10,51 @@ from infra.program import ROOT
 from offline.engine.stack_config import stack_config
 from tests.support.checkout import copy_checkout
 from tools.reference import clouds, shipped
-from tools.reference.clouds import Comparison, compare, page
+from tools.reference.clouds import Comparison, compare, comparisons, page
 
 
 @pytest.fixture(scope="module")
-def comparison() -> Comparison:
-    return compare(shipped.stacks())
+def found() -> list[Comparison]:
+    return comparisons(shipped.stacks())
 
 
 @pytest.mark.slow
 def test_stacks_differ_only_in_selectors_volumes_annotations_network_identity_and_what_their_pools_have(
-    comparison: Comparison,
+    found: list[Comparison],
 ) -> None:
-    assert set(comparison.stacks) >= {"local", "gcp-dev", "gcp-prod", "aws-dev", "aws-prod", "openshift", "onprem"}
+    first, batch = found
+    assert set(first.stacks) >= {"local", "gcp-dev", "gcp-prod", "aws-dev", "aws-prod", "openshift", "onprem"}
+    assert set(batch.stacks) >= {"gcp-batch", "aws-batch", "onprem-batch"}
+    assert batch.pipelines == ["fraud", "forecast"]
     unexplained = [
-        f"{each.objects} {each.field}: {each.values}" for each in comparison.differences if not each.category
+        f"{each.objects} {each.field}: {each.values}"
+        for comparison in found
+        for each in comparison.differences
+        if not each.category
     ]
     assert unexplained == []
 
 
 @pytest.mark.slow
-def test_every_step_is_compared_in_every_stack(comparison: Comparison) -> None:
-    partly_there = {name for each in comparison.differences if not each.field for name in each.objects}
-    assert not {name for name in partly_there if name.startswith(("Job mnist", "ConfigMap mnist"))}
+def test_every_step_and_service_is_compared_in_every_stack(found: list[Comparison]) -> None:
+    partly_there = {name for each in found for row in each.differences if not row.field for name in row.objects}
+    kinds = ("Job", "ConfigMap", "StatefulSet", "CronJob")
+    ours = tuple(f"{kind} {name}" for kind in kinds for name in ("mnist", "fraud", "forecast"))
+    assert not {name for name in partly_there if name.startswith(ours)}
 
 
 @pytest.mark.slow
-def test_the_page_shows_todays_differences(comparison: Comparison) -> None:
-    assert clouds.PAGE.read_text(encoding="utf-8") == page(comparison), "run: python -m tools.reference.clouds"
+def test_the_page_shows_todays_differences(found: list[Comparison]) -> None:
+    assert clouds.PAGE.read_text(encoding="utf-8") == page(found), "run: python -m tools.reference.clouds"
 
 
 @pytest.mark.slow
-def test_the_page_lists_each_difference_once_with_each_of_its_values(comparison: Comparison) -> None:
-    rows = [line for line in page(comparison).splitlines() if line.startswith("|")]
+def test_the_page_lists_each_difference_once_with_each_of_its_values(found: list[Comparison]) -> None:
+    rows = [line for line in page(found).splitlines() if line.startswith("|")]
     values = [line for line in rows if not line.startswith(("| objects", "| ---"))]
     fields = sorted(line.split(" | ")[1].strip("`") for line in values if not line.startswith("|  |"))
-    assert fields == sorted(each.field or "the object" for each in comparison.differences)
-    assert len(values) == sum(len(each.values) for each in comparison.differences)
+    assert fields == sorted(row.field or "the object" for each in found for row in each.differences)
+    assert len(values) == sum(len(row.values) for each in found for row in each.differences)
 
 
 def test_another_difference_is_found(tmp_path: Path) -> None:

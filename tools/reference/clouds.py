@@ -35,14 +35,19 @@ from tools.reference import shipped
 
 PAGE = ROOT / "docs" / "clouds.md"
 
-REFERENCE = "gcp-dev"
-"""The stack with whose pipelines all are compared, as far as all have them; a stack's own steps say only which
-pool, how many GPUs, and how much of the pool's nodes."""
+REFERENCES = ("gcp-dev", "gcp-batch")
+"""The stacks with whose pipelines others are compared, each with those that run one of them, as far as all do. A
+stack's own steps say only which pool, how many GPUs, and how much of the pool's nodes."""
 
 OWN = ("pool", "gpus", "cpu", "memory")
 
-PLACES = ("slipway:kubernetes:StepJob", "slipway:kubernetes:Workspace")
+PLACES = tuple(
+    f"slipway:kubernetes:{each}" for each in ("StepJob", "Workspace", "PipelineService", "PipelineSchedule")
+)
 """The components whose objects are compared: those above the platform contract."""
+
+SCHEDULED = "data.jobs.json"
+"""The field with the Jobs that a schedule runs, which are compared as they stand."""
 
 WHOLE = frozenset({"nodeSelector", "tolerations", "annotations", "egress"})
 SUPPLEMENTS = tuple(f"--{each.name}=" for each in supplements().values())
@@ -63,8 +68,12 @@ _READ = "|".join(each.name for each in supplements().values())
 
 CATEGORIES: Mapping[str, re.Pattern[str]] = {
     "Device plugin": re.compile(r"\S+ <cluster>-device-plugin.*"),
-    "Selectors and tolerations": re.compile(r".* spec\.template\.spec\.(nodeSelector|tolerations)"),
-    "Volumes": re.compile(r".* spec\.template\.spec\.volumes\.store|PersistentVolumeClaim .*"),
+    "Selectors and tolerations": re.compile(
+        r".* spec\.(jobTemplate\.spec\.)?template\.spec\.(nodeSelector|tolerations)"
+    ),
+    "Volumes": re.compile(
+        r".* spec\.template\.spec\.volumes\.store|PersistentVolumeClaim .*|StatefulSet .*\.storageClassName"
+    ),
     "Annotations": re.compile(r".* (spec\.template\.)?metadata\.annotations"),
     "Network": re.compile(r"NetworkPolicy \S+ spec\.egress"),
     "Identity": re.compile(r".* spec\.template\.spec\.(serviceAccountName|securityContext\..*)"),
@@ -73,7 +82,11 @@ CATEGORIES: Mapping[str, re.Pattern[str]] = {
         r"|ClusterRole.*|ServiceAccount .*-nodes-account.*"
         rf"|.*({re.escape(GPU_RESOURCE)}|\.image|args\.({_READ})|volumes\.shared-memory)"
     ),
-    "Capacity": re.compile(r"ResourceQuota .*|.*\.resources\.(requests|limits)\.(cpu|memory)"),
+    "Capacity": re.compile(
+        r"ResourceQuota .*|.*\.resources\.(requests|limits)\.(cpu|memory)"
+        # On GKE Autopilot a pod has 10 GiB of scratch space at most.
+        r"|Job packages-\S+ .*(\.ephemeral-storage|\.volumes\.tmp)"
+    ),
 }
 """What may differ: by kind and name of the object and the field. The first that matches takes it."""
 
@@ -83,9 +96,15 @@ Every stack runs the same pipelines: the same steps, code, arguments and images,
 changes is below the platform contract (`infra/platform.py`), and only what is listed here of it shows in a
 pipeline's Kubernetes objects. A stack that differed anywhere else would fail a test.
 
-The tables compare all stacks that run pipelines under those that all have, {pipelines}, each on pools of its own.
-Digests are left out, as are the namespaces that a platform's stack gives to those of its teams, and what all
-stacks have alike: {alike} of {fields} fields. `python -m tools.reference.clouds` writes this page.
+Stacks are compared that run the same pipelines, each on pools of its own. Digests are left out, as are the
+namespaces that a platform's stack gives to those of its teams, and what all of the stacks have alike.
+`python -m tools.reference.clouds` writes this page.
+"""
+
+PART = """
+## {pipelines}
+
+On {stacks}: {alike} of {fields} fields are alike.
 """
 
 
@@ -109,18 +128,25 @@ class Comparison:
     differences: Sequence[Difference]
 
 
-def compare(stacks: Sequence[str], root: Path = ROOT) -> Comparison:
-    """The fields of the pipelines' Kubernetes objects in which ``stacks`` differ."""
-    configurations = {stack: stack_config(stack, root) for stack in {REFERENCE, *stacks}}
-    # A stack that only has clusters for others runs nothing.
-    configurations = {stack: each for stack, each in configurations.items() if each.get(PIPELINES)}
-    stacks = [stack for stack in stacks if stack in configurations]
+def comparisons(stacks: Sequence[str], root: Path = ROOT) -> list[Comparison]:
+    """A comparison for each of the references, with those of ``stacks`` that run one of its pipelines."""
+    configurations = {stack: stack_config(stack, root).get(PIPELINES) or {} for stack in stacks}
+    found: list[Comparison] = []
+    for reference in REFERENCES:
+        alike = [stack for stack, each in configurations.items() if each.keys() & configurations[reference].keys()]
+        found.append(compare(alike, root, reference))
+    return found
+
+
+def compare(stacks: Sequence[str], root: Path = ROOT, reference: str = REFERENCES[0]) -> Comparison:
+    """The fields of the Kubernetes objects of the pipelines of ``reference`` in which ``stacks`` differ."""
+    configurations = {stack: stack_config(stack, root) for stack in {reference, *stacks}}
     alike = [
         DeclaredPipeline(name, folder(name, settings), settings)
-        for name, settings in load(without_prefix(configurations[REFERENCE])).pipelines.items()
+        for name, settings in load(without_prefix(configurations[reference])).pipelines.items()
         if all(name in each[PIPELINES] for each in configurations.values())
     ]
-    of_reference = configurations[REFERENCE][PIPELINES]
+    of_reference = configurations[reference][PIPELINES]
     objects = {stack: _objects(stack, configurations[stack], alike, of_reference, root) for stack in stacks}
     every = {thing: None for found in objects.values() for thing in found}
     fields = 0
@@ -158,25 +184,30 @@ def _differing(by_stack: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     return {value: tuple(stacks) for value, stacks in found.items()} if len(found) > 1 else {}
 
 
-def page(comparison: Comparison) -> str:
+def page(found: Sequence[Comparison]) -> str:
     """The whole page."""
+    return HEAD + "".join(map(_part, found))
+
+
+def _part(comparison: Comparison) -> str:
     differing = sum(len(each.objects) for each in comparison.differences)
-    text = HEAD.format(
+    text = PART.format(
         alike=comparison.fields - differing,
         fields=comparison.fields,
         pipelines=listed(comparison.pipelines, "and"),
+        stacks=listed(comparison.stacks, "and"),
     )
     for category in CATEGORIES:
         rows = [each for each in comparison.differences if each.category == category]
         if rows:
-            text += f"\n## {category}\n\n| objects | field | value | stacks |\n| --- | --- | --- | --- |\n"
+            text += f"\n### {category}\n\n| objects | field | value | stacks |\n| --- | --- | --- | --- |\n"
             text += "".join(_rows(each, comparison.stacks) for each in rows)
     return text
 
 
 def main(arguments: Sequence[str]) -> int:
     """Writes the page, or with ``--check`` says whether it is up to date."""
-    return write_or_check(PAGE, page(compare(shipped.stacks())), "tools.reference.clouds", arguments)
+    return write_or_check(PAGE, page(comparisons(shipped.stacks())), "tools.reference.clouds", arguments)
 
 
 def _objects(
@@ -221,6 +252,7 @@ def _objects(
             kind = resource.type.rpartition(":")[2]
             fields = dict(_flat(resource.inputs, (), renamed))
             # A stack with two clusters has one of each; where they differ, both values count.
+            fields.pop(SCHEDULED, None)
             for field, value in objects.get(f"{kind} {renamed(resource.name)}", {}).items():
                 if fields.get(field) != value:
                     fields[field] = [value, fields.get(field)]
@@ -250,7 +282,7 @@ def _renaming(
                 (rf"^{re.escape(word)}$", stands_for),
             ]
     patterns.append((rf"(?<=-slipway-){re.escape(stack)}|(?<=^slipway\.){re.escape(stack)}$", "<stack>"))
-    patterns.append((r"(?<![0-9a-f])[0-9a-f]{10}(?![0-9a-f])", "<digest>"))
+    patterns.append((r"(?<![0-9a-f])(?:[0-9a-f]{10}|[0-9a-f]{32})(?![0-9a-f])", "<digest>"))
     if any(each.other_stack for each in clusters.values()):
         # The other stack says which namespace it is, so that no two of its teams share one.
         patterns.append((rf"^{re.escape(settings.namespace)}(?=$|-node-reader$)", NAMESPACE))
