@@ -79,7 +79,8 @@ def _with_services(stack: Stack, places: Sequence[Held]) -> Iterator[Charge]:
 
 def _kept(stack: Stack, places: Sequence[Held]) -> Iterator[KeptNodes]:
     for each in places:
-        if (more := each.nodes - each.pool.min_nodes) > 0:
+        # Where pods are billed, those of services are, as long as they are declared.
+        if (more := each.nodes - each.pool.min_nodes) > 0 and not each.pool.bills_pods:
             hourly = node_price(stack.charges, each.pool.urn) if each.pool.urn else None
             yield KeptNodes(
                 pool=each.pool.name,

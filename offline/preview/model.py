@@ -150,6 +150,9 @@ class StepCost(Model):
         default="", description="The stack that is billed for the pool's nodes, where that is another one."
     )
     nodes: int = Field(default=1, description="How many nodes its pods are on.")
+    by_pod: bool = Field(
+        default=False, description="Whether its pods are billed, for as long as they run, and not their nodes."
+    )
 
 
 class KeptNodes(Model):

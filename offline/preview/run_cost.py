@@ -127,6 +127,7 @@ class _Run:
             paid_anyway=all(work.kept for work in works),
             stack=first.pool.stack,
             nodes=len(works),
+            by_pod=first.pool.bills_pods,
         )
 
     def _held(self) -> Iterator[tuple[NodePool, int, float]]:

@@ -95,11 +95,15 @@ def notes(preview: Preview) -> list[str]:
     if runs:
         kept = f"{SCALE_DOWN.amount / 60:.0f} minutes"
         anyway = any(run.paid_anyway for run in runs)
-        told.append(
-            f"The cost of Jobs is that of their nodes {BASES[preview.basis]}, from a node's boot until {kept} "
-            "after its last Job."
-            + (" Nodes that are always there count, too; they are paid anyway." if anyway else "")
-        )
+        billed = {step.by_pod for run in runs for step in run.steps}
+        if billed != {True}:
+            told.append(
+                f"The cost of Jobs is that of their nodes {BASES[preview.basis]}, from a node's boot until {kept} "
+                "after its last Job."
+                + (" Nodes that are always there count, too; they are paid anyway." if anyway else "")
+            )
+        if True in billed:
+            told.append(f"Where pods are billed, the cost of Jobs is that of their pods {BASES[preview.basis]}.")
     if preview.prices_as_of and (runs or {IDLE, MOST} & set(columns(preview))):
         told.append(
             "List prices in US dollars, without what is paid by use; "
