@@ -81,17 +81,15 @@ class JobPods:
         prefix = f"[{index}] ".encode() if several else b""
         self._write(prefix + f"# pod {name} on {placement.node_name}, attempt {number}\n".encode())
         evict = number == 1 and index == 0 and engine.disrupts(record)
-        evicting = False
+        eviction = threading.Timer(EVICT_WORKER_AFTER, self._evict, [stop, f"worker {index} evicted"])
+        eviction.daemon = True
 
         def write(line: bytes) -> None:
-            nonlocal evicting
             self._write(prefix + line)
-            if several:
-                if evict and not evicting:
-                    evicting = True
-                    timer = threading.Timer(EVICT_WORKER_AFTER, self._evict, [stop, "worker 0 evicted"])
-                    timer.daemon = True
-                    timer.start()
+            if self.job.indexed:
+                # Its epochs are those of one item after the other.
+                if evict and eviction.ident is None:
+                    eviction.start()
             elif match := EPOCH.match(line):
                 record.epochs = (int(match["done"]), int(match["all"]))
                 engine.changed(record)
@@ -102,6 +100,7 @@ class JobPods:
         try:
             result = kubelet.run(Pod(name, self.namespace, spec, placement, stop, write, addresses=reached))
         finally:
+            eviction.cancel()
             engine.scheduler.release(placement)
             with self._lock:
                 self._placed.remove(placement)

@@ -134,9 +134,10 @@ class Scheduler:
         for node in self._nodes:
             if node.cluster == pod.cluster and node.pool not in reasons:
                 short = self._lacking(node, pod.resources, self._staying)
-                reasons[node.pool] = (
-                    f"{node.count} Insufficient {', '.join(short)} beside the services that run there"
+                listed = ", ".join(
+                    f"{node.count} Insufficient {name} ({detail})" for name, detail in short.items()
                 )
+                reasons[node.pool] = f"{listed} beside the services that run there"
         return reasons
 
     def _has_room_ever(self, node: Node, pod: PodRequest) -> bool:
@@ -168,11 +169,12 @@ class Scheduler:
         held = [each.resources for each in taken if _is_on(each, node, number)]
         return subtract(self.registered(node).allocatable, add(*held))
 
-    def _lacking(self, node: Node, wanted: Resources, taken: Sequence[Placement]) -> list[str]:
-        """What at least one of the nodes lacks beside the pods ``taken``."""
-        return sorted(
-            {name for number in range(node.count) for name in lacking(wanted, self._rest(node, number, taken))}
-        )
+    def _lacking(self, node: Node, wanted: Resources, taken: Sequence[Placement]) -> dict[str, str]:
+        """What at least one of the nodes lacks beside the pods ``taken``, by name, with amounts."""
+        found: dict[str, str] = {}
+        for number in range(node.count):
+            found = {**lacking(wanted, self._rest(node, number, taken)), **found}
+        return dict(sorted(found.items()))
 
     @property
     def _at_most(self) -> str:

@@ -144,7 +144,10 @@ def test_pods_of_a_group_keep_apart_as_far_as_there_is_room() -> None:
 def test_a_pod_that_fits_only_without_those_that_stay_is_refused() -> None:
     nodes = scheduler([node("cpu", cpu=1000)])
     nodes.place(request(cpu=600), lambda: False, stays=True)
-    with pytest.raises(UnschedulableError, match="cpu: 1 Insufficient cpu beside the services that run there"):
+    with pytest.raises(
+        UnschedulableError,
+        match=r"cpu: 1 Insufficient cpu \(requested 600m, allocatable 400m\) beside the services that run there",
+    ):
         nodes.place(request(cpu=600), lambda: False)
     held = nodes.place(request(cpu=400), lambda: False)
     with pytest.raises(CancelledError):
