@@ -31,12 +31,8 @@ def main() -> None:
     data = options.output / "data"
     run("prepare.py", "--source", options.source.resolve(), "--output", data)
     print("| settings | figure | mean | standard deviation | least |\n| --- | --- | --- | --- | --- |")
-    for name, ordered, settings in (
-        ("as shipped", True, ()),
-        ("`hidden: 16`", True, ("--hidden", 16)),
-        ("`mode: parallel`, `combine: average`", False, ()),
-    ):
-        reports = [report(options.output, data, seed, ordered, settings) for seed in range(SEEDS)]
+    for name, settings in (("as shipped", ()), ("`hidden: 16`", ("--hidden", 16))):
+        reports = [report(options.output, data, seed, settings) for seed in range(SEEDS)]
         for title, figure in FIGURES.items():
             found = np.array([figure(each) for each in reports], dtype=float)
             print(
@@ -57,17 +53,16 @@ FIGURES = {
 }
 
 
-def report(output: Path, data: Path, seed: int, ordered: bool, settings: Sequence[object]) -> Any:
-    """What the pipeline says with ``seed``, its days learnt one after the other or each by itself."""
+def report(output: Path, data: Path, seed: int, settings: Sequence[object]) -> Any:
+    """What the pipeline says with ``seed``, its days learnt one after the other."""
     days, rows, previous = output / f"seed-{seed}", [], None
     for path in sorted((data / "days").glob("*.npz")):
-        earlier = ("--previous", previous) if ordered and previous else ()
+        earlier = ("--previous", previous) if previous else ()
         run("train_day.py", "--day", path, *earlier, "--seed", seed, *settings, "--output", days / path.stem)
         rows.append({"item": path.stem, "state": "done", "path": path.stem})
         previous = days / path.stem
     (days / "items.json").write_text(json.dumps(rows), encoding="utf-8")
-    combine = "last" if ordered else "average"
-    run("evaluate.py", "--data", data, "--days", days, "--combine", combine, "--budget", BUDGET,
+    run("evaluate.py", "--data", data, "--days", days, "--budget", BUDGET,
         "--output", days / "report")  # fmt: skip
     return json.loads((days / "report" / "report.json").read_text(encoding="utf-8"))
 
@@ -77,7 +72,7 @@ def luck(output: Path, data: Path) -> dict[str, tuple[float, float, float]]:
     from measures import first, ranking
     from model import keras, load_day, scores
 
-    report(output, data, 0, True, ())
+    report(output, data, 0, ())
     test = load_day(data / "test.npz")
     last = max(path.stem for path in (data / "days").glob("*.npz"))
     score = scores(keras.models.load_model(output / "seed-0" / last / "model.keras"), test)

@@ -34,6 +34,6 @@ for axes, shop in zip(all_axes.flat, shops, strict=False):
     axes.plot(days, series["forecast"], color="#1b4f8f", label="forecast")
     axes.set_title(shop["item"], fontsize=9, loc="left")
     axes.spines[["top", "right"]].set_visible(False)
-all_axes.flat[0].legend(fontsize=8, frameon=False)
+all_axes.flat[0].legend(fontsize=8, frameon=False, loc="upper left")
 figure.savefig(options.output / "forecasts.png", dpi=100)
 print(f"{better:.0%} of {len(shops)} shops are forecast better than by last week's sales")

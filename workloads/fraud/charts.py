@@ -129,5 +129,5 @@ def _cards(days: Mapping[str, Arrays], scored: Arrays, threshold: float) -> Figu
     axes.grid(visible=False, axis="x")
     if len(labels) > 6:
         axes.tick_params(axis="x", rotation=90)
-    axes.legend(fontsize=8)
+    figure.legend(fontsize=8, loc="outside lower center", ncols=3)
     return figure

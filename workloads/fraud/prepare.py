@@ -23,7 +23,7 @@ parser.add_argument("--until", default="", help="the last day that is read, as Y
 parser.add_argument("--test-day", default="last", help="the day to test on: `last`, a date, or a file's name")
 parser.add_argument("--customers", type=int, default=1500, help="simulated customers")
 parser.add_argument("--terminals", type=int, default=3000, help="simulated terminals")
-parser.add_argument("--days", type=int, default=6, help="simulated days, the one to test on included")
+parser.add_argument("--days", type=int, default=5, help="simulated days, the one to test on included")
 parser.add_argument("--seed", type=int, default=0, help="of the simulation")
 parser.add_argument("--output", type=Path, required=True)
 options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The pipelines that have a `pipeline.yaml`, rehearsed whole: scikit-learn on CPU nodes, JAX on a GPU pool."""
+"""The pipelines that have a `pipeline.yaml`, rehearsed whole: scikit-learn on CPU nodes, JAX on a GPU, workers."""
 
 import json
 import re
@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 CPU = {"pool": "cpu"}
 PIPELINES = {
     "diagnosis": {"trees": 20, "steps": {"prepare": CPU, "train": CPU, "evaluate": CPU}},
+    "forecast": {"shops": 4, "steps": {"prepare": CPU, "forecast": CPU, "compare": CPU}},
     "inpainting": {
         "epochs": 6,
         "steps": {"prepare": CPU, "train": {"pool": "train", "gpus": 1}, "draw": CPU},
@@ -66,7 +67,7 @@ def test_the_best_of_four_classifiers_is_evaluated(rehearsed: tuple[Path, str]) 
     assert {"tumour", "truth", "risk"} <= outputs["wrong"][0].keys()
 
 
-def test_the_report_shows_the_results_of_both(rehearsed: tuple[Path, str]) -> None:
+def test_the_report_shows_the_results_of_all(rehearsed: tuple[Path, str]) -> None:
     folder, _ = rehearsed
     report = (folder / "report.html").read_text(encoding="utf-8")
     assert "Tumours told wrongly" in report
@@ -84,7 +85,19 @@ def test_a_training_in_jax_that_is_evicted_goes_on_after_its_last_epoch(rehearse
     assert re.search(r"inpainting-train +train \(nvidia-tesla-t4\)", output)
 
 
-def test_a_second_rehearsal_of_both_runs_no_job(rehearsed: tuple[Path, str], settings: list[str]) -> None:
+def test_workers_forecast_each_shop(rehearsed: tuple[Path, str]) -> None:
+    folder, output = rehearsed
+    assert table(output)["forecast-forecast"] == "succeeded, 3 workers"
+    (items,) = (folder / "store" / "forecast" / "forecast").glob("*/items.json")
+    assert [(row["item"], row["state"]) for row in content(items)] == [
+        (f"shop-00{n}", "done") for n in (1, 2, 3, 4)
+    ]
+    outputs = content(folder / "outputs.json")["forecast"]
+    assert outputs["error"] < outputs["error_of_last_week"]
+    assert (folder / "results" / "forecast-compare" / "forecasts.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_second_rehearsal_of_them_runs_no_job(rehearsed: tuple[Path, str], settings: list[str]) -> None:
     folder, _ = rehearsed
     done = rehearse("gcp-dev", folder, *settings)
     assert done.returncode == 0, done.stdout + done.stderr
