@@ -98,7 +98,10 @@ class _Run:
                 missing = (charge.what for charge in charges if hourly_of(charge) is None)
                 yield from (f"the price of {what} (pool {pool.name})" for what in missing)
         for work in self.schedule.work:
-            missing = (charge.what for charge in self._pod_charges(work) if hourly_of(charge) is None)
+            billed = self._pod_charges(work)
+            if work.pool.bills_pods and not billed:
+                yield f"pods of another stack's cluster (pool {work.pool.name})"
+            missing = (charge.what for charge in billed if hourly_of(charge) is None)
             yield from (f"the price of {what} (pool {work.pool.name})" for what in missing)
 
     @property

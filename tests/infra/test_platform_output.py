@@ -1,5 +1,6 @@
 """What a stack with clusters tells the stacks of its teams, and what those make of it."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from infra.program import declare
 from infra.settings.loading import load
 from infra.settings.model import Settings
 from tests.support import aws
+from tests.support.autopilot import STACK as AUTOPILOT
 from tests.support.recording import Recording, record, secret_inputs
 from tests.support.stack_values import EXISTING, GCP, changed
 
@@ -37,7 +39,9 @@ def declared(base: Mapping[str, Any], changes: Mapping[str, Any], preview: bool 
     return record(declare, config, preview=preview, emulators=stand_ins, **how)
 
 
-def pair(base: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> tuple[Recording, Recording]:
+def pair(
+    base: Mapping[str, Any], changes: Mapping[str, Any] | None = None, memory: str = "2Gi"
+) -> tuple[Recording, Recording]:
     """The stack ``base`` with teams, and one of the team `fraud` on its cluster."""
     platform = declared(base, {"teams": TEAMS, **(changes or {})}, stack_name="platform")
     outputs = {name: each for name, each in platform.exports.items() if name not in platform.secret_exports}
@@ -47,7 +51,7 @@ def pair(base: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> t
         "clusters": {"dev": {"stack": "platform", "cluster": cluster}},
         "pipelines": {
             "mnist": {
-                "steps": {each: {"pool": "cpu", "memory": "2Gi"} for each in ("prepare", "train", "predict")}
+                "steps": {each: {"pool": "cpu", "memory": memory} for each in ("prepare", "train", "predict")}
             }
         },
     }
@@ -147,3 +151,15 @@ def test_on_aws_each_team_has_an_access_point_and_a_role_of_its_own() -> None:
     assert "/store-fraud/*" in policy
     assert "/store/*" not in policy
     assert team.exports["store"].endswith("/store-fraud")
+
+
+def test_a_team_declares_what_the_platforms_cluster_takes() -> None:
+    """Else Autopilot would raise it behind the back of the team's stack."""
+    platform, team = pair(AUTOPILOT, memory="13Gi")
+    facts = PlatformFacts.model_validate(platform.exports["platform"])
+    assert facts.clusters["batch"].pools["cpu"].requests
+    assert facts.clusters["batch"].pools["spot"].movable
+    job = team.one("kubernetes:batch/v1:Job", "mnist-prepare")
+    pod = job.inputs["spec"]["template"]["spec"]
+    assert pod["containers"][0]["resources"]["requests"]["cpu"] == "2000m"
+    assert json.loads(job.inputs["metadata"]["annotations"]["slipway/asked"])["cpu"] == "1000m"
