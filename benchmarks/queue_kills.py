@@ -97,7 +97,7 @@ def table(tallies: Sequence[Tally]) -> list[str]:
     """The rows of a Markdown table."""
     lines = [
         "| mode | kills | of which | runs | items | lost | reported twice | other result than without kills "
-        "| processes left | attempts | programs started, with a checkpoint |",
+        "| processes left | attempts | programs started, of which from a checkpoint |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for each in tallies:
