@@ -92,8 +92,11 @@ class Assignment(ABC):
         """Let the attempt at the item not count, whatever becomes of it. May be called from another thread."""
 
     @abstractmethod
-    def commit(self, task: Task, record: Record) -> bool:
-        """Make this the result of the item; False where it is not this worker's any more."""
+    def commit(self, task: Task, record: Record, then: Callable[[], None]) -> bool:
+        """Make this the result of the item; False where it is not this worker's any more.
+
+        `then` is called when the result cannot be lost any more, maybe from another thread.
+        """
 
     @abstractmethod
     def fail(self, task: Task, reason: str) -> str:
@@ -172,12 +175,12 @@ class Queued(Assignment):
     def give_back(self) -> None:
         self._keeper.give_back()
 
-    def commit(self, task: Task, record: Record) -> bool:
+    def commit(self, task: Task, record: Record, then: Callable[[], None]) -> bool:
         text = record.encode()
         accepted = self._queue.commit(task.token, task.item.name, text)
         self._keeper.drop()
         if accepted:
-            self._recorder.add(task.token, task.item.name, text)
+            self._recorder.add(task.token, task.item.name, text, then)
         return accepted
 
     def fail(self, task: Task, reason: str) -> str:
@@ -290,9 +293,10 @@ class Share(Assignment):
         self.unfinished = len(self._others)
         return _POLL if self._others and time.monotonic() < self._leaves else None
 
-    def commit(self, task: Task, record: Record) -> bool:
+    def commit(self, task: Task, record: Record, then: Callable[[], None]) -> bool:
         items.write_record(self.run.output, record)
         self._previous = self._done[task.item.name] = record
+        then()
         return True
 
     def fail(self, task: Task, reason: str) -> str:

@@ -103,15 +103,15 @@ class Recorder:
         self._write = write
         self._refused = refused
         self._changed = threading.Condition()
-        self._pending: list[tuple[str, str, str]] = []
+        self._pending: list[tuple[str, str, str, Callable[[], None]]] = []
         self._error: Exception | None = None
         threading.Thread(target=self._run, name="recorder", daemon=True).start()
 
-    def add(self, token: str, item: str, record: str) -> None:
-        """Record this when it is safe. Raises what kept an earlier one from being recorded."""
+    def add(self, token: str, item: str, record: str, then: Callable[[], None]) -> None:
+        """Record this when it is safe, then call `then`. Raises what kept an earlier one from being recorded."""
         with self._changed:
             self._raise()
-            self._pending.append((token, item, record))
+            self._pending.append((token, item, record, then))
             self._changed.notify_all()
 
     def flush(self, timeout: float | None = None) -> bool:
@@ -127,10 +127,11 @@ class Recorder:
                 self._changed.wait_for(lambda: self._pending and self._error is None)
                 batch = list(self._pending)
             try:
-                accepted = self._queue.commit_for_good(batch)
-                for held, (_, item, record) in zip(accepted, batch):  # noqa: B905
+                accepted = self._queue.commit_for_good([each[:3] for each in batch])
+                for held, (_, item, record, then) in zip(accepted, batch):  # noqa: B905
                     if held:
                         self._write(item, record)
+                        then()
                     else:
                         self._refused(item)
             except Exception as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import os
 import secrets
 import tempfile
@@ -150,11 +151,13 @@ class ItemWorker:
             assignment.release(task)
         elif isinstance(made, str):
             self._say(f"{name}: failed: {made}; {assignment.fail(task, made)}")
-        elif assignment.commit(task, made.record):
-            self._say(f"{name}: {made.how}")
-            made.earlier.remove(made.record.directory(self._output))
         else:
-            self._say(f"{name}: not published: {assignment.lost() or 'its lease ran out'}")
+            # Should the queue lose the result, whoever has an older lease goes on in a directory of these.
+            remove_others = functools.partial(made.earlier.remove, made.record.directory(self._output))
+            if assignment.commit(task, made.record, remove_others):
+                self._say(f"{name}: {made.how}")
+            else:
+                self._say(f"{name}: not published: {assignment.lost() or 'its lease ran out'}")
 
     def _made(self, task: Task) -> _Made | _Stopped | str:
         """The result of an item, or why there is none."""
