@@ -117,7 +117,7 @@ WITHOUT: Mapping[str, Sequence[str]] = {
 MEASURING_OPTION = re.compile(r"--benchmark|BENCHMARK=1")
 """How a rehearsal is told to run the pipelines that measure accelerators, whichever these are."""
 
-ALLOWED = {"gcp-dev"}
+ALLOWED = {"gcp-dev", "gcp-batch"}
 """The stack that commands without one take."""
 
 

@@ -168,12 +168,14 @@ def test_every_pod_selects_a_pool_of_its_cluster_tolerates_it_and_fits_on_its_no
         here = [node for node in all_nodes if node.cluster == provider_of(job)]
         selected = [node for node in here if pod(job)["nodeSelector"].items() <= node.labels.items()]
         assert selected, f"{job.name} selects no pool"
+        # Pods on Autopilot that ask for nothing are kept off other nodes by taints alone.
+        selected = [node for node in selected if tolerated(job, node)]
+        assert selected, f"{job.name} tolerates no node that it selects"
         assert len({node.pool for node in selected}) == 1
         need, beside = asked(job), Resources(0, 0)
         if any(each["name"] == "store" for each in pod(job)["volumes"]):
             beside = sidecars[provider_of(job)]
         for node in selected:
-            assert tolerated(job, node), f"{job.name} does not tolerate {node.pool}"
             assert need.cpu + beside.cpu <= node.allocatable.cpu, job.name
             assert need.memory + beside.memory <= node.allocatable.memory, job.name
             assert need.ephemeral_storage + beside.ephemeral_storage <= node.allocatable.ephemeral_storage, (
@@ -232,6 +234,8 @@ def image(job: Resource) -> str:
 def test_predict_waits_for_train_and_each_for_the_gates_of_what_it_uses(running: Recording) -> None:
     recording = running
     by_name = {job.name: job for job in recording.of(JOB)}
+    if "mnist-train" not in by_name:
+        pytest.skip("it does not run MNIST")
     train, predict = by_name["mnist-train"], by_name["mnist-predict"]
     assert train.urn in recording.waits_for(predict)
     for job in (by_name["mnist-prepare"], train, predict):
@@ -301,7 +305,10 @@ def test_every_cluster_waits_for_its_own_workspace(recording: Recording) -> None
             own = [
                 each
                 for each in recording.of(f"kubernetes:core/v1:{token}")
-                if provider_of(each) == provider_of(job) and in_namespace(each) == in_namespace(job)
+                if provider_of(each) == provider_of(job)
+                and in_namespace(each) == in_namespace(job)
+                # That of scheduled runs, which begin when all Jobs are done.
+                and "PipelineSchedule" not in each.parent
             ]
             assert own
             assert {each.urn for each in own} <= waits

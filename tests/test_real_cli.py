@@ -24,13 +24,18 @@ PLUGINS = {
     "gcp-team": {"kubernetes", "gcp"},
     "aws-dev": {"kubernetes", "aws"},
     "aws-prod": {"kubernetes", "aws"},
+    "gcp-batch": {"kubernetes", "gcp", "random"},
+    "aws-batch": {"kubernetes", "aws", "random"},
+    "onprem-batch": {"kubernetes", "random"},
 }
-NEEDS_AN_ANSWER = {"onprem", "aws-dev", "aws-prod", "gcp-team"}
+NEEDS_AN_ANSWER = {"onprem", "aws-dev", "aws-prod", "aws-batch", "gcp-team"}
 """Stacks whose preview asks something of the real thing: the nodes that it labels, whose account it is, or what
 the last update of another stack left."""
 
-RUNS_NOTHING = {"gcp-platform"}
-"""Stacks that have clusters for others alone."""
+MNIST = frozenset({"mnist-prepare", "mnist-train", "mnist-predict"})
+BATCH = frozenset({"fraud-prepare", "fraud-days", "fraud-evaluate", "forecast-forecast"})
+JOBS = {"gcp-platform": frozenset[str](), "gcp-batch": BATCH, "onprem-batch": BATCH}
+"""Jobs of stacks that do not run MNIST."""
 
 CHARTS = "nvidia.github.io"
 NEEDS_A_CHART = {"openshift"}
@@ -108,7 +113,7 @@ def test_preview(stack: str, checkout: Path, environment: dict[str, str]) -> Non
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     created = [step["urn"] for step in json.loads(done.stdout)["steps"] if step["op"] == "create"]
     jobs = [urn.rsplit("::", 1)[1] for urn in created if "kubernetes:batch/v1:Job::" in urn]
-    assert set(jobs) >= (set() if stack in RUNS_NOTHING else {"mnist-prepare", "mnist-train", "mnist-predict"})
+    assert set(jobs) >= JOBS.get(stack, MNIST)
 
 
 @pytest.mark.slow

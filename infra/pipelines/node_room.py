@@ -1,15 +1,29 @@
-"""What nodes of a pool have room for beside the store's mount."""
+"""What nodes of a pool have room for beside the store's mount and the services that stay there."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from infra.platform import Platform, Pool, Resources
 
+Kept = Mapping[str, Sequence[Resources]]
+"""What services ask for, by the name of the pool on which they stay."""
 
-def left(platform: Platform, pool: Pool) -> Resources:
-    """What one node of ``pool`` leaves to a pod's own containers, if the pod mounts the store. No GPUs."""
-    there, beside = pool.allocatable, platform.store.sidecar
+NOTHING: Kept = MappingProxyType({})
+
+
+def left(platform: Platform, pool: Pool, kept: Kept = NOTHING) -> Resources:
+    """What one node of ``pool`` leaves to a pod's own containers, if the pod mounts the store. No GPUs.
+
+    Of a pool with a single node, what is ``kept`` for services on it is taken.
+    """
+    taken = [platform.store.sidecar]
+    if pool.max_nodes == 1:
+        taken += kept.get(pool.name, ())
+    there = pool.allocatable
     return Resources(
-        cpu=there.cpu - beside.cpu,
-        memory=there.memory - beside.memory,
-        ephemeral_storage=there.ephemeral_storage - beside.ephemeral_storage,
+        cpu=max(0, there.cpu - sum(each.cpu for each in taken)),
+        memory=max(0, there.memory - sum(each.memory for each in taken)),
+        ephemeral_storage=max(0, there.ephemeral_storage - sum(each.ephemeral_storage for each in taken)),
     )
 
 
@@ -22,7 +36,7 @@ def at_most(asked: Resources, there: Resources) -> Resources:
     )
 
 
-def with_room(platform: Platform, pool: Pool, asked: Resources) -> Pool:
+def with_room(platform: Platform, pool: Pool, asked: Resources, kept: Kept = NOTHING) -> Pool:
     """``pool``; where that is too small for ``asked``, the first other pool without GPUs that is not, if any."""
     pools = [pool, *(each for each in platform.pools.values() if not each.accelerator)]
-    return next((each for each in pools if at_most(asked, left(platform, each)) == asked), pool)
+    return next((each for each in pools if at_most(asked, left(platform, each, kept)) == asked), pool)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from infra.kubernetes.gates import Gates
 from infra.pipelines.images import CPU_IMAGE, GPU_IMAGE
-from infra.pipelines.node_room import at_most, left
+from infra.pipelines.node_room import NOTHING, Kept, at_most, left
 from infra.platform import Platform, Pool, Resources
 from infra.schema.names import KUBERNETES_NAME_LIMIT, spell
 from infra.step import PACKAGES, Step
@@ -35,8 +35,8 @@ class Packages:
     gates: Gates
     _made: dict[tuple[str, str], Step] = field(default_factory=dict[tuple[str, str], Step])
 
-    def publishing(self, lock: Path, image: str, platform: Platform, pool: Pool) -> Step:
-        """The step that installs, on ``pool``, what ``image`` lacks of the packages of ``lock``."""
+    def publishing(self, lock: Path, image: str, platform: Platform, pool: Pool, kept: Kept = NOTHING) -> Step:
+        """The step that installs what ``image`` lacks of the packages of ``lock``, with the room that ``pool`` has."""
         content = hashlib.sha256(lock.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
         if (content, image) not in self._made:
             self._made[content, image] = self.gates.guard(
@@ -49,7 +49,7 @@ class Packages:
                     image=image,
                     platform=platform,
                     pool=pool,
-                    resources=at_most(RESOURCES, left(platform, pool)),
+                    resources=at_most(RESOURCES, left(platform, pool, kept)),
                     time_limit=TIME_LIMIT,
                     attached={SHIPPED: lock},
                 )

@@ -114,7 +114,7 @@ class _Placement:
         step = replace(step, after=[*step.after, *self._in_turn(declared, step)])
         if step.command and declared.requirements:
             beside = self._beside(step)
-            packages = self.packages.publishing(self.root / declared.requirements, step.image, *beside)
+            packages = self.packages.publishing(self.root / declared.requirements, step.image, *beside, self._kept)
             step = replace(step, inputs={**step.inputs, PACKAGES: packages})
         for folder, supplement in supplements().items():
             if step.resources.gpus and supplement.is_lacking(step.image):
@@ -230,7 +230,7 @@ class _Placement:
     def _publishing(self, folder: str, supplement: Supplement, step: Step) -> Step:
         """The step that publishes a supplement, where the pipeline's first step without GPUs runs."""
         platform, pool = self._beside(step)
-        pool = with_room(platform, pool, supplement.resources)
+        pool = with_room(platform, pool, supplement.resources, self._kept)
         return self.gates.guard(
             Step(
                 pipeline=folder,
@@ -240,12 +240,20 @@ class _Placement:
                 image=supplement.image,
                 platform=platform,
                 pool=pool,
-                resources=at_most(supplement.resources, left(platform, pool)),
+                resources=at_most(supplement.resources, left(platform, pool, self._kept)),
                 time_limit=supplement.time_limit,
                 files=supplement.files,
                 supplements=True,
             )
         )
+
+    @property
+    def _kept(self) -> dict[str, list[Resources]]:
+        """What services ask for, by pool."""
+        found: dict[str, list[Resources]] = {}
+        for each in self.services:
+            found.setdefault(each.pool.name, []).append(each.requests)
+        return found
 
     def _beside(self, step: Step) -> tuple[Platform, Pool]:
         """Where what ``step`` lacks is installed: on the pool of the pipeline's first step without GPUs."""

@@ -130,7 +130,9 @@ class Comparison:
 
 def comparisons(stacks: Sequence[str], root: Path = ROOT) -> list[Comparison]:
     """A comparison for each of the references, with those of ``stacks`` that run one of its pipelines."""
-    configurations = {stack: stack_config(stack, root).get(PIPELINES) or {} for stack in stacks}
+    configurations = {
+        stack: cast("Mapping[str, Any]", stack_config(stack, root).get(PIPELINES) or {}) for stack in stacks
+    }
     found: list[Comparison] = []
     for reference in REFERENCES:
         alike = [stack for stack, each in configurations.items() if each.keys() & configurations[reference].keys()]

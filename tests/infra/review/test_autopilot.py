@@ -14,7 +14,8 @@ from infra.review.stack import KUBERNETES_PROVIDER, Stack
 from tests.support.autopilot import CLUSTER, evaluated
 from tests.support.reviewing import declared, stack_of
 
-REFUSES, RAISES = POLICIES
+BY_ID = {each.id: each for each in POLICIES}
+REFUSES, RAISES = BY_ID["autopilot-refuses-pod"], BY_ID["autopilot-raises-requests"]
 
 GKE = declared("gcp:container/cluster:Cluster", "batch", {"location": "us-central1", "enableAutopilot": True})
 PROVIDER = declared(KUBERNETES_PROVIDER, "batch", property_dependencies={"kubeconfig": frozenset({GKE.urn})})

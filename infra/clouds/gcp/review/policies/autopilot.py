@@ -122,6 +122,7 @@ POLICIES = (
         Severity.ERROR,
         "Pods on GKE Autopilot are such that it takes them.",
         _refused,
+        "Take out what Autopilot refuses, or run the cluster with `mode: standard`.",
         harm=True,
     ),
     Policy(
