@@ -36,7 +36,7 @@ class Packages:
     _made: dict[tuple[str, str], Step] = field(default_factory=dict[tuple[str, str], Step])
 
     def publishing(self, lock: Path, image: str, platform: Platform, pool: Pool, kept: Kept = NOTHING) -> Step:
-        """The step that installs what ``image`` lacks of the packages of ``lock``, with the room that ``pool`` has."""
+        """The step that installs what ``image`` lacks of the packages of ``lock``, as far as ``pool`` has room."""
         content = hashlib.sha256(lock.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
         if (content, image) not in self._made:
             self._made[content, image] = self.gates.guard(
