@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, create_model
 from pydantic.fields import FieldInfo
 
-from infra.pipelines import references
+from infra.pipelines import references, valkey
 from infra.pipelines.contract import PipelineSettings, PodSettings, ServiceSettings, StepSettings
 from infra.pipelines.matrix import MATRIX, Axes, Axis, MatrixStepSettings
 from infra.pipelines.pipeline_file import MOST_WORKERS, Parameter, PipelineFile, PipelineService, PipelineStep
@@ -89,7 +89,8 @@ def _services(name: str, declared: PipelineFile, lost: Collection[Path]) -> Any:
 
 
 def _service_settings(name: str, service: PipelineService) -> type[ServiceSettings]:
-    asked = {**service.resources.model_dump(exclude_none=True), "storage": service.storage}
+    preset = valkey.RESOURCES if service.kind == valkey.KIND else {}
+    asked = {**preset, **service.resources.model_dump(exclude_none=True), "storage": service.storage}
     return _model(name, ServiceSettings, ServiceSettings.__doc__, _defaults(ServiceSettings, asked))
 
 

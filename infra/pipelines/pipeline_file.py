@@ -123,7 +123,7 @@ class Parameter(Model):
 
 class ServiceResources(Model):
     """What a service asks for where the stack file does not say it. Where neither does, it gets one CPU, 4Gi of
-    memory and 4Gi of scratch space.
+    memory and 4Gi of scratch space; a Valkey server gets 250m of CPU and 256Mi of memory.
     """
 
     cpu: Cpu | None = Field(default=None, description="CPU asked for, as a Kubernetes quantity.")
@@ -193,7 +193,9 @@ class StepResult(Model):
             Annotated[TableColumn, BeforeValidator(_column, json_schema_input_type=Format | TableColumn)],
         ]
         | None
-    ) = Field(default=None, description="A table's columns: how each is written, by the rows' keys.")
+    ) = Field(
+        default=None, description="A table's columns, which it needs: how each is written, by the rows' keys."
+    )
     compare: Annotated[list[str], Field(min_length=2, max_length=2)] | None = Field(
         default=None,
         description="Two keys of a table's rows, the value and the truth; rows that differ are marked.",
@@ -222,7 +224,7 @@ def _lease(value: str) -> str:
 class StepItems(Model):
     """What a step works on piece by piece: its program runs once for each item, a file that `files` matches. An
     item's name is that of the file without its extension: `day-1` for `day-1.csv` and `day-1.csv.gz`. Items are
-    ordered by name.
+    ordered by name. A pattern that matches no file, or two of one name, fails the step.
     """
 
     files: Word = Field(

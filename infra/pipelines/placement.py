@@ -133,7 +133,9 @@ class _Placement:
         there, key = room(step, self.services), self.pipeline.key(declared)
         if not there:
             beside = [each.object_name for each in self.services if each.pool.name == step.pool.name]
-            rest = f"beside {', '.join(beside)}, which stay, so it would wait for ever: take another pool for one"
+            stays = "which stays there" if len(beside) == 1 else "which stay there"
+            fix = "ask for less, let the pool grow, or take another pool for one of them"
+            rest = f"beside {', '.join(beside)}, {stays}, so it would wait for ever: {fix}"
             pulumi.log.warn(f"{key}.pool: pool {step.pool.name} has no room for the step {rest}")
         elif step.workers > there:
             rest = "the others wait until one of them is through"

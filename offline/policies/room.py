@@ -13,11 +13,12 @@ from offline.preview.phrasing import many
 def _beside_services(stack: Stack) -> Iterator[Violation]:
     for workload, places in _placed(stack):
         if any(each.by for each in places) and not _room(workload, places):
-            services = ", ".join(dict.fromkeys(by.resource.name for each in places for by in each.by))
+            services = list(dict.fromkeys(by.resource.name for each in places for by in each.by))
+            stays = "stays" if len(services) == 1 else "stay"
             yield Violation(
                 workload.resource.urn,
-                f"its pod would fit {_listed(places)}, but not beside {services}, which stays there: it waits "
-                "until its time limit",
+                f"its pod would fit {_listed(places)}, but not beside {', '.join(services)}, which {stays} there: "
+                "it waits until its time limit",
                 "let the pool have one more node, ask for less, or give the service another pool",
             )
 

@@ -70,6 +70,15 @@ def test_a_valkey_server_refuses_writes_below_its_memory_limit_and_keeps_what_it
     assert "1536mb" in larger.arguments
 
 
+def test_a_valkey_server_of_which_nobody_says_what_it_needs_is_a_small_one(tmp_path: Path) -> None:
+    folder = written(tmp_path / "days", changed(DAYS, {"services.queue": {"kind": "valkey"}}))
+    queue, _ = declared(folder)[1]
+    assert (queue.placed_by.cpu, queue.placed_by.memory) == ("250m", "256Mi")
+    assert "192mb" in queue.arguments
+    larger, _ = declared(folder, {"services.queue": {"pool": "cpu", "memory": "1Gi"}})[1]
+    assert (larger.placed_by.cpu, larger.placed_by.memory) == ("250m", "1Gi")
+
+
 def test_what_stands_in_for_a_valkey_server_takes_its_options_and_is_locked(folder: Path) -> None:
     substitute = declared(folder)[1][0].substitute
     assert substitute is not None
@@ -166,7 +175,7 @@ def test_services_take_room_that_steps_lack(folder: Path, monkeypatch: pytest.Mo
     assert warning.startswith(
         "slipway:pipelines.days.steps.prepare.pool: pool cpu has no room for the step beside "
     )
-    assert "days-queue, days-feature-cache, which stay" in warning
+    assert "days-queue, days-feature-cache, which stay there" in warning
 
 
 def test_a_lock_file_of_a_service_is_checked_and_ships_with_no_step(folder: Path) -> None:
