@@ -80,6 +80,12 @@ def test_services_run_on_the_pool_without_gpus(tmp_path: Path, cloud: str, optio
     assert "queue on pool cpu" in made.said[0]
 
 
+def test_the_node_that_is_suggested_has_room_for_each_step_beside_the_services(tmp_path: Path) -> None:
+    """Of a queue with 1 GiB, a cache with 512 MiB and steps that ask for 4 GiB, one at a time."""
+    made = drafted("existing", example="", USES=str(written(tmp_path / "days")))
+    assert (pools(made)["cpu"].cpu, pools(made)["cpu"].memory) == ("3", "6Gi")
+
+
 @pytest.mark.slow
 def test_the_stacks_preview_without_findings_that_the_shipped_ones_do_not_have(tmp_path: Path) -> None:
     copy = copy_checkout(tmp_path / "slipway")

@@ -8,7 +8,14 @@ from typing import Any, cast
 import yaml
 from pydantic import BaseModel
 
-from infra.pipelines.contract import AnyPipeline, PipelineSettings, PodSettings, StepSettings, placements
+from infra.pipelines.contract import (
+    AnyPipeline,
+    PipelineSettings,
+    PodSettings,
+    ServiceSettings,
+    StepSettings,
+    placements,
+)
 from infra.platform import Resources
 from infra.schema.quantities import cpu_millicores, mebibytes
 from infra.schema.starter import CPU_POOL, GPU_POOL
@@ -60,14 +67,23 @@ def _required(model: type[BaseModel], guessed: list[str]) -> dict[str, Any]:
 
 
 def needs(settings: PipelineSettings, *, gpus: bool) -> Resources | None:
-    """The most that any step or service with GPUs, or without, asks for; None where there is none."""
+    """The most that any step with GPUs, or without, asks for; None where there is none.
+
+    Without GPUs this includes all services: they stay where they are while steps run.
+    """
     placed = [each for _, each in placements(settings) if bool(each.asked_gpus) is gpus]
     if not placed:
         return None
+    staying = [each for each in placed if isinstance(each, ServiceSettings)]
+    passing = [each for each in placed if not isinstance(each, ServiceSettings)]
+
+    def both(amount: Callable[[PodSettings], int]) -> int:
+        return max(map(amount, passing), default=0) + sum(map(amount, staying))
+
     return Resources(
-        cpu=max(cpu_millicores(each.cpu) for each in placed),
-        memory=max(mebibytes(each.memory) for each in placed),
-        ephemeral_storage=max(mebibytes(each.ephemeral_storage) for each in placed),
+        cpu=both(lambda each: cpu_millicores(each.cpu)),
+        memory=both(lambda each: mebibytes(each.memory)),
+        ephemeral_storage=both(lambda each: mebibytes(each.ephemeral_storage)),
         gpus=max(each.asked_gpus for each in placed),
     )
 
