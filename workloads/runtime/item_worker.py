@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import os
+import re
 import secrets
 import tempfile
 import threading
@@ -224,10 +225,11 @@ class ItemWorker:
         if previous is not None:
             places["{previous}"] = previous
 
+        # At once: a file may have the name of another reference.
+        references = re.compile("|".join(map(re.escape, places)))
+
         def fill(text: str) -> str:
-            for name, place in places.items():
-                text = text.replace(name, place)
-            return text
+            return references.sub(lambda found: places[found[0]], text)
 
         program = self._program
         return dataclasses.replace(

@@ -39,6 +39,13 @@ def test_the_program_runs_once_for_each_item_and_all_are_listed(step: Step) -> N
     check(step.output / row["path"])
 
 
+def test_an_item_may_have_any_name_that_a_file_can_have_and_people_can_read(step: Step) -> None:
+    names = ["-rf", "a b;c", "items", "v1.2", "{output}", "日"]
+    step.data(dict.fromkeys(names, "ok"))
+    step.run()
+    assert {name: row["model"] for name, row in step.rows.items()} == {name: name[-1] for name in names}
+
+
 def test_a_finished_step_is_not_worked_on_again(step: Step) -> None:
     step.data(DAYS)
     step.run()
