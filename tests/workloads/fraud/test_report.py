@@ -45,6 +45,7 @@ def test_the_figures_are_those_of_the_last_days_model(reported: Path, prepared: 
 def test_the_page_says_first_what_predicting_no_fraud_is_worth(reported: Path) -> None:
     page = (reported / "report.html").read_text(encoding="utf-8")
     first = " ".join(page.split('<p class="first">')[1].split("</p>")[0].split())
+    assert "<h1>Card fraud on 2018-04-04 among simulated transactions</h1>" in page
     figures = content(reported / "report.json")["test"]
     accuracy = figures["no_fraud"]["accuracy"]
     assert first.startswith(
