@@ -161,7 +161,7 @@ def finding(error: ErrorDetails, model: type[BaseModel], page: str = SETTINGS) -
         value, reason, fix = (
             None,
             "required, and not there",
-            f"add it: {_description(error['loc'], model) or f'see {page}'}",
+            f"add it: {_description(error['loc'], model) or f'see {page}'}{_shape(error['loc'], model)}",
         )
     elif kind == "literal_error":
         reason, fix = _choice(value, str(context["expected"]))
@@ -213,6 +213,20 @@ def _description(loc: Sequence[str | int], model: type[BaseModel]) -> str | None
     section = _model_at(loc[:-1], model)
     field = section.model_fields.get(str(loc[-1])) if section else None
     return field.description if field else None
+
+
+def _shape(loc: Sequence[str | int], model: type[BaseModel]) -> str:
+    """What to write for a section that is not there: its required keys."""
+    keys = _required_keys(_annotation_at(loc, model))
+    return f" Write `{loc[-1]}: {keys}`" if keys else ""
+
+
+def _required_keys(annotation: Any) -> str:
+    if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        return ""
+    fields = [(name, each.annotation) for name, each in annotation.model_fields.items() if each.is_required()]
+    keys = ", ".join(f"{name}: {_required_keys(below) or '…'}" for name, below in fields)
+    return f"{{{keys}}}" if keys else ""
 
 
 class Part(Enum):

@@ -257,3 +257,12 @@ def test_no_name_of_a_service_or_a_step_is_more_than_a_problem(tmp_path: Path, n
     for section in ("services", "steps"):
         (said,) = (each for key, each in found.items() if key.startswith(section))
         assert "not a Kubernetes name" in said
+
+
+def test_a_stack_file_without_the_services_is_told_what_to_write(tmp_path: Path) -> None:
+    values = stack(written(tmp_path / "days"))
+    del values["pipelines"]["days"]["services"]
+    with pytest.raises(SettingsError) as caught:
+        load(values)
+    (problem,) = caught.value.problems
+    assert "`services: {queue: {pool: …}, feature-cache: {pool: …}}`" in problem.fix
