@@ -32,18 +32,26 @@ CUSTOMER_DAYS, CUSTOMERS_A_DAY = 14, 3 / 5_000
 
 
 def simulate(folder: Path, customers: int, terminals: int, days: int, seed: int) -> None:
-    """Write one CSV file a day to ``folder``, named by its date. The same arguments make the same files."""
+    """Write one CSV file a day to ``folder``, named by its date.
+
+    The same arguments make the same files, and more days change none of those before them.
+    """
     random = np.random.default_rng(seed)
     homes, shops = random.uniform(0, 100, (customers, 2)), random.uniform(0, 100, (terminals, 2))
     # As many terminals in reach, on average, as within 5 units among the 10,000 of the book.
     reach = 5 * np.sqrt(10_000 / terminals)
     near = [np.flatnonzero(np.hypot(*(shops - home).T) < reach) for home in homes]
     mean_amounts, a_day = random.uniform(5, 100, customers), random.uniform(0, 4, customers)
-    bad_terminals = list(_compromised(random, terminals, TERMINALS_A_DAY, TERMINAL_DAYS, days))
-    bad_customers = list(_compromised(random, customers, CUSTOMERS_A_DAY, CUSTOMER_DAYS, days))
+    bad_terminals = list(
+        _compromised(np.random.default_rng([seed, 1]), terminals, TERMINALS_A_DAY, TERMINAL_DAYS, days)
+    )
+    bad_customers = list(
+        _compromised(np.random.default_rng([seed, 2]), customers, CUSTOMERS_A_DAY, CUSTOMER_DAYS, days)
+    )
     folder.mkdir(parents=True, exist_ok=True)
     number = 0
     for day in range(days):
+        random = np.random.default_rng([seed, 3, day])
         rows = []
         for customer, count in enumerate(random.poisson(a_day)):
             # Around noon, and never on another day.

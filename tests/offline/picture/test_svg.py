@@ -67,6 +67,9 @@ def check(drawing: Drawing) -> None:
             assert crossed == []
 
 
+BOXES = ("batch/v1:Job", "batch/v1:CronJob", "apps/v1:StatefulSet")
+
+
 @pytest.mark.slow
 def test_the_pictures_in_the_pages_show_the_stacks_as_they_are(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -84,8 +87,8 @@ def test_the_pictures_in_the_pages_show_the_stacks_as_they_are(
         drawing = parse((FOLDER / f"{name}.svg").read_text(encoding="utf-8"))
         pools = Counter(pool.name for pool in each.stack.pools)
         assert Counter(names(drawing, "pool")) == pools
-        jobs = [job.name for job in each.stack.of_type("kubernetes:batch/v1:Job")]
-        assert sorted(names(drawing, "job")) == sorted(jobs)
+        boxes = [job.name for kind in BOXES for job in each.stack.of_type(f"kubernetes:{kind}")]
+        assert sorted(names(drawing, "job")) == sorted(boxes)
     monkeypatch.setattr(module, "FOLDER", tmp_path / "elsewhere")
     assert main(["--check"]) == 1
     assert main([]) == 0

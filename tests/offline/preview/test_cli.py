@@ -294,7 +294,7 @@ def test_an_invalid_stack_file_is_reported_first_without_secrets(clone: Path, fo
         assert stacks[0]["stack"] == "local"
         values = {each["key"]: each["value"] for each in stacks[0]["failures"][0]["problems"]}
         assert values["slipway:namespace"] == "[secret]"
-        assert len([each for each in stacks if each["changes"]]) == 8
+        assert len([each for each in stacks if each["changes"]]) == 11
         return
     lines = done.stdout.splitlines()
     told = next(index for index, line in enumerate(lines) if "cannot be evaluated" in line)

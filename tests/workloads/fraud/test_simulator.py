@@ -91,3 +91,11 @@ def test_a_seed_makes_the_same_transactions_and_another_one_others(tmp_path: Pat
     }
     assert files["a"] == files["b"] != files["c"]
     assert len(files["a"]) == 3 + 3 + 2
+
+
+def test_another_day_changes_no_earlier_one(tmp_path: Path) -> None:
+    for days in (3, 4):
+        run("prepare.py", "--customers", 50, "--terminals", 100, "--days", days, "--output", tmp_path / str(days))
+    for name in ("transactions/2018-04-01.csv", "transactions/2018-04-03.csv", "days/2018-04-02.npz"):
+        assert (tmp_path / "3" / name).read_bytes() == (tmp_path / "4" / name).read_bytes()
+    assert (tmp_path / "4" / "days" / "2018-04-03.npz").exists()
