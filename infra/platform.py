@@ -76,6 +76,21 @@ class RequestRules:
 
 
 @dataclass(frozen=True)
+class Interconnect:
+    """A network between the nodes of a pool that is faster than the one pods have by default.
+
+    A pod that uses it asks for ``count`` of the extended ``resource`` (empty: for nothing) and has ``environment``,
+    which tells NCCL of it. ``bandwidth`` is the machine type's figure in Gbit/s.
+    """
+
+    name: str
+    bandwidth: int
+    resource: str = ""
+    count: int = 0
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True)
 class Pool:
     """A node pool as a pod sees it.
 
@@ -85,7 +100,8 @@ class Pool:
     says that the pool slices or partitions its GPUs, of which a pod can use only one. ``min_nodes`` are there at
     all times. Where the stack declares the device plugin, ``gpu_clients`` pods share each GPU by time-slicing, and
     ``mig_strategy`` is how it advertises GPUs that are partitioned. ``requests`` are rules for what pods ask for,
-    where the cluster has any. ``movable`` says that pods cannot ask to be left on their node.
+    where the cluster has any. ``movable`` says that pods cannot ask to be left on their node. ``interconnect`` is
+    what pods of one step use that run on several of its nodes, where it has one.
     """
 
     name: str
@@ -103,6 +119,7 @@ class Pool:
     mig_strategy: MigStrategy = "none"
     requests: RequestRules | None = None
     movable: bool = False
+    interconnect: Interconnect | None = None
 
     def admitted(self, asked: Resources) -> Resources:
         """What a pod has to ask for that needs ``asked``, so that the cluster takes it unchanged."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from infra.pipelines.contract import Best, Items, Variant
+from infra.pipelines.contract import Best, Items, Nodes, Variant
 from infra.pipelines.results import Result
 from infra.platform import Platform, Pool, Resources
 from infra.service import Service
@@ -82,7 +82,7 @@ class Step:
     environment variable that has the value. ``choices`` are inputs, by their name in the arguments, of which the
     program is given the best. ``variant`` says which of several steps made from one it is, and ``best`` which of
     them others read. ``connects`` are the services that its pods may connect to, by their names in the pipeline.
-    With ``items``, ``workers`` pods of it run at once.
+    With ``items``, ``workers`` pods of it run at once; with ``nodes``, as many as those say, which is never one.
     """
 
     pipeline: str
@@ -115,6 +115,12 @@ class Step:
     connects: Mapping[str, Service] = field(default_factory=dict[str, Service])
     items: Items | None = None
     workers: int = 1
+    nodes: Nodes | None = None
+
+    @property
+    def pods(self) -> int:
+        """How many pods of it run at once."""
+        return self.nodes.count if self.nodes else self.workers
 
     @property
     def requests(self) -> Resources:

@@ -28,7 +28,8 @@ class WorkspaceArgs:
     """``platform`` is the cluster; ``protect`` keeps Pulumi from deleting what holds data.
 
     ``egress`` is where pods may connect to beyond what every stack needs; None leaves that open. ``services`` is
-    how many services pipelines have there, and ``scheduled`` whether one runs by the clock.
+    how many services pipelines have there, and ``scheduled`` whether one runs by the clock. ``queue`` is the
+    LocalQueue of Kueue by which its Jobs are admitted; None: each Job starts at once.
     """
 
     platform: Platform
@@ -38,6 +39,7 @@ class WorkspaceArgs:
     egress: Sequence[Egress] | None = ()
     services: int = 0
     scheduled: bool = False
+    queue: str | None = None
 
 
 class Workspace(pulumi.ComponentResource):
@@ -48,7 +50,7 @@ class Workspace(pulumi.ComponentResource):
     Nothing can connect to its pods, and they can connect only to what `infra.kubernetes.network_policy` says.
     ``ready`` are the resources to wait for before the first pod, and ``devices``, by pool, those to wait for
     before a pod that uses the pool's GPUs. ``limits_egress`` says that its pods can connect only to what a policy
-    allows.
+    allows. ``queue`` is the LocalQueue of its Jobs.
     """
 
     def __init__(self, name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -58,6 +60,7 @@ class Workspace(pulumi.ComponentResource):
         self.namespace = args.namespace
         self.service_account = args.service_account
         self.limits_egress = args.egress is not None
+        self.queue = args.queue
         child = pulumi.ResourceOptions(parent=self)
         on_cluster = pulumi.ResourceOptions(parent=self, provider=platform.provider)
 

@@ -26,6 +26,10 @@ OF_SERVICES = ("data", "port", "password")
 """References in the arguments of a service: the directory of its volume, its port, and its password."""
 
 
+MOST_NODES = 256
+"""Pods of one training. A mistake has more."""
+
+
 class PodSettings(Model):
     """Where a pod runs and what it may use."""
 
@@ -67,6 +71,19 @@ class StepSettings(PodSettings):
     def asked_gpus(self) -> int:
         """The GPUs (or shares of one) that it asks for."""
         return self.gpus
+
+
+class MultiNodeSettings(StepSettings):
+    """Where a step runs that can run on several nodes at once, and what each of its pods may use."""
+
+    nodes: Int = Field(
+        default=1, ge=1, le=MOST_NODES, description="Pods that run it together, each on a node of its own."
+    )
+    wait: Duration = Field(
+        default="10m",
+        description="Pods that are there wait so long for those that are missing; then the step fails, and frees "
+        "its nodes.",
+    )
 
 
 class ServiceSettings(PodSettings):
@@ -202,6 +219,21 @@ class Items:
 
 
 @dataclass(frozen=True)
+class Nodes:
+    """The pods of one training: ``count`` of them at once, each on a node of its own, and each knows all the others.
+
+    ``roles`` are how many have each of TensorFlow's roles, in the order of their ranks; they add up to ``count``.
+    Where there are none, all are workers. The pods that are there wait ``wait`` seconds for those that are missing.
+    The program of each has ``port`` to itself; the pods meet at the one below it.
+    """
+
+    count: int
+    roles: Mapping[str, int] = field(default_factory=dict[str, int])
+    wait: int = 600
+    port: int = 2222
+
+
+@dataclass(frozen=True)
 class Probe:
     """How a service shows that it is ready: by accepting a connection, or by answering HTTP at ``path``."""
 
@@ -245,7 +277,7 @@ class StepDeclaration:
     module it is installed before the step starts; for a command once for all steps that name an equal file and run
     in the same image, on a node without GPUs. ``secrets`` are names of the stack's ``slipway:secrets`` by the
     environment variable that has the value. ``connects`` are services of the pipeline. A step with ``items`` runs
-    in ``workers`` pods at once.
+    in ``workers`` pods at once, each for itself; one with ``nodes`` in several that work together.
     """
 
     name: str
@@ -266,6 +298,7 @@ class StepDeclaration:
     connects: Sequence[str] = ()
     items: Items | None = None
     workers: int = 1
+    nodes: Nodes | None = None
 
 
 @dataclass(frozen=True)
