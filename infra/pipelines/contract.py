@@ -220,10 +220,10 @@ class Items:
 
 @dataclass(frozen=True)
 class Nodes:
-    """The pods of one training: ``count`` of them at once, each on a node of its own, and each knows all the others.
+    """The pods of one training: ``count`` of them at once, each on a node of its own, and each knows the others.
 
     ``roles`` are how many have each of TensorFlow's roles, in the order of their ranks; they add up to ``count``.
-    Where there are none, all are workers. The pods that are there wait ``wait`` seconds for those that are missing.
+    Where there are none, all are workers. The pods that are there wait ``wait`` seconds for those that are not.
     The program of each has ``port`` to itself; the pods meet at the one below it.
     """
 
