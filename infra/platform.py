@@ -79,8 +79,8 @@ class RequestRules:
 class Interconnect:
     """A network between the nodes of a pool that is faster than the one pods have by default.
 
-    A pod that uses it asks for ``count`` of the extended ``resource`` (empty: for nothing) and has ``environment``,
-    which tells NCCL of it. ``bandwidth`` is the machine type's figure in Gbit/s.
+    A pod that uses it asks for ``count`` of the extended ``resource`` (empty: for nothing) and has
+    ``environment``, which tells NCCL of it. ``bandwidth`` is the machine type's figure in Gbit/s.
     """
 
     name: str
