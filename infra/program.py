@@ -84,6 +84,7 @@ def declare(root: Path = ROOT) -> Declared:
     placed = placement.place(pipelines_of(settings.pipelines), platforms, gates, root)
     steps = [step for of_pipeline in placed.values() for step in of_pipeline]
     services = Counter(each.platform.name for each in services_of(steps))
+    groups = Counter(each.platform.name for each in steps if each.nodes)
     workspaces = {
         name: Workspace(
             name,
@@ -95,6 +96,7 @@ def declare(root: Path = ROOT) -> Declared:
                 settings.egress.allowed(),
                 services[name],
                 any(each.schedule for each in settings.pipelines.values()),
+                groups=groups[name],
             ),
         )
         for name, platform in platforms.items()

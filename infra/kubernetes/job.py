@@ -15,8 +15,11 @@ from infra.kubernetes.labels import (
     RESULTS_ANNOTATION,
     RUN_ANNOTATION,
     VARIANT_ANNOTATION,
+    job_labels,
     step_labels,
 )
+from infra.kubernetes.network_policy import group_policy
+from infra.kubernetes.node_group import headless_service
 from infra.kubernetes.node_reader import NAME as NODE_READER
 from infra.kubernetes.pod import bundle_map, folder_map, requests, template
 from infra.kubernetes.run import Known, Run, plan
@@ -34,6 +37,9 @@ PATIENCE = 600
 KILLED, INTERRUPTED = 137, 143
 """Exit codes of a worker that was killed, by want of memory for one, and of one that was told to stop and gave its
 item back. Neither says that the work cannot be done: the item counts its own attempts."""
+
+NEIGHBOUR_FAILED = 15
+"""Exit code of a pod of a step on several nodes that ends since another one failed: that one is the cause."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,7 @@ class StepJob(pulumi.ComponentResource):
             config_map(folder_map(run, folder), files, workspace.namespace, labels, on_cluster)
             for folder, files in run.folders.items()
         ]
+        group = _declare_group(run, workspace, on_cluster)
         self.run = run
         self.job = k8s.batch.v1.Job(
             name,
@@ -73,7 +80,7 @@ class StepJob(pulumi.ComponentResource):
                 # A fixed name: after a killed `pulumi up` the next one adopts the running Job, not a second one.
                 name=run.job_name,
                 namespace=workspace.namespace,
-                labels=labels,
+                labels=job_labels(step.pipeline, step.name, workspace.queue),
                 # Without it the next `up` would repeat the old failure instead of running the Job again.
                 annotations={"pulumi.com/replaceUnready": "true", **job_annotations(run)},
             ),
@@ -86,6 +93,7 @@ class StepJob(pulumi.ComponentResource):
                     *step.pool.resources,
                     *_devices(step, workspace),
                     *maps,
+                    *group,
                     *([args.secret] if args.secret else []),
                     *(each for service in args.services for each in service.ready),
                     *(each.job for each in args.after),
@@ -104,16 +112,16 @@ def job_spec(run: Run, workspace: Workspace) -> k8s.batch.v1.JobSpecArgs:
     """The Job that runs ``run``: once, whatever nodes are taken from it, within its step's time limit."""
     step = run.step
     return k8s.batch.v1.JobSpecArgs(
-        completion_mode="Indexed" if step.items else None,
-        completions=step.workers,
-        parallelism=step.workers,
+        completion_mode="Indexed" if step.items or step.nodes else None,
+        completions=step.pods,
+        parallelism=step.pods,
         # Real failures are final at once; disruptions are ignored below and so tried again without end, within the
         # deadline. Pulumi sees a Job's failure by two reasons alone, `BackoffLimitExceeded` and `DeadlineExceeded`
         # (provider/pkg/await/checker/job of pulumi-kubernetes 4.32.0). A `FailJob` rule and `backoffLimitPerIndex`
         # fail a Job for others (`PodFailurePolicy`, `FailedIndexes`, `MaxFailedIndexesExceeded`), and would leave
         # it waiting for its time-out.
         backoff_limit=0,
-        pod_failure_policy=disruptions_ignored(killed=bool(step.items)),
+        pod_failure_policy=_failure_policy(step),
         # A pod that is still being evicted holds the GPU that its successor needs.
         pod_replacement_policy="Failed",
         active_deadline_seconds=step.time_limit,
@@ -121,10 +129,17 @@ def job_spec(run: Run, workspace: Workspace) -> k8s.batch.v1.JobSpecArgs:
     )
 
 
-def disruptions_ignored(*, killed: bool = False) -> k8s.batch.v1.PodFailurePolicyArgs:
+def _failure_policy(step: Step) -> k8s.batch.v1.PodFailurePolicyArgs:
+    if step.nodes:
+        # Those of the launcher alone: how a sidecar of the mount ends, once the launcher has, says nothing.
+        return disruptions_ignored(KILLED, INTERRUPTED, NEIGHBOUR_FAILED, container=step.name)
+    return disruptions_ignored(KILLED, INTERRUPTED) if step.items else disruptions_ignored()
+
+
+def disruptions_ignored(*codes: int, container: str | None = None) -> k8s.batch.v1.PodFailurePolicyArgs:
     """The ends of a pod that do not count as failures, so that another pod takes its place.
 
-    With ``killed`` the ends by a signal are among them.
+    Beside disruptions, these are the exit ``codes`` of ``container``; of any container where that is None.
     """
     rules = [
         k8s.batch.v1.PodFailurePolicyRuleArgs(
@@ -134,12 +149,12 @@ def disruptions_ignored(*, killed: bool = False) -> k8s.batch.v1.PodFailurePolic
             ],
         )
     ]
-    if killed:
+    if codes:
         rules.append(
             k8s.batch.v1.PodFailurePolicyRuleArgs(
                 action="Ignore",
                 on_exit_codes=k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgs(
-                    operator="In", values=[KILLED, INTERRUPTED]
+                    container_name=container, operator="In", values=list(codes)
                 ),
             )
         )
@@ -175,6 +190,17 @@ def _devices(step: Step, workspace: Workspace) -> list[pulumi.Resource]:
     if step.resources.gpus and step.pool.name in workspace.devices:
         return [workspace.devices[step.pool.name]]
     return []
+
+
+def _declare_group(run: Run, workspace: Workspace, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+    """Declares what lets the pods of a step on several nodes reach one another; nothing for other steps."""
+    step = run.step
+    if step.nodes is None:
+        return []
+    return [
+        headless_service(run.name, step, workspace.namespace, opts),
+        group_policy(run.name, step, workspace.namespace, limited=workspace.limits_egress, opts=opts),
+    ]
 
 
 def _declare_services(

@@ -34,6 +34,14 @@ VARIANT_ANNOTATION = "slipway/variant"
 ``values`` are the variant's own by the names of parameters, or ``pool``. ``best`` is there where others read the
 best of them: with ``by``, the name of a result, and ``of``, ``max`` or ``min``."""
 
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+"""The label of a Job with the LocalQueue by which Kueue admits it
+(kueue.sigs.k8s.io/docs/tasks/run/jobs, seen November 2026)."""
+
+JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
+"""The label of a Job's pods with its name (kubernetes.io/docs/reference/labels-annotations-taints, seen November
+2026)."""
+
 VALUE_LIMIT = 63
 """Longest value of a label (kubernetes.io/docs/concepts/overview/working-with-objects/labels, November 2026)."""
 
@@ -43,6 +51,11 @@ _PLAIN = re.compile(r"[A-Za-z0-9]([-_A-Za-z0-9]*[A-Za-z0-9])?")
 def step_labels(pipeline: str, step: str) -> dict[str, str]:
     """Labels of what belongs to one step."""
     return {**PART_OF, NAME: pipeline, COMPONENT: step}
+
+
+def job_labels(pipeline: str, step: str, queue: str | None) -> dict[str, str]:
+    """Labels of a step's Job; ``queue`` is the LocalQueue by which it is admitted, None where none does."""
+    return {**step_labels(pipeline, step), **({QUEUE_LABEL: queue} if queue else {})}
 
 
 def service_labels(pipeline: str, service: str) -> dict[str, str]:

@@ -12,10 +12,11 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.kubernetes.gates import DEVICES_GATE
-from infra.kubernetes.labels import COMPONENT, NAME, PART_OF, SERVICE, service_labels
+from infra.kubernetes.labels import COMPONENT, NAME, PART_OF, SERVICE, service_labels, step_labels
+from infra.kubernetes.node_group import group_name
 from infra.platform import Egress
 from infra.service import Service
-from infra.step import SCHEDULED_RUN
+from infra.step import SCHEDULED_RUN, Step
 
 PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")
 """Addresses of networks of one's own (RFC 1918), of carriers (RFC 6598) and of single links (RFC 3927)."""
@@ -132,6 +133,34 @@ def service_policies(
         opts=opts,
     )
     return [own, of_clients]
+
+
+def group_policy(
+    name: str, step: Step, namespace: str, *, limited: bool, opts: pulumi.ResourceOptions
+) -> k8s.networking.v1.NetworkPolicy:
+    """Declares that the pods of ``step``, which runs on several nodes, may connect to one another at any port.
+
+    NCCL listens on ports that the system chooses. ``limited`` says that pods may connect only to what a policy
+    allows, so that one has to allow this; where they may connect to everything, a policy would take it from them.
+    """
+    own = k8s.meta.v1.LabelSelectorArgs(
+        match_labels=step_labels(step.pipeline, step.name), match_expressions=[_no_service()]
+    )
+    peers = [k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=own)]
+    out = [k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=peers)] if limited else None
+    return k8s.networking.v1.NetworkPolicy(
+        name,
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            name=group_name(step), namespace=namespace, labels=step_labels(step.pipeline, step.name)
+        ),
+        spec=k8s.networking.v1.NetworkPolicySpecArgs(
+            pod_selector=own,
+            policy_types=["Ingress", "Egress"] if limited else ["Ingress"],
+            ingress=[k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=peers)],
+            egress=out,
+        ),
+        opts=opts,
+    )
 
 
 def _no_service() -> k8s.meta.v1.LabelSelectorRequirementArgs:

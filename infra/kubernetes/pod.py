@@ -1,26 +1,25 @@
 """The pod of a run: what a container needs to run a step, within the *restricted* Pod Security Standard."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import pulumi
 import pulumi_kubernetes as k8s
 
+from infra.kubernetes.arguments import BUNDLE, FOLDERS, STORE, arguments, filled_in, in_pod, places
 from infra.kubernetes.labels import step_labels
-from infra.kubernetes.run import INSTALLER, LIBRARIES, Run, runner
+from infra.kubernetes.node_group import JOB_NAME, JOB_NAME_VARIABLE, fast_network, group_name, one_a_node
+from infra.kubernetes.run import INSTALLER, LAUNCHER, Run, runner
 from infra.kubernetes.run_records import record
 from infra.kubernetes.shipped_files import config_map_name, volume
 from infra.platform import GPU_RESOURCE, Platform, Pool, Resources
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from infra.service import PASSWORD, Service
-from infra.step import CODE, PACKAGES, Step
+from infra.step import Step
 
-BUNDLE = "/bundle"
-STORE = "/store"
 TEMPORARY = "/tmp"  # A volume of the pod's own, not a shared folder.
 INSTALLED = "/packages"
-FOLDERS = "/folders"
 SHARED_MEMORY = "/dev/shm"
 
 RECORD_VARIABLE = "SLIPWAY_RECORD"
@@ -33,10 +32,6 @@ about 15 (cloud.google.com/kubernetes-engine/docs/concepts/spot-vms, seen Novemb
 SHARED_MEMORY_SIZE = 1024
 """MiB for NCCL, which moves gradients between a node's GPUs through /dev/shm; the runtime's default of 64 MiB
 makes it fail (docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html, seen November 2026)."""
-
-
-PER_ITEM = ("item", "output", "previous")
-"""References in the arguments of a step with items that stand for something else with each item."""
 
 JOB_UID = "metadata.labels['batch.kubernetes.io/controller-uid']"
 """Where a pod has the UID of its Job: another one each time that the Job runs again
@@ -96,6 +91,8 @@ def template(run: Run, service_account: str) -> k8s.core.v1.PodTemplateSpecArgs:
             node_selector=dict(step.pool.selector),
             tolerations=tolerations(step.pool) or None,
             topology_spread_constraints=_spread(step),
+            affinity=one_a_node(step) if step.nodes else None,
+            subdomain=group_name(step) if step.nodes else None,
             init_containers=[_installer(run)] if step.requirements else None,
             containers=[_container(run)],
             volumes=_volumes(run),
@@ -151,80 +148,13 @@ def tolerations(pool: Pool) -> list[k8s.core.v1.TolerationArgs]:
     ]
 
 
-def arguments(run: Run) -> list[str]:
-    """The arguments of the step's container, with the paths that they have in the pod."""
-    step, places = run.step, _places(run)
-    if step.command is None:
-        return [_in_pod(argument, places) for argument in step.arguments]
-    words = [_in_pod(argument, places | _filled_in(step)) for argument in step.arguments]
-    return [*map(escaped, [*_flags(run), *_items_flags(run, places)]), "--", *words]
-
-
-def _places(run: Run) -> dict[str, str]:
-    return {
-        "store": STORE,
-        "output": f"{STORE}/{run.path}",
-        **{name: f"{STORE}/{each.path}" for name, each in run.inputs.items()},
-        **{name: f"{FOLDERS}/{name}" for name in run.folders},
-    }
-
-
-def _filled_in(step: Step) -> dict[str, str]:
-    """The references that stay as they are, since it is the runner that knows what they stand for."""
-    best = {name: f"{{best:{name}}}" for name in step.choices}
-    return best | ({name: f"{{{name}}}" for name in PER_ITEM} if step.items else {})
-
-
-def _in_pod(text: str, places: Mapping[str, str]) -> str:
-    return escaped(text.format_map(places))
-
-
-def escaped(text: str) -> str:
-    """What Kubernetes turns into ``text``: it puts variables in place of ``$(NAME)``, and ``$`` in place of ``$$``
-    (kubernetes/third_party/forked/golang/expansion, Kubernetes 1.34).
-    """
-    return re.sub(r"\$(?=[$(])", "$$", text)
-
-
-def _flags(run: Run) -> list[str]:
-    """What the runner of a command has to know."""
-    step = run.step
-    flags = ["--output", f"{STORE}/{run.path}", "--step", f"{step.pipeline}.{step.name}"]
-    flags += ["--code", f"{BUNDLE}/{CODE}"]
-    for name, each in run.inputs.items():
-        place = f"{STORE}/{each.path}"
-        flags += [f"--{name}", place] if name in {PACKAGES, LIBRARIES} else ["--input", f"{name}={place}"]
-    for name, choice in step.choices.items():
-        flags += ["--best", f"{name}={choice.of}:{choice.path}#{choice.select}:{','.join(choice.among)}"]
-    for result in step.results:
-        flags += ["--result", f"{result.name}={result.path}{f'#{result.select}' if result.select else ''}"]
-    for variable in sorted(step.secrets):
-        flags += ["--secret", variable]
-    for service in step.connects.values():
-        flags += ["--secret", service.password_variable]
-    return flags
-
-
-def _items_flags(run: Run, places: Mapping[str, str]) -> list[str]:
-    """What the worker of a step with items has to know beside that."""
-    step, items = run.step, run.step.items
-    if items is None:
-        return []
-    flags = ["--items", items.files.format_map(places), "--mode", items.mode, "--attempts", str(items.attempts)]
-    flags += ["--allow-failed", str(items.allow_failed), "--lease", str(items.lease)]
-    flags += ["--workers", str(step.workers), "--fingerprint", run.surroundings]
-    if items.queue:
-        queue = step.connects[items.queue]
-        flags += ["--queue", queue.address, "--queue-password", queue.password_variable]
-    return flags
-
-
 def _container(run: Run) -> k8s.core.v1.ContainerArgs:
     step = run.step
-    places = _places(run) | _filled_in(step)
-    own = {name: _in_pod(value, places) for name, value in step.environment.items()}
+    there = places(run) | filled_in(step)
+    own = {name: in_pod(value, there) for name, value in step.environment.items()}
     addresses = {each.address_variable: each.address for each in step.connects.values()}
-    environment: dict[str, pulumi.Input[str]] = {**_environment(), **own, **addresses}
+    devices, network = fast_network(step)
+    environment: dict[str, pulumi.Input[str]] = {**_environment(), **network, **own, **addresses}
     if step.publishes:
         environment[RECORD_VARIABLE] = pulumi.Output.concat(STORE, "/", record(run))
     mounts = [_mount("bundle", BUNDLE, read_only=True), _mount("tmp", TEMPORARY)]
@@ -234,19 +164,22 @@ def _container(run: Run) -> k8s.core.v1.ContainerArgs:
     if step.uses_store:
         mounts.append(k8s.core.v1.VolumeMountArgs(name=step.platform.store.volume.name, mount_path=STORE))
     mounts.extend(_mount(name, f"{FOLDERS}/{name}", read_only=True) for name in run.folders)
-    if step.resources.gpus > 1:
+    if _shares_memory(step):
         mounts.append(_mount("shared-memory", SHARED_MEMORY))
+    module = runner(step) if step.command else step.module or ""
     return _python(
         step.name,
-        runner(step) if step.command else step.module or "",
+        LAUNCHER if step.nodes else module,
         arguments(run),
         run,
         step.requests,
+        devices=devices,
         environment=environment,
         more=[
             *(_from_secret(secret_name(step.pipeline), name, variable) for variable, name in step.secrets.items()),
             *(password(each) for each in step.connects.values()),
-            *([_from_field("JOB_UID", JOB_UID)] if step.items else []),
+            *([_from_field("JOB_UID", JOB_UID)] if step.items or step.nodes else []),
+            *([_from_field(JOB_NAME_VARIABLE, JOB_NAME)] if step.nodes else []),
         ],
         mounts=mounts,
     )
@@ -274,6 +207,7 @@ def _python(
     resources: Resources,
     *,
     environment: Mapping[str, pulumi.Input[str]],
+    devices: Mapping[str, str] = MappingProxyType({}),
     more: Sequence[k8s.core.v1.EnvVarArgs] = (),
     mounts: Sequence[k8s.core.v1.VolumeMountArgs],
 ) -> k8s.core.v1.ContainerArgs:
@@ -281,7 +215,7 @@ def _python(
         name=name,
         image=run.step.image,
         image_pull_policy="IfNotPresent",
-        command=["python3" if run.step.command else run.step.interpreter, "-m", module],
+        command=["python3" if module == LAUNCHER or run.step.command else run.step.interpreter, "-m", module],
         args=list(args),
         working_dir=BUNDLE,
         env=[
@@ -289,7 +223,9 @@ def _python(
             *(k8s.core.v1.EnvVarArgs(name=key, value=value) for key, value in environment.items()),
             *more,
         ],
-        resources=k8s.core.v1.ResourceRequirementsArgs(requests=requests(resources), limits=limits(resources)),
+        resources=k8s.core.v1.ResourceRequirementsArgs(
+            requests={**requests(resources), **devices}, limits={**limits(resources), **devices}
+        ),
         security_context=container_security(),
         # `pulumi up` shows the message of a failed pod: with this, the log's last lines.
         termination_message_policy="FallbackToLogsOnError",
@@ -349,9 +285,14 @@ def _volumes(run: Run) -> list[k8s.core.v1.VolumeArgs]:
     volumes.extend(
         volume(name, config_map_name(folder_map(run, name), files), files) for name, files in run.folders.items()
     )
-    if step.resources.gpus > 1:
+    if _shares_memory(step):
         volumes.append(empty("shared-memory", SHARED_MEMORY_SIZE, medium="Memory"))
     return volumes
+
+
+def _shares_memory(step: Step) -> bool:
+    """Whether NCCL may move gradients through /dev/shm: between GPUs, and to what sends them to other nodes."""
+    return step.resources.gpus > (0 if step.nodes else 1)
 
 
 def empty(name: str, size: int, medium: str | None = None) -> k8s.core.v1.VolumeArgs:

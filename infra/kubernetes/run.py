@@ -24,6 +24,13 @@ RUNNER = "workloads.runtime.command"
 WORKER = "workloads.runtime.worker"
 """The module that starts a command once for each item."""
 
+LAUNCHER = "workloads.runtime.launcher"
+"""The module that starts the program of a step on several nodes in each of its pods, a command or a module."""
+
+LAUNCHER_FORMAT = 1
+"""Part of the digest of every step on several nodes, in place of the launcher's files. Raise it when pods start to
+be told something else of one another, and all of these steps run again."""
+
 RUNNER_FORMAT = 1
 """Part of the digest of every command, in place of the runner's files. Raise it when the runner starts to treat
 the same command differently, and every command runs again."""
@@ -41,7 +48,7 @@ class Run:
 
     ``digest`` is the SHA-256 over all that decides the result, the digests of its inputs included: when one of
     them changes, so do those of all the steps after it. CPU, memory and time limits decide nothing, nor do the
-    number of workers and how they share the items.
+    number of workers and how they share the items. The number of nodes does: programs divide their data by it.
     """
 
     step: Step
@@ -58,7 +65,18 @@ class Run:
     @property
     def job_name(self) -> str:
         """The Kubernetes name of the Job."""
-        return fit(f"{self.name}-{short_digest(self.digest)}", KUBERNETES_NAME_LIMIT)
+        name = f"{self.name}-{short_digest(self.digest)}"
+        return fit(name, KUBERNETES_NAME_LIMIT - len(self.last_index))
+
+    @property
+    def last_index(self) -> str:
+        """What the longest host name of its pods has behind the Job's name; empty where pods have none.
+
+        The API server refuses a Job of which a pod's host name would be no DNS label (kubernetes/pkg/apis/batch/
+        validation, Kubernetes 1.34).
+        """
+        nodes = self.step.nodes
+        return f"-{nodes.count - 1}" if nodes else ""
 
     @property
     def path(self) -> str:
@@ -90,6 +108,8 @@ def bundle_of(module: str, requirements: Requirements | None, root: Path, files:
 
 def runner(step: Step) -> str:
     """The module that starts the command of ``step``."""
+    if step.nodes:
+        return LAUNCHER
     return WORKER if step.items else RUNNER
 
 
@@ -131,7 +151,8 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
         "arguments": list(step.arguments),
         "inputs": {name: each.digest for name, each in inputs.items()},
     }
-    known.runs[id(step)] = Run(step, bundle, folders, inputs, _digest(decisive))
+    shipped = _with_launcher(bundle, root) if step.nodes else bundle
+    known.runs[id(step)] = Run(step, shipped, folders, inputs, _digest(decisive))
     return known.runs[id(step)]
 
 
@@ -141,7 +162,7 @@ def _digest(decisive: Mapping[str, object]) -> str:
 
 def _surroundings(step: Step, folders: Mapping[str, Files]) -> dict[str, object]:
     """What decides the result beside the program, its command line and its inputs."""
-    return {
+    decisive: dict[str, object] = {
         "format": FORMAT,
         "environment": dict(step.environment),
         "image": step.image,
@@ -150,6 +171,10 @@ def _surroundings(step: Step, folders: Mapping[str, Files]) -> dict[str, object]
         "gpus": step.resources.gpus,
         "fingerprint": step.fingerprint,
     }
+    if nodes := step.nodes:
+        # How long pods wait for one another, and at which port, decides nothing.
+        decisive["nodes"] = {"launcher": LAUNCHER_FORMAT, "count": nodes.count, "roles": list(nodes.roles.items())}
+    return decisive
 
 
 def _bundle(step: Step, root: Path, known: Known) -> Files:
@@ -167,6 +192,11 @@ def _bundle(step: Step, root: Path, known: Known) -> Files:
             found = Files({**found.contents, **attached})
     known.bundles[shipped] = found
     return found
+
+
+def _with_launcher(bundle: Files, root: Path) -> Files:
+    """``bundle`` with the launcher's files, which decide nothing."""
+    return Files({**collect([LAUNCHER], root).contents, **bundle.contents})
 
 
 def _program(step: Step, bundle: Files) -> dict[str, object]:

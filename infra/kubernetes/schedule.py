@@ -11,18 +11,21 @@ import pulumi_kubernetes as k8s
 
 from infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
 from infra.kubernetes.job import StepJob, disruptions_ignored, job_annotations, job_spec
-from infra.kubernetes.labels import NAME, PART_OF, step_labels
+from infra.kubernetes.labels import NAME, PART_OF, job_labels
 from infra.kubernetes.pod import RECORD_VARIABLE, bundle_map, template
-from infra.kubernetes.run import plan
+from infra.kubernetes.run import Run, plan
 from infra.kubernetes.shipped_files import config_map
 from infra.kubernetes.workspace import Workspace
 from infra.platform import Resources
-from infra.schema.names import fit
+from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from infra.step import SCHEDULED_RUN, Step
 
 CRON_JOB_NAME_LIMIT = 52
 """The controller adds eleven characters for the Job's name (kubernetes.io/docs/concepts/workloads/controllers/
 cron-jobs, seen November 2026)."""
+
+MARK_LENGTH = len("-20261122-0300")
+"""Characters that a run by the clock adds to the names of its Jobs (`workloads.schedule.run`)."""
 
 START_DEADLINE = 3600
 """Seconds after its time in which a run that could not start still does: the control plane may have been away."""
@@ -145,23 +148,33 @@ def _step(called: str, args: PipelineScheduleArgs) -> Step:
 def _planned(job: StepJob, args: PipelineScheduleArgs) -> dict[str, Any]:
     """The Job as `workloads.schedule.run` reads it."""
     run, step = job.run, job.run.step
-    own = {each.run.name for each in args.jobs}
+    own = {each.run.name: _planned_name(each.run) for each in args.jobs}
     needed = {each.job for each in (*step.inputs.values(), *step.after)}
     spec = _plain(job_spec(run, args.workspace))
     for container in spec["template"]["spec"]["containers"]:
         # The record is of the run that Pulumi knows.
         container["env"] = [each for each in container["env"] if each["name"] != RECORD_VARIABLE]
     return {
-        "name": run.name,
+        "name": own[run.name],
         "path": run.path if step.publishes else "",
-        "after": sorted(needed & own),
+        "after": sorted(own[each] for each in needed & own.keys()),
         "manifest": {
             "apiVersion": "batch/v1",
             "kind": "Job",
-            "metadata": {"labels": step_labels(step.pipeline, step.name), "annotations": job_annotations(run)},
+            "metadata": {
+                "labels": job_labels(step.pipeline, step.name, args.workspace.queue),
+                "annotations": job_annotations(run),
+            },
             "spec": spec,
         },
     }
+
+
+def _planned_name(run: Run) -> str:
+    """What the names of the run's Jobs begin with, short enough for the host names of their pods."""
+    if not run.step.nodes:
+        return run.name
+    return fit(run.name, KUBERNETES_NAME_LIMIT - MARK_LENGTH - len(run.last_index))
 
 
 def _plain(value: Any) -> Any:

@@ -8,13 +8,13 @@ import pulumi
 import pulumi_kubernetes as k8s
 from pulumi_random import RandomPassword
 
+from infra.kubernetes.arguments import escaped
 from infra.kubernetes.labels import service_labels
 from infra.kubernetes.network_policy import service_policies
 from infra.kubernetes.pod import (
     TEMPORARY,
     container_security,
     empty,
-    escaped,
     home,
     limits,
     mebibytes,

@@ -29,7 +29,8 @@ class WorkspaceArgs:
 
     ``egress`` is where pods may connect to beyond what every stack needs; None leaves that open. ``services`` is
     how many services pipelines have there, and ``scheduled`` whether one runs by the clock. ``queue`` is the
-    LocalQueue of Kueue by which its Jobs are admitted; None: each Job starts at once.
+    LocalQueue of Kueue by which its Jobs are admitted; None: each Job starts at once. ``groups`` is how many steps
+    there run on several nodes.
     """
 
     platform: Platform
@@ -40,6 +41,7 @@ class WorkspaceArgs:
     services: int = 0
     scheduled: bool = False
     queue: str | None = None
+    groups: int = 0
 
 
 class Workspace(pulumi.ComponentResource):
@@ -113,7 +115,7 @@ def _own_namespace(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions)
     quota = k8s.core.v1.ResourceQuota(
         f"{name}-quota",
         metadata=k8s.meta.v1.ObjectMetaArgs(name="pools", namespace=args.namespace, labels=PART_OF),
-        spec=k8s.core.v1.ResourceQuotaSpecArgs(hard=quota_of(args.platform, args.services)),
+        spec=k8s.core.v1.ResourceQuotaSpecArgs(hard=quota_of(args.platform, args.services + args.groups)),
         opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[namespace])),
     )
     return [namespace, quota]
@@ -131,7 +133,8 @@ def pod_security_labels() -> dict[str, str]:
 def quota_of(platform: Platform, services: int = 0) -> dict[str, str]:
     """All that the cluster's pools can ever hold: what asks for more is refused at once, not pending for ever.
 
-    Of Services there may be those of the pipelines' ``services``, and none that opens a way in from outside.
+    Of Services there may be as many as ``services``, those that the stack declares, and none that opens a way in
+    from outside.
 
     Only requests are counted: a quota on limits would refuse containers without a CPU limit. A quota on requests
     makes them mandatory for every container, also for those that a cloud injects (Cloud Storage FUSE's has them).

@@ -220,6 +220,7 @@ class _Placement:
             },
             items=declared.items and replace(declared.items, files=PIPELINE.sub(directory, declared.items.files)),
             workers=declared.workers,
+            nodes=declared.nodes if declared.nodes and (declared.nodes.count > 1) else None,
         )
 
     def _folder(self, path: str, setting: str) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from infra.kubernetes.pod import arguments
+from infra.kubernetes.arguments import arguments
 from infra.kubernetes.run import plan
 from infra.pipelines import shipping
 from infra.pipelines.declared import DeclaredPipeline

@@ -5,7 +5,7 @@ from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import Any
 
-from infra.kubernetes.pod import arguments
+from infra.kubernetes.arguments import arguments
 from infra.kubernetes.run import plan
 from infra.pipelines.images import GPU_IMAGE, TAGS
 from infra.step import ACCELERATOR_GATE, Step

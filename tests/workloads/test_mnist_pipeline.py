@@ -12,7 +12,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from infra.kubernetes.pod import arguments
+from infra.kubernetes.arguments import arguments
 from infra.kubernetes.run import plan
 from infra.kubernetes.shipped_files import LIMIT
 from infra.pipelines import shipping

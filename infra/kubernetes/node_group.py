@@ -1,0 +1,91 @@
+"""A step on several nodes: the names under which its pods find one another, and what their launchers are told."""
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from infra.kubernetes.labels import JOB_NAME_LABEL, step_labels
+from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+from infra.step import Step
+
+JOB_NAME_VARIABLE = "JOB_NAME"
+"""The environment variable with the name of a pod's own Job. The kubelet puts it into arguments: the Jobs of a
+pipeline that runs by the clock get their names when they are created, and the host names of pods begin with it."""
+
+JOB_NAME = f"metadata.labels['{JOB_NAME_LABEL}']"
+"""Where a pod has the name of its Job."""
+
+HOSTNAME = "kubernetes.io/hostname"
+"""The label by which every node differs from all others."""
+
+
+def group_name(step: Step) -> str:
+    """The name of what the pods of ``step`` share: the Service that gives them host names, and their policy."""
+    return fit(step.job, KUBERNETES_NAME_LIMIT)
+
+
+def headless_service(name: str, step: Step, namespace: str, opts: pulumi.ResourceOptions) -> k8s.core.v1.Service:
+    """Declares the Service that gives each pod of ``step`` a host name: ``<Job>-<index>.<service>``.
+
+    It is there before the first pod, since Pulumi waits for none behind a Service without an address
+    (`shouldWaitForPods` in provider/pkg/await/service.go of pulumi-kubernetes 4, seen November 2026).
+    """
+    assert step.nodes is not None
+    labels = step_labels(step.pipeline, step.name)
+    return k8s.core.v1.Service(
+        name,
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=group_name(step), namespace=namespace, labels=labels),
+        spec=k8s.core.v1.ServiceSpecArgs(
+            cluster_ip="None",
+            # The pods meet before any of them is ready for anything.
+            publish_not_ready_addresses=True,
+            selector=labels,
+            ports=[
+                k8s.core.v1.ServicePortArgs(name=purpose, port=port, target_port=port, protocol="TCP")
+                for purpose, port in (("meet", step.nodes.port - 1), ("program", step.nodes.port))
+            ],
+        ),
+        opts=opts,
+    )
+
+
+def launcher_flags(step: Step) -> list[str]:
+    """What the launcher of each pod has to know of the others, as arguments that the kubelet completes.
+
+    Empty for a step that runs on one node.
+    """
+    nodes = step.nodes
+    if nodes is None:
+        return []
+    hosts = [f"$({JOB_NAME_VARIABLE})-{rank}.{group_name(step)}" for rank in range(nodes.count)]
+    flags = [word for host in hosts for word in ("--node", f"{host}:{nodes.port}")]
+    flags += ["--meet", f"{hosts[0]}:{nodes.port - 1}", "--wait", str(nodes.wait)]
+    if nodes.roles:
+        flags += ["--roles", ",".join(f"{role}={count}" for role, count in nodes.roles.items())]
+    if step.resources.gpus:
+        flags += ["--gpus", str(step.resources.gpus)]
+    return flags
+
+
+def one_a_node(step: Step) -> k8s.core.v1.AffinityArgs:
+    """Keeps two pods of ``step`` from one node: each would have the network and the disk of half a node."""
+    return k8s.core.v1.AffinityArgs(
+        pod_anti_affinity=k8s.core.v1.PodAntiAffinityArgs(
+            required_during_scheduling_ignored_during_execution=[
+                k8s.core.v1.PodAffinityTermArgs(
+                    topology_key=HOSTNAME,
+                    label_selector=k8s.meta.v1.LabelSelectorArgs(
+                        match_labels=step_labels(step.pipeline, step.name)
+                    ),
+                )
+            ]
+        )
+    )
+
+
+def fast_network(step: Step) -> tuple[dict[str, str], dict[str, str]]:
+    """The extended resources and the environment by which pods of ``step`` use the network between its nodes."""
+    network = step.pool.interconnect
+    if network is None or step.nodes is None:
+        return {}, {}
+    resources = {network.resource: str(network.count)} if network.resource and network.count else {}
+    return resources, dict(network.environment)
