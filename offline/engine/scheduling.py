@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from infra.platform import GPU_RESOURCE, Node, Resources, Taint
-from infra.review.properties import mappings, texts
+from infra.review.properties import at, mappings, strings, texts
 from infra.review.stack import NodePool, Stack
 from infra.schema.quantities import cpu_millicores, mebibytes
 
@@ -172,6 +172,17 @@ def holds(asked: Expression, labels: Mapping[str, str]) -> bool:
             if value is None or not value.isdigit() or not bound.isdigit():
                 return False
             return int(value) > int(bound) if asked.operator == "Gt" else int(value) < int(bound)
+
+
+def selector_picks(selector: object, labels: Mapping[str, str]) -> bool:
+    """Whether a label selector picks a pod with these labels; an empty one picks all."""
+    if any(labels.get(key) != value for key, value in strings(at(selector, "matchLabels")).items()):
+        return False
+    asked = (
+        Expression(str(each.get("key", "")), str(each.get("operator", "")), texts(each.get("values")))
+        for each in mappings(at(selector, "matchExpressions"))
+    )
+    return all(holds(each, labels) for each in asked)
 
 
 def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:

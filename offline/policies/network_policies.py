@@ -8,7 +8,7 @@ from typing import Any
 
 from infra.review.properties import Properties, Unknown, at, known, mapping, mappings, strings, texts, whole
 from infra.review.stack import Stack
-from offline.engine.scheduling import Expression, holds
+from offline.engine.scheduling import selector_picks
 from offline.policies.workloads import Workload
 
 NETWORK_POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
@@ -54,7 +54,7 @@ def _selecting(stack: Stack, pod: Workload, side: str) -> Iterator[Properties]:
             policy.provider == pod.resource.provider
             and at(policy.properties, "metadata", "namespace") == pod.namespace
             and side in types
-            and _matches(spec.get("podSelector"), pod.labels)
+            and selector_picks(spec.get("podSelector"), pod.labels)
         ):
             yield spec
 
@@ -81,24 +81,13 @@ def _is_peer(peer: Properties, other: Workload, namespace: object) -> bool:
     if block := mapping(peer.get("ipBlock")):
         # A block with exceptions is the internet without private addresses, which those of pods are.
         return not block.get("except")
-    if peer.get("podSelector") is not None and not _matches(peer.get("podSelector"), other.labels):
+    if peer.get("podSelector") is not None and not selector_picks(peer.get("podSelector"), other.labels):
         return False
     spaces = peer.get("namespaceSelector")
     if spaces is None:
         return other.namespace == namespace
     name = strings(at(spaces, "matchLabels")).get(NAMESPACE_NAME)
     return name is None or not isinstance(other.namespace, str) or name == other.namespace
-
-
-def _matches(selector: object, labels: dict[str, str]) -> bool:
-    """Whether a label selector picks a pod with these labels; an empty one picks all."""
-    if any(labels.get(key) != value for key, value in strings(at(selector, "matchLabels")).items()):
-        return False
-    asked = (
-        Expression(str(each.get("key", "")), str(each.get("operator", "")), texts(each.get("values")))
-        for each in mappings(at(selector, "matchExpressions"))
-    )
-    return all(holds(each, labels) for each in asked)
 
 
 def _listed(rules: object) -> list[Any]:

@@ -20,6 +20,14 @@ from offline.rehearsal.session import Session
 from offline.rehearsal.state import BusyError, FolderError
 
 
+def _disrupted(value: str | None) -> str | None:
+    """Raises BadParameter for an index that is no number."""
+    _, colon, index = (value or "").partition(":")
+    if colon and not (index.isascii() and index.isdigit()):
+        raise typer.BadParameter(f"{index!r} is no index of a pod: a number from 0")
+    return value
+
+
 def main(  # noqa: PLR0917  # One parameter per option of the command line.
     stack: Annotated[str, typer.Option("--stack", "-s", help="The stack to rehearse.")] = "gcp-dev",
     fresh: Annotated[bool, typer.Option(help="Forget what earlier rehearsals of the stack did.")] = False,
@@ -27,7 +35,12 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
         int, typer.Option("--quiet", "-q", count=True, help="Say less: failures and the report; twice: failures.")
     ] = 0,
     disrupt: Annotated[
-        str | None, typer.Option(metavar="JOB", help="Evict this training's pod once, as a Spot node would.")
+        str | None,
+        typer.Option(
+            metavar="JOB[:INDEX]",
+            callback=_disrupted,
+            help="Evict this training's pod once, as a Spot node's end does; of several the one with this index.",
+        ),
     ] = None,
     all_pipelines: Annotated[
         bool,

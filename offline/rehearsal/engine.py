@@ -14,16 +14,19 @@ from infra.review.properties import strings
 from infra.review.stack import JOB, Resource
 from offline.engine.monitor import NotCreatedError, Observer
 from offline.engine.scheduling import PodRequest, add
+from offline.policies.workloads import Workload
 from offline.rehearsal import job_controller
 from offline.rehearsal.admission import admit
 from offline.rehearsal.api_server import ApiServer
 from offline.rehearsal.cluster_objects import Namespace, Objects, RefusedError, cluster_of
 from offline.rehearsal.containers import Containers
 from offline.rehearsal.device_plugins import DevicePlugins
-from offline.rehearsal.job_controller import JobSpec
+from offline.rehearsal.disruption import Disruption
+from offline.rehearsal.job_controller import JobSpec, keep_apart
 from offline.rehearsal.job_pods import JobPods
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.kubelet import Kubelet, Prepare
+from offline.rehearsal.pod_hosts import pod_addresses
 from offline.rehearsal.pods import PodSpec, UnsupportedError
 from offline.rehearsal.processes import Reaper, Stop
 from offline.rehearsal.result_integrity import Results
@@ -75,7 +78,7 @@ class Engine(Observer):
     reaper: Reaper
     display: Display
     disrupt: str | None = None
-    """Logical name, or its last part, of a Job whose pod is to be evicted once."""
+    """Logical name, or its last part, of a Job whose pod is to be evicted once; after a colon the pod's index."""
     containers: Containers | None = None
     backoff: float = job_controller.BACKOFF
     scheduler: Scheduler = field(default_factory=lambda: Scheduler(most=PODS))
@@ -207,7 +210,7 @@ class Engine(Observer):
         with self.place.log(resource.name).open("wb") as log:
             try:
                 job = job_controller.job_spec(resource)
-                pods = self._pods(resource, job, record, log)
+                pods = self._pods(resource, job, record, log, stop)
                 self.display.job(record)
                 result = job_controller.run(
                     job, stop, pods.run, lambda text: self.note(record, text), self.backoff
@@ -215,7 +218,9 @@ class Engine(Observer):
             except (UnsupportedError, RefusedError, UnschedulableError) as error:
                 log.write(f"{error}\n".encode())
                 raise self._ended(record, Phase.FAILED, str(error)) from error
-        record.attempts = result.attempts
+            except CancelledError as error:
+                raise self._ended(record, Phase.INTERRUPTED, "the rehearsal was interrupted") from error
+        record.attempts, record.index = result.attempts, result.index
         if result.pod is not None:
             record.exit_code, record.message = result.pod.exit_code, result.pod.message
         if result.succeeded:
@@ -226,7 +231,7 @@ class Engine(Observer):
         else:
             raise self._ended(record, Phase.FAILED, f"{result.reason}: {result.message}")
 
-    def _pods(self, resource: Resource, job: JobSpec, record: JobRecord, log: IO[bytes]) -> JobPods:
+    def _pods(self, resource: Resource, job: JobSpec, record: JobRecord, log: IO[bytes], stop: Stop) -> JobPods:
         namespace = Namespace(self.objects, job.cluster, job.namespace)
         request = self.request(job.cluster, job.pod)
         admit(namespace, job.template, job.pod, request.resources)
@@ -234,7 +239,11 @@ class Engine(Observer):
             self._require_devices(job.cluster)
         record.job_name, record.namespace, record.workers = job.name, job.namespace, job.workers
         record.requested, record.memory_limit = request.resources, job.pod.container.memory_limit
-        return JobPods(self, resource, job, namespace, request, record, log)
+        record.nodes, record.generations = (job.workers if job.together else 0), 0
+        hosts = pod_addresses(job, Workload(resource, job.cluster, job.template), namespace)
+        if keep_apart(job):
+            self.scheduler.require(request, job.workers, lambda: stop.requested)
+        return JobPods(self, resource, job, namespace, request, record, log, hosts)
 
     def request(self, cluster: str, pod: PodSpec) -> PodRequest:
         """What of ``pod`` decides where it can go, with what a cloud injects."""
@@ -270,11 +279,19 @@ class Engine(Observer):
         """Something about the Job changed."""
         self.display.job(record)
 
-    def disrupts(self, record: JobRecord) -> bool:
-        """Whether the Job's first pod is to be evicted; of several workers it is that of the first."""
-        return self.disrupt is not None and (
-            record.name == self.disrupt or record.name.endswith(f"-{self.disrupt}")
-        )
+    def disruption(self, record: JobRecord, job: JobSpec) -> Disruption | None:
+        """The eviction of one of the Job's pods, where the Job is the one that is to be disrupted."""
+        if self.disrupt is None:
+            return None
+        name, _, index = self.disrupt.partition(":")
+        if name != record.name and not record.name.endswith(f"-{name}"):
+            return None
+
+        def evicted(what: str) -> None:
+            self.evicted = True
+            self.note(record, what)
+
+        return Disruption.of(job, int(index) if index else None, evicted)
 
     def _record(self, resource: Resource) -> JobRecord:
         with self._lock:

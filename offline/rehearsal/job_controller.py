@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from infra.review.properties import Properties, items, mapping, mappings
 from infra.review.stack import Resource
+from infra.schema.names import KUBERNETES_NAME_LIMIT
 from offline.engine.provider_outputs import namespace_of, object_name
+from offline.engine.scheduling import selector_picks
 from offline.rehearsal.cluster_objects import RefusedError, cluster_of
 from offline.rehearsal.kubelet import PodResult
 from offline.rehearsal.pods import PodSpec, UnsupportedError, pod_spec
@@ -103,6 +105,15 @@ class JobSpec:
     workers: int = 1
     indexed: bool = False
 
+    @property
+    def together(self) -> bool:
+        """Whether its pods work together: they find one another by name."""
+        return self.workers > 1 and bool(self.pod.subdomain)
+
+    def who(self, index: int) -> str:
+        """The pod with this index, as people are told of it; empty where the Job has one alone."""
+        return "" if self.workers == 1 else f"{'pod' if self.together else 'worker'} {index}"
+
     def action(self, pod: PodResult) -> str:
         """What the first rule that matches a failed pod says; without one it counts."""
         return next((rule.action for rule in self.rules if rule.matches(pod)), "Count")
@@ -112,7 +123,8 @@ class JobSpec:
 class JobResult:
     """How a Job ended. ``reason`` is the Job condition's; ``message`` says more.
 
-    ``attempts`` are all pods that ran, and ``pod`` is the one that decided, or the last.
+    ``attempts`` are all pods that ran, and ``pod`` is the one that decided, or the last. ``index`` is that of the
+    one that decided.
     """
 
     succeeded: bool
@@ -120,6 +132,7 @@ class JobResult:
     message: str
     attempts: int
     pod: PodResult | None
+    index: int | None = None
 
 
 def job_spec(job: Resource) -> JobSpec:
@@ -127,7 +140,7 @@ def job_spec(job: Resource) -> JobSpec:
     spec = mapping(job.inputs.get("spec"))
     if unknown := sorted(spec.keys() - JOB_KEYS):
         raise UnsupportedError(f"a rehearsal does not act on {', '.join(unknown)} of a Job")
-    indexed = spec.get("completionMode") == INDEXED
+    indexed, name = spec.get("completionMode") == INDEXED, object_name(job)
     workers = int(spec.get("completions", 1))
     if workers != int(spec.get("parallelism", 1)) or workers < 1 or (workers > 1 and not indexed):
         raise UnsupportedError(
@@ -135,13 +148,15 @@ def job_spec(job: Resource) -> JobSpec:
             f"{spec.get('completionMode', 'NonIndexed')}: a rehearsal knows one pod, or Indexed Jobs whose "
             "pods all run at once"
         )
+    if indexed and len(last := host_name(name, workers - 1)) > KUBERNETES_NAME_LIMIT:
+        raise RefusedError(f"metadata.name: will not able to create pod with invalid DNS label: {last}")
     limit = int(spec.get("backoffLimit", DEFAULT_BACKOFF_LIMIT))
     if limit < 0:
         raise RefusedError(f"spec.backoffLimit: Invalid value: {limit}: must be greater than or equal to 0")
     deadline = spec.get("activeDeadlineSeconds")
     policy = mapping(spec.get("podFailurePolicy"))
     return JobSpec(
-        name=object_name(job),
+        name=name,
         namespace=namespace_of(job),
         cluster=cluster_of(job),
         template=mapping(spec.get("template")),
@@ -167,6 +182,12 @@ def identity(job: Resource) -> str:
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
+def host_name(job: str, index: int) -> str:
+    """The host name of the pod with this index of the Indexed Job called ``job``
+    (kubernetes.io/docs/concepts/workloads/controllers/job, seen November 2026)."""
+    return f"{job}-{index}"
+
+
 def pod_of(job: JobSpec, uid: str, index: int) -> PodSpec:
     """The pod of ``job`` with this index, with what the Job controller adds to the template.
 
@@ -180,9 +201,16 @@ def pod_of(job: JobSpec, uid: str, index: int) -> PodSpec:
         job.pod,
         labels={**labels, COMPLETION_INDEX: str(index)},
         annotations={**job.pod.annotations, COMPLETION_INDEX: str(index)},
+        hostname=host_name(job.name, index),
         init_containers=[replace(each, env=[*each.env, given]) for each in job.pod.init_containers],
         container=replace(job.pod.container, env=[*job.pod.container.env, given]),
     )
+
+
+def keep_apart(job: JobSpec) -> bool:
+    """Whether each pod of ``job`` needs a node that no other of them is on."""
+    labels = pod_of(job, "", 0).labels
+    return job.workers > 1 and any(selector_picks(each, labels) for each in job.pod.apart)
 
 
 def new_uid() -> str:
@@ -262,7 +290,7 @@ class _Running:
             self._pods.request(JOB_FAILED, self.job.pod.grace_period)
 
     def _until_complete(self, index: int) -> None:
-        who = f"worker {index}: " if self.job.workers > 1 else ""
+        who = f"{self.job.who(index)}: " if self.job.workers > 1 else ""
         number = 0
         while True:
             number += 1
@@ -282,7 +310,7 @@ class _Running:
             if action == "Count" and failures > self.job.backoff_limit:
                 reason = "BackoffLimitExceeded"
             if reason:
-                self._fail(JobResult(False, reason, who + _explain(reason, pod), 0, pod))
+                self._fail(JobResult(False, reason, who + _explain(reason, pod), 0, pod, index))
                 return
             pause = 0.0 if action == "Ignore" else min(self.backoff * 2 ** (failures - 1), LONGEST_BACKOFF)
             counted = (

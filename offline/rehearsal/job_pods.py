@@ -4,6 +4,7 @@ import re
 import secrets
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import IO, Protocol
 
@@ -12,20 +13,14 @@ from offline.engine.scheduling import PodRequest
 from offline.policies.workloads import Workload
 from offline.rehearsal import job_controller
 from offline.rehearsal.cluster_objects import Namespace
+from offline.rehearsal.disruption import EPOCH, Disruption
 from offline.rehearsal.job_controller import JobSpec
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.kubelet import Kubelet, Pod, PodResult
+from offline.rehearsal.pods import PodSpec
 from offline.rehearsal.processes import Stop
-from offline.rehearsal.scheduler import Placement, Scheduler
+from offline.rehearsal.scheduler import Neighbourhood, Placement, Scheduler
 from offline.rehearsal.services import Services
-
-EPOCH = re.compile(rb"^Epoch (?P<done>\d+)/(?P<all>\d+)\b")
-
-EVICT_AFTER = 3
-"""A pod that is to be disrupted is evicted after one in this many of its epochs."""
-
-EVICT_WORKER_AFTER = 1.0
-"""Seconds between the first line of a worker that is to be disrupted and its eviction."""
 
 
 class Machine(Protocol):
@@ -33,15 +28,13 @@ class Machine(Protocol):
 
     scheduler: Scheduler
     services: Services
-    evicted: bool
-    """Whether the pod that was to be disrupted was."""
 
     def job_kubelet(self, record: JobRecord, namespace: Namespace) -> Kubelet:
         """What runs the pods of a Job."""
         ...
 
-    def disrupts(self, record: JobRecord) -> bool:
-        """Whether the Job's first pod is to be evicted."""
+    def disruption(self, record: JobRecord, job: JobSpec) -> Disruption | None:
+        """The eviction of one of the Job's pods; None where there is none to be."""
         ...
 
     def changed(self, record: JobRecord) -> None:
@@ -55,7 +48,10 @@ class Machine(Protocol):
 
 @dataclass
 class JobPods:
-    """Runs the pods of one Job: of each index one after the other, those of several indexes side by side."""
+    """Runs the pods of one Job: of each index one after the other, those of several indexes side by side.
+
+    ``hosts`` are patterns of what names a port of one of them, by its address on this machine.
+    """
 
     engine: Machine
     resource: Resource
@@ -64,10 +60,16 @@ class JobPods:
     request: PodRequest
     record: JobRecord
     log: IO[bytes]
+    hosts: Mapping[str, re.Pattern[str]] = field(default_factory=dict[str, re.Pattern[str]])
     uid: str = field(default_factory=job_controller.new_uid)
     _placed: list[Placement] = field(default_factory=list[Placement])
     _nodes: dict[str, None] = field(default_factory=dict[str, None])
+    _telling: int | None = None
+    """The index of the pod that tells of epochs: the lowest of those that do."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._disruption = self.engine.disruption(self.record, self.job)
 
     def run(self, number: int, index: int, stop: Stop) -> PodResult:
         """The pod of this index with this number, from 1, from Pending to its end."""
@@ -75,32 +77,26 @@ class JobPods:
         spec = job_controller.pod_of(self.job, self.uid, index)
         client = Workload(self.resource, self.job.cluster, self.job.template)
         reached = engine.services.reached_by(client, spec, self.namespace, stop)
-        placement = self._place(index, stop)
+        placement = self._place(index, spec, stop)
         unique = secrets.token_hex(3)[:5]
         name = f"{self.job.name[:52]}-{index}-{unique}" if several else f"{self.job.name[:57]}-{unique}"
         prefix = f"[{index}] ".encode() if several else b""
         self._write(prefix + f"# pod {name} on {placement.node_name}, attempt {number}\n".encode())
-        evict = number == 1 and index == 0 and engine.disrupts(record)
-        eviction = threading.Timer(EVICT_WORKER_AFTER, self._evict, [stop, f"worker {index} evicted"])
-        eviction.daemon = True
+        disruption = self._disruption
+        if disruption:
+            disruption.starts(index, number, stop)
 
         def write(line: bytes) -> None:
             self._write(prefix + line)
-            if self.job.indexed:
-                # Its epochs are those of one item after the other.
-                if evict and eviction.ident is None:
-                    eviction.start()
-            elif match := EPOCH.match(line):
-                record.epochs = (int(match["done"]), int(match["all"]))
-                engine.changed(record)
-                if evict and record.epochs[0] * EVICT_AFTER >= record.epochs[1] and not stop.requested:
-                    self._evict(stop, f"pod evicted after epoch {record.epochs[0]}")
+            self._read(index, line)
 
         kubelet = engine.job_kubelet(record, self.namespace)
         try:
-            result = kubelet.run(Pod(name, self.namespace, spec, placement, stop, write, addresses=reached))
+            addresses = {**reached, **self.hosts}
+            result = kubelet.run(Pod(name, self.namespace, spec, placement, stop, write, addresses=addresses))
         finally:
-            eviction.cancel()
+            if disruption:
+                disruption.ended(index)
             engine.scheduler.release(placement)
             with self._lock:
                 self._placed.remove(placement)
@@ -113,16 +109,26 @@ class JobPods:
             self.log.write(line)
             self.log.flush()
 
-    def _evict(self, stop: Stop, what: str) -> None:
-        """As an eviction through the Kubernetes API does; of a pod that has ended it says nothing."""
-        if not stop.requested:
-            self.engine.evicted = True
-            stop.request("evicted", self.job.pod.grace_period)
-            self.engine.note(self.record, f"{what} (DisruptionTarget)")
+    def _read(self, index: int, line: bytes) -> None:
+        """Takes from a line of a pod what people are told while it runs."""
+        match = EPOCH.match(line)
+        # Those of a worker are epochs of one item after the other.
+        tells = match is not None and (self.job.together or not self.job.indexed)
+        with self._lock:
+            tells = tells and (self._telling is None or index <= self._telling)
+            if match is not None and tells:
+                self._telling = index
+                self.record.epochs = (int(match["done"]), int(match["all"]))
+        if tells:
+            self.engine.changed(self.record)
+        if self._disruption:
+            self._disruption.wrote(index)
+            if tells and self.record.epochs:
+                self._disruption.trained(*self.record.epochs)
 
-    def _place(self, index: int, stop: Stop) -> Placement:
+    def _place(self, index: int, spec: PodSpec, stop: Stop) -> Placement:
         record, engine = self.record, self.engine
-        who = f"worker {index} " if self.job.workers > 1 else ""
+        who = f"{self.job.who(index)} " if self.job.workers > 1 else ""
         began = time.time()
         with self._lock:
             waits = not self._placed
@@ -133,7 +139,13 @@ class JobPods:
             self.request,
             lambda: stop.requested,
             lambda reason: engine.note(record, f"{who}Pending: {reason}"),
-            group=record.urn if self.job.pod.spreads else "",
+            neighbourhood=Neighbourhood(
+                group=record.urn if spec.spreads else "",
+                namespace=self.namespace.name,
+                labels=spec.labels,
+                apart=spec.apart,
+                team=record.urn if self.job.together else "",
+            ),
         )
         with self._lock:
             # The Job waits as long as none of its pods runs.

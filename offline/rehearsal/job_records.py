@@ -41,7 +41,9 @@ class JobRecord:
 
     ``requested`` is the whole pod with what a cloud injects. ``epochs`` are (done, all) of a training, as its log
     says. ``workers`` are the pods that run at once; ``node`` then names all their nodes, and amounts are those of
-    one pod. ``results`` are its own result in the store and those that it read: by directory the SHA-256 of the
+    one pod. ``nodes`` are how many of them work together, each on a node of its own, 0 where they do not, and
+    ``generations`` how often these began together. ``index`` is that of the pod that made the Job fail.
+    ``results`` are its own result in the store and those that it read: by directory the SHA-256 of the
     manifest.
     """
 
@@ -59,6 +61,9 @@ class JobRecord:
     allocatable: Resources | None = None
     memory_limit: int | None = None
     workers: int = 1
+    nodes: int = 0
+    generations: int = 0
+    index: int | None = None
     started: Seconds = 0.0
     finished: Seconds = 0.0
     pending: Seconds = 0.0

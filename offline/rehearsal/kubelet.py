@@ -183,7 +183,7 @@ class Kubelet:
             "HOME": str(scratch),
             "TMPDIR": str(scratch),
             "LANG": "C.UTF-8",
-            "HOSTNAME": pod.name,
+            "HOSTNAME": pod.spec.hostname or pod.name,
             **self._devices(pod, container),
             **given,
         }

@@ -1,6 +1,6 @@
 """Reads pod templates as far as a rehearsal can run them, and refuses the others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.platform import Resources
@@ -10,6 +10,7 @@ from offline.engine.scheduling import Toleration, amounts, largest, tolerations
 
 POD_KEYS = frozenset(
     {
+        "affinity",
         "automountServiceAccountToken",
         "containers",
         "enableServiceLinks",
@@ -20,6 +21,7 @@ POD_KEYS = frozenset(
         "securityContext",
         "serviceAccount",
         "serviceAccountName",
+        "subdomain",
         "terminationGracePeriodSeconds",
         "tolerations",
         "topologySpreadConstraints",
@@ -47,6 +49,9 @@ CONTAINER_KEYS = frozenset(
 
 HOST_NAME = "kubernetes.io/hostname"
 """The label that differs from node to node."""
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+"""The key of the rules about other pods without which a pod is not placed."""
 
 PROBES = frozenset({"livenessProbe", "ports", "readinessProbe", "startupProbe"})
 """Keys of containers that run until they are told to end."""
@@ -90,7 +95,9 @@ class PodSpec:
     """A pod of one container, before which its init containers run, one after the other.
 
     ``automounts_token`` None leaves it to the service account whether the pod gets its token. ``spreads`` says
-    that it had better not run on a node with others of its Job.
+    that it had better not run on a node with others of its Job; it cannot run on one with a pod that a label
+    selector of ``apart`` picks. ``hostname`` is empty where it is the pod's name; with it, ``subdomain`` is the
+    Service below whose name other pods find it.
     """
 
     labels: Mapping[str, str]
@@ -104,11 +111,22 @@ class PodSpec:
     volumes: Mapping[str, Properties]
     grace_period: int
     spreads: bool = False
+    apart: Sequence[Properties] = ()
+    hostname: str = ""
+    subdomain: str = ""
 
     @property
     def requests(self) -> Resources:
         """What the scheduler counts: the most that is asked for at one time. What a cloud injects is not in it."""
         return largest(self.container.requests, *(container.requests for container in self.init_containers))
+
+    @property
+    def texts(self) -> Iterator[str]:
+        """What of it may name an address."""
+        for container in (*self.init_containers, self.container):
+            yield from (*container.command, *container.args)
+            for entry in container.env:
+                yield str(entry.get("value") or "")
 
 
 def pod_spec(template: Properties, *, restarts: bool = False) -> PodSpec:
@@ -137,7 +155,26 @@ def pod_spec(template: Properties, *, restarts: bool = False) -> PodSpec:
         volumes={str(each["name"]): each for each in mappings(spec.get("volumes"))},
         grace_period=int(spec.get("terminationGracePeriodSeconds", GRACE_PERIOD)),
         spreads=_spreads(spec),
+        apart=_apart(spec),
+        subdomain=str(spec.get("subdomain") or ""),
     )
+
+
+def _apart(spec: Properties) -> list[Properties]:
+    """The label selectors of the pods that cannot share a node with the pod. Raises UnsupportedError for more."""
+    affinity = mapping(spec.get("affinity"))
+    _refuse_unknown("affinity", affinity, frozenset({"podAntiAffinity"}))
+    anti = mapping(affinity.get("podAntiAffinity"))
+    _refuse_unknown("podAntiAffinity", anti, frozenset({REQUIRED}))
+    terms = mappings(anti.get(REQUIRED))
+    for each in terms:
+        _refuse_unknown("podAntiAffinity", each, frozenset({"labelSelector", "topologyKey"}))
+        if each.get("topologyKey") != HOST_NAME:
+            raise UnsupportedError(
+                f"podAntiAffinity over {each.get('topologyKey')}: a rehearsal knows {HOST_NAME} alone"
+            )
+    # A term without a selector picks no pod.
+    return [mapping(each.get("labelSelector")) for each in terms if each.get("labelSelector") is not None]
 
 
 def _spreads(spec: Properties) -> bool:

@@ -36,7 +36,7 @@ from offline.rehearsal.outcome import Configuration, Outcome
 from offline.rehearsal.service_records import ServiceRecord
 from offline.rehearsal.shown_results import ShownNumber
 from offline.rehearsal.state import Place, kept
-from offline.rehearsal.summary import LOG_LINES, ending, last_lines, place_of, schedules, without_tables, written
+from offline.rehearsal.summary import ending, own_lines, place_of, pods_of, schedules, without_tables, written
 
 SDKS = tuple(cloud.sdk for cloud in CLOUDS.values() if cloud.sdk)
 PACKAGES = ("pulumi", *SDKS, "pulumi-kubernetes", "tensorflow", "tensorflow-cpu", "keras")
@@ -91,11 +91,10 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         "records": outcome.records,
         "services": [(each, ending(each)) for each in outcome.services],
         "by_urn": records,
+        "pods_of": pods_of,
         "Phase": Phase,
         "failures": [
-            (each, last_lines(place.log(each.name), LOG_LINES))
-            for each in outcome.records
-            if each.phase is Phase.FAILED
+            (each, own_lines(each, place.log(each.name))) for each in outcome.records if each.phase is Phase.FAILED
         ],
         "architecture": _data_uri(drawn.encode(), "image/svg+xml"),
         "about_architecture": about(scene(stack)),

@@ -7,7 +7,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,13 +19,12 @@ from offline.rehearsal.admission import admit
 from offline.rehearsal.cluster_objects import Namespace, Objects, RefusedError
 from offline.rehearsal.kubelet import Kubelet, Pod, PodResult, Prepared
 from offline.rehearsal.pods import Container, PodSpec, UnsupportedError
+from offline.rehearsal.ports import LOOPBACK, free_ports
 from offline.rehearsal.processes import Stop
 from offline.rehearsal.scheduler import CancelledError, Placement, Scheduler
 from offline.rehearsal.service_records import ServicePhase, ServiceRecord
 from offline.rehearsal.state import Place
 from offline.rehearsal.stateful_sets import Probe, StatefulSetSpec, addresses, stateful_set_spec
-
-LOOPBACK = "127.0.0.1"
 
 READY_WITHIN = 120.0
 """Seconds that a service may take until its probe succeeds."""
@@ -118,7 +117,7 @@ class Services:
         Returns these addresses by those on this machine. Raises RefusedError where a NetworkPolicy is in the way
         or a service is not ready in time, and CancelledError where ``stop`` is requested.
         """
-        texts = list(_texts(pod))
+        texts = list(pod.texts)
         with self._lock:
             there = [
                 each
@@ -189,7 +188,7 @@ class _Service:
     def _start(self) -> None:
         record = self.record
         ports = {*self.spec.ports.values(), *([self.spec.probe.port] if self.spec.probe else [])}
-        self.ports.update(zip(sorted(ports), _free_ports(len(ports)), strict=True))
+        self.ports.update(zip(sorted(ports), free_ports(len(ports)), strict=True))
         record.started, record.phase = time.time(), ServicePhase.STARTING
         self.surroundings.changed(record)
         self._thread = threading.Thread(target=self._run, name=record.name, daemon=True)
@@ -302,22 +301,6 @@ def _require_connection(client: Workload, service: "_Service", namespace: Namesp
             f"it names the address of service {service.record.name}, and no NetworkPolicy lets its pods connect "
             f"there ({side.lower()}); name the service in `connects` of the step"
         )
-
-
-def _texts(pod: PodSpec) -> Iterator[str]:
-    """What of a pod may name an address."""
-    for container in (*pod.init_containers, pod.container):
-        yield from (*container.command, *container.args)
-        for entry in container.env:
-            yield str(entry.get("value") or "")
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((LOOPBACK, 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def _answers(probe: Probe, ports: Mapping[int, int]) -> bool:

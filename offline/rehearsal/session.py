@@ -191,7 +191,7 @@ class Session:
             trained = ", ".join(each.name for each in ran if each.epochs or each.workers > 1)
             display.say(
                 f"--disrupt {options.disrupt}: nothing was evicted; it takes a Job that runs and prints epochs "
-                f"or has several workers, of which there was {trained or 'none'}"
+                f"or has several pods, of which there was {trained or 'none'}"
             )
         jobs = [each for each in evaluation.resources.values() if each.type == JOB]
         for gone in state.jobs.keys() - {each.urn for each in jobs}:

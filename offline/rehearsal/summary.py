@@ -46,7 +46,7 @@ def failures(
             continue
         console.print()
         console.print(Text(printable_lines(f"{record.name} failed: {record.reason}"), "bold red"), soft_wrap=True)
-        lines = last_lines(log_of[record.name], LOG_LINES) if record.attempts or record.started else []
+        lines = own_lines(record, log_of[record.name]) if record.attempts or record.started else []
         if lines == [record.reason]:
             continue
         for line in lines:
@@ -73,13 +73,24 @@ def jobs_table(records: Sequence[JobRecord]) -> Table:
         result = str(record.phase)
         if record.phase is Phase.FAILED and record.exit_code:
             result += f", exit code {record.exit_code}"
-        if record.workers > 1:
-            result += f", {record.workers} workers"
-        if record.attempts > record.workers:
-            result += f", {record.attempts} pods"
+        result += "".join(f", {each}" for each in pods_of(record))
         seconds = f"{record.seconds:.1f} s" if record.started else ""
         table.add_row(record.name, Text(printable(pool)), seconds, Text(result, STYLES.get(record.phase, "dim")))
     return table
+
+
+def pods_of(record: JobRecord) -> list[str]:
+    """How many pods a Job has at once, how many it took in all, and how often they began together."""
+    found: list[str] = []
+    if record.nodes:
+        found.append(f"{record.nodes} pods on {record.nodes} nodes")
+    elif record.workers > 1:
+        found.append(f"{record.workers} workers")
+    if record.attempts > record.workers:
+        found.append(f"{record.attempts} pods in all" if record.nodes else f"{record.attempts} pods")
+    if record.generations > 1:
+        found.append(f"began {record.generations} times")
+    return found
 
 
 def services_table(records: Sequence[ServiceRecord]) -> Table:
@@ -268,9 +279,16 @@ def written(value: Any, indent: str = "  ") -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
-def last_lines(file: Path, count: int) -> list[str]:
-    """The last lines of a log; none where there is no log."""
+def own_lines(record: JobRecord, file: Path) -> list[str]:
+    """The last lines of a Job's log; where one of several nodes made it fail, those of that one."""
+    only = f"[{record.index}] " if record.nodes and record.index is not None else ""
+    return last_lines(file, LOG_LINES, only)
+
+
+def last_lines(file: Path, count: int, beginning: str = "") -> list[str]:
+    """The last lines of a log that begin so; none where there is no log."""
     try:
-        return file.read_text(encoding="utf-8", errors="replace").splitlines()[-count:]
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
+    return [each for each in lines if each.startswith(beginning)][-count:]

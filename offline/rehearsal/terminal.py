@@ -190,7 +190,9 @@ class LiveDisplay:
 
     def _progress(self, record: JobRecord) -> tuple[RenderableType, RenderableType]:
         where = Text(record.pool, "dim", overflow="ellipsis", no_wrap=True)
-        if record.workers > 1:
+        if record.nodes:
+            where.append(f", {record.nodes} nodes")
+        elif record.workers > 1:
             where.append(f", {record.workers} pods")
         if record.accelerator:
             where.append(f" ({record.accelerator})")
@@ -212,7 +214,11 @@ class LiveDisplay:
 def describe(record: JobRecord) -> str:
     """The Job's phase in a few words."""
     place = f" on {record.pool}" + (f" ({record.accelerator})" if record.accelerator else "")
-    if record.workers > 1:
+    if record.nodes:
+        place = f" in {record.nodes} pods on {record.nodes} nodes of {record.pool}" + place.removeprefix(
+            f" on {record.pool}"
+        )
+    elif record.workers > 1:
         place = f" in {record.workers} pods{place}"
     texts = {
         Phase.PENDING: "Pending",

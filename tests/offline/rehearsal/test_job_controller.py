@@ -18,6 +18,14 @@ from offline.rehearsal.processes import Stop
 IGNORE_DISRUPTION = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
+LONG = "j" * 61
+"""A Job's name that leaves no room for an index of two digits."""
+
+
+def required(term: dict[str, Any]) -> dict[str, Any]:
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
 def resource(spec: dict[str, Any] | None = None, **pod: Any) -> Resource:
     container = {"name": "main", "command": ["python", "-c", "pass"]}
     template = {"spec": {"restartPolicy": "Never", "containers": [container], **pod}}
@@ -133,14 +141,24 @@ def test_a_suspended_job_is_not_run() -> None:
         ({"maxFailedIndexes": 1}, {}, UnsupportedError, "maxFailedIndexes"),
         ({}, {"restartPolicy": "OnFailure"}, UnsupportedError, "OnFailure"),
         ({}, {"affinity": {"nodeAffinity": {}}}, UnsupportedError, "affinity"),
+        ({}, {"affinity": {"podAntiAffinity": {"preferred": []}}}, UnsupportedError, "does not act on preferred"),
+        ({}, {"affinity": required({"topologyKey": "zone", "labelSelector": {}})}, UnsupportedError, "over zone"),
+        (
+            {"completionMode": "Indexed", "completions": 11, "parallelism": 11},
+            {},
+            RefusedError,
+            f"invalid DNS label: {LONG}-10",
+        ),
         ({}, {"hostNetwork": True}, UnsupportedError, "hostNetwork"),
     ],
 )
 def test_what_cannot_be_rehearsed_is_refused_by_name(
     spec: dict[str, Any], pod_spec: dict[str, Any], error: type[Exception], says: str
 ) -> None:
+    job = resource(spec, **pod_spec)
+    job.inputs["metadata"]["name"] = LONG
     with pytest.raises(error, match=says):
-        job_spec(resource(spec, **pod_spec))
+        job_spec(job)
 
 
 def test_what_pulumi_updates_in_place_does_not_run_a_job_again() -> None:

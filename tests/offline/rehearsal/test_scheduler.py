@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from infra.platform import Node, Resources, Taint, TaintEffect
 from offline.engine.scheduling import PodRequest, Toleration, obstacle, obstacles, tolerates
-from offline.rehearsal.scheduler import CancelledError, Scheduler, UnschedulableError
+from offline.rehearsal.scheduler import (
+    CancelledError,
+    Neighbourhood,
+    Scheduler,
+    TooFewNodesError,
+    UnschedulableError,
+)
 
 GPU_TAINT = Taint("nvidia.com/gpu", "present", "NoSchedule")
 TOLERATION = Toleration("nvidia.com/gpu", "Equal", "present", "NoSchedule")
@@ -109,8 +115,8 @@ def test_only_hard_taints_keep_pods_off(effect: TaintEffect, keeps_off: bool) ->
     assert (obstacle(request(), node("cpu", taints=[Taint("k", "v", effect)])) is not None) is keeps_off
 
 
-def scheduler(nodes: Sequence[Node]) -> Scheduler:
-    made = Scheduler(settle=0.05)
+def scheduler(nodes: Sequence[Node], most: int | None = None) -> Scheduler:
+    made = Scheduler(settle=0.05, most=most)
     made.add(nodes)
     return made
 
@@ -137,8 +143,66 @@ def test_a_pool_grows_to_its_last_node_before_a_pod_waits() -> None:
 def test_pods_of_a_group_keep_apart_as_far_as_there_is_room() -> None:
     nodes = scheduler([node("cpu", cpu=2000, count=2)])
     nodes.place(request(), lambda: False)
-    placed = [nodes.place(request(), lambda: False, group="days").node_name for _ in range(3)]
+    days = Neighbourhood(group="days")
+    placed = [nodes.place(request(), lambda: False, neighbourhood=days).node_name for _ in range(3)]
     assert placed == ["dev-cpu-0", "dev-cpu-1", "dev-cpu-1"]
+
+
+def apart(name: str, namespace: str = "toys", from_others: bool = True, team: str = "") -> Neighbourhood:
+    selectors = [{"matchLabels": {"of": "train"}}] if from_others else []
+    return Neighbourhood(namespace=namespace, labels={"of": name}, apart=selectors, team=team)
+
+
+def test_pods_that_keep_apart_share_no_node_whichever_comes_first() -> None:
+    nodes = scheduler([node("cpu", count=2)])
+    first, second = (nodes.place(request(), lambda: False, neighbourhood=apart("train")) for _ in range(2))
+    assert {first.node_name, second.node_name} == {"dev-cpu-0", "dev-cpu-1"}
+    waited: list[str] = []
+    for pod in (apart("train"), apart("train", from_others=False), apart("other")):
+        with pytest.raises(CancelledError):
+            nodes.place(request(), until(0.2), waited.append, neighbourhood=pod)
+    assert set(waited) == {"cpu: 2 node(s) didn't match pod anti-affinity rules"}
+    for pod in (apart("train", "elsewhere"), apart("other", from_others=False)):
+        assert nodes.place(request(), lambda: False, neighbourhood=pod)
+    nodes.release(first)
+    again = nodes.place(request(), lambda: False, neighbourhood=apart("train"))
+    assert again.node_name == first.node_name
+
+
+def test_why_a_pod_waits_tells_nodes_that_are_full_from_those_that_another_keeps_it_off() -> None:
+    nodes = scheduler([node("cpu", cpu=1000, count=3)])
+    nodes.place(request(cpu=200), lambda: False, neighbourhood=apart("train"))
+    nodes.place(request(), lambda: False)
+    nodes.place(request(), lambda: False)
+    waited: list[str] = []
+    with pytest.raises(CancelledError):
+        nodes.place(request(cpu=200), until(0.2), waited.append, neighbourhood=apart("train"))
+    assert waited == ["cpu: 1 node(s) didn't match pod anti-affinity rules, 2 Insufficient cpu"]
+
+
+def test_pods_of_a_team_count_as_one_of_those_that_the_machine_runs() -> None:
+    nodes = scheduler([node("cpu", count=8)], most=2)
+    team = apart("train", team="one")
+    for _ in range(4):
+        nodes.place(request(), lambda: False, neighbourhood=team)
+    nodes.place(request(), lambda: False)
+    for pod in (Neighbourhood(), apart("other", from_others=False, team="two")):
+        with pytest.raises(CancelledError):
+            nodes.place(request(), until(0.2), neighbourhood=pod)
+    assert nodes.place(request(), lambda: False, neighbourhood=team)
+
+
+def test_pods_that_need_more_nodes_than_there_are_are_refused() -> None:
+    nodes = scheduler([node("cpu", count=2), node("small", cpu=100, count=5)])
+    nodes.require(request(), 2, lambda: False)
+    with pytest.raises(TooFewNodesError) as error:
+        nodes.require(request(), 3, lambda: False)
+    assert str(error.value) == (
+        "3 pods need a node each, and 2 can take one (cpu: 2; small: 5 Insufficient cpu (requested 1000m, "
+        "allocatable 100m))"
+    )
+    with pytest.raises(CancelledError):
+        nodes.require(request(), 3, lambda: True)
 
 
 def test_a_pod_that_fits_only_without_those_that_stay_is_refused() -> None:

@@ -1,10 +1,11 @@
 """Small Pulumi programs on the one CPU pool of stack `local`, to rehearse in place of the real one.
 
-As a script it rehearses one of them: ``python -m tests.offline.rehearsal.toy FOLDER PROGRAM``.
+As a script it rehearses one of them: ``python -m tests.offline.rehearsal.toy FOLDER PROGRAM [NODES]``.
 """
 
 import json
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,56 @@ for epoch in range(start + 1, 13):
     print(f"Epoch {epoch}/12", flush=True)
 """
 
+
+NODE = """
+import os, pathlib, signal, socket, sys, time
+signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
+rank, words = int(os.environ["JOB_COMPLETION_INDEX"]), sys.argv[1:]
+done, pause = pathlib.Path(words[0], "epochs"), float(words[1])
+hosts = [each.rsplit(":", 1) for each in words[2:]]
+# Nobody else may have its address.
+own = socket.create_server((hosts[rank][0], int(hosts[rank][1])))
+print("there", *hosts[rank], flush=True)
+
+def epochs():
+    return int(done.read_text()) if done.exists() else 0
+
+def together():
+    others = {}
+    while len(others) < len(hosts) - 1:
+        connection = own.accept()[0].makefile("rwb", buffering=0)
+        others[int(connection.readline())] = connection
+    print("all", len(hosts), "begin after", epochs(), flush=True)
+    try:
+        while epochs() < 12:
+            time.sleep(pause)
+            for each in others.values(): each.write(b"step\\n")
+            for each in others.values():
+                if not each.readline(): raise OSError("one is lost")
+            done.with_suffix(".new").write_text(str(epochs() + 1))
+            done.with_suffix(".new").replace(done)
+            print(f"Epoch {epochs()}/12", flush=True)
+        for each in others.values(): each.write(b"end\\n")
+        return True
+    except OSError:
+        return False
+
+def with_first():
+    try:
+        connection = socket.create_connection((hosts[0][0], int(hosts[0][1])), 5).makefile("rwb", buffering=0)
+        connection.write(f"{rank}\\n".encode())
+        while word := connection.readline():
+            if word == b"end\\n": return True
+            connection.write(b"ok\\n")
+    except OSError:
+        pass
+    return False
+
+while epochs() < 12:
+    if together() if rank == 0 else with_first(): break
+    time.sleep(0.05)
+"""
+"""A training of which every pod is needed for each epoch. Those that are left wait for one that is lost."""
 
 PASSWORD = "planted-password"
 
@@ -127,12 +178,26 @@ class Toys:
         results: Sequence[Result] = (),
         variant: Mapping[str, Any] | None = None,
         workers: int | None = None,
+        nodes: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        job_labels: Mapping[str, str] | None = None,
     ) -> k8s.batch.v1.Job:
         """A Job that runs ``python -c script arguments…`` with the store at /store.
 
         ``run`` is its directory in the store, ``inputs`` are those that it reads, ``results`` what it declares,
-        ``variant`` what of the step that several Jobs are made of. With ``workers`` it is an Indexed Job.
+        ``variant`` what of the step that several Jobs are made of. With ``workers`` it is an Indexed Job, with
+        ``nodes`` one whose pods find one another below the Service of its name and share no node.
         """
+        several, labels = workers or nodes, {"toy": name, **(labels or {})}
+        apart = k8s.core.v1.PodAffinityTermArgs(
+            topology_key="kubernetes.io/hostname",
+            label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels={"toy": name}),
+        )
+        affinity = k8s.core.v1.AffinityArgs(
+            pod_anti_affinity=k8s.core.v1.PodAntiAffinityArgs(
+                required_during_scheduling_ignored_during_execution=[apart]
+            )
+        )
         requests = {"cpu": cpu, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
         annotations = {"pulumi.com/replaceUnready": "true"} if replace_unready else {}
         annotations |= {RUN_ANNOTATION: run} if run else {}
@@ -146,17 +211,20 @@ class Toys:
                 name=name,
                 namespace=NAMESPACE,
                 annotations=annotations,
-                labels={NAME: pipeline} if pipeline else None,
+                labels={**({NAME: pipeline} if pipeline else {}), **(job_labels or {})} or None,
             ),
             spec=k8s.batch.v1.JobSpecArgs(
                 backoff_limit=backoff_limit,
                 active_deadline_seconds=deadline,
                 pod_failure_policy=k8s.batch.v1.PodFailurePolicyArgs(rules=list(rules)) if rules else None,
-                completion_mode="Indexed" if workers else None,
-                completions=workers,
-                parallelism=workers,
+                completion_mode="Indexed" if several else None,
+                completions=several,
+                parallelism=several,
                 template=k8s.core.v1.PodTemplateSpecArgs(
+                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels) if nodes else None,
                     spec=k8s.core.v1.PodSpecArgs(
+                        affinity=affinity if nodes else None,
+                        subdomain=name if nodes else None,
                         topology_spread_constraints=[SPREAD] if workers else None,
                         restart_policy="Never",
                         termination_grace_period_seconds=grace,
@@ -182,13 +250,23 @@ class Toys:
                             k8s.core.v1.VolumeArgs(name="store", persistent_volume_claim=claim),
                             *volumes,
                         ],
-                    )
+                    ),
                 ),
             ),
             opts=pulumi.ResourceOptions.merge(
                 self.options([self.namespace, self.claim, *after]),
                 pulumi.ResourceOptions(replace_with=list(replace_with)),
             ),
+        )
+
+    def hosts(self, name: str, selector: Mapping[str, str] | None = None, ip: str = "None") -> k8s.core.v1.Service:
+        """The headless Service of a Job with ``nodes``."""
+        spec = k8s.core.v1.ServiceSpecArgs(
+            cluster_ip=ip, selector=selector or {"toy": name}, publish_not_ready_addresses=True
+        )
+        metadata = k8s.meta.v1.ObjectMetaArgs(name=name, namespace=NAMESPACE)
+        return k8s.core.v1.Service(
+            f"{name}-hosts", metadata=metadata, spec=spec, opts=self.options([self.namespace])
         )
 
     def service(
@@ -271,10 +349,10 @@ def ignore_disruption() -> k8s.batch.v1.PodFailurePolicyRuleArgs:
     )
 
 
-def on_exit_code(action: str, code: int) -> k8s.batch.v1.PodFailurePolicyRuleArgs:
+def on_exit_code(action: str, *codes: int) -> k8s.batch.v1.PodFailurePolicyRuleArgs:
     return k8s.batch.v1.PodFailurePolicyRuleArgs(
         action=action,
-        on_exit_codes=k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgs(operator="In", values=[code]),
+        on_exit_codes=k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgs(operator="In", values=list(codes)),
     )
 
 
@@ -286,6 +364,28 @@ def training() -> None:
     toys.job("toy-predict", "import sys; print(open(sys.argv[1]).read())", "/store/epochs", after=[train])
 
 
+def hosts_of(job: str, count: int, port: int = 2222) -> list[str]:
+    """The addresses of the pods of a Job with ``count`` nodes."""
+    return [f"{job}-{index}.{job}:{port}" for index in range(count)]
+
+
+def nodes() -> None:
+    """A training on three nodes."""
+    toys = Toys()
+    rules = [ignore_disruption(), on_exit_code("Ignore", 137, 143, 15)]
+    toys.job(
+        "toy-train",
+        NODE,
+        "/store",
+        "0.15",
+        *hosts_of("toy-train", 3),
+        nodes=3,
+        rules=rules,
+        deadline=120,
+        after=[toys.hosts("toy-train")],
+    )
+
+
 def stubborn() -> None:
     """A Job that does not end when it is asked to."""
     script = "import sys, time; open(sys.argv[1], 'w').write('1'); time.sleep(600)"
@@ -293,14 +393,29 @@ def stubborn() -> None:
 
 
 def rehearse(
-    program: Callable[[], object], folder: Path, *, fresh: bool = False, disrupt: str | None = None
+    program: Callable[[], object],
+    folder: Path,
+    *,
+    fresh: bool = False,
+    disrupt: str | None = None,
+    machines: int = 1,
 ) -> tuple[Outcome, str]:
-    """Rehearses ``program``; returns the outcome and what was printed."""
+    """Rehearses ``program`` on so many nodes; returns the outcome and what was printed."""
     console = Console(record=True, file=sys.stderr, width=200, highlight=False)
     options = Options("local", ROOT, folder, fresh=fresh, disrupt=disrupt)
-    outcome = Session(program, configure("local", ROOT), options, console).run()
+    configuration = configure("local", ROOT)
+    if machines > 1:
+        with tempfile.TemporaryDirectory() as temporary:
+            file = Path(temporary, "stack.yaml")
+            text = Path(ROOT, "stacks", "Pulumi.local.yaml").read_text(encoding="utf-8")
+            text = text.replace("nodes: 1", f"nodes: {machines}")
+            many = "size: 2Gi\n    access_mode: ReadWriteMany\n    storage_class: files"
+            file.write_text(text.replace("size: 2Gi", many), encoding="utf-8")
+            configuration = configure("local", ROOT, file)
+    outcome = Session(program, configuration, options, console).run()
     return outcome, console.export_text()
 
 
 if __name__ == "__main__":
-    sys.exit(rehearse(globals()[sys.argv[2]], Path(sys.argv[1]))[0].exit_code)
+    program, machines = globals()[sys.argv[2]], int(sys.argv[3]) if len(sys.argv) > 3 else 1
+    sys.exit(rehearse(program, Path(sys.argv[1]), machines=machines)[0].exit_code)
