@@ -18,7 +18,8 @@ SCHEMES = ("oci", "https", "http")
 class Chart:
     """A chart of a public repository. ``digest`` is the SHA-256 of its archive; ``image`` has tag and digest.
 
-    ``images`` are the images for clusters of a Kubernetes version, where the chart's has to match it.
+    ``images`` are the images for clusters of a Kubernetes version, where the chart's has to match it. ``manifest``
+    is the digest by which an OCI registry has the chart, and by which Helm then takes it.
     """
 
     name: str
@@ -27,11 +28,12 @@ class Chart:
     digest: str
     image: str
     images: Mapping[str, str] = field(default_factory=dict[str, str])
+    manifest: str = ""
 
     def place(self, copy: str | None) -> str:
         """What Helm is told to take: the name in the repository, or a ``copy`` of one's own."""
         if copy is None:
-            return self.name
+            return f"{self.repository}/{self.name}@{self.manifest}" if self.manifest else self.name
         # Helm does not expand it.
         return str(Path(copy).expanduser()) if copy.startswith("~") else copy
 

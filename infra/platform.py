@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     import pulumi
     import pulumi_kubernetes as k8s
 
+Priority = Literal["low", "normal", "high"]
+"""Of a step among those that wait for the same nodes."""
+
 TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 MigStrategy = Literal["none", "single"]
@@ -101,7 +104,8 @@ class Pool:
     all times. Where the stack declares the device plugin, ``gpu_clients`` pods share each GPU by time-slicing, and
     ``mig_strategy`` is how it advertises GPUs that are partitioned. ``requests`` are rules for what pods ask for,
     where the cluster has any. ``movable`` says that pods cannot ask to be left on their node. ``interconnect`` is
-    what pods of one step use that run on several of its nodes, where it has one.
+    what pods of one step use that run on several of its nodes, where it has one. ``provisioning`` is the
+    class of `ProvisioningRequest` by which the cluster's autoscaler brings all nodes of a Job at once or none.
     """
 
     name: str
@@ -120,6 +124,7 @@ class Pool:
     requests: RequestRules | None = None
     movable: bool = False
     interconnect: Interconnect | None = None
+    provisioning: str = ""
 
     def admitted(self, asked: Resources) -> Resources:
         """What a pod has to ask for that needs ``asked``, so that the cluster takes it unchanged."""
@@ -163,6 +168,16 @@ class Store:
     """The web address at which a person can look at a store path, where there is one."""
     reader: "Mapping[str, pulumi.Input[str]] | None" = None
     """What another stack needs to make ``read``, ``files`` and ``browse`` from; None where there are none."""
+
+
+@dataclass(frozen=True)
+class QueueAccess:
+    """What Kueue has for the Jobs of one namespace: a ClusterQueue, and a WorkloadPriorityClass by the `priority`
+    of a step.
+    """
+
+    cluster_queue: str
+    priorities: Mapping[Priority, str] = field(default_factory=dict["Priority", str])
 
 
 @dataclass(frozen=True)
@@ -223,7 +238,7 @@ class Platform:
     ``kubeconfig``, where it is not its current one. ``owned`` is False where the cluster is another
     stack's, which declares all that is in no namespace. ``teams`` is what the teams have whose own stacks run Jobs
     here, by name. ``volume_class`` is the StorageClass of volumes that one pod has to itself; None: the cluster's
-    default.
+    default. ``queue`` is what another stack, which has the cluster, declares of Kueue for this stack's Jobs.
     """
 
     name: str
@@ -244,6 +259,7 @@ class Platform:
     owned: bool = True
     teams: Mapping[str, TeamAccess] = field(default_factory=dict[str, TeamAccess])
     volume_class: "pulumi.Input[str] | None" = None
+    queue: QueueAccess | None = None
 
 
 @dataclass(frozen=True)

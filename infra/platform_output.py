@@ -7,11 +7,24 @@ the output ``kubeconfig``, which is a secret. `docs/teams.md` describes the form
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from infra.platform import Claim, Egress, MigStrategy, Platform, Pool, RequestRules, Store, Taint, TaintEffect
+from infra.platform import (
+    Claim,
+    Egress,
+    MigStrategy,
+    Platform,
+    Pool,
+    Priority,
+    QueueAccess,
+    RequestRules,
+    Store,
+    Taint,
+    TaintEffect,
+)
 from infra.platform import Resources as NodeResources
 from infra.schema.base import PoolSettings, Team
 from infra.schema.names import short_digest
@@ -169,11 +182,23 @@ class StoreFacts(_Fact):
     reader: dict[str, str] | None = None
 
 
+class QueueFact(_Fact):
+    """What Kueue has for the team's Jobs: the fields of `infra.platform.QueueAccess`."""
+
+    cluster_queue: str
+    priorities: dict[Priority, str]
+
+    def access(self) -> QueueAccess:
+        """As the rest of the program has it."""
+        return QueueAccess(self.cluster_queue, self.priorities)
+
+
 class TeamAccess(_Fact):
-    """What one team has of one cluster: its store, and what its service account is annotated with."""
+    """What one team has of one cluster: its store, what its service account is annotated with, and its queue."""
 
     store: StoreFacts
     service_account_annotations: dict[str, str] = Field(default_factory=dict[str, str])
+    queue: QueueFact | None = None
 
 
 class EgressFact(_Fact):
@@ -223,23 +248,36 @@ class PlatformFacts(_Fact):
 
 
 def published(
-    teams: Mapping[str, Team], platforms: Mapping[str, tuple[str, Platform]], devices: Mapping[str, str]
+    teams: Mapping[str, Team],
+    platforms: Mapping[str, tuple[str, Platform]],
+    devices: Mapping[str, str],
+    queues: Mapping[str, Mapping[str, QueueAccess]] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The output of a stack with these ``teams``: the same as `PlatformFacts`, of values that may be outputs.
 
     ``platforms`` are the clusters by name, each after its cloud. ``devices`` is, by cluster, what changes whenever
-    the device plugin does that the stack declares there.
+    the device plugin does that the stack declares there, and ``queues`` what Kueue has there by namespace.
     """
     return {
         "version": VERSION,
         "teams": {name: each.model_dump() for name, each in teams.items()},
         "clusters": {
-            name: _cluster(cloud, platform, devices.get(name, "")) for name, (cloud, platform) in platforms.items()
+            name: _cluster(
+                cloud,
+                platform,
+                devices.get(name, ""),
+                {
+                    team: queue
+                    for team, each in teams.items()
+                    if (queue := queues.get(name, {}).get(each.namespace))
+                },
+            )
+            for name, (cloud, platform) in platforms.items()
         },
     }
 
 
-def _cluster(cloud: str, platform: Platform, devices: str) -> dict[str, Any]:
+def _cluster(cloud: str, platform: Platform, devices: str, queues: Mapping[str, QueueAccess]) -> dict[str, Any]:
     return {
         "cloud": cloud,
         "pools": {name: _pool(each, devices) for name, each in platform.pools.items()},
@@ -247,6 +285,7 @@ def _cluster(cloud: str, platform: Platform, devices: str) -> dict[str, Any]:
             name: {
                 "store": _store(each.store),
                 "service_account_annotations": dict(each.service_account_annotations),
+                **({"queue": _queue(queues[name])} if name in queues else {}),
             }
             for name, each in platform.teams.items()
         },
@@ -277,6 +316,10 @@ def _pool(pool: Pool, devices: str) -> dict[str, Any]:
         **({"requests": _rules(pool.requests)} if pool.requests else {}),
         **({"movable": True} if pool.movable else {}),
     }
+
+
+def _queue(queue: QueueAccess) -> dict[str, Any]:
+    return {"cluster_queue": queue.cluster_queue, "priorities": dict(queue.priorities)}
 
 
 def _rules(rules: RequestRules) -> dict[str, Any]:

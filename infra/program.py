@@ -4,7 +4,7 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -16,13 +16,16 @@ from pulumi.runtime.config import CONFIG, is_config_secret
 from infra.clouds.other_stack.outputs import outputs_of
 from infra.clouds.registry import CLOUDS, Cloud
 from infra.kubernetes import device_plugin, job, ownership
-from infra.kubernetes.gates import Gates
+from infra.kubernetes.gates import Gates, cheapest_pool
 from infra.kubernetes.job import StepJob
+from infra.kubernetes.kueue import LOCAL_QUEUE, Kueue, KueueArgs
+from infra.kubernetes.kueue_release import KueueReleaseArgs, host_pool, own_pods
 from infra.kubernetes.node_reader import NodeReaderArgs, TeamNodeReader
+from infra.kubernetes.quotas import Held
 from infra.kubernetes.results import Outputs
-from infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
+from infra.kubernetes.schedule import RUNNER, PipelineSchedule, PipelineScheduleArgs
 from infra.kubernetes.service import services_of
-from infra.kubernetes.workspace import Workspace, WorkspaceArgs, reads_nodes
+from infra.kubernetes.workspace import Admission, Workspace, WorkspaceArgs, reads_nodes
 from infra.pipelines import placement, shipping
 from infra.pipelines.contract import PipelineSettings
 from infra.pipelines.declared import DeclaredPipeline
@@ -31,10 +34,13 @@ from infra.pipelines.results import CONNECT, KUBECONFIG, PLATFORM, SHOW, STORE
 from infra.platform import Platform
 from infra.platform_output import published
 from infra.schema.problems import PREFIX, Problem, SettingsError
+from infra.schema.quantities import seconds
 from infra.schema.secret_values import protected
+from infra.settings.kueue import KueueSettings
 from infra.settings.loading import clouds_of, load, pipelines_in
 from infra.settings.model import Settings
 from infra.settings.pipelines import folder
+from infra.step import Step
 
 ROOT = Path(__file__).resolve().parents[1]
 """The repository, whose files the steps ship."""
@@ -85,6 +91,7 @@ def declare(root: Path = ROOT) -> Declared:
     steps = [step for of_pipeline in placed.values() for step in of_pipeline]
     services = Counter(each.platform.name for each in services_of(steps))
     groups = Counter(each.platform.name for each in steps if each.nodes)
+    queues = _queues(settings, platforms, steps, placed)
     workspaces = {
         name: Workspace(
             name,
@@ -96,6 +103,7 @@ def declare(root: Path = ROOT) -> Declared:
                 settings.egress.allowed(),
                 services[name],
                 any(each.schedule for each in settings.pipelines.values()),
+                *_queue(settings, platform, queues.get(name)),
                 groups=groups[name],
             ),
         )
@@ -129,8 +137,66 @@ def declare(root: Path = ROOT) -> Declared:
                 TeamNodeReader(f"{name}-nodes-{team}", NodeReaderArgs(platform, each.namespace))
         clouds_by_name = {name: (cluster.cloud, platforms[name]) for name, cluster in settings.clusters.items()}
         devices = {name: device_plugin.fingerprint(platform) for name, platform in platforms.items()}
-        pulumi.export(PLATFORM, published(settings.teams, clouds_by_name, devices))
+        access = {name: each.access for name, each in queues.items()}
+        pulumi.export(PLATFORM, published(settings.teams, clouds_by_name, devices, access))
     return Declared(settings, platforms, workspaces, jobs)
+
+
+def _queues(
+    settings: Settings,
+    platforms: Mapping[str, Platform],
+    steps: Sequence[Step],
+    placed: Mapping[str, Sequence[Step]],
+) -> dict[str, Kueue]:
+    """What the stack declares of Kueue, by cluster."""
+    kueue = settings.kueue
+    if kueue is None or kueue.local_queue:
+        return {}
+    shares = kueue.shares_of(settings.namespace, settings.teams, runs_pipelines=bool(settings.pipelines))
+    release = KueueReleaseArgs(
+        namespace=kueue.namespace,
+        namespaces=[*shares, *kueue.namespaces],
+        ready_within=seconds(kueue.ready_within),
+        wait=seconds(kueue.wait),
+        chart=kueue.chart,
+        version=kueue.version,
+        fair=bool(settings.teams),
+    )
+    found: dict[str, Kueue] = {}
+    for name, platform in platforms.items():
+        if not platform.owned:
+            continue
+        held = [Held(each.pool.name, each.requests) for each in services_of(steps) if each.platform == platform]
+        held += [
+            Held(cheapest_pool(platform).name, RUNNER)
+            for pipeline, each in settings.pipelines.items()
+            if each.schedule and placed[pipeline][0].platform == platform
+        ]
+        if kueue.install and (pool := host_pool(platform)):
+            held.append(Held(pool.name, own_pods()))
+        found[name] = Kueue(
+            f"{name}-kueue",
+            KueueArgs(
+                platform,
+                settings.namespace,
+                shares,
+                seconds(kueue.wait),
+                kueue.preemption,
+                held,
+                release if kueue.install else None,
+            ),
+        )
+    return found
+
+
+def _queue(settings: Settings, platform: Platform, kueue: Kueue | None) -> tuple[str | None, Admission | None]:
+    """The LocalQueue of the stack's Jobs on a cluster, and how they get past it; None where they start at once."""
+    said = settings.kueue or KueueSettings()
+    if kueue:
+        return LOCAL_QUEUE, Admission(seconds(said.wait), kueue.access[settings.namespace], kueue.ready)
+    if platform.queue:
+        return LOCAL_QUEUE, Admission(seconds(said.wait), platform.queue)
+    return (said.local_queue, Admission(seconds(said.wait))) if said.local_queue else (None, None)
 
 
 def configured() -> dict[str, Any]:

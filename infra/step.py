@@ -7,7 +7,7 @@ from typing import Literal
 
 from infra.pipelines.contract import Best, Items, Nodes, Variant
 from infra.pipelines.results import Result
-from infra.platform import Platform, Pool, Resources
+from infra.platform import Platform, Pool, Priority, Resources
 from infra.service import Service
 
 STORE_GATE, DEVICES_GATE, ACCELERATOR_GATE = GATES = ("store-gate", "devices-gate", "accelerator-gate")
@@ -21,6 +21,9 @@ GATES_FOLDER = "gates"
 
 CODE = "code"
 """The folder of a bundle that has a command's own files."""
+
+PRIORITIES: tuple[Priority, ...] = ("low", "normal", "high")
+"""Of steps, the least urgent first."""
 
 PACKAGES = "packages"
 """The name in place of a pipeline's of the steps that publish what images lack, and of the input that it is."""
@@ -83,6 +86,7 @@ class Step:
     program is given the best. ``variant`` says which of several steps made from one it is, and ``best`` which of
     them others read. ``connects`` are the services that its pods may connect to, by their names in the pipeline.
     With ``items``, ``workers`` pods of it run at once; with ``nodes``, as many as those say, which is never one.
+    ``priority`` decides which Job comes first where they wait for one another.
     """
 
     pipeline: str
@@ -116,6 +120,7 @@ class Step:
     items: Items | None = None
     workers: int = 1
     nodes: Nodes | None = None
+    priority: Priority = "normal"
 
     @property
     def pods(self) -> int:

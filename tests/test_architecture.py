@@ -42,6 +42,7 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
         "infra/schema",
         "infra/platform.py",
         "infra/platform_output.py",
+        "infra/charts.py",
     ],
     "infra/service.py": ["infra/pipelines/contract.py", "infra/schema", "infra/platform.py"],
     "infra/step.py": [

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from infra.kubernetes.labels import (
     INPUTS_ANNOTATION,
+    QUEUE_LABEL,
     RESULTS_ANNOTATION,
     RUN_ANNOTATION,
     VARIANT_ANNOTATION,
@@ -27,8 +28,8 @@ from infra.kubernetes.secrets import declare_secrets
 from infra.kubernetes.service import PipelineService, PipelineServiceArgs, services_of
 from infra.kubernetes.shipped_files import config_map
 from infra.kubernetes.workspace import Workspace
-from infra.platform import ASKED_ANNOTATION
-from infra.step import GATES, PACKAGES, Step
+from infra.platform import ASKED_ANNOTATION, Priority
+from infra.step import GATES, PACKAGES, PRIORITIES, Step
 
 PATIENCE = 600
 """Seconds that Pulumi waits for a Job past the Job's own time limit, so that the Job's verdict comes first."""
@@ -47,6 +48,7 @@ class StepJobArgs:
     """``workspace`` is where the Job runs, ``after`` are the Jobs that have to succeed before it starts.
 
     ``secret`` is the Kubernetes Secret with what the step is given, ``services`` are those that it connects to.
+    ``priority`` is its own, or that of what waits for it.
     """
 
     run: Run
@@ -54,6 +56,7 @@ class StepJobArgs:
     after: tuple["StepJob", ...] = ()
     secret: k8s.core.v1.Secret | None = None
     services: tuple[PipelineService, ...] = ()
+    priority: Priority = "normal"
 
 
 class StepJob(pulumi.ComponentResource):
@@ -74,13 +77,17 @@ class StepJob(pulumi.ComponentResource):
         ]
         group = _declare_group(run, workspace, on_cluster)
         self.run = run
+        self.priority: Priority = args.priority
+        limit = f"{step.time_limit + PATIENCE + workspace.wait}s"
         self.job = k8s.batch.v1.Job(
             name,
             metadata=k8s.meta.v1.ObjectMetaArgs(
                 # A fixed name: after a killed `pulumi up` the next one adopts the running Job, not a second one.
                 name=run.job_name,
                 namespace=workspace.namespace,
-                labels=job_labels(step.pipeline, step.name, workspace.queue),
+                labels=job_labels(
+                    step.pipeline, step.name, workspace.queue, workspace.priorities.get(args.priority)
+                ),
                 # Without it the next `up` would repeat the old failure instead of running the Job again.
                 annotations={"pulumi.com/replaceUnready": "true", **job_annotations(run)},
             ),
@@ -100,9 +107,10 @@ class StepJob(pulumi.ComponentResource):
                 ],
                 # The successor would wait for the GPU that its predecessor holds.
                 delete_before_replace=True,
-                custom_timeouts=pulumi.CustomTimeouts(
-                    create=f"{step.time_limit + PATIENCE}s", update=f"{step.time_limit + PATIENCE}s"
-                ),
+                # Kueue refuses to put a Job into a queue, or to take it out, that it does not hold back
+                # (pkg/controller/jobframework/validation.go, v0.19.2): one that is done, for one.
+                replace_on_changes=[f'metadata.labels["{QUEUE_LABEL}"]'],
+                custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit),
             ),
         )
         self.register_outputs({"job": run.job_name, "path": run.path})
@@ -215,6 +223,27 @@ def _declare_services(
     }
 
 
+def _priorities(steps: Sequence[Step]) -> Mapping[str, Priority]:
+    """Each step's priority by its Job's lasting name, with all the steps that these need.
+
+    Gates, and what installs packages, have none of their own: they have that of the most urgent step behind them,
+    since a gate that came before others would only make its step wait on their nodes.
+    """
+    found: dict[str, Priority] = {}
+
+    def need(step: Step, priority: Priority) -> None:
+        own = priority if step.supplements or step.pipeline in (*GATES, PACKAGES) else step.priority
+        if step.job in found and PRIORITIES.index(own) <= PRIORITIES.index(found[step.job]):
+            return
+        found[step.job] = own
+        for each in (*step.inputs.values(), *step.after):
+            need(each, own)
+
+    for step in steps:
+        need(step, step.priority)
+    return found
+
+
 def declare(
     steps: Sequence[Step],
     workspaces: Mapping[str, Workspace],
@@ -229,6 +258,7 @@ def declare(
     """
     declared: dict[str, StepJob] = {}
     known = Known()
+    priorities = _priorities(steps)
     given = declare_secrets(steps, workspaces, secrets)
     services = _declare_services(steps, workspaces)
 
@@ -239,8 +269,9 @@ def declare(
             unique = tuple({each.run.name: each for each in before}.values())
             secret = given[step.platform.name, step.pipeline] if step.secrets else None
             connected = tuple(services[each.platform.name, each.object_name] for each in step.connects.values())
+            workspace = workspaces[step.platform.name]
             declared[run.name] = StepJob(
-                run.name, StepJobArgs(run, workspaces[step.platform.name], unique, secret, connected)
+                run.name, StepJobArgs(run, workspace, unique, secret, connected, priorities[step.job])
             )
         return declared[run.name]
 

@@ -38,6 +38,10 @@ QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 """The label of a Job with the LocalQueue by which Kueue admits it
 (kueue.sigs.k8s.io/docs/tasks/run/jobs, seen November 2026)."""
 
+PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+"""The label of a Job with its WorkloadPriorityClass
+(github.com/kubernetes-sigs/kueue, pkg/controller/constants/constants.go, v0.19.2)."""
+
 JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
 """The label of a Job's pods with its name (kubernetes.io/docs/reference/labels-annotations-taints, seen November
 2026)."""
@@ -53,9 +57,17 @@ def step_labels(pipeline: str, step: str) -> dict[str, str]:
     return {**PART_OF, NAME: pipeline, COMPONENT: step}
 
 
-def job_labels(pipeline: str, step: str, queue: str | None) -> dict[str, str]:
-    """Labels of a step's Job; ``queue`` is the LocalQueue by which it is admitted, None where none does."""
-    return {**step_labels(pipeline, step), **({QUEUE_LABEL: queue} if queue else {})}
+def job_labels(pipeline: str, step: str, queue: str | None, priority: str | None = None) -> dict[str, str]:
+    """Labels of a step's Job; ``queue`` is the LocalQueue by which it is admitted, None where none does.
+
+    ``priority`` is the WorkloadPriorityClass by which it comes before others there.
+    """
+    found = step_labels(pipeline, step)
+    if queue:
+        found[QUEUE_LABEL] = queue
+        if priority:
+            found[PRIORITY_LABEL] = priority
+    return found
 
 
 def service_labels(pipeline: str, service: str) -> dict[str, str]:

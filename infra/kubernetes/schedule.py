@@ -30,6 +30,9 @@ MARK_LENGTH = len("-20261122-0300")
 START_DEADLINE = 3600
 """Seconds after its time in which a run that could not start still does: the control plane may have been away."""
 
+RUNNER = Resources(cpu=50, memory=128, ephemeral_storage=64)
+"""Of the pod that starts the Jobs."""
+
 HISTORY = 3
 """Runs that are kept with their Jobs, for their logs; of those that failed as many."""
 
@@ -126,7 +129,7 @@ def _step(called: str, args: PipelineScheduleArgs) -> Step:
     """What the CronJob's pod runs. It lives as long as all Jobs may take one after the other, and waits for those
     of an update before them."""
     platform = args.workspace.platform
-    limit = sum(each.run.step.time_limit for each in args.jobs)
+    limit = sum(each.run.step.time_limit + args.workspace.wait for each in args.jobs)
     return Step(
         pipeline=SCHEDULED_RUN,
         name=args.pipeline,
@@ -138,7 +141,7 @@ def _step(called: str, args: PipelineScheduleArgs) -> Step:
         image=args.image,
         platform=platform,
         pool=cheapest_pool(platform),
-        resources=Resources(cpu=50, memory=128, ephemeral_storage=64),
+        resources=RUNNER,
         time_limit=2 * limit,
         uses_store=False,
         reads_nodes=True,
@@ -162,7 +165,12 @@ def _planned(job: StepJob, args: PipelineScheduleArgs) -> dict[str, Any]:
             "apiVersion": "batch/v1",
             "kind": "Job",
             "metadata": {
-                "labels": job_labels(step.pipeline, step.name, args.workspace.queue),
+                "labels": job_labels(
+                    step.pipeline,
+                    step.name,
+                    args.workspace.queue,
+                    args.workspace.priorities.get(job.priority),
+                ),
                 "annotations": job_annotations(run),
             },
             "spec": spec,

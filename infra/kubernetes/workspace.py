@@ -11,7 +11,7 @@ from infra.kubernetes.labels import PART_OF
 from infra.kubernetes.network_policy import PUBLIC_HTTPS, NetworkPoliciesArgs, network_policies
 from infra.kubernetes.node_reader import NodeReader, NodeReaderArgs
 from infra.kubernetes.pod import mebibytes
-from infra.platform import GPU_RESOURCE, Claim, Egress, Platform
+from infra.platform import GPU_RESOURCE, Claim, Egress, Platform, Priority, QueueAccess
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 POD_SECURITY_VERSION = "v1.34"
@@ -23,6 +23,23 @@ MOST_JOBS = 100
 """Jobs that the namespace may hold. Finished ones count; a stack has about ten."""
 
 
+KUEUE_API = "kueue.x-k8s.io/v1beta2"
+"""Kueue's API version (github.com/kubernetes-sigs/kueue; from 0.20 on the only one that it serves)."""
+
+
+@dataclass(frozen=True)
+class Admission:
+    """How the Jobs of a namespace get past Kueue, and how many seconds somebody waits for each to.
+
+    ``access`` is what the LocalQueue and the Jobs name; None: the LocalQueue is there already, and Kueue's default
+    priority holds. ``ready`` are the resources behind it.
+    """
+
+    wait: int
+    access: QueueAccess | None = None
+    ready: Sequence[pulumi.Resource] = ()
+
+
 @dataclass(frozen=True)
 class WorkspaceArgs:
     """``platform`` is the cluster; ``protect`` keeps Pulumi from deleting what holds data.
@@ -30,7 +47,7 @@ class WorkspaceArgs:
     ``egress`` is where pods may connect to beyond what every stack needs; None leaves that open. ``services`` is
     how many services pipelines have there, and ``scheduled`` whether one runs by the clock. ``queue`` is the
     LocalQueue of Kueue by which its Jobs are admitted; None: each Job starts at once. ``groups`` is how many steps
-    there run on several nodes.
+    there run on several nodes. ``admission`` says how Jobs are admitted.
     """
 
     platform: Platform
@@ -41,6 +58,7 @@ class WorkspaceArgs:
     services: int = 0
     scheduled: bool = False
     queue: str | None = None
+    admission: Admission | None = None
     groups: int = 0
 
 
@@ -52,7 +70,8 @@ class Workspace(pulumi.ComponentResource):
     Nothing can connect to its pods, and they can connect only to what `infra.kubernetes.network_policy` says.
     ``ready`` are the resources to wait for before the first pod, and ``devices``, by pool, those to wait for
     before a pod that uses the pool's GPUs. ``limits_egress`` says that its pods can connect only to what a policy
-    allows. ``queue`` is the LocalQueue of its Jobs.
+    allows. ``queue`` is the LocalQueue of its Jobs, ``priorities`` are WorkloadPriorityClasses by a step's
+    `priority`, and ``wait`` is how many seconds somebody waits for the admission of a Job.
     """
 
     def __init__(self, name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -63,6 +82,9 @@ class Workspace(pulumi.ComponentResource):
         self.service_account = args.service_account
         self.limits_egress = args.egress is not None
         self.queue = args.queue
+        access = args.admission.access if args.admission else None
+        self.priorities: Mapping[Priority, str] = access.priorities if access else {}
+        self.wait = args.admission.wait if args.admission else 0
         child = pulumi.ResourceOptions(parent=self)
         on_cluster = pulumi.ResourceOptions(parent=self, provider=platform.provider)
 
@@ -88,6 +110,8 @@ class Workspace(pulumi.ComponentResource):
         ready: list[pulumi.Resource] = [*own, service_account, *policies]
         if platform.store.claim:
             ready.append(_claim(name, platform.store.claim, args, in_namespace))
+        if args.queue and access:
+            ready.append(_local_queue(name, args.queue, access, args, in_namespace))
         if reads_nodes(platform):
             ready.extend(
                 NodeReader(f"{name}-nodes", NodeReaderArgs(platform, args.namespace, tuple(own)), child).ready
@@ -109,7 +133,10 @@ def _own_namespace(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions)
             opts,
             # Deleted before the nodes of the cluster's own services: once the metrics API has no node left,
             # the deletion of a namespace does not end.
-            pulumi.ResourceOptions(protect=_protected(args), depends_on=_service_nodes(args.platform)),
+            # And before Kueue, without which nothing that it looks after in the namespace goes.
+            pulumi.ResourceOptions(
+                protect=_protected(args), depends_on=[*_service_nodes(args.platform), *_kueue(args)]
+            ),
         ),
     )
     quota = k8s.core.v1.ResourceQuota(
@@ -170,6 +197,31 @@ def _devices(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions) -> Ma
         after=tuple(_service_nodes(platform)),
     )
     return NvidiaDevicePlugin(f"{name}-device-plugin", plugin, opts).releases
+
+
+def _kueue(args: WorkspaceArgs) -> Sequence[pulumi.Resource]:
+    return args.admission.ready if args.admission else ()
+
+
+def _local_queue(
+    name: str, queue: str, access: QueueAccess, args: WorkspaceArgs, opts: pulumi.ResourceOptions
+) -> k8s.apiextensions.CustomResource:
+    return k8s.apiextensions.CustomResource(
+        f"{name}-local-queue",
+        api_version=KUEUE_API,
+        kind="LocalQueue",
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=queue, namespace=args.namespace, labels=PART_OF),
+        spec={"clusterQueue": access.cluster_queue},
+        opts=pulumi.ResourceOptions.merge(
+            opts,
+            pulumi.ResourceOptions(
+                depends_on=[*_kueue(args)],
+                # Kueue refuses to change it.
+                replace_on_changes=["spec.clusterQueue"],
+                delete_before_replace=True,
+            ),
+        ),
+    )
 
 
 def _service_nodes(platform: Platform) -> list[pulumi.Resource]:

@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, cast
 from pydantic import BaseModel, Field
 
 from infra.pipelines.results import Result
-from infra.platform import Resources
+from infra.platform import Priority, Resources
 from infra.schema.base import Cpu, Duration, Int, Memory, Model, PoolSettings, Size
 from infra.schema.cron import Cron, TimeZone
 from infra.schema.image import Image
@@ -65,6 +65,11 @@ class StepSettings(PodSettings):
     image: Image | None = Field(
         default=None,
         description="Image by digest (`…@sha256:…`); default: TensorFlow's official one for the pool.",
+    )
+    priority: Priority | None = Field(
+        default=None,
+        description="Which Job comes first where several wait in a queue; default: `normal`. Only with "
+        "`slipway:kueue`, whose `preemption` says whether it stops others.",
     )
 
     @property

@@ -205,6 +205,7 @@ class _Placement:
             pool=pool,
             resources=_resources(settings),
             time_limit=seconds(settings.time_limit),
+            priority=settings.priority or "normal",
             requirements=None if command else requirements_of(declared),
             environment={name: PIPELINE.sub(directory, each) for name, each in declared.environment.items()},
             command=command,

@@ -17,6 +17,7 @@ from infra.schema.base import Cidr, Model, Team
 from infra.schema.paths import LocalPath, StorePath
 from infra.schema.request import Request
 from infra.schema.secret_values import SecretText
+from infra.settings.kueue import KueueSettings
 from infra.settings.pipelines import any_services, section_type
 from infra.settings.suppressions import Policies
 
@@ -90,6 +91,11 @@ class Settings(Model):
         default_factory=dict[str, Team],
         description="Teams whose own stacks run Jobs on this stack's clusters, by the name of their folder in the "
         "store. With them the stack has the output `platform`.",
+    )
+    kueue: KueueSettings | None = Field(
+        default=None,
+        description="Kueue holds each Job back until there is room for all of its pods. Default: none; for a "
+        "team's stack, that of the stack that has the clusters.",
     )
     pipelines: dict[str, PipelineSettings] = Field(
         default_factory=dict[str, PipelineSettings],

@@ -18,6 +18,7 @@ from infra.schema.request import Request
 from infra.schema.salvage import copied, leave_out, leave_out_wrong, rests_on_readable, salvage
 from infra.schema.secret_values import SecretText
 from infra.settings import references
+from infra.settings.kueue import KueueSettings
 from infra.settings.model import Settings, model_of
 from infra.settings.pipelines import KEY, any_services
 
@@ -50,6 +51,7 @@ class Draft(Model):
     clusters: dict[str, ClusterDraft] = Field(default_factory=dict)
     store: Store | None = None
     teams: dict[str, Team] = Field(default_factory=dict[str, Team])
+    kueue: KueueSettings | None = None
     pipelines: dict[str, PipelineSettings] = Field(default_factory=dict[str, PipelineSettings])
     secrets: dict[str, SecretText] = Field(default_factory=dict[str, SecretStr])
 

@@ -116,5 +116,6 @@ class OtherCluster(pulumi.ComponentResource):
             reads_nodes=facts.reads_nodes,
             context=context,
             owned=False,
+            queue=access.queue.access() if access.queue else None,
         )
         self.register_outputs({"stack": cluster.stack})

@@ -1,0 +1,273 @@
+"""Kueue as a stack declares it: what there is to hand out, who may have how much of it, and in which order.
+
+Kueue suspends a Job that names a queue when it is created, and lets it start once there is quota for all of its
+pods. Facts about its objects are those of API version v1beta2 (github.com/kubernetes-sigs/kueue, tag v0.19.2,
+apis/kueue/v1beta2, read in November 2026).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from infra.kubernetes.kueue_release import KueueReleaseArgs, kueue_release
+from infra.kubernetes.labels import PART_OF
+from infra.kubernetes.quotas import Held, nominal, quantity, resources
+from infra.kubernetes.workspace import KUEUE_API as API
+from infra.platform import GPU_RESOURCE, Platform, Pool, Priority, QueueAccess
+
+LOCAL_QUEUE = "slipway"
+"""Name of the LocalQueue in each namespace."""
+
+PRIORITIES: Mapping[Priority, int] = {"low": 100, "normal": 200, "high": 300}
+"""Values of the WorkloadPriorityClasses by a step's `priority`. A workload without a class has 0."""
+
+Preemption = Literal["never", "lower-priority", "shares"]
+
+PREEMPTION: Mapping[Preemption, Mapping[str, str]] = {
+    "never": {"withinClusterQueue": "Never", "reclaimWithinCohort": "Never"},
+    "lower-priority": {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "LowerPriority"},
+    "shares": {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"},
+}
+"""What Kueue may stop for a Job that waits, by the setting."""
+
+CONTROLLER = "kueue.x-k8s.io/provisioning-request"
+"""Kueue's controller for the admission check that asks the cluster's autoscaler for all nodes at once
+(apis/kueue/v1beta2/provisioningrequestconfig_types.go)."""
+
+RETRY_PAUSE = 1800
+"""Seconds, at most, between two requests for nodes that did not come (`backoffMaxSeconds`, the default). The
+default number of requests, 3, would leave a Job suspended for good within minutes."""
+
+
+@dataclass(frozen=True)
+class KueueArgs:
+    """``namespace`` is that of the stack's own Jobs, after which objects outside namespaces are named.
+
+    ``shares`` are by namespace: those whose Jobs are admitted here, and how the pools are divided among them.
+    ``held`` is what is in no queue. ``wait`` is how many seconds somebody waits for a Job. ``release`` is how
+    Kueue is installed; None: it is in the cluster already.
+    """
+
+    platform: Platform
+    namespace: str
+    shares: Mapping[str, int]
+    wait: int
+    preemption: Preemption = "never"
+    held: Sequence[Held] = ()
+    release: KueueReleaseArgs | None = None
+
+
+class WorkloadPriorityClass(pulumi.CustomResource):
+    """A priority of Jobs in queues. It has no ``spec``, which is all that `CustomResource` of the SDK can have."""
+
+    def __init__(
+        self,
+        name: str,
+        metadata: k8s.meta.v1.ObjectMetaArgs,
+        value: int,
+        description: str,
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        kind = type(self).__name__
+        properties = {"apiVersion": API, "kind": kind, "metadata": metadata}
+        properties |= {"value": value, "description": description}
+        super().__init__(f"kubernetes:{API}:{kind}", name, properties, opts)
+
+
+class Kueue(pulumi.ComponentResource):
+    """Flavors, ClusterQueues and priorities of one cluster, and Kueue itself where the stack installs it.
+
+    ``access`` is, by namespace, what a LocalQueue and Jobs there name. ``ready`` are the resources to wait for
+    before a LocalQueue.
+    """
+
+    def __init__(self, name: str, args: KueueArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slipway:kubernetes:Kueue", name, {}, opts)
+        on_cluster = pulumi.ResourceOptions(parent=self, provider=args.platform.provider)
+        installed = [kueue_release(name, args.release, args.platform, on_cluster)] if args.release else []
+        # Kueue has to be there for as long as they are: it keeps a queue or flavor from being deleted while
+        # something uses it, and nobody else lets it go.
+        after = pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(depends_on=installed))
+        pools = list(args.platform.pools.values())
+        classes = [
+            WorkloadPriorityClass(
+                f"{name}-priority-{level}",
+                _metadata(called),
+                PRIORITIES[level],
+                f"Steps of Slipway with `priority: {level}`.",
+                after,
+            )
+            for level, called in priorities(args.namespace).items()
+        ]
+        flavors = [self._flavor(name, pool, args, after) for pool in pools]
+        checks = self._checks(name, pools, args, after)
+        quotas = nominal(pools, args.shares, args.held)
+        behind = pulumi.ResourceOptions.merge(after, pulumi.ResourceOptions(depends_on=[*flavors, *checks]))
+        queues = [
+            k8s.apiextensions.CustomResource(
+                f"{name}-queue-{namespace}",
+                api_version=API,
+                kind="ClusterQueue",
+                metadata=_metadata(namespace),
+                spec=cluster_queue(namespace, quotas[namespace], args),
+                opts=behind,
+            )
+            for namespace in args.shares
+        ]
+        rights = [_team_rights(name, args.namespace, after)] if len(args.shares) > 1 else []
+        self.ready: Sequence[pulumi.Resource] = (*installed, *classes, *queues, *rights)
+        self.access: Mapping[str, QueueAccess] = {
+            namespace: QueueAccess(namespace, priorities(args.namespace)) for namespace in args.shares
+        }
+        self.register_outputs({"queues": list(args.shares)})
+
+    def _flavor(
+        self, name: str, pool: Pool, args: KueueArgs, opts: pulumi.ResourceOptions
+    ) -> k8s.apiextensions.CustomResource:
+        return k8s.apiextensions.CustomResource(
+            f"{name}-flavor-{pool.name}",
+            api_version=API,
+            kind="ResourceFlavor",
+            metadata=_metadata(flavor_name(args.namespace, pool.name)),
+            spec=flavor(pool),
+            opts=opts,
+        )
+
+    def _checks(
+        self, name: str, pools: Sequence[Pool], args: KueueArgs, opts: pulumi.ResourceOptions
+    ) -> list[pulumi.Resource]:
+        """An admission check for each class by which an autoscaler brings all nodes at once."""
+        found: list[pulumi.Resource] = []
+        for kind in dict.fromkeys(pool.provisioning for pool in pools if pool.provisioning):
+            called = check_name(args.namespace, kind)
+            config = k8s.apiextensions.CustomResource(
+                f"{name}-provisioning-{kind}",
+                api_version=API,
+                kind="ProvisioningRequestConfig",
+                metadata=_metadata(called),
+                spec={
+                    "provisioningClassName": kind,
+                    "managedResources": [GPU_RESOURCE],
+                    "retryStrategy": {"backoffLimitCount": max(3, math.ceil(args.wait / RETRY_PAUSE))},
+                },
+                opts=opts,
+            )
+            check = k8s.apiextensions.CustomResource(
+                f"{name}-check-{kind}",
+                api_version=API,
+                kind="AdmissionCheck",
+                metadata=_metadata(called),
+                spec={
+                    "controllerName": CONTROLLER,
+                    "parameters": {
+                        "apiGroup": API.partition("/")[0],
+                        "kind": "ProvisioningRequestConfig",
+                        "name": called,
+                    },
+                },
+                opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[config])),
+            )
+            found += [config, check]
+        return found
+
+
+def priorities(namespace: str) -> dict[Priority, str]:
+    """The WorkloadPriorityClasses of a stack with that namespace, by a step's `priority`."""
+    return {level: f"{namespace}-{level}" for level in PRIORITIES}
+
+
+def flavor_name(namespace: str, pool: str) -> str:
+    """The ResourceFlavor of a pool: a namespace has no dot, so that no two stacks have one name."""
+    return f"{namespace}.{pool}"
+
+
+def check_name(namespace: str, kind: str) -> str:
+    """The AdmissionCheck for a class of provisioning, and its parameters."""
+    return f"{namespace}.{kind}"
+
+
+def flavor(pool: Pool) -> dict[str, Any]:
+    """The ResourceFlavor's specification: which nodes it stands for, and which pods may be on them."""
+    found: dict[str, Any] = {
+        "nodeTaints": [{"key": each.key, "value": each.value, "effect": each.effect} for each in pool.taints]
+    }
+    if pool.selector:
+        found["nodeLabels"] = dict(pool.selector)
+    return found
+
+
+def cluster_queue(namespace: str, quotas: Mapping[str, Mapping[str, int]], args: KueueArgs) -> dict[str, Any]:
+    """The ClusterQueue's specification: what the Jobs of ``namespace`` may have, by pool and resource.
+
+    ``quotas`` are amounts as `infra.kubernetes.quotas.amounts` counts them.
+    """
+    pools = args.platform.pools
+    named = resources(pools.values())
+    found: dict[str, Any] = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        # A Job that waits for GPUs holds up none that needs a CPU.
+        "queueingStrategy": "BestEffortFIFO",
+        "preemption": dict(PREEMPTION[args.preemption]),
+        "resourceGroups": [
+            {
+                "coveredResources": named,
+                "flavors": [
+                    {
+                        "name": flavor_name(args.namespace, pool),
+                        "resources": [
+                            {"name": each, "nominalQuota": quantity(each, quotas[pool][each])} for each in named
+                        ],
+                    }
+                    for pool in pools
+                ],
+            }
+        ],
+    }
+    if len(args.shares) > 1:
+        found["cohortName"] = args.namespace
+        found["fairSharing"] = {"weight": str(args.shares[namespace])}
+    on: dict[str, list[str]] = {}
+    for pool in pools.values():
+        if pool.provisioning:
+            kind = check_name(args.namespace, pool.provisioning)
+            on.setdefault(kind, []).append(flavor_name(args.namespace, pool.name))
+    if on:
+        found["admissionChecksStrategy"] = {
+            "admissionChecks": [{"name": kind, "onFlavors": flavors} for kind, flavors in on.items()]
+        }
+    return found
+
+
+def _team_rights(name: str, namespace: str, opts: pulumi.ResourceOptions) -> k8s.rbac.v1.ClusterRole:
+    """Lets who administers a namespace make its LocalQueue, and see what waits there.
+
+    Kueue's own roles are part of no role of Kubernetes (charts/kueue/templates/rbac/localqueue_editor_role.yaml).
+    """
+    return k8s.rbac.v1.ClusterRole(
+        f"{name}-team-queues",
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            name=f"{namespace}-team-queues",
+            labels={**PART_OF, "rbac.authorization.k8s.io/aggregate-to-admin": "true"},
+        ),
+        rules=[
+            k8s.rbac.v1.PolicyRuleArgs(
+                api_groups=["kueue.x-k8s.io"],
+                resources=["localqueues"],
+                verbs=["create", "delete", "get", "list", "patch", "update", "watch"],
+            ),
+            k8s.rbac.v1.PolicyRuleArgs(
+                api_groups=["kueue.x-k8s.io"],
+                resources=["localqueues/status", "workloads", "workloads/status"],
+                verbs=["get", "list", "watch"],
+            ),
+        ],
+        opts=opts,
+    )
+
+
+def _metadata(name: str) -> k8s.meta.v1.ObjectMetaArgs:
+    return k8s.meta.v1.ObjectMetaArgs(name=name, labels=PART_OF)

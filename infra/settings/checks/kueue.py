@@ -1,0 +1,204 @@
+"""What a stack file says of Kueue, against its clusters, teams and pools."""
+
+from collections.abc import Iterator
+
+from infra.charts import copy_problem
+from infra.pipelines.contract import StepSettings, placements
+from infra.schema.kubernetes_names import name_findings
+from infra.schema.problems import Finding, Path, listed
+from infra.settings.kueue import MOST_SHARE, KueueSettings
+from infra.settings.parsing import Draft, Reading
+from infra.settings.pipelines import KEY as PIPELINES
+
+KEY = "kueue"
+
+MOST_FLAVORS = 64
+"""Pools of one cluster that a ClusterQueue can have quotas of, and `MOST_LABELS` labels or taints of one
+(clusterqueue_types.go and resourceflavor_types.go in apis/kueue/v1beta2 of github.com/kubernetes-sigs/kueue,
+v0.19.2)."""
+
+MOST_LABELS = 8
+
+INSTALLATION = ("namespace", "namespaces", "chart", "version", "ready_within")
+"""Keys that say how Kueue is installed."""
+
+DECLARED = ("shares", "preemption")
+"""Keys that say what the stack declares of it."""
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    """Findings about the section, and about steps with a `priority` where there is no queue."""
+    draft = reading.draft
+    others = {each.other_stack for each in draft.clusters.values()} - {None}
+    if draft.kueue is None:
+        if not others:
+            yield from _priorities(draft, "jobs", "write `slipway:kueue: {}`, or remove it")
+        elif not _queued(draft):
+            whose = f"the file of stack {listed(sorted(map(str, others)), 'and')} has no `slipway:kueue`, so that "
+            yield from _priorities(draft, whose + "Jobs", "remove it, or have Kueue added there")
+        return
+    if others:
+        yield from _of_a_team(draft.kueue, sorted(map(str, others)), draft)
+        return
+    yield from _installation(draft.kueue)
+    yield from _found_queue(draft.kueue, draft)
+    yield from _shares(draft.kueue, draft)
+    yield from _pools(draft)
+
+
+def _queued(draft: Draft) -> bool:
+    """Whether another stack that has the clusters declares queues there for this one."""
+    return any(getattr(getattr(each, "access", None), "queue", None) for each in draft.clusters.values())
+
+
+def _priorities(draft: Draft, whose: str, fix: str) -> Iterator[Finding]:
+    whose = "without `slipway:kueue` Jobs" if whose == "jobs" else whose
+    for at, placed in placements(draft.pipelines, (PIPELINES,)):
+        if isinstance(placed, StepSettings) and placed.priority is not None:
+            yield Finding(
+                (*at, "priority"), placed.priority, f"{whose} wait in no queue", fix, read=((KEY,), ("clusters",))
+            )
+
+
+def _said(settings: KueueSettings, keys: tuple[str, ...]) -> Iterator[tuple[str, object]]:
+    """Those of the keys that the file has."""
+    for key in keys:
+        if key in settings.model_fields_set:
+            yield key, getattr(settings, key)
+
+
+def _of_a_team(settings: KueueSettings, stacks: list[str], draft: Draft) -> Iterator[Finding]:
+    whose = f"stack {listed(stacks, 'and')}"
+    keys = ("install", *INSTALLATION, "local_queue", *DECLARED)
+    for key, value in _said(settings, keys):
+        yield Finding((KEY, key), value, f"the file of {whose} says it, which has the clusters", "remove it")
+    if any(cluster.pools for cluster in draft.clusters.values()) and not _queued(draft):
+        yield Finding(
+            (KEY,),
+            None,
+            f"the file of {whose} has no `slipway:kueue`, and its clusters no queue for this stack",
+            "remove it, or have Kueue added there",
+            read=(("clusters",),),
+        )
+
+
+def _installation(settings: KueueSettings) -> Iterator[Finding]:
+    yield from name_findings((KEY, "namespace"), settings.namespace)
+    for index, each in enumerate(settings.namespaces):
+        yield from name_findings((KEY, "namespaces", index), each)
+    if not settings.install:
+        for key, value in _said(settings, INSTALLATION):
+            yield Finding(
+                (KEY, key),
+                value,
+                "a setting of Kueue's installation, and the stack does not install it",
+                "remove it, or write `install: true`",
+                read=((KEY, "install"),),
+            )
+        return
+    if settings.chart and (why := copy_problem("kueue", settings.chart, settings.version)):
+        yield Finding((KEY, "chart"), settings.chart, why, "fetch it again, or name its `version`")
+    if settings.version and not settings.chart:
+        yield Finding(
+            (KEY, "version"),
+            settings.version,
+            "the version of a chart of your own, and which is not said; the public one's is pinned",
+            "remove it, or name its `chart`",
+            read=((KEY, "chart"),),
+        )
+
+
+def _found_queue(settings: KueueSettings, draft: Draft) -> Iterator[Finding]:
+    at: Path = (KEY, "local_queue")
+    for name, cluster in draft.clusters.items():
+        if getattr(cluster, "access", None) == "namespace" and settings.local_queue is None:
+            yield Finding(
+                (KEY,),
+                None,
+                f"queues are objects of the whole cluster, and cluster `{name}` has `access: namespace`",
+                "have a LocalQueue made in the namespace, and write `{install: false, local_queue: <its name>}`",
+                read=(("clusters", name, "access"), at),
+            )
+    if settings.local_queue is None:
+        return
+    yield from name_findings(at, settings.local_queue)
+    if settings.install:
+        yield Finding(
+            at,
+            settings.local_queue,
+            "somebody else's queue, which is in no cluster that this stack installs Kueue in",
+            "write `install: false` beside it, or remove it",
+            read=((KEY, "install"),),
+        )
+    for key, value in _said(settings, DECLARED):
+        yield Finding(
+            (KEY, key),
+            value,
+            "whoever made the queue that `local_queue` names decides it",
+            "remove it, or `local_queue`",
+            read=(at,),
+        )
+    if draft.teams:
+        yield Finding(
+            at,
+            settings.local_queue,
+            "teams need queues of their own, and the stack declares none",
+            "remove it",
+            read=(("teams",),),
+        )
+    yield from _priorities(draft, "what comes first is up to who made the queue, so that Jobs", "remove it")
+
+
+def _shares(settings: KueueSettings, draft: Draft) -> Iterator[Finding]:
+    at: Path = (KEY, "shares")
+    known = [draft.namespace, *(each.namespace for each in draft.teams.values())]
+    read = (("namespace",), ("teams",))
+    for namespace, share in settings.shares.items():
+        if namespace not in known:
+            yield Finding(
+                (*at, namespace),
+                share,
+                "neither this stack's namespace nor that of one of its teams",
+                f"write {listed(known)}",
+                read=read,
+            )
+        elif not 0 <= share <= MOST_SHARE:
+            yield Finding(
+                (*at, namespace), share, "not a share", f"write a whole number from 0 to {MOST_SHARE}", read=read
+            )
+    if settings.shares and not draft.teams:
+        yield Finding(
+            at,
+            None,
+            "the stack has no `teams`, so that its own Jobs have all of the pools",
+            "remove it, or name teams",
+            read=read,
+        )
+    elif not any(settings.shares_of(draft.namespace, draft.teams, runs_pipelines=bool(draft.pipelines)).values()):
+        yield Finding(
+            at, None, "no namespace has a share, so that no Job would ever start", "give one a share", read=read
+        )
+
+
+def _pools(draft: Draft) -> Iterator[Finding]:
+    for name, cluster in draft.clusters.items():
+        at: Path = ("clusters", name, "pools")
+        if len(cluster.pools) > MOST_FLAVORS:
+            yield Finding(
+                at,
+                None,
+                f"{len(cluster.pools)} pools, and Kueue can divide at most {MOST_FLAVORS} of a cluster",
+                "merge pools that are alike, or remove `slipway:kueue`",
+                read=((KEY,),),
+            )
+        for pool, settings in cluster.pools.items():
+            for key in ("selector", "taints"):
+                found = getattr(settings, key, None) or ()
+                if len(found) > MOST_LABELS:
+                    yield Finding(
+                        (*at, pool, key),
+                        None,
+                        f"{len(found)} of them, and Kueue knows a pool by at most {MOST_LABELS}",
+                        f"name at most {MOST_LABELS}",
+                        read=((KEY,),),
+                    )
