@@ -8,7 +8,7 @@ comma := ,
 # so their values are words and nothing else: make would expand a `$(shell …)` in them wherever it expands the variable,
 # and where it exports one of the command line.
 OPTIONS := STACK FRESH BENCHMARK TESTS BASE FORMAT FAIL_ON OUTPUT PICTURES \
-	PIPELINE CLOUD USES REGION GPU
+	PIPELINE CLOUD USES REGION GPU MANIFEST NAME CODE
 TOOLS := VENV BIN PYTHON SHELL UV_SYSTEM_CERTS
 $(foreach each,$(OPTIONS),$(if $(filter undefined,$(origin $(each))),,\
 	$(eval override $(each) := $$(value $(each)))$(eval export $(each))))
@@ -27,7 +27,7 @@ CA_STORES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt
 export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 
 .DEFAULT_GOAL := help
-TARGETS := help setup new rehearse preview check show pin-images pictures test test-fast lint format bench bench-evaluation \
+TARGETS := help setup new import rehearse preview check show pin-images pictures test test-fast lint format bench bench-evaluation \
 	lock clean \
 	ci-preview ci-verdict ci-comment ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
 	ci-drift ci-drift-issue
@@ -77,6 +77,9 @@ setup: $(VENV)/.dev ## Install everything, tests and linters included, into .ven
 new: $(VENV)/.runtime ## Write a pipeline, PIPELINE=mine, or a stack, STACK=mine CLOUD=gcp [USES=…] [REGION=…] [GPU=…]
 	@$(BIN)/python -m tools.new --example=mnist $${PIPELINE:+--pipeline="$$PIPELINE"} $${STACK:+--stack="$$STACK"} \
 		$${CLOUD:+--cloud="$$CLOUD"} $${USES:+--uses="$$USES"} $${REGION:+--region="$$REGION"} $${GPU:+--gpu="$$GPU"}
+
+import: $(VENV)/.runtime ## Write a pipeline from a TFJob, PyTorchJob or Job, MANIFEST=tfjob.yaml [NAME=mine] [CODE=its/folder]
+	@$(BIN)/python -m tools.importing $${NAME:+--name="$$NAME"} $${CODE:+--code="$$CODE"} -- "$$MANIFEST"
 
 rehearse: $(VENV)/.runtime ## Run a stack here, on the CPU [STACK=gcp-dev] [FRESH=1] [BENCHMARK=1]
 	@$(BIN)/python -m offline.rehearsal --stack "$${STACK:-gcp-dev}" $${FRESH:+--fresh} $${BENCHMARK:+--benchmark}

@@ -12,7 +12,7 @@ from infra.pipelines.discovery import ROOT
 from infra.schema.problems import Problem
 from tools.new import pipeline as pipelines
 from tools.new import stack as stacks
-from tools.new.writing import Draft, RefusedError, write
+from tools.new.writing import Draft, RefusedError, show, write
 
 OF_A_STACK = ("CLOUD", "USES", "REGION", "GPU")
 WAYS = "`make new PIPELINE=churn`, then `make new STACK=mine CLOUD=… USES=churn`"
@@ -40,7 +40,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
         draft = _draft(pipeline, stack, {key: value for key, value in given.items() if value}, example)
         write(draft, ROOT)
     except RefusedError as refused:
-        _show(refused.problems, errors)
+        show(refused.problems, errors)
         raise typer.Exit(2) from None
     except OSError as error:
         errors.print(f"[red]error:[/] it could not be written: {escape(str(error))}", soft_wrap=True)
@@ -72,17 +72,6 @@ def _draft(pipeline: str, stack: str, given: Mapping[str, str], example: str) ->
 
 def _words(given: Mapping[str, str]) -> str:
     return " ".join(f"{key}={value}" for key, value in given.items())
-
-
-def _show(problems: tuple[Problem, ...], console: Console) -> None:
-    """Every problem with its value, reason and fix."""
-    count = len(problems)
-    console.print(f"[red]error:[/] {count} problem{'s' if count != 1 else ''}; nothing was written")
-    for problem in problems:
-        value = "" if problem.value is None else f": {escape(problem.shown)}"
-        console.print(f"\n  [bold]{escape(problem.key)}[/]{value}", soft_wrap=True)
-        console.print(f"    why: {escape(problem.reason)}", soft_wrap=True)
-        console.print(f"    fix: {escape(problem.fix)}", soft_wrap=True)
 
 
 if __name__ == "__main__":

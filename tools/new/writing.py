@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import Console
+from rich.markup import escape
+
 from infra.schema.problems import Problem
 
 
@@ -55,3 +58,14 @@ def write(draft: Draft, root: Path) -> None:
             raise FileExistsError(str(draft.target))
         draft.target.parent.mkdir(parents=True, exist_ok=True)
         made.rename(draft.target)
+
+
+def show(problems: Sequence[Problem], console: Console) -> None:
+    """Prints every problem with its value, reason and fix."""
+    count = len(problems)
+    console.print(f"[red]error:[/] {count} problem{'s' if count != 1 else ''}; nothing was written")
+    for problem in problems:
+        value = "" if problem.value is None else f": {escape(problem.shown)}"
+        console.print(f"\n  [bold]{escape(problem.key)}[/]{value}", soft_wrap=True)
+        console.print(f"    why: {escape(problem.reason)}", soft_wrap=True)
+        console.print(f"    fix: {escape(problem.fix)}", soft_wrap=True)

@@ -1,0 +1,266 @@
+"""`make import` carries over what it can, and says of everything else what becomes of it."""
+
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.pipelines.discovery import ROOT
+from infra.pipelines.file_reading import Folder
+from infra.pipelines.file_reading import read as read_pipeline
+from tools.importing.conversion import STEP, Imported, convert
+from tools.importing.fields import rules
+from tools.importing.manifest import read
+from tools.importing.writing import draft
+from tools.new.writing import Draft, RefusedError
+from tools.reference import imports
+
+STUDY = """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: resnet-t4, namespace: kubeflow}
+spec:
+  runPolicy: {cleanPodPolicy: None, activeDeadlineSeconds: 7200, backoffLimit: 3}
+  tfReplicaSpecs:
+    PS:
+      replicas: 1
+      restartPolicy: OnFailure
+      template:
+        spec:
+          nodeSelector: {gpu: t4}
+          containers:
+            - &program
+              name: tensorflow
+              image: example.org/benchmarks:latest
+              command: [python, /opt/bench/train.py, --data=/data/imagenet, --out=/results/model]
+              workingDir: /opt/bench
+              ports: [{containerPort: 2300, name: tfjob-port}]
+              resources: {limits: {cpu: 4, memory: 8Gi}}
+              volumeMounts: [{name: data, mountPath: /data, readOnly: true}, {name: results, mountPath: /results}]
+          volumes: &volumes
+            - {name: data, persistentVolumeClaim: {claimName: imagenet}}
+            - {name: results, persistentVolumeClaim: {claimName: results}}
+    Worker:
+      replicas: 4
+      restartPolicy: ExitCode
+      template:
+        spec:
+          nodeSelector: {gpu: t4}
+          tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]
+          hostNetwork: true
+          containers:
+            - <<: *program
+              env: [{name: TOKEN, valueFrom: {secretKeyRef: {name: hub, key: token}}}]
+              resources: {limits: {nvidia.com/gpu: 1, memory: 16Gi}}
+          volumes: *volumes
+"""
+
+BASE = """
+apiVersion: kubeflow.org/v1beta2
+kind: TFJob
+metadata: {name: $(trainingName)}
+spec:
+  tfReplicaSpecs:
+    ROLE:
+      replicas: COUNT
+      template:
+        spec:
+          containers:
+            - name: tensorflow
+              command: [/usr/bin/python, /opt/model.py, --steps=$(steps), --shell=$(HOME_OF)]
+              env: [{name: steps, value: $(steps)}, {name: HOME_OF, value: "{braces}"}]
+              image: training-image
+              workingDir: /opt
+"""
+
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: torch}
+spec:
+  completions: 2
+  parallelism: 2
+  completionMode: Indexed
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - {name: main, image: "example.org/torch@sha256:DIGEST", args: [torchrun, train.py]}
+""".replace("DIGEST", "a" * 64)
+
+TORCH = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: ddp}
+spec:
+  nprocPerNode: "2"
+  pytorchReplicaSpecs:
+    Master: {replicas: 1, template: {spec: {containers: [{name: pytorch, command: [python, main.py]}]}}}
+    Worker: {replicas: 2, template: {spec: {containers: [{name: pytorch, command: [python, work.py]}]}}}
+"""
+
+
+def imported(folder: Path, text: str) -> Imported:
+    """What the manifest ``text`` becomes."""
+    path = folder / "manifest.yaml"
+    path.write_text(textwrap.dedent(text))
+    return convert(read(path))
+
+
+def step_of(found: Imported) -> dict[str, Any]:
+    return cast("dict[str, Any]", found.pipeline["steps"][STEP])
+
+
+def drafted(folder: Path, text: str, name: str = "imported-by-tests", code: Path | None = None) -> Draft:
+    path = folder / "manifest.yaml"
+    path.write_text(textwrap.dedent(text))
+    manifest = read(path)
+    return draft(manifest, convert(manifest), name, code)
+
+
+def written(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).write_text(text)
+
+
+def test_a_training_with_parameter_servers_becomes_a_step_with_nodes(tmp_path: Path) -> None:
+    found = imported(tmp_path, STUDY)
+    step = step_of(found)
+    assert step["nodes"] == {"count": 5, "roles": {"worker": 4, "ps": 1}, "port": 2300}
+    assert step["run"] == ["python", "train.py", "--data={store}/imagenet/imagenet", "--out={output}/model"]
+    assert step["resources"] == {"cpu": "4", "memory": "16Gi", "gpus": 1}
+    assert step["time_limit"] == "7200s"
+    assert step["secrets"] == {"TOKEN": "hub-token"}
+    assert any("gpu: t4" in each for each in found.needs)
+    assert any("nvidia.com/gpu:NoSchedule" in each for each in found.needs)
+
+
+def test_everything_that_is_lost_is_said(tmp_path: Path) -> None:
+    said = {each.at: each for each in imported(tmp_path, STUDY).notes if not each.carried}
+    for place in (
+        "metadata.namespace",
+        "spec.runPolicy.cleanPodPolicy",
+        "spec.runPolicy.backoffLimit",
+        "spec.tfReplicaSpecs.PS.restartPolicy",
+        "spec.tfReplicaSpecs.Worker.restartPolicy",
+        "spec.tfReplicaSpecs.Worker.template.spec.hostNetwork",
+        "spec.tfReplicaSpecs.Worker.template.spec.containers[0].image",
+    ):
+        assert said[place].text
+
+
+def leaves(value: Any, at: str = "") -> list[str]:
+    """The places of all scalars in ``value``."""
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value).items()
+        return [each for key, below in pairs for each in leaves(below, f"{at}.{key}" if at else key)]
+    return [at]
+
+
+KEYS = st.sampled_from(["hostPID", "dnsPolicy", "runtimeClassName", "overhead", "setHostnameAsFQDN", "unheardOf"])
+
+
+@given(extra=st.dictionaries(KEYS, st.one_of(st.booleans(), st.text("abc", min_size=1)), min_size=1))
+def test_no_field_is_dropped_in_silence(extra: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("manifest")
+    content = yaml.safe_load(STUDY)
+    content["spec"]["tfReplicaSpecs"]["PS"]["template"]["spec"].update(extra)
+    content["spec"].update({f"top{key}": value for key, value in extra.items()})
+    said = {each.at for each in imported(folder, yaml.safe_dump(content)).notes}
+    for key in extra:
+        assert f"spec.tfReplicaSpecs.PS.template.spec.{key}" in said
+        assert f"spec.top{key}" in said
+
+
+def test_the_parts_of_a_base_are_one_training(tmp_path: Path) -> None:
+    for role, count in (("Chief", "1"), ("Worker", "%workers%"), ("Ps", "%servers%")):
+        (tmp_path / f"{role}.yaml").write_text(BASE.replace("ROLE", role).replace("COUNT", count))
+    (tmp_path / "kustomization.yaml").write_text("kind: Kustomization\nresources: [Chief.yaml]\n")
+    found = convert(read(tmp_path))
+    step = step_of(found)
+    assert step["nodes"]["roles"] == {"chief": 1, "worker": 1, "ps": 1}
+    assert step["run"] == ["/usr/bin/python", "model.py", "--steps={steps_value}", "--shell={{braces}}"]
+    assert step["environment"] == {"steps": "{steps_value}", "HOME_OF": "{{braces}}"}
+    assert found.pipeline["parameters"]["steps_value"]["type"] == "string"
+    assert any("replicas" in each.at and "%workers%" in str(each.value) for each in found.notes)
+
+
+def test_an_indexed_job_becomes_nodes(tmp_path: Path) -> None:
+    step = step_of(imported(tmp_path, JOB))
+    assert step["nodes"] == 2
+    assert step["image"].startswith("example.org/torch@sha256:")
+    assert step["run"] == ["torchrun", "train.py"]
+
+
+def test_an_ordinary_job_becomes_one_pod(tmp_path: Path) -> None:
+    found = imported(tmp_path, JOB.replace("  completionMode: Indexed\n", ""))
+    assert "nodes" not in step_of(found)
+    assert {"spec.completions", "spec.parallelism"} <= {each.at for each in found.notes}
+
+
+def test_roles_with_commands_of_their_own_keep_them(tmp_path: Path) -> None:
+    found = imported(tmp_path, TORCH)
+    step = step_of(found)
+    assert step["run"] == ["python", "by_role.py"]
+    assert step["environment"]["CHIEF_WORD_1"] == "main.py"
+    assert step["environment"]["WORKER_WORD_1"] == "work.py"
+    assert step["nodes"]["count"] == 3
+    assert any(each.at == "spec.nprocPerNode" and "torchrun" in each.text for each in found.notes)
+
+
+@pytest.mark.parametrize("text", [STUDY, JOB, TORCH, BASE.replace("ROLE", "Worker").replace("COUNT", "2")])
+def test_what_is_written_is_a_pipeline_without_a_mistake(tmp_path: Path, text: str) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    for name in ("train.py", "model.py", "main.py", "work.py"):
+        (code / name).write_text("print('trained')\n")
+    files = drafted(tmp_path, text, code=code).files
+    assert not isinstance(files, str)
+    target = tmp_path / "imported-by-tests"
+    target.mkdir()
+    written(target, files)
+    assert read_pipeline(Folder(target, target.name, target.name)).problems == ()
+
+
+def test_the_program_beside_the_manifest_is_taken_along(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('trained')\n")
+    made = drafted(tmp_path, STUDY)
+    assert not isinstance(made.files, str)
+    assert set(made.files) == {"pipeline.yaml", "train.py"}
+    assert not any(line.startswith("Missing") for line in made.said)
+    assert "# - spec.runPolicy.backoffLimit: 3" in made.files["pipeline.yaml"]
+
+
+def test_a_missing_program_is_named(tmp_path: Path) -> None:
+    assert any(line.startswith("Missing: train.py") for line in drafted(tmp_path, STUDY).said)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kind: Deployment\napiVersion: apps/v1\n", "Deployment"),
+        ("a: [", "YAML"),
+        (STUDY + "---" + STUDY.replace("resnet-t4", "other"), "several trainings"),
+        (STUDY.replace("PS:", "Driver:"), "`Driver` is no role"),
+    ],
+)
+def test_what_is_no_training_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        imported(tmp_path, text)
+    assert words in refused.value.problems[0].reason
+
+
+def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError):
+        drafted(tmp_path, STUDY, name="mnist")
+
+
+def test_the_page_lists_all_fields() -> None:
+    assert imports.PAGE.read_text(encoding="utf-8") == imports.page()
+    assert rules()[-1].at == "**"
+    assert imports.PAGE.is_relative_to(ROOT / "docs")

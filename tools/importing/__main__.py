@@ -1,0 +1,48 @@
+"""The command line: ``python -m tools.importing tfjob.yaml``, for `make import MANIFEST=…`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
+
+from infra.pipelines.discovery import ROOT
+from tools.importing.conversion import convert
+from tools.importing.manifest import read
+from tools.importing.writing import draft
+from tools.new.writing import RefusedError, show, write
+
+
+def main(
+    manifest: Annotated[str, typer.Argument(help="The manifest: a YAML file, or a folder of them.")],
+    name: Annotated[str, typer.Option(help="Name of the pipeline; default: the training's.")] = "",
+    code: Annotated[str, typer.Option(help="The folder of its program, which is copied.")] = "",
+) -> None:
+    """Write a pipeline's folder from the manifest of a TFJob, a PyTorchJob or a Job.
+
+    Says of every field that is not carried over why, and overwrites nothing. Exits with 0 where the folder is
+    written, with 2 where an option or the manifest is wrong, and with 1 where it cannot be written.
+    """
+    errors = Console(stderr=True, highlight=False)
+    try:
+        found = read(Path(manifest).expanduser())
+        written = draft(found, convert(found), name, Path(code).expanduser() if code else None)
+        write(written, ROOT)
+    except RefusedError as refused:
+        show(refused.problems, errors)
+        raise typer.Exit(2) from None
+    except OSError as error:
+        errors.print(f"[red]error:[/] it could not be written: {escape(str(error))}", soft_wrap=True)
+        raise typer.Exit(1) from None
+    console = Console(highlight=False)
+    for line in written.said:
+        console.print(Text(line), soft_wrap=True)
+
+
+if __name__ == "__main__":
+    # Typer's own tracebacks print the values of variables.
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(main)
+    app(prog_name="python -m tools.importing")

@@ -1,0 +1,340 @@
+"""From a training's manifest to the step of a ``pipeline.yaml``, and what of it could not be carried over."""
+
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from infra.pipelines.contract import literal
+from infra.pipelines.file_settings import SECTION_KEYS
+from infra.platform import GPU_RESOURCE
+from infra.schema.image import REFERENCE
+from infra.schema.quantities import cpu_millicores, size_in_bytes
+from tools.importing.fields import Place, rule_of, shown
+from tools.importing.manifest import JOB, Manifest, Replica
+
+STEP = "train"
+"""The name of the step that a training becomes."""
+
+DISPATCHER = "by_role.py"
+"""The program that starts another one for each role, where they differ."""
+
+CONTAINERS = {"TFJob": "tensorflow", "PyTorchJob": "pytorch"}
+"""The container that the training operator takes for the program's, and whose name and port it looks for
+(kubeflow/training-operator, pkg/apis/kubeflow.org/v1, 1.9)."""
+
+PORTS = {"TFJob": "tfjob-port", "PyTorchJob": "pytorchjob-port"}
+
+AMOUNTS = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "ephemeral_storage", GPU_RESOURCE: "gpus"}
+
+UNKNOWN = re.compile(r"\$\((?P<variable>[A-Za-z_]\w*)\)|%(?P<mark>[A-Za-z]\w*)%")
+"""What a template left open: a variable of kustomize, which looks like one of Kubernetes, or a mark of ksonnet."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something to know about the import: where in the manifest, its value, and what became of it.
+
+    ``carried`` says that it is in the pipeline, in another form.
+    """
+
+    at: str
+    value: object
+    text: str
+    carried: bool = True
+
+
+@dataclass
+class Imported:
+    """A pipeline as plain values. ``notes`` say what was not carried over, ``needs`` what its pool has to have.
+
+    ``programs`` are the files that the command starts, as their paths stand in it, relative where possible.
+    ``by_role`` are command and environment of each role, where they differ.
+    """
+
+    pipeline: dict[str, Any]
+    notes: list[Note] = field(default_factory=list[Note])
+    needs: list[str] = field(default_factory=list[str])
+    programs: list[str] = field(default_factory=list[str])
+    by_role: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass
+class _Pod:
+    """What is carried over of one role's pod."""
+
+    run: list[str] = field(default_factory=list[str])
+    environment: dict[str, str] = field(default_factory=dict[str, str])
+    secrets: dict[str, str] = field(default_factory=dict[str, str])
+    resources: dict[str, str | int] = field(default_factory=dict[str, "str | int"])
+    image: str | None = None
+    port: int | None = None
+
+
+def convert(manifest: Manifest) -> Imported:
+    """The pipeline of ``manifest``: one step, which runs the programs of all its roles."""
+    return _Conversion(manifest).result()
+
+
+class _Conversion:
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.parameters: dict[str, dict[str, Any]] = {}
+        self.notes: list[Note] = []
+        self.needs: list[str] = []
+        self.programs: list[str] = []
+
+    def result(self) -> Imported:
+        pods = {each.role: self._pod(each) for each in self.manifest.replicas}
+        first = next(iter(pods.values()))
+        step: dict[str, Any] = {"run": first.run or ["echo", "the manifest has no command"]}
+        by_role: dict[str, Any] = {}
+        if any((each.run, each.environment) != (first.run, first.environment) for each in pods.values()):
+            by_role = {role: {"run": each.run, "environment": each.environment} for role, each in pods.items()}
+            step["run"] = ["python", DISPATCHER]
+            step["environment"] = self._told_apart(by_role)
+        elif first.environment:
+            step["environment"] = first.environment
+        if secrets := {key: name for each in pods.values() for key, name in each.secrets.items()}:
+            step["secrets"] = secrets
+        if image := first.image:
+            step["image"] = image
+        step |= self._nodes(first.port, alike=not by_role)
+        if resources := self._most([each.resources for each in pods.values()]):
+            step["resources"] = resources
+        if limit := self._time_limit():
+            step["time_limit"] = limit
+        self._leave()
+        about = f"Imported from the {self.manifest.kind} {self.manifest.name}."
+        pipeline: dict[str, Any] = {"description": about}
+        if self.parameters:
+            pipeline["parameters"] = self.parameters
+        pipeline["steps"] = {STEP: step}
+        return Imported(pipeline, self.notes, list(dict.fromkeys(self.needs)), self.programs, by_role)
+
+    def _nodes(self, port: int | None, *, alike: bool) -> dict[str, Any]:
+        roles = {each.role: self._count(each) for each in self.manifest.replicas}
+        if self.manifest.kind == "PyTorchJob" and alike:
+            roles = {"worker": sum(roles.values())}
+        nodes: dict[str, Any] = {"count": sum(roles.values())}
+        if set(roles) != {"worker"}:
+            nodes["roles"] = roles
+        for document in self.manifest.documents:
+            wait = document.get("spec", "runPolicy", "schedulingPolicy", "scheduleTimeoutSeconds")
+            if isinstance(wait, int):
+                nodes["wait"] = f"{wait}s"
+        if port is not None:
+            nodes["port"] = port
+        if nodes == {"count": 1} or (nodes["count"] == 1 and self.manifest.kind == JOB):
+            return {}
+        return {"nodes": nodes["count"] if set(nodes) == {"count"} else nodes}
+
+    def _count(self, replica: Replica) -> int:
+        if isinstance(replica.count, int) and not isinstance(replica.count, bool):
+            return replica.count
+        place = (*replica.spec[:-2], "replicas")
+        text = "a template left it open; written as 1: set `nodes` of the step in the stack file"
+        self.notes.append(Note(shown(place), replica.count, text))
+        return 1
+
+    def _time_limit(self) -> str | None:
+        for document in self.manifest.documents:
+            for place in (("spec", "runPolicy", "activeDeadlineSeconds"), ("spec", "activeDeadlineSeconds")):
+                seconds = document.get(*place)
+                if isinstance(seconds, int):
+                    return f"{seconds}s"
+        return None
+
+    def _pod(self, replica: Replica) -> _Pod:
+        document, at = replica.document, replica.spec
+        containers: Any = _at(document.content, at).get("containers")
+        listed = cast("list[dict[str, Any]]", containers) if isinstance(containers, list) else []
+        main = CONTAINERS.get(self.manifest.kind)
+        index = next((i for i, each in enumerate(listed) if each.get("name") == main), 0)
+        place: Place = (*at, "containers", index)
+        pod = _Pod()
+        if not listed:
+            return pod
+        document.get(*place, "name")
+        mounts = self._mounts(replica, place)
+        document.get(*place, "workingDir")
+        folder = str(listed[index].get("workingDir") or "")
+        self._environment(replica, place, pod, mounts)
+        words = [*self._words(document.get(*place, "command")), *self._words(document.get(*place, "args"))]
+        pod.run = [self._relative(self._text(each, pod.environment, mounts), folder) for each in words]
+        self.programs += [
+            each for each in pod.run[:3] if re.search(r"\.(py|sh)$", each) and each not in self.programs
+        ]
+        self._resources(replica, place, pod)
+        self._image(replica, place, pod)
+        for number, each in enumerate(listed[index].get("ports") or []):
+            if each.get("name") == PORTS.get(self.manifest.kind) and isinstance(each.get("containerPort"), int):
+                document.get(*place, "ports", number)
+                pod.port = each["containerPort"]
+        self._pool(replica)
+        return pod
+
+    def _words(self, value: Any) -> list[str]:
+        return [str(each) for each in cast("list[Any]", value)] if isinstance(value, list) else []
+
+    def _relative(self, word: str, folder: str) -> str:
+        """A path below the program's working directory, relative to it."""
+        return posixpath.relpath(word, folder) if folder and word.startswith(f"{folder.rstrip('/')}/") else word
+
+    def _environment(self, replica: Replica, place: Place, pod: _Pod, mounts: Mapping[str, str]) -> None:
+        listed = _at(replica.document.content, place).get("env")
+        for index, each in enumerate(cast("list[dict[str, Any]]", listed) if isinstance(listed, list) else []):
+            name, at = str(each.get("name")), (*place, "env", index)
+            source: Any = each.get("valueFrom")
+            if "value" in each or source is None:
+                replica.document.get(*at)
+                pod.environment[name] = self._text(str(each.get("value", "")), {}, mounts)
+            elif isinstance(source, dict) and "secretKeyRef" in source:
+                replica.document.get(*at)
+                reference = cast("dict[str, dict[str, Any]]", source)["secretKeyRef"]
+                secret = re.sub(r"[^a-z0-9-]+", "-", f"{reference.get('name')}-{reference.get('key')}".lower())
+                pod.secrets[name] = secret
+                text = f"set its value: `pulumi config set --secret --path 'slipway:secrets.{secret}'`"
+                self.notes.append(Note(shown(at), f"{name} from a Secret", text))
+
+    def _text(self, text: str, environment: Mapping[str, str], mounts: Mapping[str, str]) -> str:
+        """A word or value with references in place of mounted folders and of what a template left open."""
+        parts: list[str] = []
+        end = 0
+        for found in UNKNOWN.finditer(text):
+            name = found["variable"] or found["mark"]
+            parts.append(literal(text[end : found.start()]))
+            if found["variable"] and name in environment:
+                parts.append(environment[name])
+            else:
+                key = f"{name}_value" if name in SECTION_KEYS else name
+                self.parameters[key] = {"type": "string", "description": f"What the manifest has as {found[0]}."}
+                parts.append(f"{{{key}}}")
+            end = found.end()
+        result = "".join([*parts, literal(text[end:])])
+        for folder in sorted(mounts, key=len, reverse=True):
+            result = re.sub(rf"(?<![\w./-]){re.escape(folder)}(?=/|$)", lambda _, to=mounts[folder]: to, result)
+        return result
+
+    def _mounts(self, replica: Replica, place: Place) -> dict[str, str]:
+        """The reference that stands for each mounted folder."""
+        content = replica.document.content
+        volumes: Any = _at(content, replica.spec).get("volumes")
+        mounts: Any = _at(content, place).get("volumeMounts")
+        found: dict[str, str] = {}
+        for number, volume in enumerate(
+            cast("list[dict[str, Any]]", volumes) if isinstance(volumes, list) else []
+        ):
+            at = (*replica.spec, "volumes", number)
+            claim: Any = volume.get("persistentVolumeClaim")
+            for index, mount in enumerate(
+                cast("list[dict[str, Any]]", mounts) if isinstance(mounts, list) else []
+            ):
+                if mount.get("name") != volume.get("name") or not mount.get("mountPath"):
+                    continue
+                folder = str(mount["mountPath"]).rstrip("/")
+                here = (*place, "volumeMounts", index)
+                if isinstance(claim, dict):
+                    name = self._text(str(cast("dict[str, Any]", claim).get("claimName")), {}, {})
+                    reads = bool(mount.get("readOnly") or cast("dict[str, Any]", claim).get("readOnly"))
+                    found[folder] = f"{{store}}/{name}" if reads else "{output}"
+                    what = f"only read: copy its files into the store, below `{name}`"
+                    text = what if reads else "written: paths below it are the step's `{output}`"
+                    self.notes.append(Note(shown(here), folder, text))
+                elif "emptyDir" in volume:
+                    found[folder] = f"/tmp/{volume.get('name')}"
+                    text = f"an empty folder: `/tmp/{volume.get('name')}`, which the program has to make"
+                    self.notes.append(Note(shown(here), folder, text))
+                else:
+                    continue
+                _ = replica.document.get(*at), replica.document.get(*here)
+        return found
+
+    def _resources(self, replica: Replica, place: Place, pod: _Pod) -> None:
+        for kind in ("requests", "limits"):
+            amounts = _at(replica.document.content, (*place, "resources")).get(kind)
+            for name, amount in cast("dict[str, Any]", amounts).items() if isinstance(amounts, dict) else ():
+                key = AMOUNTS.get(str(name))
+                if key is None:
+                    continue
+                replica.document.get(*place, "resources", kind, str(name))
+                if key == "cpu" and kind == "limits" and "cpu" in pod.resources:
+                    text = f"CPU has no limit; {pod.resources['cpu']} is asked for"
+                    self.notes.append(Note(shown((*place, "resources", kind, name)), amount, text))
+                    continue
+                own = int(amount) if key == "gpus" else str(amount)
+                pod.resources[key] = _larger(key, pod.resources.get(key), own)
+
+    def _most(self, resources: Sequence[Mapping[str, str | int]]) -> dict[str, str | int]:
+        """The most that any role asks for: all pods of a step are alike."""
+        found: dict[str, str | int] = {}
+        for each in resources:
+            for key, amount in each.items():
+                found[key] = _larger(key, found.get(key), amount)
+        if any(dict(each) != found for each in resources):
+            listed = ", ".join(f"{key} {amount}" for key, amount in found.items())
+            text = f"all pods of a step are alike: each asks for the most that any role does ({listed})"
+            self.notes.append(Note("resources", "differ by role", text))
+            if found.get("gpus") and any(not each.get("gpus") for each in resources):
+                idle = "a pod of a role without GPUs holds a GPU node, too; without such roles it is not paid for"
+                self.notes.append(Note("resources", "GPUs", idle))
+        return found
+
+    def _image(self, replica: Replica, place: Place, pod: _Pod) -> None:
+        image = str(_at(replica.document.content, place).get("image") or "")
+        if REFERENCE.fullmatch(image):
+            replica.document.get(*place, "image")
+            pod.image = image
+
+    def _pool(self, replica: Replica) -> None:
+        """What the nodes need that the pods asked for."""
+        labels = replica.document.get(*replica.spec, "nodeSelector")
+        if isinstance(labels, dict):
+            listed = ", ".join(f"{key}: {value}" for key, value in cast("dict[str, Any]", labels).items())
+            self.needs.append(f"nodes with the labels {listed} (`nodeSelector` of {replica.role})")
+        tolerations = replica.document.get(*replica.spec, "tolerations")
+        for each in cast("list[dict[str, Any]]", tolerations) if isinstance(tolerations, list) else []:
+            value = f"={each['value']}" if each.get("value") else ""
+            effect = f":{each['effect']}" if each.get("effect") else ""
+            taint = f"{each.get('key', 'any key')}{value}{effect}"
+            self.needs.append(f"nodes whose taints are among: {taint} (`tolerations` of {replica.role})")
+
+    def _told_apart(self, by_role: Mapping[str, Any]) -> dict[str, str]:
+        """Words and variables of all roles as the step's environment, where references are filled in."""
+        text = "each role has a command or environment of its own: `by_role.py` starts the one of its pod"
+        self.notes.append(Note("roles", ", ".join(by_role), text))
+        found: dict[str, str] = {}
+        for role, each in by_role.items():
+            words = cast("list[str]", each["run"])
+            variables = cast("dict[str, str]", each["environment"])
+            found |= {f"{role.upper()}_WORD_{index}": word for index, word in enumerate(words)}
+            found |= {f"{role.upper()}_ENV_{name}": value for name, value in variables.items()}
+        return found
+
+    def _leave(self) -> None:
+        for document in self.manifest.documents:
+            for place, value in document.left():
+                if value in ({}, []):
+                    continue
+                rule = rule_of(place)
+                self.notes.append(Note(shown(place), value, rule.why or rule.becomes, carried=False))
+
+
+def _at(content: Any, place: Place) -> dict[str, Any]:
+    """The mapping at ``place``; an empty one where there is none."""
+    for part in place:
+        if isinstance(content, Mapping):
+            content = cast("Mapping[Any, Any]", content).get(part)
+        elif isinstance(content, list) and isinstance(part, int) and part < len(cast("list[Any]", content)):
+            content = cast("list[Any]", content)[part]
+        else:
+            return {}
+    return cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+
+
+def _larger(key: str, one: str | int | None, other: str | int) -> str | int:
+    if one is None:
+        return other
+    amount = {"cpu": cpu_millicores, "gpus": int}.get(key, size_in_bytes)
+    return max(one, other, key=lambda each: amount(cast("Any", each)))

@@ -1,0 +1,195 @@
+"""A manifest of a TFJob, a PyTorchJob or a Job: its roles, and which of its fields were read."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from infra.schema.problems import Problem
+from tools.importing.fields import Place
+from tools.new.writing import RefusedError
+
+OPTION = "MANIFEST"
+
+REPLICAS: Mapping[str, str] = {"TFJob": "tfReplicaSpecs", "PyTorchJob": "pytorchReplicaSpecs"}
+"""The kinds of ``kubeflow.org`` that are read, each with the key of its roles."""
+
+JOB = "Job"
+
+ROLES: Mapping[str, str] = {
+    "chief": "chief",
+    "master": "chief",
+    "worker": "worker",
+    "ps": "ps",
+    "evaluator": "evaluator",
+}
+"""The role of a replica type in lower case: TFJob takes `PS`, `Ps` and `ps` alike (kubeflow/training-operator,
+pkg/apis/kubeflow.org/v1/tensorflow_defaults.go, 1.9)."""
+
+PLACEHOLDER = re.compile(r"(?<=: )(%[A-Za-z]\w*%)(?=\s*$)", re.MULTILINE)
+"""What ksonnet and the examples of kubeflow/examples put where a value belongs. YAML allows no `%` there."""
+
+
+@dataclass
+class Document:
+    """One object of a manifest. ``used`` are the places of the fields that were carried over."""
+
+    file: Path
+    content: Mapping[str, Any]
+    used: set[Place] = field(default_factory=set[Place])
+
+    def get(self, *place: str | int) -> Any:
+        """What stands at ``place``, which counts as carried over with all that is below it; None where nothing
+        is."""
+        found: Any = self.content
+        for part in place:
+            if isinstance(found, Mapping) and part in found:
+                found = cast("Mapping[str | int, Any]", found)[part]
+            elif isinstance(found, list) and isinstance(part, int) and part < len(cast("list[Any]", found)):
+                found = cast("list[Any]", found)[part]
+            else:
+                return None
+        self.used.add(place)
+        return found
+
+    def left(self) -> Iterator[tuple[Place, Any]]:
+        """The fields that were not carried over, the highest ones of which nothing was."""
+        yield from self._left((), self.content)
+
+    def _left(self, place: Place, value: Any) -> Iterator[tuple[Place, Any]]:
+        if place in self.used or value is None:
+            return
+        deeper = any(each[: len(place)] == place for each in self.used)
+        if not place or (deeper and isinstance(value, Mapping | list)):
+            pairs = _pairs(value)
+            for key, each in pairs:
+                yield from self._left((*place, key), each)
+        else:
+            yield place, value
+
+
+@dataclass(frozen=True)
+class Replica:
+    """The pods of one role: ``count`` of them, whose spec is at ``spec`` in ``document``."""
+
+    role: str
+    count: int | str
+    document: Document
+    spec: Place
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A training as a manifest has it. ``kind`` is that of the object, ``replicas`` are in the order of ranks."""
+
+    kind: str
+    name: str
+    documents: Sequence[Document]
+    replicas: Sequence[Replica]
+
+
+def read(path: Path) -> Manifest:
+    """The training in the file or folder ``path``. Raises RefusedError."""
+    documents = list(_documents(path))
+    known = [each for each in documents if _kind(each)]
+    if not known:
+        kinds = ", ".join(sorted({str(each.content.get("kind")) for each in documents})) or "nothing"
+        reason = f"it has {kinds}, and no TFJob or PyTorchJob of kubeflow.org and no Job of batch/v1"
+        raise _refused(str(path), reason, "name the manifest of one training")
+    names = {str(_name(each)) for each in known}
+    kinds = {_kind(each) for each in known}
+    if len(names) > 1 or len(kinds) > 1:
+        listed = ", ".join(f"{_kind(each)} {_name(each)} ({each.file.name})" for each in known)
+        raise _refused(str(path), f"it has several trainings: {listed}", "name the file of one of them")
+    for each in known:
+        _ = each.get("apiVersion"), each.get("kind"), each.get("metadata", "name")
+        _ = each.get("metadata", "generateName")
+    kind = next(iter(kinds))
+    replicas = list(_replicas(kind, known, path))
+    return Manifest(kind, next(iter(names)), known, replicas)
+
+
+def _refused(value: str, reason: str, fix: str) -> RefusedError:
+    return RefusedError([Problem(OPTION, value, reason, fix)])
+
+
+def _documents(path: Path) -> Iterator[Document]:
+    if not path.exists():
+        raise _refused(str(path), "there is no such file", "name the YAML file of a TFJob or a Job")
+    files = [path]
+    if path.is_dir():
+        files = sorted(each for each in path.iterdir() if each.suffix in {".yaml", ".yml"})
+    for file in files:
+        try:
+            text = PLACEHOLDER.sub(r'"\1"', file.read_text(encoding="utf-8"))
+            objects = list(yaml.safe_load_all(text))
+        except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+            reason = f"it cannot be read as YAML: {' '.join(str(error).split())[:200]}"
+            raise _refused(
+                str(file), reason, "render templates first: `kustomize build`, `helm template`"
+            ) from None
+        for each in objects:
+            if isinstance(each, dict):
+                yield Document(file, cast("dict[str, Any]", each))
+
+
+def _kind(document: Document) -> str:
+    """The kind of what is a training; empty for everything else."""
+    version, kind = str(document.content.get("apiVersion", "")), str(document.content.get("kind", ""))
+    if version.partition("/")[0] == "kubeflow.org" and kind in REPLICAS:
+        return kind
+    return kind if (version, kind) == ("batch/v1", JOB) else ""
+
+
+def _name(document: Document) -> object:
+    found: Any = document.content.get("metadata")
+    metadata = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    return metadata.get("name") or str(metadata.get("generateName") or "").strip("-")
+
+
+def _replicas(kind: str, documents: Sequence[Document], path: Path) -> Iterator[Replica]:
+    """The roles in the order of their ranks: the chief first, since it publishes."""
+    found: dict[str, Replica] = {}
+    for document in documents:
+        if kind == JOB:
+            found["worker"] = Replica("worker", _pods(document), document, ("spec", "template", "spec"))
+            continue
+        spec: Any = document.content.get("spec")
+        roles: Any = cast("dict[str, Any]", spec).get(REPLICAS[kind]) if isinstance(spec, dict) else None
+        for name in cast("dict[str, Any]", roles) if isinstance(roles, dict) else {}:
+            role = ROLES.get(str(name).lower())
+            if role is None:
+                raise _refused(str(path), f"`{name}` is no role of a {kind}", "write Chief, Worker, PS, Evaluator")
+            if role in found:
+                raise _refused(str(path), f"it has the role `{name}` twice", "leave one of them")
+            at = ("spec", REPLICAS[kind], str(name))
+            count = document.get(*at, "replicas")
+            found[role] = Replica(role, 1 if count is None else count, document, (*at, "template", "spec"))
+    if not found:
+        raise _refused(
+            str(path), f"the {kind} has no {REPLICAS.get(kind, 'pods')}", "add the roles and their pods"
+        )
+    for role in ("chief", "worker", "ps", "evaluator"):
+        if role in found:
+            yield found[role]
+
+
+def _pods(document: Document) -> int | str:
+    """The pods of a Job that work together: all of them, where it is Indexed and they run at once."""
+    spec: Any = document.content.get("spec")
+    spec = cast("dict[str, Any]", spec) if isinstance(spec, dict) else {}
+    completions, parallelism = spec.get("completions", 1), spec.get("parallelism", 1)
+    if completions == parallelism and (completions == 1 or spec.get("completionMode") == "Indexed"):
+        for key in ("completions", "parallelism", "completionMode"):
+            document.get("spec", key)
+        return completions
+    return 1
+
+
+def _pairs(value: Any) -> list[tuple[str | int, Any]]:
+    if isinstance(value, Mapping):
+        return [(str(key), each) for key, each in cast("Mapping[Any, Any]", value).items()]
+    return list(enumerate(cast("list[Any]", value))) if isinstance(value, list) else []

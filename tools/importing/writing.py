@@ -1,0 +1,151 @@
+"""The folder of an imported pipeline, and what is said about it."""
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import yaml
+
+from infra.kubernetes.shipped_files import left_out
+from infra.pipelines.discovery import ROOT, WORKLOADS
+from infra.schema.problems import Problem
+from infra.settings.checks.pipelines import section_name_findings
+from tools.importing.conversion import DISPATCHER, STEP, Imported, Note
+from tools.importing.manifest import Manifest
+from tools.new.writing import Draft, RefusedError, taken
+
+TEMPLATE = Path(__file__).parent / "data" / "by_role.py.j2"
+
+WIDTH = 110
+
+MOST_BYTES = 2**20
+"""Bytes of a program that is copied: what a step ships has to fit into a ConfigMap."""
+
+
+def draft(manifest: Manifest, imported: Imported, name: str, code: Path | None) -> Draft:
+    """The folder ``workloads/<name>`` with the pipeline and its program. Raises RefusedError."""
+    name = name or re.sub(r"[^a-z0-9-]+", "-", manifest.name.lower()).strip("-") or "imported"
+    target = ROOT / WORKLOADS / name
+    problems = [
+        Problem("NAME", name, each.reason, each.fix.partition(", and write")[0])
+        for each in section_name_findings((), name)
+    ]
+    if problems := problems or taken("NAME", name, target, ROOT):
+        raise RefusedError(problems)
+    files = _program(manifest, imported, code)
+    missing = [each for each in imported.programs if not each.startswith("/") and each not in files]
+    files["pipeline.yaml"] = _pipeline(imported, manifest)
+    if imported.by_role:
+        files[DISPATCHER] = _dispatcher(imported.by_role)
+    return Draft(target, files, tuple(_said(manifest, imported, name, files, missing)))
+
+
+def _program(manifest: Manifest, imported: Imported, code: Path | None) -> dict[str, str]:
+    """The program's files: those of ``code``, or those of the manifest's folder that the command names."""
+    if code is not None:
+        if not code.is_dir():
+            raise RefusedError(
+                [Problem("CODE", str(code), "there is no such folder", "name the program's folder")]
+            )
+        return dict(_texts(code))
+    folder = manifest.documents[0].file.parent
+    found: dict[str, str] = {}
+    for each in imported.programs:
+        path = folder / Path(each).name
+        if path.is_file():
+            found[Path(each).name] = path.read_text(encoding="utf-8")
+    renamed = {each: Path(each).name for each in imported.programs if Path(each).name in found}
+    step = imported.pipeline["steps"][STEP]
+    step["run"] = [renamed.get(word, word) for word in step["run"]]
+    imported.programs = [renamed.get(each, each) for each in imported.programs]
+    return found
+
+
+def _texts(code: Path) -> Iterator[tuple[str, str]]:
+    size = 0
+    hidden = set(left_out(code))
+    for path in sorted(code.rglob("*")):
+        parts = path.relative_to(code).parts
+        if not path.is_file() or any(part.startswith((".", "__pycache__")) for part in parts):
+            continue
+        if "/".join(parts) in hidden and path.suffix in {".png", ".jpg"}:
+            continue
+        content = path.read_bytes()
+        size += len(content)
+        if size > MOST_BYTES:
+            reason = "its files are more than 1 MiB, the most that a step ships"
+            raise RefusedError([Problem("CODE", str(code), reason, "name the folder of the program alone")])
+        try:
+            yield "/".join(parts), content.decode()
+        except UnicodeDecodeError:
+            reason = f"{'/'.join(parts)} is no text; data belongs into the store"
+            raise RefusedError(
+                [Problem("CODE", str(code), reason, "name the folder of the program alone")]
+            ) from None
+
+
+def _pipeline(imported: Imported, manifest: Manifest) -> str:
+    lines = [f"Imported from the {manifest.kind} {manifest.name}."]
+    for heading, notes in _groups(imported):
+        lines += [f"{heading}:", *(f"- {each}" for each in notes)]
+    head = "\n".join(
+        f"# {part}"
+        for line in lines
+        for part in textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_long_words=False)
+    )
+    body = yaml.safe_dump(
+        imported.pipeline, sort_keys=False, default_flow_style=None, width=WIDTH, allow_unicode=True
+    )
+    return f"{head}\n{body}"
+
+
+def _dispatcher(by_role: Mapping[str, Any]) -> str:
+    shapes = {
+        role: {"words": len(each["run"]), "variables": sorted(each["environment"])}
+        for role, each in by_role.items()
+    }
+    template = jinja2.Template(
+        TEMPLATE.read_text(encoding="utf-8"), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+    )
+    return template.render(shapes=shapes)
+
+
+def _groups(imported: Imported) -> Iterator[tuple[str, list[str]]]:
+    """What there is to say, under headings: first what is lost."""
+    lost = [_line(each) for each in imported.notes if not each.carried]
+    changed = [_line(each) for each in imported.notes if each.carried]
+    groups = {"Not carried over": lost, "In another form": changed, "The step's pool needs": imported.needs}
+    yield from ((heading, notes) for heading, notes in groups.items() if notes)
+
+
+def _line(note: Note) -> str:
+    value = note.value if isinstance(note.value, str) else json.dumps(note.value, default=str)
+    value = value if len(value) <= 60 else f"{value[:57]}…"
+    return " ".join(f"{note.at}: {value}: {note.text}".split())
+
+
+def _said(
+    manifest: Manifest, imported: Imported, name: str, files: Mapping[str, str], missing: list[str]
+) -> Iterator[str]:
+    roles = ", ".join(f"{each.role} {each.count}" for each in manifest.replicas)
+    yield f"Read the {manifest.kind} {manifest.name}: {roles}"
+    for heading, notes in _groups(imported):
+        yield f"{heading} ({len(notes)}):"
+        yield from (f"  {each}" for each in notes)
+    yield f"Wrote {WORKLOADS}/{name}/: {', '.join(sorted(files))}"
+    absolute = [each for each in imported.programs if each.startswith("/")]
+    if missing:
+        here = f"put it into {WORKLOADS}/{name}/, or import again with CODE=<its folder>"
+        yield f"Missing: {', '.join(missing)}: {here}"
+    if absolute:
+        yield f"In the image: {', '.join(absolute)}: `image` has to name it by digest; a rehearsal needs it here"
+    yield "Next:"
+    if imported.pipeline.get("parameters"):
+        yield f"  give {', '.join(imported.pipeline['parameters'])} values in the stack file: they have no default"
+    yield f"  make new STACK=mine CLOUD=existing USES={name}    or another cloud"
+    yield "  make rehearse STACK=mine"
+    yield "docs/import.md says what becomes of each field"
