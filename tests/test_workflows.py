@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from infra.clouds.registry import CLOUDS
+from offline.policies.jobs import LOGIN
 from tests.support.checkout import ROOT
 from tools.reference import shipped
 
@@ -192,3 +193,12 @@ def test_what_holds_a_token_runs_on_the_standard_library() -> None:
 def test_pip_can_install_what_the_program_needs() -> None:
     """`pulumi install` takes pip, which knows nothing of the override that pulumi-policy needs."""
     assert "pulumi-policy" not in (ROOT / "requirements.txt").read_text(encoding="utf-8")
+
+
+def test_the_preview_warns_of_jobs_that_outlast_the_login() -> None:
+    apply = jobs(ROOT / ".github" / "workflows" / "deploy.yml")["apply"]
+    signed_in = next(each["with"] for each in apply["steps"] if "aws-seconds" in each.get("with", {}))
+    minutes = re.search(r"'(\d+)'", apply["timeout-minutes"])
+    assert signed_in["aws-seconds"] == LOGIN
+    assert minutes is not None
+    assert int(minutes[1]) * 60 == LOGIN

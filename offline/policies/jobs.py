@@ -9,6 +9,7 @@ from infra.review.properties import Properties, at, known, leaves, mapping, mapp
 from infra.review.stack import JOB, NodePool, Stack
 from infra.step import GATES, SCHEDULED_RUN
 from offline.policies.workloads import CRON_JOB, Workload, gpus_of, workloads
+from offline.preview.phrasing import duration
 
 SHORT = 1800
 """Jobs with at most this time limit, in seconds, may start over when they lose their node: it is about the time in
@@ -30,6 +31,11 @@ LOST = frozenset(
 )
 """Kinds of volumes that are deleted with the pod's node, or that are read-only
 (kubernetes.io/docs/concepts/storage/volumes, November 2026)."""
+
+LOGIN = 21_000
+"""Seconds that the login of the deploy pipeline lasts: `aws-seconds` and `timeout-minutes` of
+.github/workflows/deploy.yml. A runner of GitHub's ends a job after 6 hours in any case
+(docs.github.com/en/actions/concepts/security/github_token, seen November 2026)."""
 
 REMOTE = re.compile(r"\b(?!https?:)[a-z][a-z0-9+.-]+://")
 """A URL of storage, such as a bucket."""
@@ -126,6 +132,20 @@ def _saves(workload: Workload) -> bool:
     return False
 
 
+def _outlasting(stack: Stack) -> Iterator[Violation]:
+    for workload in workloads(stack, JOB):
+        limit = number(workload.job.get("activeDeadlineSeconds"))
+        if limit is not None and limit > LOGIN:
+            yield Violation(
+                workload.resource.urn,
+                f"it may run for {duration(limit)}, and the login of the deploy pipeline ends after "
+                f"{duration(LOGIN)}: the state then does not learn how the Job ends, and may stay locked, while "
+                "the Job goes on",
+                "shorten its time_limit, or deploy from a runner of your own, whose login renews itself "
+                "(docs/ci.md, Longer than a login), and suppress this",
+            )
+
+
 def _overlapping(stack: Stack) -> Iterator[Violation]:
     for workload in workloads(stack, CRON_JOB):
         policy = at(workload.resource.properties, "spec", "concurrencyPolicy")
@@ -166,6 +186,13 @@ POLICIES = (
         "unless it is limited to half an hour.",
         _without_checkpoints,
         "Mount the store, write checkpoints there and resume from them.",
+    ),
+    Policy(
+        "longer-than-login",
+        Severity.WARNING,
+        f"No Job may run for longer than the login of the pipeline that waits for it, {duration(LOGIN)}.",
+        _outlasting,
+        "Shorten the step's time_limit, or deploy from a runner of your own and suppress it.",
     ),
     Policy(
         "schedule-overlaps",

@@ -28,7 +28,7 @@ without a word.
 | --- | --- |
 | `MANIFEST=<path>` | the file; or a folder of files whose parts have one name, as kustomize's bases do |
 | `NAME=<name>` | the pipeline's name; default: the training's |
-| `CODE=<folder>` | the program's folder, which is copied; default: files beside the manifest that its command names |
+| `CODE=<folder>` | the folder of the program, which is copied; default: files beside the manifest |
 
 The training becomes one step called `train` with [`nodes`](distributed.md), as many as all roles have pods. Then:
 

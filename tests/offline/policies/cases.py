@@ -9,6 +9,7 @@ from infra.kubernetes.shipped_files import LIMIT
 from infra.pipelines.images import TAGS
 from infra.review.properties import UNKNOWN, Secret
 from infra.review.stack import Resource, Stack
+from offline.policies.jobs import LOGIN
 from tests.offline.policies.samples import (
     DAEMON_SET,
     DEPLOYMENT,
@@ -337,6 +338,7 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
             shut("Egress", egress=[{"to": [{"ipBlock": {"cidr": "0.0.0.0/0", "except": ["10.0.0.0/8"]}}]}]),
         ),
     ],
+    "longer-than-login": [stack(job(pod(), activeDeadlineSeconds=LOGIN + 1))],
     "schedule-overlaps": [scheduled(concurrencyPolicy="Allow"), scheduled(concurrencyPolicy=None)],
     "pod-refused": [
         restricted(job(pod())),
@@ -548,6 +550,10 @@ PASSES: Mapping[str, Sequence[Stack]] = {
         beside(worker(), shut("Egress", egress=UNKNOWN)),
         beside(worker("--source", "https://example.com:443")),
         stack(serving(), entrance(ports=[{"port": 80, "targetPort": 6379}]), let_in(), worker("fraud-queue:80")),
+    ],
+    "longer-than-login": [
+        stack(job(pod(), activeDeadlineSeconds=LOGIN)),
+        stack(job(pod(), activeDeadlineSeconds=None)),
     ],
     "schedule-overlaps": [scheduled(), scheduled(concurrencyPolicy="Replace")],
     "pod-refused": [restricted(job(pod(HARDENED))), restricted(job(pod()), level="baseline"), in_pod()],
