@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from infra.kubernetes.run import RUNNER, WORKER
+from infra.kubernetes.run import LAUNCHER, RUNNER, WORKER
 from infra.pipelines import packages
 from infra.pipelines.images import has_tensorflow
 from offline.rehearsal.cluster_objects import RefusedError
@@ -13,6 +13,9 @@ from offline.rehearsal.environments import Environment, EnvironmentFailedError, 
 from offline.rehearsal.kubelet import Pod, Prepare, Prepared
 from offline.rehearsal.pods import Container
 from offline.rehearsal.programs import PYTHON, Program, search_path
+
+OUTPUT = "--output"
+"""The option of the programs that run a command: the directory of its result."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,10 @@ class Containers:
             if list(words[1:3]) == ["-m", packages.MODULE]:
                 software = Software((folder / _flags(words)["--requirements"],), has_tensorflow(container.image))
                 return _in(self._provided(f"step {job}", software, pod, note), words)
-            if list(words[1:2]) != ["-m"] or words[2] not in {RUNNER, WORKER}:
+            if list(words[1:2]) != ["-m"] or words[2] not in {RUNNER, WORKER, LAUNCHER}:
+                return None
+            if words[2] == LAUNCHER and OUTPUT not in _flags(words):
+                # It starts a module of the project's.
                 return None
             program = self.programs.get(job)
             if program is None:
@@ -123,7 +129,7 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _places(words: Sequence[str]) -> "_Places":
     """What references in a command line stand for, as the runner is told by its options."""
-    output = Path(_flags(words)["--output"])
+    output = Path(_flags(words)[OUTPUT])
     # `infra.kubernetes.run.Run.path` is pipeline, step and digest.
     places = _Places(output=str(output), store=str(output.parents[2]))
     for name, value in _options(words):

@@ -46,6 +46,10 @@ class Machine(Protocol):
         ...
 
 
+GENERATION = re.compile(rb"^Generation (?P<number>\d+): .*\bprograms start\b")
+"""What the launcher of a step's pods writes when all of these begin together (`workloads.runtime.launcher`)."""
+
+
 @dataclass
 class JobPods:
     """Runs the pods of one Job: of each index one after the other, those of several indexes side by side.
@@ -114,12 +118,15 @@ class JobPods:
         match = EPOCH.match(line)
         # Those of a worker are epochs of one item after the other.
         tells = match is not None and (self.job.together or not self.job.indexed)
+        began = GENERATION.match(line) if self.job.together else None
         with self._lock:
+            if began is not None:
+                self.record.generations = max(self.record.generations, int(began["number"]))
             tells = tells and (self._telling is None or index <= self._telling)
             if match is not None and tells:
                 self._telling = index
                 self.record.epochs = (int(match["done"]), int(match["all"]))
-        if tells:
+        if tells or began is not None:
             self.engine.changed(self.record)
         if self._disruption:
             self._disruption.wrote(index)

@@ -257,11 +257,17 @@ def field_value(pod: Pod, path: str) -> str:
         "status.podIP": "192.0.2.1",
         "status.hostIP": "192.0.2.2",
     }
-    if path in fields:
-        return fields[path]
+    found = fields.get(path) or labelled(pod.spec, path)
+    if found is None:
+        raise UnsupportedError(f"a rehearsal does not know the field {path}")
+    return found
+
+
+def labelled(spec: PodSpec, path: str) -> str | None:
+    """The value of the label or annotation that ``path`` names; None where it names another field."""
     if match := _FIELD_WITH_KEY.fullmatch(path):
-        return (pod.spec.labels if match["of"] == "labels" else pod.spec.annotations).get(match["key"], "")
-    raise UnsupportedError(f"a rehearsal does not know the field {path}")
+        return (spec.labels if match["of"] == "labels" else spec.annotations).get(match["key"], "")
+    return None
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:

@@ -10,6 +10,8 @@ from offline.policies.network_policies import refuses
 from offline.policies.workloads import Workload
 from offline.rehearsal.cluster_objects import Namespace, RefusedError
 from offline.rehearsal.job_controller import JobSpec, host_name, pod_of
+from offline.rehearsal.kubelet import expand, labelled
+from offline.rehearsal.pods import PodSpec
 from offline.rehearsal.ports import LOOPBACK, free_ports
 
 HEADLESS = "None"
@@ -55,10 +57,25 @@ def _hosts(job: JobSpec, namespace: Namespace) -> Iterator[Host]:
         return
     domain = rf"{re.escape(service)}(?:\.{re.escape(namespace.name)}(?:\.svc(?:\.cluster\.local)?)?)?"
     named = re.compile(rf"(?<![\w.-]){re.escape(job.name)}-(?P<index>\d+)\.{domain}:(?P<port>\d+)(?!\w)")
-    found = {(int(match["index"]), int(match["port"])) for text in job.pod.texts for match in named.finditer(text)}
+    pods = (pod_of(job, "", index) for index in range(job.workers))
+    texts = dict.fromkeys(text for pod in pods for text in _completed(pod))
+    found = {(int(match["index"]), int(match["port"])) for text in texts for match in named.finditer(text)}
     for index, port in sorted(found):
         host = re.escape(host_name(job.name, index))
         yield Host(index, port, re.compile(rf"(?<![\w.-]){host}\.{domain}:{port}(?!\w)"))
+
+
+def _completed(pod: PodSpec) -> Iterator[str]:
+    """What of a pod may name a host, with the variables in it that the pod's declaration tells."""
+    for container in (*pod.init_containers, pod.container):
+        variables: dict[str, str] = {}
+        for entry in container.env:
+            path = mapping(mapping(entry.get("valueFrom")).get("fieldRef")).get("fieldPath")
+            value = labelled(pod, str(path)) if path else entry.get("value")
+            if value is not None:
+                variables[str(entry["name"])] = expand(str(value), variables)
+        yield from variables.values()
+        yield from (expand(word, variables) for word in (*container.command, *container.args))
 
 
 def _require_service(job: JobSpec, namespace: Namespace) -> None:

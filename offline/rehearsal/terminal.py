@@ -192,6 +192,7 @@ class LiveDisplay:
         where = Text(record.pool, "dim", overflow="ellipsis", no_wrap=True)
         if record.nodes:
             where.append(f", {record.nodes} nodes")
+            where.append(f", generation {record.generations}" if record.generations > 1 else "")
         elif record.workers > 1:
             where.append(f", {record.workers} pods")
         if record.accelerator:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -15,6 +15,7 @@ import pulumi_kubernetes as k8s
 import pytest
 
 from offline.rehearsal import disruption
+from offline.rehearsal.job_controller import JOB_NAME
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.outcome import Outcome
 from tests.offline.rehearsal.test_interrupt import descendants, gone
@@ -42,6 +43,7 @@ def training(
     declare: Callable[[Toys], k8s.core.v1.Service | None] = lambda toys: toys.hosts("toy-train"),
     policies: Callable[[Toys], None] = lambda _: None,
     cpu: str = "100m",
+    env: Sequence[k8s.core.v1.EnvVarArgs] = (),
 ) -> Callable[[], None]:
     def program() -> None:
         toys = Toys()
@@ -57,6 +59,7 @@ def training(
             rules=[each() for each in RULES],
             deadline=60,
             cpu=cpu,
+            env=env,
             after=[service] if service else [],
         )
 
@@ -85,6 +88,24 @@ def test_pods_reach_one_another_by_name_each_on_a_node_of_its_own(tmp_path: Path
     assert "running in 3 pods on 3 nodes of cpu" in printed
     assert "succeeded, 3 pods on 3 nodes" in printed
     assert "3 pods on 3 nodes, each with what stands here" in (tmp_path / "report.html").read_text()
+
+
+def test_names_may_stand_in_variables_that_the_kubelet_completes(tmp_path: Path) -> None:
+    label = k8s.core.v1.ObjectFieldSelectorArgs(field_path=f"metadata.labels['{JOB_NAME}']")
+    env = [
+        k8s.core.v1.EnvVarArgs(name="JOB", value_from=k8s.core.v1.EnvVarSourceArgs(field_ref=label)),
+        k8s.core.v1.EnvVarArgs(name="FIRST", value="$(JOB)-0.toy-train.toys.svc.cluster.local:2222"),
+    ]
+    script = NODE.replace('print("there"', 'print("env", os.environ["FIRST"], words[4]); print("there"')
+    script = script.replace("words[2:]", "words[2:4]")
+    hosts = [each.replace("toy-train-", "$(JOB)-") for each in hosts_of("toy-train", 2)]
+    hosts.append("$(JOB)-$(JOB_COMPLETION_INDEX).toy-train:2221")
+    outcome, printed = rehearse(training(script=script, hosts=hosts, env=env), tmp_path, machines=2)
+    assert only(outcome).phase is Phase.SUCCEEDED, printed
+    said = [line.split()[2:] for line in log(tmp_path) if " env " in line]
+    ports = {line.rsplit(maxsplit=1)[1] for line in log(tmp_path) if line.startswith("[0] there")}
+    assert {first for first, _ in said} == {f"127.0.0.1:{port}" for port in ports}
+    assert len({own for _, own in said}) == 2
 
 
 @pytest.mark.parametrize("index", [0, 2])
