@@ -80,14 +80,15 @@ class RequestRules:
 
 @dataclass(frozen=True)
 class Interconnect:
-    """A network between the nodes of a pool that is faster than the one pods have by default.
+    """The network by which the pods of one step reach one another that runs on several nodes of a pool.
 
     A pod that uses it asks for ``count`` of the extended ``resource`` (empty: for nothing) and has
-    ``environment``, which tells NCCL of it. ``bandwidth`` is the machine type's figure in Gbit/s.
+    ``environment``, which tells NCCL of it. ``bandwidth`` is the machine type's figure, in Gbit/s, of what
+    these pods can use; 0 where nobody says.
     """
 
     name: str
-    bandwidth: int
+    bandwidth: float
     resource: str = ""
     count: int = 0
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -104,7 +105,7 @@ class Pool:
     all times. Where the stack declares the device plugin, ``gpu_clients`` pods share each GPU by time-slicing, and
     ``mig_strategy`` is how it advertises GPUs that are partitioned. ``requests`` are rules for what pods ask for,
     where the cluster has any. ``movable`` says that pods cannot ask to be left on their node. ``interconnect`` is
-    what pods of one step use that run on several of its nodes, where it has one. ``provisioning`` is the
+    what pods of one step use that run on several of its nodes, where that is known. ``provisioning`` is the
     class of `ProvisioningRequest` by which the cluster's autoscaler brings all nodes of a Job at once or none.
     """
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from infra.platform import (
     Claim,
     Egress,
+    Interconnect,
     MigStrategy,
     Platform,
     Pool,
@@ -95,6 +96,20 @@ class RequestRulesFact(_Fact):
         return RequestRules(self.least.resources(), self.ratio, self.step)
 
 
+class InterconnectFact(_Fact):
+    """The network between a pool's nodes: the fields of `infra.platform.Interconnect`."""
+
+    name: str
+    bandwidth: float
+    resource: str = ""
+    count: int = 0
+    environment: dict[str, str] = Field(default_factory=dict[str, str])
+
+    def interconnect(self) -> Interconnect:
+        """As the rest of the program has it."""
+        return Interconnect(self.name, self.bandwidth, self.resource, self.count, self.environment)
+
+
 class PoolFacts(PoolSettings):
     """A node pool: the fields of `infra.platform.Pool` that are plain values."""
 
@@ -116,6 +131,7 @@ class PoolFacts(PoolSettings):
     mig_strategy: MigStrategy = "none"
     requests: RequestRulesFact | None = None
     movable: bool = False
+    interconnect: InterconnectFact | None = None
 
     def node(self) -> NodeResources:
         """What one node leaves to pods."""
@@ -315,6 +331,14 @@ def _pool(pool: Pool, devices: str) -> dict[str, Any]:
         "mig_strategy": pool.mig_strategy,
         **({"requests": _rules(pool.requests)} if pool.requests else {}),
         **({"movable": True} if pool.movable else {}),
+        **({"interconnect": _interconnect(pool.interconnect)} if pool.interconnect else {}),
+    }
+
+
+def _interconnect(found: Interconnect) -> dict[str, Any]:
+    return {
+        **{each.name: getattr(found, each.name) for each in fields(found)},
+        "environment": {**found.environment},
     }
 
 

@@ -163,3 +163,10 @@ def test_a_team_declares_what_the_platforms_cluster_takes() -> None:
     pod = job.inputs["spec"]["template"]["spec"]
     assert pod["containers"][0]["resources"]["requests"]["cpu"] == "2000m"
     assert json.loads(job.inputs["metadata"]["annotations"]["slipway/asked"])["cpu"] == "1000m"
+
+
+def test_a_teams_steps_use_the_network_between_the_platforms_nodes() -> None:
+    platform, team = pair(GCP)
+    there = {name: each.interconnect for name, each in platform.result.platforms["dev"].pools.items()}
+    assert {name: each.interconnect for name, each in team.result.platforms["dev"].pools.items()} == there
+    assert any(there.values())

@@ -195,6 +195,38 @@ def is_arm(name: str) -> bool:
     return name.split("-", maxsplit=1)[0] in _machine_types()["arm"]["families"]
 
 
+@dataclass(frozen=True)
+class CompactPlacement:
+    """Which nodes can stand close together: machine families, and how many nodes of a pool."""
+
+    families: tuple[str, ...]
+    most_nodes: int
+
+
+@cache
+def compact_placement() -> CompactPlacement:
+    """What a compact placement policy of a node pool allows."""
+    facts = _toml("networks.toml")["compact"]
+    return CompactPlacement(tuple(facts["families"]), facts["most_nodes"])
+
+
+def node_gbps(node: NodeShape, *, gvnic: bool) -> int:
+    """Gbit/s between two GPU nodes through the interface that pods use; 0 where the catalogue does not say."""
+    facts, machine = _toml("networks.toml"), machine_type(node.machine_type)
+    if machine is None:
+        return 0
+    found = facts["gbps"].get(machine.name, 0)
+    if machine.family == "n1":
+        most = facts["attached"].get(node.accelerator, {}).get(str(node.gpus), 0)
+        found = min(2 * machine.vcpus, most)
+    return found if gvnic else min(found, facts["virtio"]["most_gbps"])
+
+
+def all_gbps(machine: str) -> int:
+    """Gbit/s of a node over all its interfaces, where it has more than pods use; else 0."""
+    return _toml("networks.toml")["all_gbps"].get(machine, 0)
+
+
 @cache
 def _machine_types() -> dict[str, Any]:
     return _toml("machine_types.toml")

@@ -7,14 +7,29 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.clouds.gcp.catalogue import REGION_ZONES, ephemeral_ssds, is_zone, machine_type, offers
+from infra.clouds.gcp.catalogue import (
+    REGION_ZONES,
+    ephemeral_ssds,
+    is_zone,
+    machine_type,
+    node_gbps,
+    offers,
+)
 from infra.clouds.gcp.settings import GcpCluster, GcpPool
-from infra.platform import Taint
+from infra.platform import Interconnect, Taint
 from infra.schema.quantities import seconds
 from infra.schema.taints import CLOUD_EFFECTS, pool_taints
 
 CLOUD_PLATFORM_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 """Leaves it to IAM what a node may do; narrower scopes would only hide a missing role."""
+
+NCCL_SOCKETS = {"NCCL_SOCKET_NTHREADS": "4", "NCCL_NSOCKS_PERTHREAD": "1"}
+"""What NCCL chooses by itself on Google's interface, which in a pod it does not see: there it would send all that
+goes to another node through one connection by one thread.
+
+Source: ``ncclNetSocketGetNsockNthread`` in src/transport/net_socket.cc of NVIDIA/nccl, read in November 2026. It
+looks at ``/sys/class/net/<interface>/device/vendor``, and a pod's interface has no device.
+"""
 
 
 def gpus_per_node(pool: GcpPool) -> int:
@@ -67,6 +82,17 @@ def fingerprint(pool: GcpPool) -> str:
         }
     )
     return hashlib.sha256(told.encode()).hexdigest()[:10]
+
+
+def interconnect(pool: GcpPool) -> Interconnect | None:
+    """What GPU nodes of the pool reach one another by; None for CPU pools, and where no figure is recorded."""
+    gbps = node_gbps(pool.node_shape, gvnic=pool.gvnic) if pool.accelerator else 0
+    if not gbps:
+        return None
+    kind = "gVNIC" if pool.gvnic else "VirtIO"
+    return Interconnect(
+        f"{kind}, compact placement" if pool.placement == "compact" else kind, gbps, environment=NCCL_SOCKETS
+    )
 
 
 def autoscaling(pool: GcpPool) -> gcp.container.NodePoolAutoscalingArgs | None:
@@ -158,6 +184,9 @@ def node_pool(
         autoscaling=scaled,
         max_pods_per_node=pool.max_pods_per_node,
         network_config=gcp.container.NodePoolNetworkConfigArgs(enable_private_nodes=True),
+        placement_policy=(
+            gcp.container.NodePoolPlacementPolicyArgs(type="COMPACT") if pool.placement == "compact" else None
+        ),
         management=gcp.container.NodePoolManagementArgs(
             # GKE refuses automatic repair on flex-start nodes: a repaired node would have to queue again.
             auto_repair=pool.auto_repair and not pool.flex_start,

@@ -150,6 +150,11 @@ class GcpPool(PoolSettings):
     gvnic: bool = Field(
         default=True, description="Google's virtual network interface; needs Container-Optimized OS."
     )
+    placement: Literal["compact"] | None = Field(
+        default=None,
+        description="`compact`: nodes that stand close together, for steps on several of them. One zone only, and "
+        "not on N1, E2 and N4. Changed, it replaces the pool.",
+    )
     max_pods_per_node: Int = Field(
         default=64,
         ge=8,

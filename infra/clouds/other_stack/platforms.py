@@ -38,6 +38,7 @@ def pool_of(cluster: str, name: str, facts: PoolFacts) -> Pool:
         mig_strategy=facts.mig_strategy,
         requests=facts.requests.rules() if facts.requests else None,
         movable=facts.movable,
+        interconnect=facts.interconnect.interconnect() if facts.interconnect else None,
     )
 
 

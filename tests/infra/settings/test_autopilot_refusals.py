@@ -37,6 +37,7 @@ OTHERS: dict[str, Any] = {
     "image_type": "UBUNTU_CONTAINERD",
     "image_streaming": False,
     "gvnic": False,
+    "placement": "compact",
     "max_pods_per_node": 16,
     "logging_variant": "MAX_THROUGHPUT",
     "auto_repair": False,

@@ -112,6 +112,49 @@ POOLS: list[Case] = [
     ({f"{TRAIN}.reservation": "My Own"}, f"{TRAIN}.reservation", "name of a reservation", "projects/"),
 ]
 
+H100_COMPACT: dict[str, Any] = {f"{PREDICT}.placement": "compact"}
+
+PLACEMENTS: list[Case] = [
+    (
+        {f"{TRAIN}.placement": "compact", f"{TRAIN}.zones": ["us-central1-a"]},
+        f"{TRAIN}.placement",
+        "cannot place `n1-standard-4`",
+        "`A2`",
+    ),
+    ({**H100_COMPACT, f"{PREDICT}.zones": GONE}, f"{PREDICT}.zones", "one zone only", "name one zone"),
+    (
+        {**H100_COMPACT, f"{PREDICT}.zones": ["us-central1-a", "us-central1-c"]},
+        f"{PREDICT}.zones",
+        "one zone only",
+        "`us-central1-a` or `us-central1-c`",
+    ),
+    (
+        {
+            **H100_COMPACT,
+            f"{PREDICT}.zones": ["us-central1-a"],
+            f"{PREDICT}.spot": False,
+            f"{PREDICT}.flex_start": True,
+            f"{PREDICT}.nodes": {"total_max": 2},
+        },
+        f"{PREDICT}.placement",
+        "workload policies",
+        "`flex_start`",
+    ),
+    (
+        {
+            **H100_COMPACT,
+            f"{PREDICT}.zones": ["us-central1-a"],
+            f"{PREDICT}.spot": False,
+            f"{PREDICT}.machine_type": "a3-highgpu-8g",
+            f"{PREDICT}.gpus": 8,
+            f"{PREDICT}.reservation": "mine",
+        },
+        f"{PREDICT}.placement",
+        "made with",
+        "`reservation`",
+    ),
+]
+
 NODES: list[Case] = [
     ({f"{TRAIN}.nodes": {"min": 3, "max": 1}}, f"{TRAIN}.nodes.min", "more than `max`", "`min: 1`"),
     (
@@ -274,7 +317,7 @@ CLUSTERS: list[Case] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "key", "reason", "fix"), named([*POOLS, *NODES, *CLUSTERS]))
+@pytest.mark.parametrize(("changes", "key", "reason", "fix"), named([*POOLS, *PLACEMENTS, *NODES, *CLUSTERS]))
 def test_is_refused_once_with_its_key_reason_and_fix(
     changes: dict[str, Any], key: str, reason: str, fix: str
 ) -> None:

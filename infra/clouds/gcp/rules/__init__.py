@@ -1,6 +1,6 @@
 """What a stack file may not say of Google Cloud."""
 
-from infra.clouds.gcp.rules import autopilot, clusters, filestore, keys, names, nodes, pools, store
+from infra.clouds.gcp.rules import autopilot, clusters, filestore, keys, names, nodes, placement, pools, store
 from infra.clouds.gcp.rules.names import provider_problems
 
 __all__ = ["CHECKS", "provider_problems"]
@@ -11,6 +11,7 @@ CHECKS = (
     autopilot.check,
     nodes.check,
     pools.check,
+    placement.check,
     store.check,
     filestore.check,
     keys.check,

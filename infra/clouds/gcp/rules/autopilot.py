@@ -37,6 +37,7 @@ REFUSED: Mapping[str, tuple[str, str]] = {
     ),
     "gpu_sharing": ("Slipway asks Autopilot for whole GPUs", _STANDARD),
     "gpu_partition": ("Slipway asks Autopilot for whole GPUs", _STANDARD),
+    "placement": ("Slipway asks Autopilot for no place of its nodes", _STANDARD),
     "disk_type": (_SIZED, "remove it"),
     "disk_size_gb": (_SIZED, "remove it; it is `ephemeral_storage` of the steps"),
     "local_ssd_count": (_SIZED, "remove it; it is `ephemeral_storage` of the steps"),

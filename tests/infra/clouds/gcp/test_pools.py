@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from infra.clouds.gcp.catalogue import NodeShape, machine_types, node_gbps
 from infra.clouds.gcp.rules.autopilot import ONLY
 from infra.clouds.gcp.settings import GcpPool
 from infra.settings.loading import load
@@ -12,6 +13,7 @@ from tests.support.recording import Recording
 
 H100 = {"machine_type": "a3-highgpu-8g", "accelerator": "nvidia-h100-80gb", "disk_type": "pd-ssd"}
 T4 = {"machine_type": "n1-standard-4", "accelerator": "nvidia-tesla-t4", "gpus": 1}
+A_ZONE = "us-central1-a"
 
 
 def declared(pool: dict[str, Any], **cluster: Any) -> dict[str, Any]:
@@ -108,6 +110,12 @@ KEYS = [
         False,
     ),
     ("gvnic", {"machine_type": "n1-standard-4", "gvnic": False}, "nodeConfig.gvnic.enabled", False),
+    (
+        "placement",
+        {"machine_type": "g2-standard-4", "accelerator": "nvidia-l4", "placement": "compact", "zones": [A_ZONE]},
+        "placementPolicy",
+        {"type": "COMPACT"},
+    ),
     ("max_pods_per_node", {"machine_type": "n1-standard-4", "max_pods_per_node": 32}, "maxPodsPerNode", 32),
     (
         "logging_variant",
@@ -320,3 +328,33 @@ def test_long_pool_names_are_cut_where_gke_wants_it() -> None:
     name = recording.one(NODE_POOL, f"dev-{long}").inputs["name"]
     assert len(name) <= 40
     assert recording.result["dev"].pools[long].selector == {"cloud.google.com/gke-nodepool": name}
+
+
+NETWORKS = [
+    (T4, "gVNIC", 8),
+    ({**T4, "machine_type": "n1-standard-32", "gpus": 2}, "gVNIC", 50),
+    ({**T4, "machine_type": "n1-standard-32", "gpus": 2, "gvnic": False}, "VirtIO", 32),
+    (
+        {"machine_type": "g2-standard-48", "accelerator": "nvidia-l4", "placement": "compact", "zones": [A_ZONE]},
+        "gVNIC, compact placement",
+        50,
+    ),
+    # Of its five interfaces pods have the first, without GPUDirect.
+    (H100, "gVNIC", 200),
+]
+
+
+@pytest.mark.parametrize(("pool", "name", "gbps"), NETWORKS)
+def test_pods_of_several_nodes_are_told_of_their_network(pool: dict[str, Any], name: str, gbps: int) -> None:
+    found = declare(with_pool(pool)).result["dev"].pools["extra"].interconnect
+    assert (found.name, found.bandwidth, found.resource) == (name, gbps, "")
+    assert found.environment == {"NCCL_SOCKET_NTHREADS": "4", "NCCL_NSOCKS_PERTHREAD": "1"}
+
+
+def test_of_a_cpu_pools_network_nothing_is_known() -> None:
+    assert declare(with_pool({"machine_type": "n2-standard-4"})).result["dev"].pools["extra"].interconnect is None
+
+
+@pytest.mark.parametrize("name", [name for name, each in machine_types().items() if each.accelerator])
+def test_every_gpu_machine_has_a_figure_of_its_network(name: str) -> None:
+    assert node_gbps(NodeShape(name, disk_size_gb=100, max_pods=64), gvnic=True) > 0
