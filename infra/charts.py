@@ -16,7 +16,8 @@ SCHEMES = ("oci", "https", "http")
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart of a public repository. ``digest`` is the SHA-256 of its archive; ``image`` has tag and digest.
+    """A chart of a public repository. ``digest`` is the SHA-256 of its archive; ``image`` has its tag, and
+    its digest where that is published.
 
     ``images`` are the images for clusters of a Kubernetes version, where the chart's has to match it. ``manifest``
     is the digest by which an OCI registry has the chart, and by which Helm then takes it.

@@ -19,7 +19,7 @@ from infra.clouds.aws.cluster import EksCluster
 from infra.clouds.aws.iam_policies import Statement, allow
 from infra.clouds.aws.names import node_group_name
 from infra.clouds.aws.nodes import POOL_LABEL
-from infra.clouds.aws.pools import labels, scales, taints
+from infra.clouds.aws.pools import interconnect, labels, scales, taints
 from infra.clouds.aws.roles import PodIdentityArgs, pod_identity
 from infra.clouds.aws.settings import AwsCluster, AwsPool
 from infra.platform import GPU_RESOURCE
@@ -98,6 +98,9 @@ def template_tags(name: str, pool: AwsPool) -> dict[str, str]:
         told[f"{TEMPLATE}/resources/ephemeral-storage"] = f"{node.ephemeral_storage}Mi"
         if node.gpus:
             told[f"{TEMPLATE}/resources/{GPU_RESOURCE}"] = str(node.gpus)
+    network = interconnect(pool)
+    if network is not None and network.resource:
+        told[f"{TEMPLATE}/resources/{network.resource}"] = str(network.count)
     return told
 
 

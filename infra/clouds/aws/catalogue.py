@@ -28,8 +28,9 @@ class InstanceType:
     """An EC2 instance type: vCPUs, memory in MiB, and what else decides what a pool may ask of it.
 
     ``pods`` is how many pods a node may have. ``accelerator`` and ``gpus`` are what it comes with.
-    ``network_cards`` are those that an EFA interface can be on; 0 without EFA. ``sold`` is how AWS sells it:
-    ``on_demand``, ``spot``, ``reservation``, ``capacity_block``.
+    ``network_cards`` are those that an EFA interface can be on; 0 without EFA. ``gbps`` are Gbit/s of the network
+    over all cards; 0 where that is not recorded. ``sold`` is how AWS sells it: ``on_demand``, ``spot``,
+    ``reservation``, ``capacity_block``.
     ``zones`` are the ids of the zones that offer it and ``spot_zones`` those with a Spot price; both empty where
     that is not recorded. ``open_regions`` are those that sell it in other ways than by Capacity Block; empty where
     all do.
@@ -42,6 +43,7 @@ class InstanceType:
     accelerator: str | None = None
     gpus: int = 0
     network_cards: int = 0
+    gbps: float = 0
     sold: frozenset[str] = frozenset(COMMON_WAYS)
     zones: frozenset[str] = frozenset()
     spot_zones: frozenset[str] = frozenset()
@@ -118,6 +120,7 @@ def instance_types() -> Mapping[str, InstanceType]:
                 accelerator=facts["accelerator"],
                 gpus=machine["gpus"],
                 network_cards=machine.get("cards", 0),
+                gbps=machine["gbps"],
                 sold=frozenset(facts.get("sold", COMMON_WAYS)),
                 zones=zones,
                 spot_zones=zones - frozenset(offered.get("no_spot", ())),

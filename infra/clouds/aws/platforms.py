@@ -12,6 +12,7 @@ from infra.clouds.aws.autoscaler import AutoscalerArgs, autoscaler
 from infra.clouds.aws.cluster import EksCluster, EksClusterArgs
 from infra.clouds.aws.disks import NAME as DISK_CLASS
 from infra.clouds.aws.disks import disk_class
+from infra.clouds.aws.efa_plugin import efa_plugins
 from infra.clouds.aws.image_repository import image_repository
 from infra.clouds.aws.kubeconfig import profile_option
 from infra.clouds.aws.logs import flow_logs
@@ -19,7 +20,7 @@ from infra.clouds.aws.mounts import MountArgs
 from infra.clouds.aws.names import CLUSTER_LIMIT, node_group_name, resource_name
 from infra.clouds.aws.network import Network, NetworkArgs
 from infra.clouds.aws.nodes import POOL_LABEL
-from infra.clouds.aws.pools import fingerprint, taints
+from infra.clouds.aws.pools import fingerprint, interconnect, taints
 from infra.clouds.aws.preflight import account_id, warn_of_example_networks
 from infra.clouds.aws.roles import PodIdentityArgs, pod_identity
 from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
@@ -65,6 +66,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
         *store.ready,
         *([disks] if disks else []),
         *autoscaler(name, AutoscalerArgs(declared, cluster, account)),
+        *efa_plugins(name, declared, cluster),
     ]
     own = PodIdentityArgs(
         cluster=cluster.cluster,
@@ -124,6 +126,7 @@ def _pools(name: str, settings: AwsCluster, cluster: EksCluster) -> dict[str, Po
             shared_gpus=declared.shares_gpus,
             min_nodes=declared.least_nodes,
             gpu_clients=declared.gpu_sharing.clients if declared.gpu_sharing else 1,
+            interconnect=interconnect(declared),
         )
         for pool, declared in settings.pools.items()
     }

@@ -11,7 +11,7 @@ import pulumi_aws as aws
 from infra.clouds.aws.catalogue import instance_type
 from infra.clouds.aws.names import GROUP_LIMIT, LAUNCH_TEMPLATE_LIMIT, named, node_group_name, resource_name
 from infra.clouds.aws.settings import AwsCluster, AwsPool
-from infra.platform import GPU_RESOURCE, Taint
+from infra.platform import GPU_RESOURCE, Interconnect, Taint
 from infra.schema.taints import CLOUD_EFFECTS, pool_taints
 
 GPU_PRESENT_LABEL = f"{GPU_RESOURCE}.present"
@@ -29,6 +29,21 @@ kubernetes/autoscaler, 2026-08-22.
 
 ROOT_DEVICE = "/dev/xvda"
 """Of Amazon Linux 2023. Source: https://docs.aws.amazon.com/linux/al2023/ug/ec2.html, 2026-11-20."""
+
+EFA_RESOURCE = "vpc.amazonaws.com/efa"
+"""The extended resource that AWS's device plugin for EFA advertises, one for each interface.
+
+Source: https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html, November 2026.
+"""
+
+NCCL_SOCKETS = {"NCCL_SOCKET_NTHREADS": "2", "NCCL_NSOCKS_PERTHREAD": "8"}
+"""What NCCL chooses by itself on AWS's interface, which in a pod it does not see: there it would send all that
+goes to another node through one connection, and AWS gives one connection 5 Gbit/s, or 10 in a placement group.
+
+Sources: ``ncclNetSocketGetNsockNthread`` in src/transport/net_socket.cc of NVIDIA/nccl, read in November 2026: it
+looks at ``/sys/class/net/<interface>/device/vendor``, and a pod's interface has no device.
+https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-network-bandwidth.html, as documented in 2025.
+"""
 
 
 @dataclass(frozen=True)
@@ -67,6 +82,27 @@ def fingerprint(pool: AwsPool) -> str:
     """Changes when the pool's machines, GPUs or node image do."""
     told = pool.model_dump(mode="json", include={"instance_type", "gpu_sharing"})
     return hashlib.sha256(json.dumps({**told, "image": pool.image}).encode()).hexdigest()[:10]
+
+
+def interconnect(pool: AwsPool) -> Interconnect | None:
+    """What GPU nodes of the pool reach one another by; None for CPU pools and types that the catalogue lacks.
+
+    Without EFA, pods use the one interface of the node, which is on one of its network cards.
+    """
+    machine = instance_type(pool.instance_type)
+    if machine is None or not machine.gbps:
+        return None
+    if not pool.efa:
+        return Interconnect("ENA", machine.gbps / max(machine.network_cards, 1), environment=NCCL_SOCKETS)
+    # The provider's name is for plugins of NCCL up to 1.5 (doc/efa-env-var.md of aws/aws-ofi-nccl, August 2026).
+    # In an image without a plugin NCCL falls back to sockets.
+    return Interconnect(
+        "EFA",
+        machine.gbps,
+        resource=EFA_RESOURCE,
+        count=machine.network_cards,
+        environment={"FI_PROVIDER": "efa", **NCCL_SOCKETS},
+    )
 
 
 def node_group(name: str, pool_name: str, args: NodeGroupArgs, parent: pulumi.Resource) -> aws.eks.NodeGroup:

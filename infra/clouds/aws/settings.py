@@ -82,7 +82,8 @@ class AwsPool(PoolSettings):
     )
     efa: bool = Field(
         default=False,
-        description="An EFA interface on every network card, for training over several nodes. One zone only.",
+        description="An EFA interface on every network card, which a pod of a step with `nodes` has all of, and "
+        "nodes that stand close together. One zone only.",
     )
     ami_type: AmiType | None = Field(
         default=None,
@@ -194,6 +195,9 @@ class Charts(Model):
     device_plugin: ChartSettings = Field(default_factory=ChartSettings, description="NVIDIA's device plugin.")
     cluster_autoscaler: ChartSettings = Field(
         default_factory=ChartSettings, description="The Cluster Autoscaler, where a pool scales."
+    )
+    efa_device_plugin: ChartSettings = Field(
+        default_factory=ChartSettings, description="AWS's device plugin for EFA, where a pool has `efa`."
     )
 
 

@@ -126,6 +126,11 @@ def test_an_empty_gpu_group_is_known_for_what_it_will_be() -> None:
     }
 
 
+def test_an_empty_group_with_efa_is_known_for_its_interfaces() -> None:
+    pool = {"instance_type": "p4d.24xlarge", "zones": ["us-east-1a"], "efa": True, "nodes": {"max": 2}}
+    assert tags(declare(with_pool(pool)), "extra")[f"{PREFIX}/resources/vpc.amazonaws.com/efa"] == "4"
+
+
 def test_an_empty_group_would_take_the_pods_that_ask_for_it() -> None:
     recording = declare(changed())
     for name, pool in recording.result["dev"].pools.items():

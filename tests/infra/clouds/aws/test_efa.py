@@ -1,0 +1,74 @@
+"""EFA on EKS: the device plugin of the nodes that have it, and what pods of several nodes ask for."""
+
+from typing import Any
+
+import pytest
+
+from infra.charts import charts
+from infra.clouds.aws.catalogue import instance_types
+from infra.platform import Pool
+from tests.support.aws import CPU_POOL, NODE_GROUP, RELEASE, declare, with_pool
+from tests.support.recording import Recording
+
+P4D = {"instance_type": "p4d.24xlarge", "zones": ["us-east-1a"], "efa": True, "nodes": {"count": 2}}
+T4 = {"instance_type": "g4dn.8xlarge", "zones": ["us-east-1a"], "efa": True, "nodes": {"count": 2}}
+PLUGIN = "dev-extra-efa"
+
+
+def pool(recording: Recording) -> Pool:
+    found = recording.result["dev"].pools["extra"]
+    assert isinstance(found, Pool)
+    return found
+
+
+def test_the_plugin_runs_on_the_nodes_with_efa_and_no_others() -> None:
+    recording = declare(with_pool(P4D))
+    release, there = recording.one(RELEASE, PLUGIN), pool(recording)
+    values = release.inputs["values"]
+    assert values["nodeSelector"] == there.selector
+    assert [(each["key"], each["effect"]) for each in values["tolerations"]] == [("nvidia.com/gpu", "NoSchedule")]
+    assert release.inputs["namespace"] == "kube-system"
+    assert recording.one(NODE_GROUP, "dev-extra").urn in recording.waits_for(release)
+
+
+def test_the_chart_is_pinned_and_can_come_from_elsewhere() -> None:
+    chart = charts()["aws-efa-k8s-device-plugin"]
+    release = declare(with_pool(P4D)).one(RELEASE, PLUGIN).inputs
+    assert (release["chart"], release["version"]) == (chart.name, chart.version)
+    assert release["repositoryOpts"] == {"repo": "https://aws.github.io/eks-charts"}
+    own = {"chart": "oci://registry.example/charts/efa", "version": "v9"}
+    found = declare(with_pool(P4D, charts={"efa_device_plugin": own})).one(RELEASE, PLUGIN).inputs
+    assert {key: found[key] for key in own} == own
+    assert "repositoryOpts" not in found
+
+
+def test_without_efa_there_is_no_plugin() -> None:
+    assert [each.name for each in declare(with_pool({**P4D, "efa": False})).of(RELEASE)] == ["dev-autoscaler"]
+
+
+def test_jobs_wait_for_the_plugin() -> None:
+    assert PLUGIN in {each._name for each in declare(with_pool(P4D)).result["dev"].ready}
+
+
+@pytest.mark.parametrize(("settings", "count", "gbps"), [(P4D, 4, 400), (T4, 1, 50)])
+def test_a_pod_of_several_nodes_has_all_interfaces(settings: dict[str, Any], count: int, gbps: int) -> None:
+    found = pool(declare(with_pool(settings))).interconnect
+    assert found is not None
+    assert (found.name, found.resource, found.count) == ("EFA", "vpc.amazonaws.com/efa", count)
+    assert found.bandwidth == gbps
+    assert found.environment["FI_PROVIDER"] == "efa"
+
+
+def test_without_efa_pods_have_one_card_and_several_connections() -> None:
+    found = pool(declare(with_pool({**P4D, "efa": False}))).interconnect
+    assert found is not None
+    assert (found.name, found.resource, found.count, found.bandwidth) == ("ENA", "", 0, 100)
+    assert found.environment == {"NCCL_SOCKET_NTHREADS": "2", "NCCL_NSOCKS_PERTHREAD": "8"}
+
+
+def test_of_a_cpu_pools_network_nothing_is_known() -> None:
+    assert pool(declare(with_pool(CPU_POOL))).interconnect is None
+
+
+def test_every_gpu_machine_has_a_figure_of_its_network() -> None:
+    assert {each.name for each in instance_types().values() if each.gpus and not each.gbps} == set()
