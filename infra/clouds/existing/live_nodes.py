@@ -164,6 +164,7 @@ def _short(at: Path, cluster: ExistingCluster, pool: ExistingPool, nodes: Sequen
             amount = amounts[most]
             text = f"{int(amount * 1000)}m" if key == "cpu" else f"{int(amount / 2**20)}Mi"
             yield _claimed((*at, key), getattr(pool, key), most, text)
+    yield from _interconnect(at, pool, nodes)
     # The stack's own device plugin has yet to start, and multiplies GPUs that are shared.
     if pool.gpus and not cluster.device_plugin.declare:
         most = max(nodes, key=lambda node: node.allocatable.get(GPU_RESOURCE, Fraction(0)))
@@ -180,6 +181,25 @@ def _short(at: Path, cluster: ExistingCluster, pool: ExistingPool, nodes: Sequen
                     "install the GPU Operator, or let the stack declare the plugin: `device_plugin: {declare: "
                     "true}` in the cluster",
                 )
+
+
+def _interconnect(at: Path, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Iterator[Finding]:
+    """Fewer devices of the network than each pod of a step with `nodes` asks for."""
+    said = pool.interconnect
+    if said is None or said.resource is None:
+        return
+    place, resource = (*at, "interconnect"), said.resource
+    amounts = {node.name: int(node.allocatable.get(resource, 0)) for node in nodes}
+    most = max(amounts, key=lambda name: amounts[name])
+    if 0 < amounts[most] < said.count:
+        yield _claimed((*place, "count"), said.count, most, str(amounts[most]))
+    elif not amounts[most]:
+        yield Finding(
+            (*place, "resource"),
+            resource,
+            f"no node of the pool offers it, not even `{most}`: its device plugin does not run there",
+            "install the device plugin, or write the name that `kubectl describe node` shows under Allocatable",
+        )
 
 
 def _claimed(path: Path, value: object, node: str, amount: str) -> Finding:

@@ -11,7 +11,7 @@ from infra.clouds.existing.kubeconfig import UNREAD, KubeconfigError, as_argumen
 from infra.clouds.existing.nodes import mark_nodes
 from infra.clouds.existing.settings import ExistingCluster, ExistingPool
 from infra.clouds.existing.store import MountedStore, declare_store, folder_of
-from infra.platform import POD_USER, DevicePlugin, Egress, Platform, Pool, TeamAccess, dns_of
+from infra.platform import POD_USER, DevicePlugin, Egress, Interconnect, Platform, Pool, TeamAccess, dns_of
 from infra.schema.base import Team
 from infra.schema.request import Request
 from infra.schema.taints import as_taints
@@ -59,7 +59,17 @@ def pool_of(cluster: str, name: str, pool: ExistingPool, resources: Sequence[pul
         shared_gpus=pool.shares_gpus,
         gpu_clients=pool.gpu_clients,
         mig_strategy=pool.mig_strategy,
+        interconnect=interconnect_of(pool),
     )
+
+
+def interconnect_of(pool: ExistingPool) -> Interconnect | None:
+    """The network between the pool's nodes, where the file says what it is."""
+    said = pool.interconnect
+    if said is None:
+        return None
+    count = said.count if said.resource else 0
+    return Interconnect(said.name, said.bandwidth, said.resource or "", count, said.environment)
 
 
 def device_plugin_of(cluster: ExistingCluster) -> DevicePlugin | None:

@@ -13,6 +13,7 @@ from infra.schema.base import (
     Int,
     Labels,
     Memory,
+    Model,
     PoolSettings,
     Size,
     StoreSettings,
@@ -22,6 +23,27 @@ from infra.schema.base import (
 from infra.schema.kubernetes_names import NamespaceName, ObjectName
 from infra.schema.paths import ExportedPath
 from infra.schema.quantities import cpu_millicores, mebibytes
+
+
+class InterconnectSettings(Model):
+    """The network between the nodes of a pool, as pods of a step with `nodes` use it."""
+
+    name: str = Field(default="network", min_length=1, description="What people call it: `InfiniBand`.")
+    bandwidth: Int = Field(
+        ge=1,
+        description="Gbit/s between two nodes. Before the first step with `nodes`, a gate refuses nodes that are "
+        "far slower.",
+    )
+    resource: str | None = Field(
+        default=None,
+        description="Extended resource that a pod asks for to use it, as `kubectl describe node` shows it under "
+        "Allocatable: `rdma/hca_shared_devices_a`. Default: none.",
+    )
+    count: Int = Field(default=1, ge=1, description="How many of the resource each pod asks for.")
+    environment: dict[str, str] = Field(
+        default_factory=dict[str, str],
+        description="Environment variables that tell NCCL of it: `NCCL_IB_HCA`, `NCCL_SOCKET_IFNAME`.",
+    )
 
 
 class ExistingPool(PoolSettings):
@@ -65,6 +87,12 @@ class ExistingPool(PoolSettings):
         default="none",
         description="`single` where all GPUs are partitioned alike, and `gpus` counts partitions; only with the "
         "stack's own device plugin.",
+    )
+
+    interconnect: InterconnectSettings | None = Field(
+        default=None,
+        description="The network between its nodes, for steps with `nodes`. Default: the cluster's own, of which "
+        "nothing is known.",
     )
 
     def node(self) -> Resources:

@@ -8,8 +8,9 @@ import yaml
 
 from infra.clouds.existing.emulator import Emulator as ExistingEmulator
 from infra.clouds.existing.kubeconfig import as_argument
-from infra.clouds.existing.platforms import platforms
-from infra.platform import DevicePlugin, Platform, Resources, Taint
+from infra.clouds.existing.platforms import platforms, pool_of
+from infra.clouds.existing.settings import ExistingPool
+from infra.platform import DevicePlugin, Interconnect, Platform, Resources, Taint
 from infra.settings.loading import load
 from infra.settings.model import Settings
 from tests.support.recording import Recording, record
@@ -350,3 +351,22 @@ def test_a_rehearsal_finds_the_namespace_that_the_stack_does_not_create(
     given = settings(tmp_path, **cluster)
     assert ExistingEmulator(given.request).standing_namespaces() == there
     assert platform(given).creates_namespace == (not there)
+
+
+GPU_NODES = {
+    "selector": {"gpu": "h100"},
+    "cpu": "4",
+    "memory": "8Gi",
+    "accelerator": "nvidia-h100-80gb",
+    "gpus": 8,
+}
+
+
+def test_a_pools_network_is_as_the_settings_describe_it() -> None:
+    said = {"name": "InfiniBand", "bandwidth": 200, "resource": "rdma/hca", "environment": {"NCCL_IB_HCA": "mlx5"}}
+    pool = ExistingPool.model_validate({**GPU_NODES, "interconnect": said})
+    found = pool_of("here", "gpu", pool).interconnect
+    assert found == Interconnect("InfiniBand", 200, "rdma/hca", 1, {"NCCL_IB_HCA": "mlx5"})
+    plain = ExistingPool.model_validate({**GPU_NODES, "interconnect": {"bandwidth": 25}})
+    assert pool_of("here", "gpu", plain).interconnect == Interconnect("network", 25)
+    assert pool_of("here", "gpu", ExistingPool.model_validate(GPU_NODES)).interconnect is None

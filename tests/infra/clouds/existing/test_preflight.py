@@ -336,3 +336,15 @@ def test_a_class_that_may_not_be_read_is_passed_over(kubeconfig: Path) -> None:
     with serving(kubeconfig, [node(), claim(kubeconfig, "5Gi"), storage_class()], refused=(path,)) as cluster:
         assert problems(settings(kubeconfig, {"store.size": "9Gi"}).request) == []
     assert path in cluster.asked
+
+
+NETWORK = {"bandwidth": 100, "resource": "rdma/hca", "count": 2}
+
+
+def test_a_network_that_no_node_offers(kubeconfig: Path) -> None:
+    pool = {"clusters.here.pools.gpu": {**GPU_POOL, "interconnect": NETWORK}}
+    seen = found(kubeconfig, [node(), gpu_node("gpu", "2")], pool)
+    only(seen, "clusters.here.pools.gpu.interconnect.resource", "not even `gpu`", "device plugin")
+    seen = found(kubeconfig, [node(), gpu_node("gpu", "2", **{"rdma/hca": "1"})], pool)
+    only(seen, "clusters.here.pools.gpu.interconnect.count", "the most is 1", "write 1")
+    assert found(kubeconfig, [node(), gpu_node("gpu", "2", **{"rdma/hca": "2"})], pool) == []

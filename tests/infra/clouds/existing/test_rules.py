@@ -42,6 +42,29 @@ NOTHING_ELSE = {
 }
 ONE_NODE = {f"{GPU}.label_nodes": ["gpu-1"], f"{HERE}.pools.cpu": GONE}
 
+NETWORK = f"{GPU}.interconnect"
+RDMA = {"bandwidth": 100, "resource": "rdma/hca"}
+
+NETWORKS: list[Case] = [
+    ({NETWORK: {"bandwidth": 0}}, f"{NETWORK}.bandwidth", "below 1", "1 or more"),
+    ({NETWORK: {"bandwidth": 1, "count": 2}}, f"{NETWORK}.count", "no resource", "name the `resource`"),
+    ({NETWORK: {**RDMA, "resource": "hca"}}, f"{NETWORK}.resource", "no domain", "kubectl describe node"),
+    ({NETWORK: {**RDMA, "resource": "nvidia.com/gpu"}}, f"{NETWORK}.resource", "device plugin", "rdma/"),
+    ({NETWORK: {**RDMA, "resource": "a b/c"}}, f"{NETWORK}.resource", "not a DNS name", "kubectl describe node"),
+    (
+        {NETWORK: {**RDMA, "environment": {"NCCL-X": "1"}}},
+        f"{NETWORK}.environment.NCCL-X",
+        "not the name",
+        "`NCCL_IB_HCA`",
+    ),
+    (
+        {NETWORK: {**RDMA, "environment": {"TF_CONFIG": "1"}}},
+        f"{NETWORK}.environment.TF_CONFIG",
+        "sets it",
+        "remove",
+    ),
+]
+
 STORES: list[Case] = [
     ({"store.access_mode": GONE}, "store.access_mode", "have 3 nodes", "kind: nfs"),
     ({"store.storage_class": "ocs-storagecluster-ceph-rbd"}, "store.storage_class", "no files", "cephfs"),
@@ -211,7 +234,7 @@ def test_pools_on_one_node_need_no_shared_volume() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "key", "reason", "fix"), named([*STORES, *CLUSTERS, *NODES, *ABBREVIATED, *SAME_NODES])
+    ("changes", "key", "reason", "fix"), named([*STORES, *NETWORKS, *CLUSTERS, *NODES, *ABBREVIATED, *SAME_NODES])
 )
 def test_is_refused_once_with_its_key_reason_and_fix(
     changes: dict[str, Any], key: str, reason: str, fix: str
