@@ -19,6 +19,7 @@ The lines that it writes, which tools may read (`I` stands for a rank, `N` for t
     Generation 1 ended: the program of pod I was killed by SIGKILL
     Generation 1 ended: the program of pod I (HOST) failed with exit code 3: the last line that it wrote
     Generation 2: pod I was lost, all programs start again
+    the program of this pod ended well; those of other pods are still at work
     Generation 2: all programs ended well
     error: STEP: waited for 1 of N pods: rank I at HOST:PORT, 600 s of 600 s; … (exit code 14)
     error: STEP: stopped: the program of pod I (HOST) failed with exit code 3: … (exit code 15)

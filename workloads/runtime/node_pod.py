@@ -94,6 +94,7 @@ class Pod:
         self._failed_in = 0
         self._told_to_stop = 0
         self._verdict: dict[str, Any] | None = None
+        self._ended_at: float | None = None
         self._looked = 0.0
         self._said = 0.0
 
@@ -118,6 +119,7 @@ class Pod:
             while self._verdict is None:
                 self._take(self._next(1.0))
                 self._search()
+                self._explain()
             return self._end(self._verdict)
         except _DoneElsewhere:
             return self._nothing_to_do()
@@ -187,6 +189,7 @@ class Pod:
         place = self._place
         print(event["text"], flush=True)
         self._generation = event["generation"]
+        self._ended_at = None
         nodes = [Address(each.host, port) for each, port in zip(place.nodes, event["ports"])]  # noqa: B905
         if nodes[place.rank] != place.nodes[place.rank]:
             print(
@@ -233,6 +236,8 @@ class Pod:
             return
         if ending.how == "failed":
             self._failed_in = self._generation
+        elif ending.how == "well":
+            self._ended_at = time.monotonic()
         self._send(
             type="ended",
             generation=event["of"],
@@ -292,6 +297,12 @@ class Pod:
         if waited >= next((each for each in _WORDS if each > self._said), self._said + _WORDS[-1]):
             self._said = waited
             print(f"waiting for {text}", flush=True)
+
+    def _explain(self) -> None:
+        """Say why nothing happens here, where the programs of the others take longer."""
+        if self._ended_at is not None and time.monotonic() - self._ended_at > _WORDS[0]:
+            self._ended_at = None
+            print("the program of this pod ended well; those of other pods are still at work", flush=True)
 
     def _report(self, error: StepError) -> None:
         """Tell the others of an error of this pod, so that they end, too."""
