@@ -6,6 +6,7 @@ when, and sends what the group says. Standard library only.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,6 +72,10 @@ class _Seat:
     """It knows how the step ended."""
     seen: float = 0.0
     port: int = 0
+    own: str = ""
+    """Its IP address, as far as it knows it."""
+    rank_0: str = ""
+    """That of rank 0, as it sees it."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +178,7 @@ class Group:
                 # It was sent before the pod was told to start.
                 return
             seat.is_ready, seat.runs, seat.port = True, False, int(message["port"])
+            seat.own, seat.rank_0 = str(message.get("own", "")), str(message.get("rank_0", ""))
             if rank == 0:
                 self._newest = str(message.get("progress", ""))
                 if self.phase == PUBLISHING:
@@ -316,12 +322,26 @@ class Group:
             {
                 "type": "start",
                 "generation": self.generation,
-                "ports": [seat.port for seat in self._seats],
+                "nodes": self._addresses(),
                 "text": text,
                 "kills": self._kills,
                 "progress": self._progress,
             }
         )
+
+    def _addresses(self) -> list[tuple[str, int]]:
+        """Where the programs of this generation find one another: IP addresses, wherever they are known.
+
+        A name server may have the address of a pod's predecessor for half a minute and longer: CoreDNS is set to
+        `ttl 30` and `cache 30` (kubernetes.io/docs/tasks/administer-cluster/dns-custom-nameservers), on IBM Cloud
+        to 120 s (cloud.ibm.com/docs/containers?topic=containers-cluster_dns; both seen November 2026).
+        """
+        first = next((seat.rank_0 for seat in self._seats[1:] if seat.rank_0), "")
+        known = [first, *(seat.own for seat in self._seats[1:])]
+        return [
+            (found if _is_name(node.host) and _leads_there(found) else node.host, seat.port)
+            for node, found, seat in zip(self._nodes, known, self._seats)  # noqa: B905
+        ]
 
     def _fail(self, rank: int, code: int, words: str, text: str, now: float) -> None:
         self._end({"type": "failed", "rank": rank, "code": code, "words": words, "text": text}, now)
@@ -360,6 +380,22 @@ class Group:
 
     def _send(self, rank: int, message: Message) -> None:
         self.outbox.append((rank, message))
+
+
+def _is_name(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return True
+    return False
+
+
+def _leads_there(found: str) -> bool:
+    """Whether this is the address of another machine, and not that of a proxy beside the pod."""
+    try:
+        return not ipaddress.ip_address(found).is_loopback
+    except ValueError:
+        return False
 
 
 def absence(nodes: Sequence[Address], meet: Address, missing: Sequence[int], waited: float, wait: float) -> str:

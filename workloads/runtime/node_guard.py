@@ -36,6 +36,11 @@ class Guard:
         assert self._process.stdin is not None
         self._pipe = self._process.stdin.fileno()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is still there to do its work."""
+        return self._process.poll() is None
+
     def announce(self) -> None:
         """Say that the group of this process is at work, as a new process does before it becomes a program.
 

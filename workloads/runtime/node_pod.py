@@ -190,8 +190,8 @@ class Pod:
         print(event["text"], flush=True)
         self._generation = event["generation"]
         self._ended_at = None
-        nodes = [Address(each.host, port) for each, port in zip(place.nodes, event["ports"])]  # noqa: B905
-        if nodes[place.rank] != place.nodes[place.rank]:
+        nodes = [Address(host, port) for host, port in event["nodes"]]
+        if nodes[place.rank].port != place.nodes[place.rank].port:
             print(
                 f"port {place.nodes[place.rank].port} is still held by connections of before: the program has "
                 f"{nodes[place.rank].port}",
@@ -273,7 +273,8 @@ class Pod:
             return
         progress = self._work.progress() if self._place.rank == 0 else ""
         port = _free(self._place.nodes[self._place.rank].port)
-        self._send(type="ready", generation=self._generation, port=port, progress=progress)
+        own, rank_0 = self._member.ends() if self._member is not None else ("", "")
+        self._send(type="ready", generation=self._generation, port=port, progress=progress, own=own, rank_0=rank_0)
 
     def _search(self) -> None:
         """What there is to do while rank 0 cannot be reached."""

@@ -23,6 +23,10 @@ from workloads.runtime.program import _LAST_WORDS, Program, _copy
 _KEPT = 1 << 14
 _READ_FOR_CAUSE = 4096
 _LONGEST_WORDS = 300
+_LINES_OF_ERROR = 40
+
+_ERROR = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception)\b")
+"""The line of an exception at the end of a traceback of Python."""
 
 _CONSEQUENCES = re.compile(
     r"UnavailableError|UNAVAILABLE|Connection (?:reset|refused|closed|aborted)|Broken pipe|Socket closed|"
@@ -37,8 +41,8 @@ seen November 2026). They only decide which of several failures of the same seco
 class Ending:
     """How a program ended. `how` is `well`, `failed`, or `killed`; `stopped` says that it had been told to.
 
-    `words` are its last line, or the signal that killed it. `consequent` says that it wrote what a program writes
-    whose neighbour is gone.
+    `words` are the line of its error or its last one, or the signal that killed it. `consequent` says that it wrote
+    what a program writes whose neighbour is gone.
     """
 
     how: str
@@ -70,7 +74,7 @@ class Runner:
         environment[MARK] = self._mark
         # A pipe would make Python hold back its output until a buffer is full.
         environment.setdefault("PYTHONUNBUFFERED", "1")
-        if self._guard is None:
+        if self._guard is None or not self._guard.is_alive:
             self._guard = Guard(self._mark)
         try:
             process = subprocess.Popen(
@@ -150,6 +154,8 @@ def _ending(code: int, text: str, stopped: bool) -> Ending:
     if code == 0:
         return Ending("well", 0, "", consequent=False, stopped=stopped)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    last = "".join(each if each.isprintable() else "?" for each in lines[-1]) if lines else ""
+    # Some frameworks write more after the error, as TensorFlow does with the place in its graph.
+    line = next((each for each in reversed(lines[-_LINES_OF_ERROR:]) if _ERROR.match(each)), (lines or [""])[-1])
+    last = "".join(each if each.isprintable() else "?" for each in line)
     consequent = bool(_CONSEQUENCES.search(text[-_READ_FOR_CAUSE:]))
     return Ending("failed", code if code > 0 else 128 - code, last[:_LONGEST_WORDS], consequent, stopped)

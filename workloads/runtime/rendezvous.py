@@ -170,7 +170,7 @@ class Coordinator:
         try:
             for message in guest.lines.feed(piece):
                 self._take(guest, message, now)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             self._drop(guest, f"it sent what is no message: {error}", now)
 
     def _take(self, guest: _Guest, message: Mapping[str, Any], now: float) -> None:
@@ -277,6 +277,14 @@ class Member:
         """Why the last attempt to reach the server failed."""
         self._thread = threading.Thread(target=self._run, name="member", daemon=True)
         self._thread.start()
+
+    def ends(self) -> tuple[str, str]:
+        """The IP addresses of this pod and of rank 0, as the connection has them; empty where there is none."""
+        with self._lock:
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    return self._socket.getsockname()[0], self._socket.getpeername()[0]
+        return "", ""
 
     def send(self, message: Message) -> None:
         """Send it, if there is a connection. Without one it is of no use: after a new one all is told anew."""

@@ -37,6 +37,10 @@ class Pods:
             of = self.group.generation if generation is None else generation
             self.say(rank, type="ready", generation=of, port=2222, progress=self.progress)
 
+    def ready_at(self, rank: int, own: str, rank_0: str) -> None:
+        told = {"generation": self.group.generation, "port": 2222, "progress": "", "own": own, "rank_0": rank_0}
+        self.say(rank, type="ready", **told)
+
     def say(self, rank: int, **message: Any) -> None:
         self.group.hear(rank, message, self.now)
 
@@ -338,6 +342,17 @@ def test_a_program_is_told_of_the_others_in_the_words_of_each_framework() -> Non
     )  # fmt: skip
     assert (told["PET_NNODES"], told["PET_NODE_RANK"], told["PET_NPROC_PER_NODE"]) == ("3", "1", "2")
     assert told["JAX_COORDINATOR_ADDRESS"] == "train-0.train:2222"
+
+
+def test_programs_get_ip_addresses_where_names_may_be_out_of_date() -> None:
+    pods = Pods()
+    for rank in range(3):
+        pods.join(rank)
+    pods.ready_at(0, "127.0.0.1", "127.0.0.1")
+    pods.ready_at(1, "10.0.0.2", "10.0.0.1")
+    pods.ready_at(2, "127.0.0.6", "10.0.0.1")
+    [start] = [each for each in pods.heard(1) if each["type"] == "start"]
+    assert start["nodes"] == [("10.0.0.1", 2222), ("10.0.0.2", 2222), ("train-2.train", 2222)]
 
 
 @pytest.mark.parametrize("text", ["boss=3", "worker=2", "worker", "worker=-3"])
