@@ -45,6 +45,10 @@ PREEMPTIBLE_LIMIT = 24 * 3600
 FLEX_START_LIMIT = 7 * 24 * 3600
 """Seconds. Source: https://cloud.google.com/kubernetes-engine/docs/concepts/dws, 2026-11-20."""
 
+QUEUED_TAINT = Taint("cloud.google.com/gke-queued", "true", "NoSchedule")
+"""The taint that GKE itself gives the nodes of a pool with ``queuedProvisioning`` (the API's answer for one in a
+public repository, and the Cluster Toolkit's documentation; both seen in November 2026)."""
+
 Inputs = Mapping[str, Any]
 
 
@@ -82,8 +86,9 @@ def run_limit(inputs: Inputs) -> int | None:
 
 
 def taints(inputs: Inputs) -> list[Taint]:
-    """The taints that the pool declares, in Kubernetes' spelling."""
-    return [
+    """The taints of the pool's nodes, in Kubernetes' spelling: those that it declares, and GKE's own."""
+    queued = [QUEUED_TAINT] if is_true(at(inputs, "queuedProvisioning", "enabled")) else []
+    return queued + [
         Taint(text(taint.get("key")), text(taint.get("value")), EFFECTS[taint["effect"]])
         for taint in mappings(_config(inputs, "taints"))
         if taint.get("effect") in EFFECTS

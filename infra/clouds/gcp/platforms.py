@@ -16,7 +16,7 @@ from infra.clouds.gcp.keys import STORE_KEY, declared_keys, encryption_keys, sec
 from infra.clouds.gcp.names import pool_name
 from infra.clouds.gcp.network import Network, NetworkArgs
 from infra.clouds.gcp.nodes import POOL_LABEL
-from infra.clouds.gcp.pools import fingerprint, interconnect, max_nodes, taints
+from infra.clouds.gcp.pools import QUEUED_PROVISIONING, fingerprint, interconnect, max_nodes, tolerated
 from infra.clouds.gcp.preflight import project
 from infra.clouds.gcp.services import enable_services
 from infra.clouds.gcp.settings import FilestoreStore, GcpCluster, GcpPool, GcsStore
@@ -184,7 +184,7 @@ def _pool(cluster: str, name: str, pool: GcpPool, settings: GcpCluster, gke: Gke
         name=name,
         cluster=cluster,
         selector={POOL_LABEL: pool_name(name)},
-        taints=taints(pool),
+        taints=tolerated(pool),
         allocatable=allocatable(pool.node_shape),
         max_nodes=max_nodes(settings, pool),
         accelerator=pool.accelerator,
@@ -192,6 +192,7 @@ def _pool(cluster: str, name: str, pool: GcpPool, settings: GcpCluster, gke: Gke
         resources=[gke.pools[name]],
         shared_gpus=bool(pool.gpu_sharing or pool.gpu_partition),
         interconnect=interconnect(pool),
+        provisioning=QUEUED_PROVISIONING if pool.queued_provisioning else "",
     )
 
 

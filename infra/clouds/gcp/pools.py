@@ -15,6 +15,7 @@ from infra.clouds.gcp.catalogue import (
     node_gbps,
     offers,
 )
+from infra.clouds.gcp.nodes import QUEUED_TAINT
 from infra.clouds.gcp.settings import GcpCluster, GcpPool
 from infra.platform import Interconnect, Taint
 from infra.schema.quantities import seconds
@@ -40,9 +41,19 @@ def gpus_per_node(pool: GcpPool) -> int:
     return pool.gpus or (machine.gpus if machine else 0)
 
 
+QUEUED_PROVISIONING = "queued-provisioning.gke.io"
+"""The class of ProvisioningRequests that pools with ``queued_provisioning`` answer
+(https://cloud.google.com/kubernetes-engine/docs/how-to/provisioningrequest, read in November 2026)."""
+
+
 def taints(pool: GcpPool) -> list[Taint]:
-    """All taints of the pool's nodes."""
+    """All taints that the pool declares."""
     return pool_taints(pool.taints, gpus=pool.accelerator is not None)
+
+
+def tolerated(pool: GcpPool) -> list[Taint]:
+    """All taints of the pool's nodes, those of GKE's own included."""
+    return [*taints(pool), *([QUEUED_TAINT] if pool.queued_provisioning else [])]
 
 
 def zones(cluster: GcpCluster, pool: GcpPool) -> list[str] | None:
@@ -182,6 +193,9 @@ def node_pool(
         initial_node_count=_initial_count(cluster, pool) if scaled else None,
         node_count=None if scaled else _fixed_count(pool),
         autoscaling=scaled,
+        queued_provisioning=(
+            gcp.container.NodePoolQueuedProvisioningArgs(enabled=True) if pool.queued_provisioning else None
+        ),
         max_pods_per_node=pool.max_pods_per_node,
         network_config=gcp.container.NodePoolNetworkConfigArgs(enable_private_nodes=True),
         placement_policy=(

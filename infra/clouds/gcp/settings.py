@@ -134,6 +134,11 @@ class GcpPool(PoolSettings):
         "`zones`.",
     )
     flex_start: bool = Field(default=False, description="Dynamic Workload Scheduler flex-start: queued capacity.")
+    queued_provisioning: bool = Field(
+        default=False,
+        description="All nodes of a Job come together, or none does: only Kueue can ask for them "
+        "(`slipway:kueue`), and pods of no queue get none. With `flex_start`. Changed, it replaces the pool.",
+    )
     max_run_duration: Duration | None = Field(default=None, description="Nodes are deleted after this time.")
     disk_type: Literal["pd-standard", "pd-balanced", "pd-ssd", "hyperdisk-balanced"] = Field(
         default="pd-balanced", description="Boot disk type; which ones there are depends on the machine type."

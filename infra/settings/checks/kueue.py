@@ -31,6 +31,7 @@ def check(reading: Reading) -> Iterator[Finding]:
     draft = reading.draft
     others = {each.other_stack for each in draft.clusters.values()} - {None}
     if draft.kueue is None:
+        yield from _queued_provisioning(draft)
         if not others:
             yield from _priorities(draft, "jobs", "write `slipway:kueue: {}`, or remove it")
         elif not _queued(draft):
@@ -44,6 +45,19 @@ def check(reading: Reading) -> Iterator[Finding]:
     yield from _found_queue(draft.kueue, draft)
     yield from _shares(draft.kueue, draft)
     yield from _pools(draft)
+
+
+def _queued_provisioning(draft: Draft) -> Iterator[Finding]:
+    for name, cluster in draft.clusters.items():
+        for pool, settings in cluster.pools.items():
+            if getattr(settings, "queued_provisioning", False):
+                yield Finding(
+                    ("clusters", name, "pools", pool, "queued_provisioning"),
+                    True,
+                    "Kueue alone asks for such nodes, so that without it none would ever come",
+                    "write `slipway:kueue: {}`, or remove it",
+                    read=((KEY,),),
+                )
 
 
 def _queued(draft: Draft) -> bool:

@@ -31,6 +31,7 @@ REFUSED: Mapping[str, tuple[str, str]] = {
     "preemptible": ("Autopilot has Spot pods in place of preemptible nodes", "write `spot: true`"),
     "reservation": ("Slipway asks Autopilot for no reservations", _STANDARD),
     "flex_start": ("Slipway asks Autopilot for no flex-start nodes", _STANDARD),
+    "queued_provisioning": ("Slipway asks Autopilot for no flex-start nodes", _STANDARD),
     "max_run_duration": (
         "Autopilot's nodes go once no pod needs them",
         "remove it; the steps' `time_limit` ends their pods",

@@ -322,6 +322,14 @@ def _sold(subject: Subject) -> Iterator[Finding]:
 
 def _flex_start(subject: Subject) -> Iterator[Finding]:
     pool = subject.pool
+    if pool.queued_provisioning and not pool.flex_start:
+        yield Finding(
+            (*subject.at, "queued_provisioning"),
+            True,
+            "nodes that come together are flex-start nodes",
+            "write `flex_start: true` beside it",
+            read=subject.on("flex_start"),
+        )
     if not pool.flex_start:
         return
     if pool.accelerator is None:

@@ -78,6 +78,13 @@ KEYS = [
         True,
     ),
     (
+        "queued_provisioning",
+        {"machine_type": "a3-highgpu-1g", "accelerator": "nvidia-h100-80gb", "flex_start": True}
+        | {"nodes": {"total_max": 2}, "queued_provisioning": True},
+        "queuedProvisioning.enabled",
+        True,
+    ),
+    (
         "max_run_duration",
         {**T4, "spot": True, "max_run_duration": "12h"},
         "nodeConfig.maxRunDuration",
@@ -156,6 +163,8 @@ def one_pool_per_key() -> Recording:
     def change(values: dict[str, Any]) -> None:
         # In a release channel, automatic upgrades cannot be off.
         values["clusters"]["dev"]["release_channel"] = "UNSPECIFIED"
+        # Nobody else asks for nodes by queued provisioning.
+        values["kueue"] = {}
         values["clusters"]["dev"]["pools"].update({pool_for(key): pool for key, pool, _, _ in KEYS})
 
     return declare(load(raw(change)))

@@ -1,0 +1,151 @@
+"""What a stack file may not say of Kueue, and what a team's stack takes from the platform's."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from infra.schema.problems import SettingsError
+from infra.settings.loading import load
+from infra.settings.model import Settings
+from tests.infra.settings.test_references import PLATFORM, TEAM
+from tests.support.refusals import STEPS, TRAIN, Case, named, the_problem
+from tests.support.stack_values import GCP, GONE, changed
+
+TEAMS = {"vision": {"namespace": "vision"}}
+H100 = {
+    "machine_type": "a3-highgpu-1g",
+    "accelerator": "nvidia-h100-80gb",
+    "flex_start": True,
+    "nodes": {"total_max": 1},
+}
+
+CASES: list[Case] = [
+    ({f"{STEPS}.train.priority": "high"}, f"{STEPS}.train.priority", "wait in no queue", "`slipway:kueue: {}`"),
+    ({"kueue": {"install": False, "ready_within": "1h"}}, "kueue.ready_within", "does not install", "remove it"),
+    ({"kueue": {"install": False, "chart": "/nowhere"}}, "kueue.chart", "does not install", "remove it"),
+    ({"kueue": {"chart": "/nowhere.tgz"}}, "kueue.chart", "cannot be read", "fetch it again"),
+    ({"kueue": {"version": "0.18.0"}}, "kueue.version", "a chart of your own", "remove it, or name its `chart`"),
+    ({"kueue": {"namespace": "Kueue_System"}}, "kueue.namespace", "", ""),
+    ({"kueue": {"local_queue": "mine"}}, "kueue.local_queue", "somebody else's queue", "`install: false`"),
+    (
+        {"kueue": {"install": False, "local_queue": "mine", "preemption": "shares"}},
+        "kueue.preemption",
+        "whoever made the queue",
+        "remove it",
+    ),
+    (
+        {"kueue": {"install": False, "local_queue": "mine"}, f"{STEPS}.train.priority": "low"},
+        f"{STEPS}.train.priority",
+        "up to who made the queue",
+        "remove it",
+    ),
+    ({"kueue": {"shares": {"slipway": 2}}}, "kueue.shares", "no `teams`", "name teams"),
+    (
+        {"kueue": {"shares": {"visoin": 2}}, "teams": TEAMS},
+        "kueue.shares.visoin",
+        "neither this stack's namespace",
+        "`slipway` or `vision`",
+    ),
+    (
+        {"kueue": {"shares": {"vision": -1}}, "teams": TEAMS},
+        "kueue.shares.vision",
+        "not a share",
+        "from 0 to 1000",
+    ),
+    (
+        {"kueue": {"shares": {"vision": 0, "slipway": 0}}, "teams": TEAMS},
+        "kueue.shares",
+        "no Job would ever start",
+        "give one a share",
+    ),
+    ({"kueue": {"preemption": "always"}}, "kueue.preemption", "", ""),
+    ({"kueue": {"wait": "soon"}}, "kueue.wait", "not a duration", "write a whole number"),
+    (
+        {TRAIN: {**H100, "queued_provisioning": True}},
+        f"{TRAIN}.queued_provisioning",
+        "Kueue alone asks for such nodes",
+        "write `slipway:kueue: {}`",
+    ),
+    (
+        {TRAIN: {**H100, "flex_start": False, "spot": True, "queued_provisioning": True}, "kueue": {}},
+        f"{TRAIN}.queued_provisioning",
+        "flex-start nodes",
+        "write `flex_start: true`",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "key", "reason", "fix"), named(CASES))
+def test_it_is_refused(changes: dict[str, Any], key: str, reason: str, fix: str) -> None:
+    problem = the_problem(changed(GCP, changes))
+    assert problem.key == f"slipway:{key}"
+    assert reason in problem.reason
+    assert fix in problem.fix
+
+
+@pytest.mark.parametrize(
+    "kueue",
+    [
+        {},
+        {"wait": "3d", "preemption": "lower-priority"},
+        {"install": False},
+        {"install": False, "local_queue": "gpu-users"},
+        {"chart": "oci://registry.example.com/kueue", "version": "0.20.0"},
+        {"namespaces": ["other"]},
+    ],
+)
+def test_it_is_taken(kueue: Mapping[str, Any]) -> None:
+    found = load(changed(GCP, {"kueue": kueue})).kueue
+    assert found is not None
+
+
+def test_queued_provisioning_is_taken_with_kueue() -> None:
+    assert load(changed(GCP, {TRAIN: {**H100, "queued_provisioning": True}, "kueue": {}}))
+
+
+def loaded(changes: Mapping[str, Any], queue: Mapping[str, Any] | None) -> Settings:
+    """The settings of a team whose platform has this ``queue`` for it, or none."""
+    output = changed(PLATFORM, {"clusters.lab.teams.fraud.queue": queue or GONE})
+
+    def resolve(_: str) -> Mapping[str, Any]:
+        return {"platform": output}
+
+    return load(changed(TEAM, changes), resolve)
+
+
+QUEUE = {"cluster_queue": "fraud", "priorities": {"low": "a-low", "normal": "a-normal", "high": "a-high"}}
+
+
+def test_a_team_says_how_urgent_its_steps_are_and_how_long_it_waits() -> None:
+    found = loaded({"pipelines.mnist.steps.train.priority": "high", "kueue": {"wait": "2h"}}, QUEUE)
+    assert found.kueue is not None
+    assert found.kueue.wait == "2h"
+
+
+@pytest.mark.parametrize(
+    ("changes", "queue", "key", "reason"),
+    [
+        (
+            {"kueue": {"preemption": "shares"}},
+            QUEUE,
+            "kueue.preemption",
+            "the file of stack `platform-dev` says it",
+        ),
+        ({"kueue": {}}, None, "kueue", "has no `slipway:kueue`"),
+        (
+            {"pipelines.mnist.steps.train.priority": "high"},
+            None,
+            "pipelines.mnist.steps.train.priority",
+            "the file of stack `platform-dev` has no `slipway:kueue`",
+        ),
+    ],
+)
+def test_the_rest_is_the_platforms(
+    changes: Mapping[str, Any], queue: Mapping[str, Any] | None, key: str, reason: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        loaded(changes, queue)
+    (problem,) = caught.value.problems
+    assert problem.key == f"slipway:{key}"
+    assert reason in problem.reason
