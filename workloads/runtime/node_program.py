@@ -41,8 +41,8 @@ seen November 2026). They only decide which of several failures of the same seco
 class Ending:
     """How a program ended. `how` is `well`, `failed`, or `killed`; `stopped` says that it had been told to.
 
-    `words` are the line of its error or its last one, or the signal that killed it. `consequent` says that it wrote
-    what a program writes whose neighbour is gone.
+    `words` are the line of its error, or its last one, or the signal that killed it. `consequent` says that it
+    wrote what a program writes whose neighbour is gone.
     """
 
     how: str
