@@ -93,6 +93,7 @@ class Pod:
         self._generation = 0
         self._failed_in = 0
         self._told_to_stop = 0
+        self._signalled = False
         self._verdict: dict[str, Any] | None = None
         self._ended_at: float | None = None
         self._looked = 0.0
@@ -151,6 +152,7 @@ class Pod:
         if self._at_once:
             print(f"error: {_STOPPED[number]}: the same command goes on", file=sys.stderr, flush=True)
             os._exit(_CODES[number])
+        self._signalled = True
         self._put(type="signal", number=number)
 
     def _put(self, **event: Any) -> None:
@@ -312,7 +314,7 @@ class Pod:
         while self._member is not None and time.monotonic() < end:
             self._send(type="broken", code=_final(error.code), words=words)
             event = self._next(0.5)
-            if event["type"] in ("failed", "missing", "signal"):
+            if event["type"] in ("failed", "missing") or self._signalled:
                 break
             if self._member.searching_since is not None and self._coordinator is None:
                 break
@@ -323,9 +325,8 @@ class Pod:
         if self._member is not None:
             self._member.leave()
         if self._coordinator is not None:
-            while not self._coordinator.is_over(patience):
-                if self._next(0.1)["type"] == "signal":
-                    return
+            while not self._coordinator.is_over(patience) and not self._signalled:
+                self._next(0.1)
 
     def _end(self, verdict: dict[str, Any]) -> int:
         own = verdict.get("rank") == self._place.rank
@@ -350,8 +351,8 @@ class Pod:
         print(verdict["text"], flush=True)
         if self._place.job:
             end = time.monotonic() + LINGER
-            while time.monotonic() < end and self._next(0.5)["type"] != "signal":
-                pass
+            while time.monotonic() < end and not self._signalled:
+                self._next(0.5)
         raise StepError(NEIGHBOUR_FAILED, f"stopped: {verdict['text']}")
 
     def _own_error(self, verdict: dict[str, Any]) -> StepError:
