@@ -8,7 +8,8 @@ comma := ,
 # so their values are words and nothing else: make would expand a `$(shell …)` in them wherever it expands the variable,
 # and where it exports one of the command line.
 OPTIONS := STACK FRESH BENCHMARK TESTS BASE FORMAT FAIL_ON OUTPUT PICTURES \
-	PIPELINE CLOUD USES REGION GPU MANIFEST NAME CODE
+	PIPELINE CLOUD USES REGION GPU MANIFEST NAME CODE \
+	STEP FOLLOW ONCE ATTEMPTS KUBECONFIG_FILE KUBE_CONTEXT
 TOOLS := VENV BIN PYTHON SHELL UV_SYSTEM_CERTS
 $(foreach each,$(OPTIONS),$(if $(filter undefined,$(origin $(each))),,\
 	$(eval override $(each) := $$(value $(each)))$(eval export $(each))))
@@ -27,7 +28,7 @@ CA_STORES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt
 export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 
 .DEFAULT_GOAL := help
-TARGETS := help setup new import rehearse preview check show pin-images pictures test test-fast lint format bench bench-evaluation \
+TARGETS := help setup new import rehearse preview check show watch logs pin-images pictures test test-fast lint format bench bench-evaluation \
 	lock clean \
 	ci-preview ci-verdict ci-comment ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
 	ci-drift ci-drift-issue
@@ -109,6 +110,16 @@ endif
 
 show: $(VENV)/.runtime ## Show results of a stack that is up: make show STACK=local predictions
 	@$(BIN)/python -m tools.show $${STACK:+--stack "$$STACK"} $(foreach each,$(SHOWN),'$(subst ','\'',$(each))')
+
+# A step that failed, and a stack that cannot be read, are exit codes of their own, which make turns into 2.
+watch: $(VENV)/.runtime ## Show what the Jobs of a stack do, and why they wait: STACK=gcp-dev [ONCE=1] [KUBECONFIG_FILE=…]
+	@$(BIN)/python -m tools.watch $${STACK:+--stack="$$STACK"} $${ONCE:+--once} \
+		$${KUBECONFIG_FILE:+--kubeconfig="$$KUBECONFIG_FILE"} $${KUBE_CONTEXT:+--context="$$KUBE_CONTEXT"}
+
+logs: $(VENV)/.runtime ## Print the logs of a step: STACK=gcp-dev STEP=train [FOLLOW=1] [ATTEMPTS=1]
+	@$(BIN)/python -m tools.watch.logs $${STACK:+--stack="$$STACK"} $${STEP:+--step="$$STEP"} $${FOLLOW:+--follow} \
+		$${ATTEMPTS:+--attempts} $${KUBECONFIG_FILE:+--kubeconfig="$$KUBECONFIG_FILE"} \
+		$${KUBE_CONTEXT:+--context="$$KUBE_CONTEXT"}
 
 pin-images: $(VENV)/.runtime ## Name the default images by the digests that the registry has for them
 	@$(BIN)/python -m tools.pin_images

@@ -4,7 +4,7 @@
 # The Kubernetes client has no types.
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -50,6 +50,32 @@ class ApiServer:
         found = (self._get(path) if path else None) or {}
         return cast("Sequence[Mapping[str, Any]]", found.get("items") or [])
 
+    def get(self, path: str, **query: str) -> Mapping[str, Any] | None:
+        """What the API answers at ``path``, or None where there is nothing. Raises UnreadableError."""
+        return self._get(path, query)
+
+    def lines(self, path: str, **query: str) -> Iterator[str] | None:
+        """The lines of the text at ``path``, such as a log, as they come; None where there is nothing.
+
+        A line has no line break at its end. Raises UnreadableError, also while lines are taken.
+        """
+        answer = self._asked(
+            lambda: self._call(path, query, _preload_content=False, _request_timeout=self.timeouts)
+        )
+        return None if answer is None else self._lines(answer)
+
+    def _lines(self, answer: Any) -> Iterator[str]:
+        left = b""
+        while True:
+            chunk = self._asked(lambda: answer.read1(1 << 16))
+            if not chunk:
+                break
+            *whole, left = (left + chunk).split(b"\n")
+            yield from (each.decode("utf-8", "replace") for each in whole)
+        answer.release_conn()
+        if left:
+            yield left.decode("utf-8", "replace")
+
     def _path(self, api_version: str, kind: str, namespace: str) -> str | None:
         """The URL's path of a kind's list; None where the cluster does not know the kind."""
         root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
@@ -65,32 +91,46 @@ class ApiServer:
         plural, namespaced = self._kinds[api_version][kind]
         return f"{root}/namespaces/{namespace}/{plural}" if namespaced and namespace else f"{root}/{plural}"
 
-    def _get(self, path: str) -> dict[str, Any] | None:
+    def _get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any] | None:
+        def get() -> Any:
+            return self._call(
+                path, query or {}, response_types_map={200: "object"}, _request_timeout=self.timeouts
+            )
+
+        return cast("dict[str, Any] | None", self._asked(get))
+
+    def _call(self, path: str, query: Mapping[str, str], **options: Any) -> Any:
+        if self._client is None:
+            self._client = self._connect()
+        return self._client.call_api(
+            path,
+            "GET",
+            query_params=list(query.items()),
+            header_params={"Accept": "application/json"},
+            auth_settings=["BearerToken"],
+            _return_http_data_only=True,
+            **options,
+        )
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        """What ``ask`` returns; None where the API has nothing there. Raises UnreadableError."""
         # Imported here: it takes about two seconds, and most evaluations ask no cluster.
         from kubernetes.client import ApiException  # noqa: PLC0415
         from kubernetes.config import ConfigException  # noqa: PLC0415
         from urllib3.exceptions import HTTPError  # noqa: PLC0415
 
         try:
-            if self._client is None:
-                self._client = self._connect()
-            answer = self._client.call_api(
-                path,
-                "GET",
-                header_params={"Accept": "application/json"},
-                auth_settings=["BearerToken"],
-                response_types_map={200: "object"},
-                _return_http_data_only=True,
-                _request_timeout=self.timeouts,
-            )
+            return ask()
         except ApiException as error:
             if error.status == 404:
                 return None
+            if error.status == 401:
+                # Another login may be there by the next time.
+                self._client = None
             raise UnreadableError(_words(error.body) or f"{error.status} {error.reason}") from error
         except (ConfigException, HTTPError, OSError, ValueError, yaml.YAMLError) as error:
             # What urllib3 gave up on is the reason within its error.
             raise UnreachableError(str(getattr(error, "reason", None) or error)) from error
-        return cast("dict[str, Any]", answer)
 
     def _connect(self) -> Any:
         from kubernetes import client, config  # noqa: PLC0415

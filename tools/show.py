@@ -29,6 +29,7 @@ from rich.text import Text
 from infra.kubernetes.results import selected
 from infra.pipelines.results import SHOW, STACK_OUTPUTS
 from infra.review.properties import mapping, mappings
+from tools import pulumi_cli
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -85,16 +86,10 @@ def main(
 
 def outputs_of(stack: str) -> Mapping[str, Any]:
     """The outputs of the stack's last `pulumi up`; raises ShowError."""
-    if shutil.which("pulumi") is None:
-        raise ShowError(
-            "the Pulumi CLI is not on PATH, and the stack's outputs are in its state: "
-            "https://www.pulumi.com/docs/install"
-        )
-    command = ["pulumi", "stack", "output", "--json", "--stack", stack, "--non-interactive"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
-    if done.returncode:
-        raise ShowError(f"{shlex.join(command)}: {done.stderr.strip().removeprefix('error: ')}")
-    found = mapping(json.loads(done.stdout))
+    try:
+        found = pulumi_cli.outputs_of(stack)
+    except pulumi_cli.CliError as error:
+        raise ShowError(str(error)) from error
     if not found:
         raise ShowError(f"the stack {stack} has no outputs: `pulumi up -s {stack}` has not ended well yet")
     return found

@@ -1,0 +1,241 @@
+"""From a Job, its pods and what was said of them to where the step stands."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from infra.review.properties import Properties, at, text, whole
+from tools.watch.durations import duration
+from tools.watch.objects import (
+    Event,
+    conditions,
+    created,
+    deleted,
+    holds,
+    name_of,
+    newest,
+    since,
+    time_of,
+    uid_of,
+)
+from tools.watch.plan import Expected
+from tools.watch.pod_states import pod_state
+from tools.watch.queue_states import evictions, queued
+from tools.watch.reasons import explained, table
+from tools.watch.states import NOTHING, Phase, PodState, Reason, StepState
+from tools.watch.waiting import Around
+
+NEIGHBOUR_FAILED = 15
+"""Exit code of a pod of several nodes that ended because another one failed."""
+
+LOST_CODES = frozenset({137, 143})
+"""Exit codes of a pod that was killed or told to stop."""
+
+_FIRST = (
+    Phase.WAITING,
+    Phase.PULLING,
+    Phase.STARTING,
+    Phase.LOST,
+    Phase.ENDING,
+    Phase.RUNNING,
+)
+"""Of the pods of a step, the one that holds up the others says where the step stands."""
+
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What its cluster has of a step. ``events`` are by the UID of what they are about.
+
+    ``gone`` are pods that were seen before and are deleted since; ``before`` is the step's state at the last look.
+    """
+
+    job: Properties | None = None
+    pods: Sequence[Properties] = ()
+    events: Mapping[str, Sequence[Event]] = field(default_factory=dict[str, Sequence[Event]])
+    workload: Properties | None = None
+    workloads: Sequence[Properties] = ()
+    autoscaler: str = ""
+    gone: Sequence[PodState] = ()
+    before: StepState | None = None
+
+
+def step_state(step: Expected, seen: Seen, blockers: Sequence[str] = ()) -> StepState:
+    """Where the step stands. ``blockers`` say what keeps its Job from being created."""
+    empty = StepState(step.name, step.job, step.cluster, step.pool, Phase.ABSENT, wanted=step.pods)
+    job = seen.job
+    if job is None:
+        return replace(empty, reason=_absent(blockers))
+    pods = [pod_of(each, step, seen) for each in seen.pods]
+    current = newest_of_each(pods)
+    wanted = max(whole(at(job, "spec", "parallelism"), 1), 1)
+    retries, retried = _retries(job, pods, seen, wanted)
+    began = time_of(at(job, "status", "startTime"))
+    limit = whole(at(job, "spec", "activeDeadlineSeconds"))
+    state = replace(
+        empty,
+        job=name_of(job),
+        began=began,
+        ended=time_of(at(job, "status", "completionTime")),
+        deadline=began + timedelta(seconds=limit) if began and limit else None,
+        pods=current,
+        running=sum(pod.phase is Phase.RUNNING for pod in current),
+        wanted=wanted,
+        retries=retries,
+        retried=retried,
+    )
+    return _judged(state, step, seen, pods)
+
+
+def newest_of_each(pods: Sequence[PodState]) -> list[PodState]:
+    """The newest pod of each completion index; of a Job without any, the newest of all that are not replaced."""
+    ordered = sorted(pods, key=lambda pod: pod.created or _LONG_AGO)
+    if any(pod.index is not None for pod in ordered):
+        by_index = {pod.index: pod for pod in ordered if pod.index is not None}
+        return [by_index[each] for each in sorted(by_index)]
+    active = [pod for pod in ordered if not pod.over]
+    return active or ordered[-1:]
+
+
+def pod_of(pod: Properties, step: Expected, seen: Seen) -> PodState:
+    """Where one of the step's pods stands."""
+    return pod_state(pod, Around(seen.events.get(uid_of(pod), ()), step.pool, seen.autoscaler))
+
+
+def _absent(blockers: Sequence[str]) -> Reason:
+    if blockers:
+        return Reason("; ".join(blockers), kind="after")
+    return Reason(
+        "nothing keeps it from being created: `pulumi up` has not come to it, or does not run", kind="up"
+    )
+
+
+def _judged(state: StepState, step: Expected, seen: Seen, pods: Sequence[PodState]) -> StepState:
+    job = seen.job
+    assert job is not None
+    found = conditions(job)
+    if complete := holds(found, "Complete"):
+        return replace(state, phase=Phase.DONE, since=since(complete), ended=state.ended or since(complete))
+    if failed := holds(found, "Failed") or holds(found, "FailureTarget"):
+        before = seen.before
+        if before and before.phase is Phase.FAILED and before.since == since(failed):
+            # What it did before it failed was known then.
+            reason = before.reason
+        else:
+            reason = _failure(failed, state, pods, before)
+        return replace(state, phase=Phase.FAILED, reason=reason, since=since(failed), ended=since(failed))
+    if going := deleted(job):
+        return replace(state, phase=Phase.ENDING, reason=Reason("its Job is being deleted"), since=going)
+    own = seen.events.get(uid_of(job), ())
+    if at(job, "spec", "suspend") is True:
+        reason = queued(job, seen.workload, seen.workloads, own)
+        going_on = [pod for pod in state.pods if not pod.over]
+        phase = Phase.ENDING if going_on else Phase.QUEUED
+        held = since(holds(found, "Suspended")) or created(job)
+        return replace(state, phase=phase, reason=reason, since=held, began=None, deadline=None)
+    return _active(state, step, own, created(job))
+
+
+def _active(state: StepState, step: Expected, own: Sequence[Event], born: datetime | None) -> StepState:
+    """Of a Job that goes on."""
+    active = [pod for pod in state.pods if not pod.over]
+    done = sum(pod.phase is Phase.DONE for pod in state.pods)
+    missing = state.wanted - len(active) - done
+    if not active:
+        return _without_pods(state, own, born, done)
+    slowest = min(active, key=lambda pod: (_FIRST.index(pod.phase), pod.index or 0))
+    if step.items and state.running:
+        # Each worker has its own share of the items: those that run are at work whatever the others do.
+        slowest = next(pod for pod in active if pod.phase is Phase.RUNNING)
+    phase, reason = slowest.phase, slowest.reason
+    if missing > 0 and phase is Phase.RUNNING and not step.items:
+        phase, reason = Phase.CREATING, _created(own)
+        if state.retries:
+            phase, reason = Phase.RETRYING, Reason(_again(state))
+    waits = state.wanted - done - state.running
+    if state.wanted > 1 and waits and phase is not Phase.RUNNING:
+        who = f"{waits} of {state.wanted} pods" if waits > 1 else f"1 of {state.wanted} pods"
+        others = f", the {'others wait' if state.running > 1 else 'other waits'} for it" if state.running else ""
+        says = f"{who}{others}: {reason.says}" if reason.says else f"{who}{others}"
+        reason = replace(reason, says=says)
+    elif state.wanted > 1 and waits and step.items:
+        worst = min(active, key=lambda pod: _FIRST.index(pod.phase))
+        return replace(
+            state,
+            phase=phase,
+            since=slowest.since,
+            remark=f"{waits} of {state.wanted} workers not yet: {worst.phase}"
+            + (f", {worst.reason.says}" if worst.reason.says else ""),
+        )
+    return replace(state, phase=phase, reason=reason, since=slowest.since)
+
+
+def _without_pods(state: StepState, own: Sequence[Event], born: datetime | None, done: int) -> StepState:
+    if done >= state.wanted:
+        return replace(state, phase=Phase.ENDING, reason=Reason("its pods have ended well"), since=born)
+    taken = [pod for pod in state.pods if pod.phase is Phase.FAILED]
+    last = max((pod.ended or _LONG_AGO for pod in taken), default=born)
+    if taken or state.retries:
+        return replace(state, phase=Phase.RETRYING, reason=Reason(_again(state)), since=last)
+    return replace(state, phase=Phase.CREATING, reason=_created(own), since=born)
+
+
+def _again(state: StepState) -> str:
+    why = f"{state.retried}; " if state.retried else ""
+    return f"{why}Kubernetes makes the next pod, after a wait that grows from 10 s to ten minutes"
+
+
+def _created(own: Sequence[Event]) -> Reason:
+    """Why the Job has no pod, or fewer than it should."""
+    refused = newest(own, "FailedCreate")
+    if refused is None:
+        return NOTHING
+    found = explained(refused.message, table("creation"))
+    return found or Reason(refused.message, "", refused.message, "refused")
+
+
+def _retries(job: Properties, pods: Sequence[PodState], seen: Seen, wanted: int) -> tuple[int, str]:
+    """How many pods were replaced, and why the last one was."""
+    known = {pod.uid: pod for pod in [*seen.gone, *pods]}
+    replaced = [
+        pod
+        for pod in known.values()
+        if pod.phase is Phase.FAILED or pod.uid in {each.uid for each in seen.gone if each.phase is not Phase.DONE}
+    ]
+    if holds(conditions(job), "Failed") or holds(conditions(job), "FailureTarget"):
+        # The pods that the Job failed by were not replaced.
+        replaced = [pod for pod in replaced if pod.disrupted]
+    made = {
+        event.message.removeprefix("Created pod: ")
+        for event in seen.events.get(uid_of(job), ())
+        if event.reason == "SuccessfulCreate"
+    }
+    by_kueue, kueue_says = evictions(seen.workload)
+    count = max(len(replaced), len(made | {pod.name for pod in known.values()}) - wanted, by_kueue)
+    last = max(replaced, key=lambda pod: pod.ended or pod.created or _LONG_AGO, default=None)
+    why = last.disrupted or last.reason.says if last else kueue_says
+    return max(count, 0), why
+
+
+def _failure(
+    condition: Properties, state: StepState, pods: Sequence[PodState], before: StepState | None
+) -> Reason:
+    """Why the Job failed: the words of the pod that was the cause."""
+    words = text(condition.get("message"))
+    failed = [pod for pod in pods if pod.phase is Phase.FAILED]
+    if condition.get("reason") == "DeadlineExceeded":
+        seconds = (state.deadline - state.began).total_seconds() if state.deadline and state.began else 0
+        last = before.says if before and not before.phase.over else ""
+        doing = f"; before that it {last}" if last else ""
+        fix = "raise the step's `time_limit`"
+        if before and before.phase in {Phase.WAITING, Phase.PULLING} and before.reason.fix:
+            fix = before.reason.fix
+        return Reason(f"ended by its time limit of {duration(seconds)}{doing}", fix, words, "time limit")
+    causes = [pod for pod in failed if not pod.disrupted and pod.code not in {NEIGHBOUR_FAILED, *LOST_CODES}]
+    causes = causes or [pod for pod in failed if not pod.disrupted and pod.code != NEIGHBOUR_FAILED] or failed
+    cause = min(causes, key=lambda pod: (pod.ended or _LONG_AGO, pod.index or 0), default=None)
+    if cause is None:
+        return Reason(f"its pods are gone, and with them their words: {words}", "", words, "gone")
+    who = f"pod {cause.index}: " if state.wanted > 1 and cause.index is not None else ""
+    return replace(cause.reason, says=f"{who}{cause.reason.says}")

@@ -1,0 +1,218 @@
+"""A stack on a terminal: a table of its steps, and all that is known of the one under the cursor."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from infra.schema.printable import printable
+from tools.watch.durations import ago, dollars, duration
+from tools.watch.states import Phase, StepState, View
+
+MARKS = {
+    Phase.ABSENT: ("·", "dim"),
+    Phase.QUEUED: ("≡", "yellow"),
+    Phase.CREATING: ("◌", "yellow"),
+    Phase.WAITING: ("◌", "yellow"),
+    Phase.PULLING: ("↓", "cyan"),
+    Phase.STARTING: ("◔", "cyan"),
+    Phase.MEETING: ("⋯", "yellow"),
+    Phase.RUNNING: ("▶", "green"),
+    Phase.LOST: ("?", "red"),
+    Phase.ENDING: ("■", "yellow"),
+    Phase.RETRYING: ("↻", "yellow"),
+    Phase.DONE: ("✔", "green"),
+    Phase.FAILED: ("✘", "red"),
+    Phase.UNKNOWN: ("?", "red"),
+}
+
+KEYS = "↑ ↓ or k j: another step   q: quit"
+
+NARROW = 110
+"""Columns below which pools and costs give way."""
+
+LEAST_TAIL = 3
+"""Lines of a log that are shown even where there is little room."""
+
+
+def screen(view: View, selected: int, height: int, width: int, *, keys: bool = True) -> RenderableType:
+    """The whole picture, as high as the terminal. ``selected`` is the number of the step under the cursor."""
+    step = view.steps[selected] if view.steps else None
+    head = list(header(view))
+    upper = [*head, *(Text(f"! {printable(each)}", "red") for each in view.trouble)]
+    below = list(detail(step, view.at)) if step else []
+    rows = max(height - len(upper) - len(below) - LEAST_TAIL - 6, 3)
+    shown, hidden = _window(len(view.steps), selected, rows)
+    tables = table(view, selected if keys else None, width, shown)
+    more = [Text(f"  and {hidden} more steps", "dim")] if hidden else []
+    left = height - len(upper) - len(shown) - len(more) - len(below) - 6
+    tail = _Tail(step, max(left, LEAST_TAIL)) if step else Text("")
+    parts: list[RenderableType] = [*upper, tables, *more]
+    if step:
+        title = Text(f" {printable(step.name)} ", "bold")
+        parts.append(Panel(Group(*below, tail), title=title, title_align="left", border_style="dim"))
+    if keys:
+        parts.append(Text(KEYS, "dim"))
+    return Group(*parts)
+
+
+def header(view: View) -> Iterator[Text]:
+    """The stack, what it holds and what that costs."""
+    yield Text.assemble(
+        (printable(view.stack), "bold"),
+        f"  {view.at.astimezone():%H:%M:%S}  ",
+        (held(view), "bold" if view.gpus else ""),
+        f"  {paid(view)}",
+    )
+
+
+def held(view: View) -> str:
+    """``holds 2 GPUs on 2 nodes``."""
+    nodes = {(step.cluster, pod.node) for step in view.steps for pod in step.pods if pod.holds_node}
+    if not nodes:
+        return "holds no node"
+    where = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
+    if not view.gpus:
+        return f"holds {where}, no GPU"
+    return f"holds {view.gpus} {'GPU' if view.gpus == 1 else 'GPUs'} on {where}"
+
+
+def paid(view: View) -> str:
+    """``$1.20 so far, $0.84 an hour now``, at list prices."""
+    if view.dollars is None:
+        return "no price known" if view.unpriced else ""
+    parts = [f"{'at least ' if view.least else ''}{dollars(view.dollars)} so far"]
+    if view.hourly:
+        parts.append(f"{dollars(view.hourly)} an hour now")
+    if view.unpriced:
+        parts.append(f"without {', '.join(view.unpriced)}, whose price is not known")
+    return ", ".join(parts)
+
+
+def table(view: View, selected: int | None, width: int, shown: range) -> Table:
+    """A line for each step."""
+    wide = width >= NARROW
+    found = Table(box=None, padding=(0, 1), expand=True, show_edge=False, header_style="dim")
+    found.add_column("", width=2, no_wrap=True)
+    found.add_column("step", no_wrap=True, overflow="ellipsis", max_width=34 if wide else 24)
+    if wide:
+        found.add_column("pool", no_wrap=True, overflow="ellipsis", style="dim", max_width=16)
+    found.add_column("state", ratio=1, no_wrap=True, overflow="ellipsis")
+    found.add_column("", width=12 if wide else 8, no_wrap=True)
+    found.add_column("pods", justify="right", no_wrap=True)
+    found.add_column("time", justify="right", no_wrap=True)
+    if wide:
+        found.add_column("cost", justify="right", no_wrap=True)
+    for number in shown:
+        step = view.steps[number]
+        mark, style = MARKS[step.phase]
+        cells: list[RenderableType] = [Text(mark, style), Text(printable(step.name))]
+        if wide:
+            cells.append(Text(printable(step.pool)))
+        cells += [Text(line_of(step), style if step.phase is Phase.FAILED else ""), _bar(step)]
+        cells += [pods(step), time_of(step, view.at)]
+        if wide:
+            cells.append(price(step))
+        found.add_row(*cells, style="reverse" if number == selected else "")
+    return found
+
+
+def _bar(step: StepState) -> RenderableType:
+    share = step.progress.share if step.progress and step.phase is Phase.RUNNING else None
+    return "" if share is None else ProgressBar(total=1.0, completed=share)
+
+
+def line_of(step: StepState) -> str:
+    """The state in one line, with what else should be known of it."""
+    again = f" (started again {times(step.retries)})" if step.retries and not step.phase.over else ""
+    said = step.says
+    if step.phase is Phase.DONE and step.retries:
+        said = f"done, after {step.retries} {'retry' if step.retries == 1 else 'retries'}"
+    return printable(said + again)
+
+
+def times(number: int) -> str:
+    """``once``, ``twice``, ``3 times``."""
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+def pods(step: StepState) -> str:
+    """``2 of 2`` where the step has several pods."""
+    return f"{step.running} of {step.wanted}" if step.wanted > 1 and not step.phase.over else ""
+
+
+def time_of(step: StepState, now: datetime) -> str:
+    """How long the step took, or is in its state."""
+    if step.phase.over:
+        return duration((step.ended - step.began).total_seconds()) if step.ended and step.began else ""
+    return ago(step.since, now)
+
+
+def price(step: StepState) -> str:
+    """What the step's nodes cost so far."""
+    if step.cost.dollars is None:
+        return ""
+    return f"{'≥ ' if step.cost.least else ''}{dollars(step.cost.dollars)}"
+
+
+def detail(step: StepState, now: datetime) -> Iterator[Text]:
+    """All that is known of a step but its log."""
+    _, style = MARKS[step.phase]
+    since = ago(step.since, now)
+    clock = f", for {since}" if since and not step.phase.over else ""
+    yield Text(printable(f"{step.says}{clock}"), style)
+    if step.reason.fix and step.phase is not Phase.RUNNING:
+        yield Text(f"→ {printable(step.reason.fix)}", "bold")
+    if step.reason.words and step.reason.words not in step.reason.says and step.phase is not Phase.FAILED:
+        yield Text(f"“{printable(step.reason.words)}”", "dim")
+    if step.retries:
+        last = ", the last time" if step.retries > 1 else ""
+        why = f"{last} because {step.retried}" if step.retried else ""
+        yield Text(printable(f"started again {times(step.retries)}{why}"), "yellow")
+    if step.remark:
+        yield Text(printable(step.remark), "yellow")
+    yield Text(printable(", ".join(filter(None, _facts(step, now)))), "dim")
+
+
+def _facts(step: StepState, now: datetime) -> Iterator[str]:
+    yield f"Job {step.job}"
+    if step.pool:
+        yield f"pool {step.pool}" + (f" of cluster {step.cluster}" if step.cluster else "")
+    nodes = sorted({pod.node for pod in step.pods if pod.node and not pod.over})
+    if nodes:
+        yield f"on {' and '.join(nodes)}" if len(nodes) <= 2 else f"on {len(nodes)} nodes"
+    if step.gpus:
+        yield f"{step.gpus} {'GPU' if step.gpus == 1 else 'GPUs'}"
+    if step.deadline and not step.phase.over:
+        left = (step.deadline - now).total_seconds()
+        yield f"{duration(left)} left of its time limit" if left > 0 else "past its time limit"
+    if step.cost.dollars is not None:
+        yield price(step)
+
+
+class _Tail:
+    """The end of a step's log, as many lines as there is room for."""
+
+    def __init__(self, step: StepState, rows: int) -> None:
+        self._step, self._rows = step, rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = list(self._step.tail)[-self._rows :]
+        if not lines:
+            lines = ["no log yet"] if not self._step.phase.over else ["no log (any more)"]
+            yield Text(lines[0], "dim")
+            return
+        for line in lines:
+            yield Text(printable(line.expandtabs()), no_wrap=True, overflow="ellipsis")
+
+
+def _window(count: int, selected: int, rows: int) -> tuple[range, int]:
+    """Which steps are shown where there is no room for all: those around the selected one."""
+    if count <= rows:
+        return range(count), 0
+    first = min(max(selected - rows // 2, 0), count - rows)
+    return range(first, first + rows), count - rows
