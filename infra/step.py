@@ -10,7 +10,12 @@ from infra.pipelines.results import Result
 from infra.platform import Platform, Pool, Priority, Resources
 from infra.service import Service
 
-STORE_GATE, DEVICES_GATE, ACCELERATOR_GATE = GATES = ("store-gate", "devices-gate", "accelerator-gate")
+STORE_GATE, DEVICES_GATE, ACCELERATOR_GATE, NETWORK_GATE = GATES = (
+    "store-gate",
+    "devices-gate",
+    "accelerator-gate",
+    "network-gate",
+)
 """What stands in front of the cluster's or the pool's name in the names of gates."""
 
 SCHEDULED_RUN = "scheduled-run"

@@ -1,11 +1,12 @@
 """Gates: short Jobs that find out, before a step costs anything, whether what it relies on works."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from infra.kubernetes.device_plugin import fingerprint, gpu_pools
-from infra.platform import GPU_RESOURCE, Platform, Pool, Resources
-from infra.step import ACCELERATOR_GATE, DEVICES_GATE, GATES_FOLDER, STORE_GATE, Step
+from infra.platform import GPU_RESOURCE, Interconnect, Platform, Pool, Resources
+from infra.step import ACCELERATOR_GATE, DEVICES_GATE, GATES_FOLDER, NETWORK_GATE, STORE_GATE, Step
 
 STORE_PROPAGATION = 600
 """Seconds that the store gate goes on trying. An identity binding takes "typically 2 minutes, potentially 7
@@ -35,6 +36,10 @@ SCRATCH = 3072
 """MiB of scratch space for an accelerator gate, which copies what its image lacks to the node's disk."""
 
 
+NETWORK_NODES = 2
+"""Nodes of a network gate: enough to see what one of them sends and receives, however many the step has."""
+
+
 @dataclass
 class Gates:
     """The gates of a stack. Each is there once, however many steps it guards.
@@ -42,8 +47,10 @@ class Gates:
     A store gate runs per cluster, on a CPU node, before anything else there. So does a devices gate, which waits
     until the GPUs of all nodes that are there can be given to pods; only GPU steps wait for it. An accelerator
     gate runs per pool and image; it waits for all that its step waits for, so that a GPU node starts only when the
-    step is about to need it, and the step then runs on the node that was just tested. Gates are no inputs of the
-    step: a gate that runs again does not make finished work run again.
+    step is about to need it, and the step then runs on the node that was just tested. A network gate runs after it
+    where the step has several nodes: two of them sum what a training sums, and are refused where they are far
+    slower than the pool's network. Gates are no inputs of the step: a gate that runs again does not make finished
+    work run again.
     """
 
     store_image: str
@@ -60,6 +67,8 @@ class Gates:
         if step.resources.gpus:
             devices = [self._devices_gate(step.platform)] if step.platform.reads_nodes else []
             gates += [*devices, self._accelerator_gate(step, devices, tensorflow=tensorflow)]
+            if step.nodes is not None:
+                gates.append(self._network_gate(step, gates[-1], tensorflow=tensorflow))
         return replace(step, after=(*step.after, *gates))
 
     def _store_gate(self, platform: Platform) -> Step:
@@ -135,6 +144,39 @@ class Gates:
                 fingerprint=pool.fingerprint,
             )
         return self._made[key]
+
+    def _network_gate(self, step: Step, before: Step, *, tensorflow: bool) -> Step:
+        """``before`` is the accelerator gate of ``step``, whose nodes this one runs on."""
+        pool = step.pool
+        key = ("network", pool.name, step.image)
+        if key not in self._made and step.nodes is not None:
+            supplements = {name: each for name, each in step.inputs.items() if each.supplements}
+            others = sum(1 for made in self._made if made[:2] == key[:2])
+            network = pool.interconnect or Interconnect("network", 0)
+            self._made[key] = replace(
+                before,
+                pipeline=NETWORK_GATE,
+                name=f"{pool.name}-{others + 1}" if others else pool.name,
+                module="workloads.gates.allreduce",
+                arguments=[
+                    *("--count", str(pool.allocatable.gpus)),
+                    *("--library", "tensorflow" if tensorflow else "nccl"),
+                    *("--network", network.name, "--bandwidth", f"{network.bandwidth:g}"),
+                    *(("--resource", network.resource) if network.resource else ()),
+                    *reading(supplements),
+                ],
+                # What sends for the GPUs runs on CPUs, and the nodes have nothing else to do.
+                resources=replace(before.resources, cpu=max(before.resources.cpu, step.resources.cpu)),
+                nodes=replace(step.nodes, count=NETWORK_NODES, roles={}),
+                after=(*before.after, before),
+                fingerprint=" ".join([pool.fingerprint, _described(network)]),
+            )
+        return self._made[key]
+
+
+def _described(network: Interconnect) -> str:
+    """Changes when what pods use of the network does."""
+    return json.dumps([network.name, network.resource, network.count, dict(network.environment)], sort_keys=True)
 
 
 def _expected(pool: Pool) -> tuple[str, str, str, str]:

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.run import plan
-from infra.platform import Platform, Pool, Resources
+from infra.pipelines.contract import Nodes
+from infra.platform import Interconnect, Platform, Pool, Resources
 from infra.step import Step
 from tests.support.recording import record
 from tests.support.stand_in import cpu_pool, gpu_pool, platform, step
@@ -174,3 +176,87 @@ def test_there_is_no_devices_gate_where_nobody_may_read_nodes() -> None:
         assert needed(train) == {"store-gate/here", "accelerator-gate/gpu"}
 
     on([cpu_pool(), gpu_pool()], check)
+
+
+def fast_pool(**network: Any) -> Pool:
+    values: dict[str, Any] = {
+        "name": "EFA",
+        "bandwidth": 400,
+        "resource": "example.com/efa",
+        "count": 4,
+        **network,
+    }
+    return replace(gpu_pool(gpus=8), max_nodes=4, interconnect=Interconnect(**values))
+
+
+def on_nodes(here: Platform, count: int = 3, **changes: Any) -> Step:
+    resources = replace(ONE_GPU, cpu=3000, gpus=8)
+    values: dict[str, Any] = {"module": "workloads.gates.store", "uses_store": False, **changes}
+    nodes = Nodes(count, roles={"chief": 1, "worker": count - 1}, wait=60)
+    return step(here, "gpu", resources=resources, nodes=nodes, **values)
+
+
+def network_gate(step: Step) -> Step:
+    (gate,) = [each for each in step.after if each.pipeline == "network-gate"]
+    return gate
+
+
+def test_a_step_on_several_nodes_waits_for_two_of_them_to_sum_something() -> None:
+    def check(here: Platform) -> None:
+        train = Gates("image").guard(on_nodes(here))
+        gate = network_gate(train)
+        assert gate.nodes == Nodes(2, wait=60)
+        assert gate.resources.gpus == 8
+        assert gate.resources.cpu == 3000, "what sends for the GPUs runs on CPUs"
+        assert gate.image == train.image
+        assert gate.arguments == [
+            *("--count", "8", "--library", "tensorflow"),
+            *("--network", "EFA", "--bandwidth", "400", "--resource", "example.com/efa"),
+        ]
+        assert {"accelerator-gate/gpu", "devices-gate/here"} <= needed(gate)
+        assert "network-gate/gpu" in needed(train)
+
+    on([cpu_pool(), fast_pool()], check)
+
+
+def test_a_step_on_one_node_waits_for_no_network() -> None:
+    def check(here: Platform) -> None:
+        train = Gates("image").guard(step(here, "gpu", resources=replace(ONE_GPU, gpus=8), uses_store=False))
+        assert not [each for each in needed(train) if each.startswith("network-gate")]
+
+    on([cpu_pool(), fast_pool()], check)
+
+
+def test_a_network_of_which_nothing_is_known_is_measured_without_a_figure() -> None:
+    def check(here: Platform) -> None:
+        gate = network_gate(Gates("image").guard(on_nodes(here), tensorflow=False))
+        assert gate.arguments == ["--count", "8", "--library", "nccl", "--network", "network", "--bandwidth", "0"]
+        assert gate.interpreter == "python3"
+
+    on([cpu_pool(), replace(gpu_pool(gpus=8), max_nodes=4)], check)
+
+
+def test_a_network_gate_is_there_once_for_each_image() -> None:
+    def check(here: Platform) -> None:
+        gates = Gates("image")
+        one, other = (network_gate(gates.guard(on_nodes(here, name=name, count=4))) for name in ("a", "b"))
+        third = network_gate(gates.guard(on_nodes(here, image="example/other:1")))
+        assert one is other
+        assert (one.job, third.job) == ("network-gate-gpu", "network-gate-gpu-2")
+
+    on([cpu_pool(), fast_pool()], check)
+
+
+def test_a_network_gate_runs_again_when_the_network_or_the_driver_changes_and_its_step_does_not() -> None:
+    digests: list[tuple[str, str]] = []
+
+    def check(here: Platform) -> None:
+        train = Gates("image").guard(on_nodes(here))
+        digests.append((plan(network_gate(train), ROOT).digest, plan(train, ROOT).digest))
+
+    on([fast_pool()], check)
+    on([fast_pool(environment={"NCCL_DEBUG": "INFO"})], check)
+    on([fast_pool(bandwidth=800)], check)
+    on([replace(fast_pool(), fingerprint="driver-2")], check)
+    assert len({gate for gate, _ in digests}) == 4
+    assert len({train for _, train in digests}) == 1

@@ -1,0 +1,324 @@
+"""Measure what two nodes of a pool reach when they sum up gradients, and refuse far less than their network has.
+
+Every pod of the step runs this at the same time; they sum a big tensor over all their GPUs, several times, with
+the library that a training in this image uses: TensorFlow's collectives over NCCL, or NCCL alone where the image
+has no TensorFlow. What is compared is the bus bandwidth, 2 (n - 1) / n x bytes / seconds for n GPUs in all, which
+is what has to pass the network of a node in each direction however many there are (NVIDIA/nccl-tests,
+doc/PERFORMANCE.md, seen November 2026). Where no GPU is real, the figure is one of this machine's CPUs: it is
+shown, and nothing is refused.
+
+`workloads.runtime.launcher` runs it: `python -m workloads.gates.allreduce --count 2 --bandwidth 50`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import math
+import os
+import statistics
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workloads.gates import nccl
+from workloads.runtime.devices import before_import, virtual_request
+from workloads.runtime.exits import ACCELERATOR_REFUSED, OK, StepError, run, stop_on_sigterm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LEAST = 20
+"""Percent of the network's figure below which nodes are refused. NCCL over plain connections falls well short of a
+fast network's figure, and that is no fault of the nodes: the gate is for what is wrong, and not for tuning."""
+
+PATIENCE = 300.0
+"""Seconds in which all pods have to be connected and the first sums have to be there."""
+
+ROUNDS = 7
+"""Measurements; the median counts. The first is not among them: NCCL connects in it."""
+
+MEBIBYTE = 2**20
+
+PLUGINS = ("libnccl-net.so", "libnccl-net-ofi.so", "libnccl-net-aws-ofi.so")
+"""Files by which NCCL finds a plugin for a network other than sockets and InfiniBand: its own name for it, and
+those of aws/aws-ofi-nccl (seen November 2026)."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What one measurement sums: ``tensors`` one after the other, each of ``elements`` float32 numbers."""
+
+    elements: int
+    tensors: int
+
+    @property
+    def bytes(self) -> int:
+        """Of all its tensors."""
+        return self.elements * 4 * self.tensors
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the measurement; returns the exit code.
+
+    Raises:
+        StepError: with ACCELERATOR_REFUSED where GPUs are missing, sums are wrong, or the nodes are far slower
+        than their network.
+    """
+    options = _parse(arguments)
+    stop_on_sigterm("the measurement was not finished")
+    virtual = virtual_request() is not None
+    pods, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    plugin = find_plugin()
+    if rank == 0:
+        print(_introduction(options, pods, plugin, virtual=virtual), flush=True)
+    if virtual and options.library == "nccl":
+        # What stands in for a GPU is a name, and NCCL sums on GPUs alone.
+        print("No GPU is here, and nothing was measured", flush=True)
+        return OK
+    watch = _Watch(options.patience)
+    load = _load(options.bandwidth, pods * options.count, options.mebibytes, virtual=virtual)
+    if options.library == "nccl":
+        sums = nccl.Sums(rank, pods, options.count, load.elements, load.tensors)
+    else:
+        sums = _TensorFlow(load, options, virtual=virtual)
+    ranks = sums.ranks
+    seconds = _measure(sums.add, watch)
+    gbps = bus_bandwidth(load.bytes, seconds, ranks)
+    problem = None if virtual else shortfall(gbps, options)
+    if rank == 0:
+        print(
+            f"{ranks} ranks on {pods} nodes: {load.bytes / MEBIBYTE:,.0f} MiB summed in {seconds * 1000:,.1f} ms, "
+            f"bus bandwidth {gbps:,.2f} Gbit/s{_compared(gbps, options, virtual=virtual)}",
+            flush=True,
+        )
+    # A pod that ended now could take away what another one still reads of its last sum.
+    watch.leave_after(30, ACCELERATOR_REFUSED if problem else OK, f"error: {problem}" if problem else "")
+    try:
+        sums.finish()
+    except Exception as error:  # Others may be gone already, and the figure is there.
+        print(f"the other pods left first: {type(error).__name__}", flush=True)
+    if problem:
+        raise StepError(ACCELERATOR_REFUSED, f"{problem} {hints(options, plugin)}")
+    return OK
+
+
+def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
+    """Gbit/s that pass a node's network in each direction when ``ranks`` sum ``size`` bytes in ``seconds``."""
+    return 2 * (ranks - 1) / ranks * size / seconds * 8 / 1e9
+
+
+def shortfall(gbps: float, options: argparse.Namespace) -> str | None:
+    """Why nodes are refused that reach ``gbps``; None where they are not, or no figure of theirs is known."""
+    least = options.bandwidth * options.least / 100
+    if gbps >= least:
+        return None
+    return (
+        f"two nodes sum gradients at {gbps:,.2f} Gbit/s, and their network ({options.network}) has "
+        f"{options.bandwidth:,g}: less than {options.least:g} % of it ({least:,g} Gbit/s)."
+    )
+
+
+def hints(options: argparse.Namespace, plugin: str) -> str:
+    """What is likely the reason, and what to do."""
+    found: list[str] = []
+    if options.resource and not plugin:
+        found.append(
+            f"NCCL finds no plugin for {options.network} in this image and goes over plain TCP: take an image "
+            "that has one (for EFA aws-ofi-nccl with libfabric), or a pool without it"
+        )
+    if options.resource:
+        found.append(f"the pod has to ask for all {options.resource} of its node")
+    found += [
+        "the nodes are far from one another: one zone, and placement close together",
+        "NCCL chose another interface, or a single connection: NCCL_DEBUG=INFO shows both",
+        "other pods use the nodes' network at this moment: run again",
+    ]
+    return "Likely: " + "; ".join(f"({number}) {each}" for number, each in enumerate(found, 1))
+
+
+def find_plugin() -> str:
+    """The file of a network plugin that NCCL would find; empty where there is none."""
+    chosen = os.environ.get("NCCL_NET_PLUGIN", "")
+    names = (chosen, f"libnccl-net-{chosen}.so", *PLUGINS) if chosen else PLUGINS
+    for name in filter(None, names):
+        try:
+            ctypes.CDLL(name)
+        except OSError:
+            continue
+        return name
+    return ""
+
+
+def _introduction(options: argparse.Namespace, pods: int, plugin: str, *, virtual: bool) -> str:
+    figure = f"{options.bandwidth:,g} Gbit/s" if options.bandwidth else "no figure is known"
+    by = "the CPU" if virtual else f"NCCL, {f'plugin {plugin}' if plugin else 'no network plugin'}"
+    return f"{pods} nodes with {options.count} GPU(s) each; network: {options.network}, {figure}; sums by {by}"
+
+
+def _compared(gbps: float, options: argparse.Namespace, *, virtual: bool) -> str:
+    if virtual:
+        return "; a figure of CPUs that stand in for GPUs, which says nothing of a network"
+    if not options.bandwidth:
+        return "; of this network no figure is known to compare with"
+    return f", {gbps / options.bandwidth:.0%} of the network's"
+
+
+def _load(bandwidth: float, ranks: int, mebibytes: int | None, *, virtual: bool) -> Load:
+    """About half a second's worth of the network in tensors of at most 512 MiB; little where CPUs stand in."""
+    if mebibytes is not None or virtual:
+        return Load((mebibytes or 16) * MEBIBYTE // 4, 1)
+    size = (bandwidth or 10) * 1e9 / 8 * 0.5 * ranks / (2 * max(ranks - 1, 1))
+    each = min(max(size, 64 * MEBIBYTE), 512 * MEBIBYTE)
+    return Load(int(each) // 4, max(1, math.ceil(size / each)))
+
+
+def _measure(add: Callable[[], None], watch: _Watch) -> float:
+    """Seconds of one measurement: the median, after one that does not count."""
+    add()
+    watch.end()
+    found: list[float] = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        add()
+        found.append(time.perf_counter() - start)
+    return statistics.median(found)
+
+
+class _Watch:
+    """Ends the process where the pods cannot connect: a collective that waits for another pod waits for ever."""
+
+    def __init__(self, patience: float) -> None:
+        self._timer = self._after(
+            patience,
+            ACCELERATOR_REFUSED,
+            f"error: no sum was finished within {patience:g} s: the GPUs of the pods cannot reach one another. "
+            "NCCL connects at ports of its own choice, so pods of the step have to reach all of one another's "
+            "ports. See the NetworkPolicies of the namespace; NCCL_DEBUG=INFO shows what NCCL tries "
+            f"(exit code {ACCELERATOR_REFUSED})",
+        )
+
+    def end(self) -> None:
+        """They are connected."""
+        self._timer.cancel()
+
+    def leave_after(self, seconds: float, code: int, words: str) -> None:
+        """Ends the process with ``code`` if it is still there by then: its figure is known, others may be gone."""
+        self._timer = self._after(seconds, code, words)
+
+    @staticmethod
+    def _after(seconds: float, code: int, words: str) -> threading.Timer:
+        def leave() -> None:
+            if words:
+                print(words, file=sys.stderr, flush=True)
+            sys.stdout.flush()
+            os._exit(code)
+
+        timer = threading.Timer(seconds, leave)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+
+class _TensorFlow:
+    """Sums by TensorFlow's collectives: NCCL between GPUs, a ring between CPUs that stand in for them."""
+
+    def __init__(self, load: Load, options: argparse.Namespace, *, virtual: bool) -> None:
+        before_import(keras=False, libraries=options.libraries)
+        import tensorflow as tf
+
+        for gpu in tf.config.list_physical_devices("GPU"):
+            tf.config.experimental.set_memory_growth(gpu, True)
+        communication = tf.distribute.experimental.CommunicationImplementation
+        # Collectives have to be set up before anything else asks TensorFlow for a device.
+        self._strategy = tf.distribute.MultiWorkerMirroredStrategy(
+            communication_options=tf.distribute.experimental.CommunicationOptions(
+                implementation=communication.RING if virtual else communication.NCCL
+            )
+        )
+        self.ranks = int(self._strategy.num_replicas_in_sync)
+        self._check_gpus(options.count, virtual=virtual)
+        self._add = tf.function(lambda: self._strategy.run(_sum, (load.elements, load.tensors)))
+        self._goodbye = tf.function(lambda: self._strategy.run(_sum, (1, 1)))
+
+    def _check_gpus(self, count: int, *, virtual: bool) -> None:
+        import tensorflow as tf
+
+        found = len(tf.config.list_logical_devices("GPU"))
+        if not virtual and found != count:
+            raise StepError(
+                ACCELERATOR_REFUSED,
+                f"asked: {count} GPU(s) in each pod, found: {found}. Does the device plugin offer nvidia.com/gpu, "
+                "and is the image one that ends in -gpu?",
+            )
+
+    def add(self) -> None:
+        """One measurement. Raises StepError where a sum is wrong."""
+        self._check(self._add())
+
+    def finish(self) -> None:
+        """Returns once all pods have all their sums."""
+        self._check(self._goodbye())
+
+    def _check(self, sums: Any) -> None:
+        expected = (self.ranks + 1) / 2
+        for mean in self._strategy.experimental_local_results(sums):
+            if not math.isclose(float(mean), expected, rel_tol=1e-4):
+                raise StepError(
+                    ACCELERATOR_REFUSED,
+                    f"a sum over {self.ranks} GPUs is wrong: its mean is {float(mean):g} instead of {expected:g}; "
+                    "a GPU or a network card is faulty, have the nodes replaced",
+                )
+
+
+def _sum(elements: int, tensors: int) -> Any:
+    """Adds a tensor of each replica's number over all of them, ``tensors`` times; returns what is there then.
+
+    Of replicas 1 to n the mean is (n + 1) / 2, and stays that.
+    """
+    import tensorflow as tf
+
+    context = tf.distribute.get_replica_context()
+    assert context is not None
+    replicas = context.num_replicas_in_sync
+    values = tf.fill([elements], tf.cast(context.replica_id_in_sync_group, tf.float32) + 1.0)
+    for _ in range(tensors):
+        values = context.all_reduce(tf.distribute.ReduceOp.SUM, values) / replicas
+    return tf.reduce_mean(values[: min(elements, 1024)])
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m workloads.gates.allreduce", description=__doc__)
+    parser.add_argument("--count", type=int, default=1, help="GPUs of each pod (default: 1)")
+    parser.add_argument(
+        "--bandwidth", type=float, default=0, help="the network's figure in Gbit/s; 0: not known (default)"
+    )
+    parser.add_argument("--network", default="network", help="what the network is called: EFA, gVNIC")
+    parser.add_argument("--resource", default="", help="the extended resource that a pod asks for to use it")
+    parser.add_argument(
+        "--least", type=float, default=LEAST, help=f"percent of the figure to refuse below (default: {LEAST})"
+    )
+    parser.add_argument(
+        "--library", choices=("tensorflow", "nccl"), default="tensorflow", help="what sums (default: tensorflow)"
+    )
+    parser.add_argument("--mebibytes", type=int, help="size of the tensor (default: by the figure)")
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=PATIENCE,
+        help=f"seconds in which the pods have to connect (default: {PATIENCE:g})",
+    )
+    parser.add_argument("--libraries", type=Path, help="what workloads.cuda.install published, for use on GPUs")
+    options = parser.parse_args(arguments)
+    if options.count < 1 or options.bandwidth < 0 or not 0 <= options.least <= 100:
+        parser.error("--count has to be at least 1, --bandwidth not below 0, --least 0 to 100")
+    if options.mebibytes is not None and options.mebibytes < 1:
+        parser.error("--mebibytes has to be at least 1")
+    return options
+
+
+if __name__ == "__main__":
+    run(main)
