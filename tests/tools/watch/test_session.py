@@ -1,0 +1,231 @@
+"""A stack that is looked at again and again, over HTTP: what it remembers, what it says when it cannot read."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tests.tools.watch.cluster import (
+    NOW,
+    Cluster,
+    condition,
+    ended,
+    event,
+    job,
+    labels,
+    pod,
+    running,
+    serving,
+    stamped,
+    unschedulable,
+)
+from tools.watch.access import Clusters
+from tools.watch.plain import Changes, summary
+from tools.watch.plan import Expected, Place, Plan
+from tools.watch.screen import screen
+from tools.watch.session import Session
+from tools.watch.states import Phase, StepState, View
+
+PREPARE = Expected("mnist-prepare", "mnist-prepare-1", "mnist", "prepare", "dev", "slipway", "cpu", rate=0.2)
+TRAIN = Expected(
+    "mnist-train",
+    "mnist-train-1",
+    "mnist",
+    "train",
+    "dev",
+    "slipway",
+    "train",
+    gpus=1,
+    after=["mnist-prepare"],
+    rate=3.6,
+)
+PREDICT = Expected(
+    "mnist-predict", "mnist-predict-1", "mnist", "predict", "dev", "slipway", "cpu",
+    after=["mnist-prepare", "mnist-train"], rate=0.2,
+)  # fmt: skip
+PODS = "/api/v1/namespaces/slipway/pods"
+EPOCH = (
+    "Epoch 3/12 - loss 0.1234 - accuracy 0.9612 - validation accuracy 0.97 - learning rate 0.001 - 41,210 images/s"
+)
+
+
+class Watched:
+    """A cluster, and the session that looks at it."""
+
+    def __init__(self, cluster: Cluster, kubeconfig: Path) -> None:
+        self.cluster = cluster
+        place = Place("dev", str(kubeconfig))
+        plan = Plan("gcp-dev", [PREPARE, TRAIN, PREDICT], [place], {"dev": "slipway"}, instance="slipway.gcp-dev")
+        self.session = Session(plan, Clusters("gcp-dev", {"dev": place}), clock=lambda: NOW)
+
+    def look(self) -> View:
+        return self.session.look()
+
+    def step(self, name: str) -> StepState:
+        return next(each for each in self.look().steps if each.name == name)
+
+    def done(self, step: Expected, age: float = 400) -> None:
+        made = job(step.job, condition("Complete"), step=f"{step.pipeline}.{step.step}", age=age)
+        self.cluster.put(made, pod(made, phase="Succeeded", node="cpu-1", state=ended(0, at=100), age=age))
+
+    def training(self) -> dict[str, Any]:
+        made = job(TRAIN.job)
+        there = pod(made, "b", phase="Running", node="gpu-1", state=running(), gpus=1, age=460)
+        self.cluster.put(made, there)
+        self.cluster.logs[there["metadata"]["name"]] = stamped("Training on 1 x T4", EPOCH)
+        return made
+
+
+@pytest.fixture(name="watched")
+def a_watched_cluster(tmp_path: Path) -> Iterator[Watched]:
+    with serving(Cluster(), tmp_path / "kubeconfig") as cluster:
+        yield Watched(cluster, tmp_path / "kubeconfig")
+
+
+def drawn(view: View, selected: int = 0) -> str:
+    console = Console(width=150, height=40, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    console.print(screen(view, selected, 40, 150))
+    return console.export_text()
+
+
+def test_steps_wait_for_the_last_one_before_them(watched: Watched) -> None:
+    says = [step.says for step in watched.look().steps]
+    assert says[1:] == ["not created: mnist-prepare comes before it", "not created: mnist-train comes before it"]
+    watched.done(PREPARE)
+    made = job(TRAIN.job, condition("Failed", reason="BackoffLimitExceeded"))
+    watched.cluster.put(made, pod(made, phase="Failed", node="n", state=ended(3, "error: no (exit code 3)")))
+    view = watched.look()
+    assert view.steps[2].says == "not created: mnist-train failed"
+    assert view.failed
+    assert not view.done
+
+
+def test_a_training_is_shown_with_its_log_its_gpu_and_its_cost(watched: Watched) -> None:
+    watched.done(PREPARE)
+    watched.training()
+    view = watched.look()
+    state = view.steps[1]
+    assert state.says == "runs: epoch 3 of 12 is done, loss 0.1234, accuracy 0.9612, 41,210 images/s"
+    assert list(state.tail) == ["Training on 1 x T4", EPOCH]
+    # Its node is held since its pod was placed, 400 s ago, at 3.6 dollars an hour.
+    assert state.cost.dollars == pytest.approx(0.4)
+    assert view.dollars == pytest.approx(0.4 + 0.2 * 240 / 3600)
+    text = drawn(view, 1)
+    assert "holds 1 GPU on 1 node" in text
+    assert "$0.41 so far, $3.60 an hour now" in text
+    assert "Training on 1 x T4" in text
+    assert "left of its time limit" in text
+
+
+def test_a_log_is_read_on_and_no_line_is_counted_twice(watched: Watched) -> None:
+    watched.training()
+    watched.look()
+    name = f"{TRAIN.job}-b"
+    watched.cluster.logs[name] = stamped("Training on 1 x T4", EPOCH, EPOCH.replace("3/12", "4/12"))
+    assert list(watched.step("mnist-train").tail) == ["Training on 1 x T4", EPOCH, EPOCH.replace("3/12", "4/12")]
+    assert watched.step("mnist-train").progress
+
+
+def test_a_pod_that_is_gone_is_remembered_as_a_retry_with_its_cost(watched: Watched) -> None:
+    made = watched.training()
+    watched.look()
+    watched.cluster.drop("pods", f"{TRAIN.job}-b")
+    watched.cluster.put(pod(made, "c", unschedulable("0/1 nodes are available: 1 Insufficient cpu."), age=10))
+    state = watched.step("mnist-train")
+    assert (state.phase, state.retries) == (Phase.WAITING, 1)
+    assert state.cost.dollars == pytest.approx(0.4)
+    assert not state.cost.hourly
+
+
+def test_a_cost_whose_pods_nobody_saw_is_a_least_one(watched: Watched) -> None:
+    watched.cluster.put(job(PREPARE.job, condition("Complete"), step="mnist.prepare"))
+    watched.training()
+    view = watched.look()
+    assert view.steps[0].cost.least
+    assert "at least $0.40 so far" in summary(view)
+
+
+def test_a_cluster_that_refuses_keeps_what_was_seen_and_says_so(watched: Watched) -> None:
+    watched.training()
+    watched.look()
+    watched.cluster.refused[PODS] = (403, 'pods is forbidden: User "me" cannot list resource "pods"')
+    view = watched.look()
+    assert view.steps[1].phase is Phase.RUNNING
+    assert "this login may not read it" in view.trouble[0]
+    assert "; shown is " in view.trouble[0]
+    del watched.cluster.refused[PODS]
+    assert not watched.look().trouble
+
+
+def test_a_login_that_ended_is_told_and_taken_up_again(watched: Watched) -> None:
+    watched.cluster.refused["/apis/batch/v1/namespaces/slipway/jobs"] = (401, "Unauthorized")
+    view = watched.look()
+    assert [step.phase for step in view.steps] == [Phase.UNKNOWN] * 3
+    assert "sign in again" in view.trouble[0]
+    watched.cluster.refused.clear()
+    watched.training()
+    assert watched.step("mnist-train").phase is Phase.RUNNING
+
+
+def test_events_that_may_not_be_read_are_trouble_and_no_more(watched: Watched) -> None:
+    watched.training()
+    watched.cluster.refused["/api/v1/namespaces/slipway/events"] = (403, "events is forbidden")
+    view = watched.look()
+    assert view.steps[1].phase is Phase.RUNNING
+    assert view.trouble == ["cluster dev: events of slipway: this login may not read it: events is forbidden"]
+
+
+def test_jobs_of_other_runs_are_told_apart(watched: Watched) -> None:
+    stale = job("mnist-train-0", condition("Complete"))
+    other = job("mnist-train-9", metadata={"creationTimestamp": "2026-11-22T11:00:00Z"})
+    foreign = job("mnist-train-8", labels={"app.kubernetes.io/instance": "slipway.other"})
+    watched.cluster.put(stale, other, foreign, pod(other, "x", phase="Running", node="n", state=running()))
+    view = watched.look()
+    assert view.earlier == 1
+    assert [step.name for step in view.steps if not step.planned] == ["mnist-train-9"]
+    assert view.steps[1].phase is Phase.ABSENT
+    assert view.steps[-1].remark.startswith("not a Job that this checkout declares")
+
+
+def test_a_run_by_the_clock_is_shown_with_its_jobs(watched: Watched) -> None:
+    run = job("mnist-schedule-29", step="scheduled-run.mnist")
+    own = {"metadata": {"ownerReferences": [{"uid": run["metadata"]["uid"]}]}}
+    finished = job("mnist-prepare-20261122-0300", condition("Complete"), step="mnist.prepare", **own)
+    watched.cluster.put(run, finished, pod(run, "r", phase="Running", node="n", state=running()))
+    shown = {step.name: step for step in watched.look().steps if not step.planned}
+    assert set(shown) == {"mnist-schedule-29", "mnist-prepare-20261122-0300"}
+    assert {step.remark for step in shown.values()} == {"by the clock"}
+    assert labels("scheduled-run", "mnist").items() <= run["metadata"]["labels"].items()
+
+
+def test_only_what_changes_is_said_without_a_terminal(watched: Watched) -> None:
+    changes = Changes()
+    assert changes.lines(watched.look()) == []
+    watched.done(PREPARE)
+    made = job(TRAIN.job)
+    waiting = pod(made, "a", unschedulable("0/1 nodes are available: 1 Insufficient nvidia.com/gpu."), gpus=1)
+    watched.cluster.put(made, waiting)
+    lines = [each.partition("  ")[2] for each in changes.lines(watched.look())]
+    assert lines[0].startswith("mnist-prepare: done in 6 min, $0.01")
+    assert lines[1].startswith("mnist-train: waits for a node: one node is without a free GPU. Fix: wait until")
+    assert changes.lines(watched.look()) == []
+    words = "Node scale up in zones a associated with this pod failed: GCE quota exceeded. Pod is at risk of …"
+    watched.cluster.put(event(waiting, "FailedScaleUp", words))
+    (line,) = changes.lines(watched.look())
+    assert "the project's quota for this machine is used up" in line
+
+
+def test_programs_of_several_nodes_that_wait_for_each_other_do_not_run(watched: Watched) -> None:
+    watched.training()
+    watched.cluster.logs[f"{TRAIN.job}-b"] = stamped(
+        "Generation 1: all 2 pods are here, all programs start",
+        "Epoch 1/12 - loss 0.5 - accuracy 0.8",
+        "Generation 1 ended: pod 1 was lost (its connection broke)",
+    )
+    state = watched.step("mnist-train")
+    assert state.phase is Phase.MEETING
+    assert state.says == (
+        "waits for its other pods: all programs were stopped: pod 1 was lost (its connection broke)"
+    )
