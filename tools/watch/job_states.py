@@ -107,7 +107,7 @@ def _absent(blockers: Sequence[str]) -> Reason:
     if blockers:
         return Reason("; ".join(blockers), kind="after")
     return Reason(
-        "nothing keeps it from being created: `pulumi up` has not come to it, or does not run", kind="up"
+        "nothing is in its way: `pulumi up` has not come to it, or does not run", kind="up"
     )
 
 
