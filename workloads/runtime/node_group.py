@@ -19,6 +19,8 @@ SETTLE = 3.0
 """Seconds after a failure in which the loss of another pod explains it, or a better explanation arrives."""
 MOST_KILLS = 3
 """How often in a row a pod, or its program, may be killed while nothing new is written."""
+MOST_KILLS_OF_ALL = 9
+"""The same for all pods together: where memory is short, it is so for each of them."""
 
 NODES_MISSING = 14
 """Exit code: a pod did not come within the time that the others wait."""
@@ -298,9 +300,11 @@ class Group:
             self._kills[rank] += 1
         self._killed_now.clear()
         worst = max(range(len(self._kills)), key=lambda rank: self._kills[rank])
-        if self._kills[worst] > MOST_KILLS:
+        times, in_all = self._kills[worst], sum(self._kills)
+        if times > MOST_KILLS or in_all > MOST_KILLS_OF_ALL:
+            together = f" (all pods together {in_all} times)" if in_all > times else ""
             words = (
-                f"was killed {self._kills[worst]} times in a row, and nothing new was written in between: most "
+                f"was killed {times} times in a row{together}, and nothing new was written in between: most "
                 "likely its memory does not suffice; ask for more of it, or let the program use less"
             )
             self._fail(worst, KILLED_AGAIN, words, f"pod {worst} ({self._nodes[worst].host}) {words}", now)

@@ -10,6 +10,7 @@ from workloads.runtime.node_environment import parse_roles, variables
 from workloads.runtime.node_group import (
     KILLED_AGAIN,
     MOST_KILLS,
+    MOST_KILLS_OF_ALL,
     SETTLE,
     SILENCE,
     Address,
@@ -219,6 +220,32 @@ def test_kills_without_anything_new_are_final_after_some(how: str) -> None:
     assert pods.group.verdict is not None
     assert (pods.group.verdict["rank"], pods.group.verdict["code"]) == (1, KILLED_AGAIN)
     assert "memory" in pods.group.verdict["text"]
+
+
+def test_kills_of_one_after_the_other_are_final_too() -> None:
+    pods = Pods()
+    pods.start()
+    for kill in range(MOST_KILLS_OF_ALL + 1):
+        assert pods.group.verdict is None
+        pods.end(kill % 3, "killed", words="SIGKILL")
+        pods.ready(0, 1, 2)
+    assert pods.group.verdict is not None
+    assert "4 times in a row (all pods together 10 times)" in pods.group.verdict["text"]
+
+
+def test_an_eviction_of_rank_0_is_no_kill_for_its_successor() -> None:
+    pods = Pods()
+    pods.start()
+    pods.say(0, type="leaving")
+    assert pods.told(1) == ["leaving"]
+    after = Pods()
+    after.join(0)
+    for rank in (1, 2):
+        after.join(rank, Memory(1, [2, 0, 0], "nothing", running=True, leaving=True))
+    after.ready(0, 1, 2)
+    [start] = [each for each in after.heard(1) if each["type"] == "start"]
+    assert start["kills"] == [2, 0, 0]
+    assert start["text"] == "Generation 2: pod 0 was lost, all programs start again"
 
 
 def test_kills_do_not_count_while_something_new_is_written() -> None:
