@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from infra.pipelines import file_checks, file_item_checks, file_results, file_service_checks
+from infra.pipelines import file_checks, file_item_checks, file_node_checks, file_results, file_service_checks
 from infra.pipelines.contract import AnyPipeline, Pipeline
 from infra.pipelines.file_services import services
 from infra.pipelines.file_settings import is_field, section_of
@@ -48,6 +48,7 @@ CHECKS: tuple[Callable[[PipelineFile], Iterable[Finding]], ...] = (
     file_checks.check,
     file_service_checks.check,
     file_item_checks.check,
+    file_node_checks.check,
     file_results.check,
 )
 
@@ -69,7 +70,10 @@ def read(folder: Folder) -> AnyPipeline:
         settings=section_of(name, reading.declared, reading.lost),
         steps=lambda settings: steps(reading.declared, settings, folder.below),
         services=lambda settings: services(reading.declared, settings, folder.below),
-        checks=(lambda section: file_item_checks.of_section(reading.declared, section),),
+        checks=(
+            lambda section: file_item_checks.of_section(reading.declared, section),
+            lambda section: file_node_checks.of_section(reading.declared, section),
+        ),
         problems=tuple(reading.problems),
     )
 

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from infra.pipelines import references, valkey
 from infra.pipelines.contract import PipelineSettings, PodSettings, ServiceSettings, StepSettings
-from infra.pipelines.matrix import MATRIX, Axes, Axis, MatrixStepSettings
+from infra.pipelines.matrix import MATRIX, Axes, Axis, MatrixNodesSettings, MatrixStepSettings
 from infra.pipelines.pipeline_file import MOST_WORKERS, Parameter, PipelineFile, PipelineService, PipelineStep
 from infra.schema.base import Float, Int, Model, no_truth, refuse
 from infra.schema.problems import Path
@@ -25,6 +25,9 @@ SECTION_KEYS = ("uses", "steps", SERVICES, "schedule", "description")
 
 WORKERS, MODE, ASSIGNMENT = "workers", "mode", "assignment"
 """Keys of a step with items in a pipeline's section."""
+
+NODES, WAIT = "nodes", "wait"
+"""Keys of a step on several nodes in a pipeline's section."""
 
 QUEUE, STATIC = "queue", "static"
 """How items come to workers: a service hands them out, or each has its own share."""
@@ -145,23 +148,26 @@ def used_in(step: PipelineStep) -> dict[str, None]:
 def _step_settings(
     name: str, step: PipelineStep, parameters: Mapping[str, Parameter], lost: Collection[Path]
 ) -> type[StepSettings]:
-    known = MatrixStepSettings.model_fields
+    unsure = _any_at(lost, "parameters") or _any_at(lost, "steps", name)
+    base = MatrixNodesSettings if step.nodes or unsure else MatrixStepSettings
+    known = base.model_fields
     resources = step.resources.model_dump(exclude_none=True)
     asked = {**resources, "time_limit": step.time_limit, "image": step.image}
-    fields = _defaults(MatrixStepSettings, asked)
+    if step.nodes:
+        asked |= {NODES: step.nodes.count, WAIT: step.nodes.wait}
+    fields = _defaults(base, asked)
     axes: dict[str, Any] = {}
     for key in dict.fromkeys([*step.matrix, *parameters]):
         if key in used_in(step) and key in parameters:
             about = f"Values of `{key}`, in place of those of the pipeline."
             default = step.matrix.get(key)
             axes[key] = (axis(parameters[key]) | None, Field(default=default, description=about))
-    unsure = _any_at(lost, "parameters") or _any_at(lost, "steps", name)
     if axes or unsure:
         matrix = _model(f"{name}Axes", _PartialAxes if unsure else Axes, Axes.__doc__, axes)
         fields[MATRIX] = (matrix, Field(default_factory=matrix, description=known[MATRIX].description))
     if step.items or unsure:
         fields |= _of_items(step)
-    return _model(name, MatrixStepSettings, MatrixStepSettings.__doc__, fields)
+    return _model(name, base, base.__doc__, fields)
 
 
 def _of_items(step: PipelineStep) -> dict[str, Any]:

@@ -4,10 +4,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from infra.pipelines import references
-from infra.pipelines.contract import Best, Command, Items, StepDeclaration, StepSettings, literal
+from infra.pipelines.contract import (
+    Best,
+    Command,
+    Items,
+    MultiNodeSettings,
+    Nodes,
+    StepDeclaration,
+    StepSettings,
+    literal,
+)
 from infra.pipelines.file_services import Place, queue_of, substitute
 from infra.pipelines.file_settings import used_in
 from infra.pipelines.matrix import Value, variants, written
+from infra.pipelines.node_roles import resized
 from infra.pipelines.pipeline_file import PipelineFile, PipelineStep, StepResult, TableColumn
 from infra.pipelines.results import Column, Curves, File, Number, Picture, Result, Table, items_table
 from infra.schema.paths import below_problem
@@ -50,6 +60,7 @@ def _variants(name: str, declared: PipelineFile, settings: Any, place: Place) ->
             connects=tuple(dict.fromkeys([*([queue] if queue else []), *step.connects])),
             items=_items(step, placed_by, filled, queue),
             workers=getattr(placed_by, "workers", 1) if step.items else 1,
+            nodes=_nodes(step, placed_by),
         )
 
     return variants(getattr(settings.steps, name), declare)
@@ -66,6 +77,14 @@ def _items(step: PipelineStep, settings: Any, filled: Callable[[str], str], queu
         allow_failed=step.items.allow_failed,
         lease=seconds(step.items.lease),
     )
+
+
+def _nodes(step: PipelineStep, settings: StepSettings) -> Nodes | None:
+    """The pods of a step on several nodes, where there are several."""
+    if step.nodes is None or not isinstance(settings, MultiNodeSettings) or settings.nodes == 1:
+        return None
+    roles = resized(step.nodes.roles, settings.nodes)
+    return Nodes(settings.nodes, roles, seconds(settings.wait), step.nodes.port)
 
 
 def _results(step: PipelineStep) -> tuple[Result, ...]:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Self, TypeVar, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
-from infra.pipelines.contract import StepDeclaration, StepSettings, Variant
+from infra.pipelines.contract import MultiNodeSettings, StepDeclaration, StepSettings, Variant
 from infra.schema.base import Model, refuse
 from infra.schema.problems import Path
 
@@ -85,6 +85,12 @@ class MatrixStepSettings(StepSettings):
         rest = self.matrix.model_copy(update={POOL: None})
         for index, pool in enumerate(self.matrix.pool):
             yield (MATRIX, POOL, index), self.model_copy(update={POOL: pool, MATRIX: rest})
+
+
+class MatrixNodesSettings(MatrixStepSettings, MultiNodeSettings):
+    """Where a step runs that can run on several nodes, and what each of its pods may use. Its `matrix` makes
+    several steps of it, each on as many nodes.
+    """
 
 
 def variants(

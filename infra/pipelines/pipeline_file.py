@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, create_model
 
+from infra.pipelines.file_nodes import StepNodes, nodes_section
 from infra.pipelines.results import Format
 from infra.schema.base import Cpu, Duration, Int, Memory, Model, Size, refuse
 from infra.schema.image import Image
@@ -305,6 +306,13 @@ class PipelineStep(Model):
         ge=1,
         le=MOST_WORKERS,
         description="Pods that work on the items at once; default: 1.",
+    )
+    nodes: Annotated[StepNodes, BeforeValidator(nodes_section, json_schema_input_type=Int | StepNodes)] | None = (
+        Field(
+            default=None,
+            description="Runs it on several nodes at once, as one training whose pods know one another: a number, "
+            "or a section; default: it runs in one pod.",
+        )
     )
     connects: list[str] = Field(
         default_factory=list[str],

@@ -1,6 +1,7 @@
 """From what pipelines declare to the steps that Jobs run: each on its pool, with its image, behind its gates."""
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -137,6 +138,10 @@ class _Placement:
             fix = "ask for less, let the pool grow, or take another pool for one of them"
             rest = f"beside {', '.join(beside)}, {stays}, so it would wait for ever: {fix}"
             pulumi.log.warn(f"{key}.pool: pool {step.pool.name} has no room for the step {rest}")
+        elif step.nodes and there < step.pods:
+            rest = f"one a node, so none of them would start and the step would fail after {step.nodes.wait} s"
+            has = f"{step.pool.max_nodes} node{'s' * (step.pool.max_nodes != 1)} with room for {there} of its pods"
+            pulumi.log.warn(f"{key}.nodes: pool {step.pool.name} has {has}, of {step.pods}, {rest}")
         elif step.workers > there:
             rest = "the others wait until one of them is through"
             pulumi.log.warn(f"{key}.workers: pool {step.pool.name} has room for {there} of {step.workers}; {rest}")
@@ -153,7 +158,7 @@ class _Placement:
             for each in self._meant(declared.variant.of)
             if each.variant and each.placed_by.pool == declared.placed_by.pool
         ]
-        before = beside.index(declared) - max(1, room(step, self.services) // step.workers)
+        before = beside.index(declared) - max(1, room(step, self.services) // step.pods)
         return [self._step(beside[before])] if before >= 0 else []
 
     def _meant(self, name: str) -> list[StepDeclaration]:
@@ -221,7 +226,8 @@ class _Placement:
             },
             items=declared.items and replace(declared.items, files=PIPELINE.sub(directory, declared.items.files)),
             workers=declared.workers,
-            nodes=declared.nodes if declared.nodes and (declared.nodes.count > 1) else None,
+            # One node is the plain path, whatever role its pod would have.
+            nodes=declared.nodes if declared.nodes and declared.nodes.count > 1 else None,
         )
 
     def _folder(self, path: str, setting: str) -> Path:
@@ -271,7 +277,8 @@ NEEDED = ("cpu", "memory", "ephemeral_storage", "gpus")
 def room(step: Step, services: Iterable[Service] = ()) -> int:
     """How many pods like that of ``step`` its pool has room for at once beside ``services``.
 
-    At least one, where no service is on the pool: what is too large for a node is refused elsewhere.
+    At least one, where no service is on the pool: what is too large for a node is refused elsewhere. Of a step on
+    several nodes there is one pod a node.
     """
     sidecar = step.platform.store.sidecar if step.uses_store else Resources(cpu=0, memory=0)
     nodes = [_amounts(step.pool.allocatable) for _ in range(max(1, step.pool.max_nodes))]
@@ -281,7 +288,8 @@ def room(step: Step, services: Iterable[Service] = ()) -> int:
         if index is not None:
             nodes[index] = tuple(there - amount for there, amount in zip(nodes[index], taken, strict=True))
     wanted = tuple(map(sum, zip(_amounts(step.resources), _amounts(sidecar), strict=True)))
-    found = sum(_fitting(free, wanted) for free in nodes)
+    most = 1 if step.nodes else None
+    found = sum(min(_fitting(free, wanted), most or sys.maxsize) for free in nodes)
     return found if beside else max(1, found)
 
 

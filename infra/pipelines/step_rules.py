@@ -6,6 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from infra.pipelines import references
 from infra.pipelines.contract import RESERVED_INPUTS, ServiceDeclaration, StepDeclaration, service_variables
+from infra.pipelines.node_roles import ROLES, unsuitable
 from infra.pipelines.results import PIPELINE_OUTPUTS, Number
 from infra.schema.problems import listed
 
@@ -31,6 +32,7 @@ def misfits(steps: Sequence[StepDeclaration], services: Sequence[ServiceDeclarat
         yield f"the steps {listed(circle, 'and')} wait for one another"
     yield from _services(steps, services)
     yield from _items(steps, groups)
+    yield from _nodes(steps)
 
 
 def _services(steps: Sequence[StepDeclaration], services: Sequence[ServiceDeclaration]) -> Iterator[str]:
@@ -71,6 +73,24 @@ def _items(steps: Sequence[StepDeclaration], groups: Mapping[str, Sequence[StepD
             group = groups.get(step.inputs.get(name, ""), ())
             if len(group) > 1 and not group[0].best:
                 yield f"step `{step.name}` has items of `{name}`, which is several steps without a `best`"
+
+
+def _nodes(steps: Sequence[StepDeclaration]) -> Iterator[str]:
+    """What is wrong with steps that run on several nodes."""
+    for step in steps:
+        nodes = step.nodes
+        if nodes is None:
+            continue
+        if step.items is not None:
+            yield f"step `{step.name}` has both items, on which pods work by themselves, and several nodes"
+        unknown = [role for role in nodes.roles if role not in ROLES]
+        for role in unknown:
+            yield f"step `{step.name}` has a role `{role}`, and TensorFlow knows {listed(ROLES, 'and')}"
+        if nodes.roles and not unknown:
+            for reason, _ in unsuitable(nodes.roles, nodes.count):
+                yield f"step `{step.name}`: {reason}"
+        if nodes.count < 1 or min(nodes.roles.values(), default=1) < 1:
+            yield f"step `{step.name}` has fewer than one node, or a role without a pod"
 
 
 def circle_of(needs: Mapping[str, set[str]]) -> Sequence[str]:

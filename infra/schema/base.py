@@ -262,6 +262,14 @@ class ClusterSettings(Model):
         """What one node of ``pool``, one of its own, leaves to pods; None where its machine type is not known."""
         return pool.node()
 
+    def most_nodes_of(self, pool: PoolSettings) -> int | None:
+        """The most nodes that ``pool``, one of its own, can have at once; None where it cannot be told."""
+        return pool.most_nodes
+
+    def nodes_key_of(self, pool: PoolSettings) -> str:  # noqa: ARG002
+        """The key of ``pool``, one of its own, that says how many nodes it has."""
+        return "nodes"
+
     @property
     def owns_namespace(self) -> bool:
         """Whether the stack creates the namespace, and deletes it."""

@@ -45,8 +45,12 @@ begin it with `# yaml-language-server: $schema=../../docs/pipeline.schema.json`.
   directory has `{ITEMS_FILE}`: a row for each item, with its state, attempts and seconds, the directory `path`
   of its result, and the plain values of the `summary.json` that the program leaves there. Later steps read that
   file.
-- In a stack file such a step has the keys `workers`, `mode` and `assignment` (`queue`, or `static` for shares
-  without a queue) beside its pool, and each service a section below `services`. A service to which no step
+- A step with `nodes` runs on several nodes at once, a pod on each: `nodes: 2`, or a section with `count`, `roles`,
+  `wait` and `port`. In a stack file it has the keys `nodes` and `wait` beside its pool. With another number there,
+  the pods with the role `worker` become more or fewer. Another number of nodes is another result, and the step
+  runs again. It has neither `items` nor `workers`.
+- In a stack file a step with `items` has the keys `workers`, `mode` and `assignment` (`queue`, or `static` for
+  shares without a queue) beside its pool, and each service a section below `services`. A service to which no step
   connects with these settings is not there.
 """
 

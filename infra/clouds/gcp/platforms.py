@@ -16,7 +16,7 @@ from infra.clouds.gcp.keys import STORE_KEY, declared_keys, encryption_keys, sec
 from infra.clouds.gcp.names import pool_name
 from infra.clouds.gcp.network import Network, NetworkArgs
 from infra.clouds.gcp.nodes import POOL_LABEL
-from infra.clouds.gcp.pools import QUEUED_PROVISIONING, fingerprint, interconnect, max_nodes, tolerated
+from infra.clouds.gcp.pools import QUEUED_PROVISIONING, fingerprint, interconnect, tolerated
 from infra.clouds.gcp.preflight import project
 from infra.clouds.gcp.services import enable_services
 from infra.clouds.gcp.settings import FilestoreStore, GcpCluster, GcpPool, GcsStore
@@ -186,7 +186,7 @@ def _pool(cluster: str, name: str, pool: GcpPool, settings: GcpCluster, gke: Gke
         selector={POOL_LABEL: pool_name(name)},
         taints=tolerated(pool),
         allocatable=allocatable(pool.node_shape),
-        max_nodes=max_nodes(settings, pool),
+        max_nodes=settings.most_nodes_of(pool) or 0,
         accelerator=pool.accelerator,
         fingerprint=fingerprint(pool),
         resources=[gke.pools[name]],

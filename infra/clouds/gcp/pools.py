@@ -7,14 +7,7 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_gcp as gcp
 
-from infra.clouds.gcp.catalogue import (
-    REGION_ZONES,
-    ephemeral_ssds,
-    is_zone,
-    machine_type,
-    node_gbps,
-    offers,
-)
+from infra.clouds.gcp.catalogue import REGION_ZONES, ephemeral_ssds, machine_type, node_gbps
 from infra.clouds.gcp.nodes import QUEUED_TAINT
 from infra.clouds.gcp.settings import GcpCluster, GcpPool
 from infra.platform import Interconnect, Taint
@@ -54,29 +47,6 @@ def taints(pool: GcpPool) -> list[Taint]:
 def tolerated(pool: GcpPool) -> list[Taint]:
     """All taints of the pool's nodes, those of GKE's own included."""
     return [*taints(pool), *([QUEUED_TAINT] if pool.queued_provisioning else [])]
-
-
-def zones(cluster: GcpCluster, pool: GcpPool) -> list[str] | None:
-    """The zones of the pool, or None where they are GKE's choice.
-
-    GKE would choose for a GPU pool without asking where its accelerator is offered.
-    """
-    if pool.zones or cluster.zones:
-        return pool.zones or sorted({*(cluster.zones or []), *_own_zone(cluster)})
-    if is_zone(cluster.location):
-        return [cluster.location]
-    offer = offers().get(pool.accelerator or "")
-    offered = list(offer.zones_in(cluster.location)) if offer else []
-    # With limits per zone, more zones than GKE would choose would be more nodes than anyone counted on.
-    return (offered if pool.nodes.total_max is not None else offered[:REGION_ZONES]) or None
-
-
-def max_nodes(cluster: GcpCluster, pool: GcpPool) -> int:
-    """The most nodes that the pool can have over all its zones."""
-    if pool.nodes.total_max is not None:
-        return pool.nodes.total_max
-    in_each = pool.nodes.max if pool.nodes.max is not None else _fixed_count(pool)
-    return in_each * len(zones(cluster, pool) or range(REGION_ZONES))
 
 
 def fingerprint(pool: GcpPool) -> str:
@@ -189,7 +159,7 @@ def node_pool(
         name=name,
         cluster=gke.id,
         location=cluster.location,
-        node_locations=zones(cluster, pool),
+        node_locations=cluster.zones_of(pool),
         initial_node_count=_initial_count(cluster, pool) if scaled else None,
         node_count=None if scaled else _fixed_count(pool),
         autoscaling=scaled,
@@ -278,10 +248,6 @@ def _upgrade_settings(pool: GcpPool) -> gcp.container.NodePoolUpgradeSettingsArg
     return gcp.container.NodePoolUpgradeSettingsArgs(strategy="SURGE", max_surge=1, max_unavailable=0)
 
 
-def _own_zone(cluster: GcpCluster) -> list[str]:
-    return [cluster.location] if is_zone(cluster.location) else []
-
-
 def _autoscaled(pool: GcpPool) -> bool:
     return pool.nodes.total_max is not None or pool.nodes.max is not None
 
@@ -302,7 +268,7 @@ def _initial_count(cluster: GcpCluster, pool: GcpPool) -> int:
     nodes = pool.nodes
     if not nodes.total_min:
         return nodes.min or 0
-    spread = len(zones(cluster, pool) or range(REGION_ZONES))
+    spread = len(cluster.zones_of(pool) or range(REGION_ZONES))
     enough = math.ceil(nodes.total_min / spread)
     if pool.accelerator is None and enough * spread <= (nodes.total_max or 0):
         return enough

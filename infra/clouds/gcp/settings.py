@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from infra.clouds.gcp.autopilot import GENERAL_PURPOSE, MOST_PODS, Way, most
-from infra.clouds.gcp.catalogue import NodeShape, allocatable, machine_type
+from infra.clouds.gcp.catalogue import REGION_ZONES, NodeShape, allocatable, is_zone, machine_type, offers
 from infra.platform import Resources
 from infra.schema.base import (
     Cidr,
@@ -314,6 +314,36 @@ class GcpCluster(ClusterSettings):
         if not self.autopilot or not isinstance(pool, GcpPool):
             return pool.node()
         return most(pool.way)
+
+    def most_nodes_of(self, pool: PoolSettings) -> int | None:
+        """The most nodes of ``pool`` over all its zones; on Autopilot, which brings one for each, its pods."""
+        if not isinstance(pool, GcpPool):
+            return pool.most_nodes
+        if self.autopilot:
+            return pool.pods_at_once
+        if pool.nodes.total_max is not None:
+            return pool.nodes.total_max
+        in_each = next(number for number in (pool.nodes.max, pool.nodes.count, 1) if number is not None)
+        return in_each * len(self.zones_of(pool) or range(REGION_ZONES))
+
+    def nodes_key_of(self, pool: PoolSettings) -> str:  # noqa: ARG002
+        """The key of a pool that says how many nodes it has."""
+        return "most_pods" if self.autopilot else "nodes"
+
+    def zones_of(self, pool: GcpPool) -> list[str] | None:
+        """The zones of ``pool``, one of its own, or None where they are GKE's choice.
+
+        GKE would choose for a GPU pool without asking where its accelerator is offered.
+        """
+        own = [self.location] if is_zone(self.location) else []
+        if pool.zones or self.zones:
+            return pool.zones or sorted({*(self.zones or []), *own})
+        if own:
+            return own
+        offer = offers().get(pool.accelerator or "")
+        offered = list(offer.zones_in(self.location)) if offer else []
+        # With limits per zone, more zones than GKE would choose would be more nodes than anyone counted on.
+        return (offered if pool.nodes.total_max is not None else offered[:REGION_ZONES]) or None
 
 
 class Impersonation(Model):

@@ -1,4 +1,4 @@
-"""Services of pipelines against the clusters that they run on, and against one another."""
+"""Services of pipelines against the clusters that they run on, and the names of Services against one another."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +24,12 @@ class _Section:
         """Its place."""
         return (KEY, self.name)
 
+    @property
+    def named(self) -> list[tuple[str, str]]:
+        """What has a Service of its own, as text and by its name: services, and steps on several nodes."""
+        services = [(f"service `{each.name}`", each.name) for each in self.services]
+        return [*services, *((f"step `{each.name}`", each.name) for each in self.steps if each.nodes)]
+
     def pool_key(self, service: ServiceDeclaration) -> Path:
         """The place of the name of the pool that ``service`` asks for."""
         places = (at for at, each in placements(self.settings, self.at) if each is service.placed_by)
@@ -42,26 +48,30 @@ def check(reading: Reading) -> Iterator[Finding]:
 
 def _sections(reading: Reading) -> Iterator[_Section]:
     for name, settings in reading.draft.pipelines.items():
-        if services := tuple(services_if_any(name, settings)):
-            yield _Section(name, settings, services, tuple(steps_if_any(name, settings)))
+        section = _Section(
+            name, settings, tuple(services_if_any(name, settings)), tuple(steps_if_any(name, settings))
+        )
+        if section.named:
+            yield section
 
 
 def _name(section: _Section, first: dict[str, tuple[str, str]]) -> Iterator[Finding]:
-    """What keeps the pipeline's name from being that of its services' objects, ``<pipeline>-<service>``.
+    """What keeps the pipeline's name from being that of its Services, ``<pipeline>-<service or step>``.
 
-    ``first`` has the service and the pipeline of each name so far.
+    ``first`` has what each name so far is that of, and the pipeline.
     """
-    name, own = section.name, [each.name for each in section.services]
+    name = section.name
     if name[:1].isdigit():
         # https://kubernetes.io/docs/concepts/overview/working-with-objects/names: RFC 1035 (seen November 2026).
-        reason = f"the Service of `{own[0]}` would be called `{name}-{own[0]}`, and such names begin with a letter"
+        what, own = section.named[0]
+        reason = f"the Service of {what} would be called `{name}-{own}`, and such names begin with a letter"
         yield Finding(section.at, name, reason, RENAME)
         return
-    for service in own:
-        other, of = first.setdefault(f"{name}-{service}", (service, name))
+    for what, own in section.named:
+        other, of = first.setdefault(f"{name}-{own}", (what, name))
         if of != name:
-            like = f"that of service `{other}` of pipeline `{of}`"
-            reason = f"with its name, the Service of `{service}` is called `{name}-{service}`, like {like}"
+            like = f"that of {other} of pipeline `{of}`"
+            reason = f"with its name, the Service of {what} is called `{name}-{own}`, like {like}"
             yield Finding(section.at, name, reason, RENAME)
             return
 

@@ -1,48 +1,31 @@
 """Steps and services of pipelines against the pools they ask for."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from infra.pipelines.contract import PodSettings, StepSettings, placements
 from infra.pipelines.discovery import supplements
 from infra.pipelines.images import GPU_IMAGE
 from infra.platform import Resources
-from infra.schema.base import PoolSettings
 from infra.schema.problems import Finding, Path, did_you_mean, listed
 from infra.schema.quantities import cpu_millicores, mebibytes
-from infra.settings.checks.pipelines import pools_of
+from infra.settings.checks.nodes import on_several, several, waiting
+from infra.settings.checks.targets import Target, targets
 from infra.settings.parsing import Draft, Reading
 from infra.settings.pipelines import KEY
 
 
-@dataclass(frozen=True)
-class Target:
-    """The pool a step or service asks for: where it stands, what it is, and what one node leaves to pods.
-
-    ``node`` is None where that is not known.
-    """
-
-    at: Path
-    name: str
-    pool: PoolSettings
-    node: Resources | None
-
-    def keys_of(self, resource: str) -> tuple[Path, ...]:
-        """Where the pool's keys stand that decide how much of ``resource`` one of its nodes leaves to pods."""
-        return tuple((*self.at, key) for key in self.pool.node_keys[resource])
-
-
 def check(reading: Reading) -> Iterator[Finding]:
     """Findings about the pool and the resources of each step and service."""
-    targets = _targets(reading.draft)
+    there = targets(reading.draft)
     known = {pool for _, pool in reading.names}
     for at, placed in placements(reading.draft.pipelines, (KEY,)):
         if isinstance(placed, StepSettings):
             yield from _scratch(at, placed)
+            yield from waiting(at, placed)
         for place, on_pool in placed.on_pools:
             named = (*at, *place)
-            if on_pool.pool in targets:
-                found = _fits(at, on_pool, targets[on_pool.pool], reading.draft)
+            if on_pool.pool in there:
+                found = _fits(at, on_pool, there[on_pool.pool], reading.draft)
                 yield from found if place == ("pool",) else (_of_variant(each, named, on_pool) for each in found)
             elif on_pool.pool not in known:
                 yield _no_pool(named, on_pool.pool, reading, sorted(known))
@@ -73,18 +56,14 @@ def _of_variant(finding: Finding, named: Path, step: PodSettings) -> Finding:
     return Finding(named, step.pool, f"{with_it}{finding.reason}", finding.fix, (*finding.read, finding.path))
 
 
-def _targets(draft: Draft) -> dict[str, Target]:
-    return {
-        name: Target(at, name, pool, draft.clusters[str(at[1])].node_of(pool))
-        for name, (at, pool) in pools_of(draft).items()
-    }
-
-
 def _fits(at: Path, placed: PodSettings, target: Target, draft: Draft) -> Iterator[Finding]:
-    if isinstance(placed, StepSettings):
+    if on_several(placed) and target.pool.has_gpus:
+        yield from several(at, placed, target, draft)
+    elif isinstance(placed, StepSettings):
+        yield from several(at, placed, target, draft)
         yield from _gpus(at, placed, target, draft)
     elif target.pool.has_gpus:
-        without = [name for name, other in _targets(draft).items() if not other.pool.has_gpus]
+        without = [name for name, other in targets(draft).items() if not other.pool.has_gpus]
         yield Finding(
             (*at, "pool"),
             placed.pool,
@@ -107,7 +86,7 @@ def _fits(at: Path, placed: PodSettings, target: Target, draft: Draft) -> Iterat
 def _gpus(at: Path, step: StepSettings, target: Target, draft: Draft) -> Iterator[Finding]:
     read = target.keys_of("gpus")
     if step.gpus and not target.pool.has_gpus:
-        with_gpus = [name for name, other in _targets(draft).items() if other.pool.has_gpus]
+        with_gpus = [name for name, other in targets(draft).items() if other.pool.has_gpus]
         yield Finding(
             (*at, "gpus"),
             step.gpus,
@@ -116,7 +95,7 @@ def _gpus(at: Path, step: StepSettings, target: Target, draft: Draft) -> Iterato
             read=((*at, "pool"), *read),
         )
     elif not step.gpus and target.pool.has_gpus:
-        without = [name for name, other in _targets(draft).items() if not other.pool.has_gpus]
+        without = [name for name, other in targets(draft).items() if not other.pool.has_gpus]
         yield Finding(
             (*at, "gpus"),
             step.gpus,
