@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.experimental import multihost_utils
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--data", type=Path, required=True)
@@ -41,7 +41,7 @@ random, adam = np.random.default_rng(0), optax.adam(0.002)
 sizes = [images.shape[1], options.width, options.width, 10]
 weights = [random.normal(size=each).astype("float32") * (2 / each[0]) ** 0.5 for each in pairwise(sizes)]
 
-mesh = jax.make_mesh((jax.device_count(),), ("batch",))
+mesh = Mesh(np.array(jax.devices()), ("batch",))
 whole, shared = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("batch"))
 
 
