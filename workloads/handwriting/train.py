@@ -30,8 +30,8 @@ options = parser.parse_args()
 
 rank, nodes = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 if nodes > 1:
-    # JAX reads the coordinator's address from the environment, and nothing else.
-    jax.distributed.initialize(num_processes=nodes, process_id=rank)
+    # JAX reads the coordinator's address from the environment, and nothing else. It is not to ask the cluster.
+    jax.distributed.initialize(num_processes=nodes, process_id=rank, cluster_detection_method="deactivate")
 if options.batch % jax.device_count():
     raise SystemExit(f"--batch {options.batch} cannot be shared evenly by {jax.device_count()} devices")
 
