@@ -568,7 +568,8 @@ while os.environ["RANK"] == "0" and not (out / "go").exists():
 def test_who_stood_still_for_too_long_begins_again_with_all_others(
     start: Jobs, tmp_path: Path, victim: int, whole_pod: bool
 ) -> None:
-    job = start(PLAIN, 2, words=plain(tmp_path))
+    # Its steps take longer than the silence that is borne: beside a launcher alone, its program goes on.
+    job = start(PLAIN, 2, words=plain(tmp_path, steps=300))
     checkpoint = job.folder / "out" / "checkpoint.json"
     until(job, checkpoint.exists)
     processes = job.processes(victim) if whole_pod else [job.pods[victim].pid]
@@ -579,7 +580,7 @@ def test_who_stood_still_for_too_long_begins_again_with_all_others(
         os.kill(process, signal.SIGCONT)
     job.run()
     assert SILENCE == 10
-    assert value(job) == expected(30, 2)
+    assert value(job) == expected(300, 2)
     assert job.codes == {0: [0], 1: [0]}
     assert len(re.findall(r"^Generation 2: ", job.text(1), re.MULTILINE)) >= 1
 
