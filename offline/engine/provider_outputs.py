@@ -21,6 +21,13 @@ CLUSTER_SCOPED = frozenset(
         "ClusterRole",
         "ClusterRoleBinding",
         "PriorityClass",
+        "AdmissionCheck",
+        "ClusterQueue",
+        "Cohort",
+        "ProvisioningRequestConfig",
+        "ResourceFlavor",
+        "Topology",
+        "WorkloadPriorityClass",
     }
 )
 """Kinds that live in no namespace, of those that a stack may declare."""

@@ -24,6 +24,7 @@ from offline.policies import (
     pods,
     pools,
     protection,
+    queues,
     room,
     security,
     service_changes,
@@ -52,6 +53,7 @@ EVERYWHERE: Sequence[Policy] = (
     *limits.POLICIES,
     *services.POLICIES,
     *room.POLICIES,
+    *queues.POLICIES,
 )
 """The policies that hold on every cloud."""
 

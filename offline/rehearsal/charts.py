@@ -86,7 +86,7 @@ def timeline(records: Sequence[JobRecord], executed: frozenset[str]) -> Timeline
             record=each,
             text=f"{each.seconds:.1f} s",
             start=(each.started - began) / whole,
-            running=(min(each.started + each.pending, each.finished) - began) / whole,
+            running=(min(each.started + each.queued + each.pending, each.finished) - began) / whole,
             end=(each.finished - began) / whole,
         )
         if each.urn in urns

@@ -9,6 +9,7 @@ from infra.review.properties import mapping, strings
 from infra.review.stack import Resource
 from infra.schema.names import KUBERNETES_NAME_LIMIT
 from offline.engine.provider_outputs import kind_of, namespace_of, object_name
+from offline.engine.queue_fields import GROUP, problems
 
 CONFIG_MAP_LIMIT = 1024 * 1024
 """Most bytes in the values of a ConfigMap (kubernetes.io/docs/concepts/configuration/configmap, November 2026)."""
@@ -59,6 +60,11 @@ class Objects:
         with self._lock:
             return [(key[3], found) for key, found in self._there.items() if key[:3] == (cluster, kind, namespace)]
 
+    def in_all_namespaces(self, cluster: str, kind: str) -> list[tuple[str, str, Resource]]:
+        """The objects of one kind, with their namespaces and names."""
+        with self._lock:
+            return [(*key[2:], found) for key, found in self._there.items() if key[:2] == (cluster, kind)]
+
     def admit(self, resource: Resource) -> None:
         """Raises RefusedError with the API server's reason where it would not take ``resource``."""
         kind, name, namespace = kind_of(resource.type), object_name(resource), namespace_of(resource)
@@ -72,6 +78,8 @@ class Objects:
             )
         if namespace and not self._has_namespace(cluster_of(resource), namespace):
             raise RefusedError(f'namespaces "{namespace}" not found')
+        if resource.type.startswith(f"kubernetes:{GROUP}/") and (found := problems(kind, resource.inputs)):
+            raise RefusedError(f"{kind} {name!r} is invalid: {'; '.join(found)}")
         if kind == "ConfigMap" and (size := sum(map(len, contents(resource).values()))) > CONFIG_MAP_LIMIT:
             raise RefusedError(
                 f"ConfigMap {name!r} is invalid: {size} bytes, must have at most {CONFIG_MAP_LIMIT}"

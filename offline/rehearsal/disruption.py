@@ -35,6 +35,7 @@ class Disruption:
     target: int
     evicted: Callable[[str], None]
     _stop: Stop | None = None
+    _over: bool = False
     _began: set[int] = field(default_factory=set[int])
     _timer: threading.Timer | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -49,7 +50,7 @@ class Disruption:
         """The pod with this number, from 1, of those with an index starts; ``stop`` is what ends it."""
         if (index, number) == (self.target, 1):
             with self._lock:
-                self._stop = stop
+                self._stop = None if self._over else stop
 
     def ended(self, index: int) -> None:
         """A pod with this index ended."""
@@ -85,6 +86,7 @@ class Disruption:
         """As an eviction through the Kubernetes API does; of a pod that has ended it says nothing."""
         with self._lock:
             stop = self._stop
+            self._over = self._over or stop is not None
             self._forget()
         if stop is not None and not stop.requested:
             stop.request("evicted", self.job.pod.grace_period)

@@ -22,13 +22,14 @@ from offline.rehearsal.cluster_objects import Namespace, Objects, RefusedError, 
 from offline.rehearsal.containers import Containers
 from offline.rehearsal.device_plugins import DevicePlugins
 from offline.rehearsal.disruption import Disruption
-from offline.rehearsal.job_controller import JobSpec, keep_apart
+from offline.rehearsal.job_controller import JobResult, JobSpec, Linked, keep_apart
 from offline.rehearsal.job_pods import JobPods
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.kubelet import Kubelet, Prepare
 from offline.rehearsal.pod_hosts import pod_addresses
 from offline.rehearsal.pods import PodSpec, UnsupportedError
 from offline.rehearsal.processes import Reaper, Stop
+from offline.rehearsal.queues import JobQueues, Ticket
 from offline.rehearsal.result_integrity import Results
 from offline.rehearsal.scheduler import CancelledError, Scheduler, UnschedulableError
 from offline.rehearsal.service_accounts import mounts_token
@@ -96,6 +97,7 @@ class Engine(Observer):
 
     def __post_init__(self) -> None:
         self.scheduler.no_devices = self.plugins.obstacle
+        self.queues = JobQueues(self.objects)
         self.services = Services(
             Surroundings(
                 self.place,
@@ -212,15 +214,13 @@ class Engine(Observer):
                 job = job_controller.job_spec(resource)
                 pods = self._pods(resource, job, record, log, stop)
                 self.display.job(record)
-                result = job_controller.run(
-                    job, stop, pods.run, lambda text: self.note(record, text), self.backoff
-                )
+                result = self._run(resource, job, pods, record, stop)
             except (UnsupportedError, RefusedError, UnschedulableError) as error:
                 log.write(f"{error}\n".encode())
                 raise self._ended(record, Phase.FAILED, str(error)) from error
             except CancelledError as error:
                 raise self._ended(record, Phase.INTERRUPTED, "the rehearsal was interrupted") from error
-        record.attempts, record.index = result.attempts, result.index
+        record.index = result.index
         if result.pod is not None:
             record.exit_code, record.message = result.pod.exit_code, result.pod.message
         if result.succeeded:
@@ -230,6 +230,44 @@ class Engine(Observer):
             raise self._ended(record, Phase.INTERRUPTED, "the rehearsal was interrupted")
         else:
             raise self._ended(record, Phase.FAILED, f"{result.reason}: {result.message}")
+
+    def _run(self, resource: Resource, job: JobSpec, pods: JobPods, record: JobRecord, stop: Stop) -> JobResult:
+        """Runs a Job as soon as its queue admits it, and again where it is stopped for another."""
+        own = Linked(stop)
+
+        def preempt(other: str) -> None:
+            own.request(job_controller.PREEMPTED, job.pod.grace_period)
+            self.note(record, f"stopped for {other}, which has a higher priority; it waits in its queue again")
+
+        record.attempts, record.queued = 0, 0.0
+        ticket = self.queues.take(resource, job, preempt)
+        try:
+            while True:
+                if ticket:
+                    self._wait_in_queue(ticket, record, stop)
+                result = job_controller.run(job, own, pods.run, lambda text: self.note(record, text), self.backoff)
+                record.attempts += result.attempts
+                if ticket is None or result.reason != job_controller.PREEMPTED:
+                    return result
+                own = Linked(stop)
+                self.queues.back(ticket)
+        finally:
+            if ticket:
+                self.queues.leave(ticket)
+
+    def _wait_in_queue(self, ticket: Ticket, record: JobRecord, stop: Stop) -> None:
+        began, name = time.time(), ticket.asked.queue
+
+        def waits(reason: str) -> None:
+            record.phase = Phase.QUEUED
+            self.note(record, f"queued in {name}: {reason}")
+            self.display.job(record)
+
+        self.queues.wait(ticket, lambda: stop.requested, waits)
+        record.queued += time.time() - began
+        if record.phase is Phase.QUEUED:
+            record.phase = Phase.PENDING
+            self.note(record, f"admitted after {time.time() - began:.1f} s ({ticket.flavors})")
 
     def _pods(self, resource: Resource, job: JobSpec, record: JobRecord, log: IO[bytes], stop: Stop) -> JobPods:
         namespace = Namespace(self.objects, job.cluster, job.namespace)

@@ -49,6 +49,9 @@ DEFAULT_BACKOFF_LIMIT = 6
 INTERRUPTED = "Interrupted"
 """Reason of a Job that the rehearsal itself ended; no condition of Kubernetes."""
 
+PREEMPTED = "Preempted"
+"""Reason of a Job that its queue stopped for another, and of its pods' end. It starts again once admitted."""
+
 JOB_FAILED = "job failed"
 """Why the other pods of a Job that has failed are stopped."""
 
@@ -264,7 +267,7 @@ class _Running:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._pods = _Linked(self.stop)
+        self._pods = Linked(self.stop)
 
     def result(self) -> JobResult:
         """Runs every index to its end."""
@@ -296,7 +299,7 @@ class _Running:
             number += 1
             with self._lock:
                 self.attempts += 1
-            pod = self.start_pod(number, index, _Linked(self._pods))
+            pod = self.start_pod(number, index, Linked(self._pods))
             with self._lock:
                 self.last = pod
                 action = "Complete" if pod.succeeded else self.job.action(pod)
@@ -326,8 +329,8 @@ class _Running:
         self._pods.request(JOB_FAILED, self.job.pod.grace_period)
 
 
-class _Linked(Stop):
-    """The stop of one pod: its own (an eviction), or that of its Job."""
+class Linked(Stop):
+    """The stop of one pod: its own (an eviction), or that of its Job; or of a Job: its own, or the rehearsal's."""
 
     def __init__(self, job: Stop) -> None:
         super().__init__()
@@ -354,6 +357,8 @@ def _at_deadline(job: JobSpec, stop: Stop) -> threading.Timer:
 def _stopped(job: JobSpec, stop: Stop, pod: PodResult | None) -> JobResult:
     if stop.kind == "interrupted":
         return JobResult(False, INTERRUPTED, "", 0, pod)
+    if stop.kind == PREEMPTED:
+        return JobResult(False, PREEMPTED, "", 0, pod)
     return JobResult(False, "DeadlineExceeded", f"it was active longer than its {job.deadline} s", 0, pod)
 
 

@@ -16,6 +16,7 @@ class Phase(StrEnum):
     """The phase of a Job. In the last five it has ended."""
 
     WAITING = "waiting"
+    QUEUED = "queued"
     PENDING = "pending"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -27,7 +28,7 @@ class Phase(StrEnum):
     @property
     def over(self) -> bool:
         """Whether the Job has ended."""
-        return self not in {Phase.WAITING, Phase.PENDING, Phase.RUNNING}
+        return self not in {Phase.WAITING, Phase.QUEUED, Phase.PENDING, Phase.RUNNING}
 
     @property
     def good(self) -> bool:
@@ -39,12 +40,12 @@ class Phase(StrEnum):
 class JobRecord:
     """One Job. Times are seconds since the epoch, amounts those of `Resources`, ``peak_memory`` in MiB.
 
-    ``requested`` is the whole pod with what a cloud injects. ``epochs`` are (done, all) of a training, as its log
-    says. ``workers`` are the pods that run at once; ``node`` then names all their nodes, and amounts are those of
-    one pod. ``nodes`` are how many of them work together, each on a node of its own, 0 where they do not, and
-    ``generations`` how often these began together. ``index`` is that of the pod that made the Job fail.
-    ``results`` are its own result in the store and those that it read: by directory the SHA-256 of the
-    manifest.
+    ``queued`` is how long it waited in a queue, ``pending`` for a node. ``requested`` is the whole pod with what a
+    cloud injects. ``epochs`` are (done, all) of a training, as its log says. ``workers`` are the pods that run at
+    once; ``node`` then names all their nodes, and amounts are those of one pod. ``nodes`` are how many of these
+    work together, each on a node of its own, 0 where they do not, and ``generations`` how often they began
+    together. ``index`` is that of the pod that made the Job fail. ``results`` are its own result in the store and
+    those that it read: by directory the SHA-256 of the manifest.
     """
 
     urn: str
@@ -67,6 +68,7 @@ class JobRecord:
     started: Seconds = 0.0
     finished: Seconds = 0.0
     pending: Seconds = 0.0
+    queued: Seconds = 0.0
     attempts: int = 0
     exit_code: int | None = None
     reason: str = ""
@@ -78,8 +80,8 @@ class JobRecord:
 
     @property
     def seconds(self) -> float:
-        """Wall time of the Job's last run."""
-        return max(self.finished - self.started, 0.0)
+        """Wall time of the Job's last run, without what it waited in a queue."""
+        return max(self.finished - self.started - self.queued, 0.0)
 
     def as_dict(self) -> dict[str, Any]:
         """The record as JSON values."""

@@ -28,6 +28,9 @@ from offline.rehearsal.state import kept
 
 STYLES = {Phase.SUCCEEDED: "green", Phase.UNCHANGED: "green", Phase.FAILED: "red", Phase.INTERRUPTED: "yellow"}
 
+SHOWN_WAIT = 0.1
+"""Seconds in a queue that are worth a word."""
+
 LOG_LINES = 20
 """Lines of a failed Job's log that are shown."""
 
@@ -80,7 +83,8 @@ def jobs_table(records: Sequence[JobRecord]) -> Table:
 
 
 def pods_of(record: JobRecord) -> list[str]:
-    """How many pods a Job has at once, how many it took in all, and how often they began together."""
+    """How many pods a Job has at once, how many it took in all, how often they began together, and how long it
+    waited in a queue."""
     found: list[str] = []
     if record.nodes:
         found.append(f"{record.nodes} pods on {record.nodes} nodes")
@@ -90,6 +94,8 @@ def pods_of(record: JobRecord) -> list[str]:
         found.append(f"{record.attempts} pods in all" if record.nodes else f"{record.attempts} pods")
     if record.generations > 1:
         found.append(f"began {record.generations} times")
+    if record.queued >= SHOWN_WAIT:
+        found.append(f"queued {record.queued:.1f} s")
     return found
 
 

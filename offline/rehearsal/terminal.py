@@ -20,6 +20,7 @@ from offline.rehearsal.service_records import ServicePhase, ServiceRecord
 
 MARKS = {
     Phase.WAITING: ("·", "dim"),
+    Phase.QUEUED: ("◌", "yellow"),
     Phase.PENDING: ("◌", "yellow"),
     Phase.SUCCEEDED: ("✔", "green"),
     Phase.UNCHANGED: ("=", "green"),
@@ -92,7 +93,7 @@ class PlainDisplay:
         with self._lock:
             changed = self._phases.get(record.name) is not record.phase
             self._phases[record.name] = record.phase
-        if changed and record.phase is not Phase.PENDING:
+        if changed and record.phase not in {Phase.PENDING, Phase.QUEUED}:
             self._line(record, describe(record))
         elif record.epochs and self._next_epoch(record.name, *record.epochs):
             self._line(record, f"epoch {record.epochs[0]}/{record.epochs[1]}")
@@ -222,6 +223,7 @@ def describe(record: JobRecord) -> str:
     elif record.workers > 1:
         place = f" in {record.workers} pods{place}"
     texts = {
+        Phase.QUEUED: "queued",
         Phase.PENDING: "Pending",
         Phase.RUNNING: f"running{place}",
         Phase.SUCCEEDED: f"succeeded{place} in {record.seconds:.1f} s",

@@ -54,6 +54,38 @@ def long_job(*mounts: Mapping[str, Any], args: Sequence[Any] = (), **changes: An
     return stack(job(gpu_pod(main, **{**STORE, **changes}), activeDeadlineSeconds=36000), pools=SPOT)
 
 
+QUEUE_API = "kueue.x-k8s.io/v1beta2"
+
+
+def queue_object(kind: str, name: str, spec: Mapping[str, Any], **metadata: Any) -> Resource:
+    properties = {"apiVersion": QUEUE_API, "kind": kind, "metadata": {"name": name, **metadata}, "spec": spec}
+    return resource(f"kubernetes:{QUEUE_API}:{kind}", name, properties)
+
+
+def queued(gpus: int = 2, pods: int = 2, *, without: str = "", name: str = "slipway", **changes: Any) -> Stack:
+    """A Job of so many pods with a GPU each, in a queue with so many GPUs; less what is called ``without``."""
+    amounts = {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": gpus}
+    quotas = [{"name": each, "nominalQuota": most} for each, most in amounts.items()]
+    flavor = {"name": "ml.t4", "resources": quotas}
+    taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+    spec = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "slipway"}},
+        "resourceGroups": [{"coveredResources": list(amounts), "flavors": [flavor]}],
+        **changes,
+    }
+    train = job(gpu_pod(), parallelism=pods, completions=pods)
+    labels = {"kueue.x-k8s.io/queue-name": name}
+    there = [
+        resource("kubernetes:core/v1:Namespace", "namespace", {"metadata": {"name": "slipway"}}),
+        queue_object("ResourceFlavor", "ml.t4", {"nodeLabels": {"pool": "t4"}, "nodeTaints": [taint]}),
+        queue_object("ClusterQueue", "ml", spec),
+        queue_object("LocalQueue", "slipway", {"clusterQueue": "ml"}, namespace="slipway"),
+        replace(train, properties={**train.properties, "metadata": {"namespace": "slipway", "labels": labels}}),
+    ]
+    pools = [pool("cpu"), pool("t4", gpus=1, max_nodes=8)]
+    return stack(*(each for each in there if each.name != without), pools=pools)
+
+
 def waiting(it: Resource, *others: Resource) -> Resource:
     """The resource, once the others are there."""
     return replace(it, dependencies=frozenset(each.urn for each in others))
@@ -305,6 +337,17 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
             pools=[pool("cpu", max_nodes=2)],
         ),
     ],
+    "queue-quota": [
+        queued(pods=3),
+        queued(gpus=0),
+        queued(resourceGroups=[]),
+    ],
+    "queue-inactive": [
+        queued(without="ml.t4"),
+        queued(stopPolicy="Hold"),
+        queued(namespaceSelector={"matchLabels": {"team": "vision"}}),
+        queued(name="other"),
+    ],
     "more-workers-than-room": [
         # Four CPUs, of which the service has half a one.
         stack(job(pod(container(resources=asking(cpu="2"))), parallelism=3, completions=3)),
@@ -511,6 +554,18 @@ PASSES: Mapping[str, Sequence[Stack]] = {
         beside(job(pod(container(resources=asking(cpu="3800m")))), pools=WIDE),
         # No node can take it at all.
         beside(job(pod(container(resources=asking(cpu="8"))))),
+    ],
+    "queue-quota": [
+        queued(),
+        # Other stacks have what is not here, and nothing is known of it.
+        queued(pods=3, without="ml"),
+        queued(pods=3, without="slipway"),
+    ],
+    "queue-inactive": [
+        queued(),
+        queued(without="ml"),
+        queued(without="slipway"),
+        queued(without="namespace", namespaceSelector={"matchLabels": {"team": "vision"}}),
     ],
     "more-workers-than-room": [
         stack(job(pod(container(resources=asking(cpu="2"))), parallelism=2, completions=2)),

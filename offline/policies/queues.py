@@ -1,0 +1,115 @@
+"""Jobs that Kueue would never admit, since no quota of their queue is enough or none is for their pods."""
+
+import contextlib
+from collections.abc import Iterator
+
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import Properties, at, known, strings
+from infra.review.stack import JOB, Resource, Stack
+from offline.engine.provider_outputs import kind_of, object_name
+from offline.engine.queue_fields import GROUP
+from offline.engine.queue_objects import Asked, asked_by
+from offline.engine.queues import Queues, queues_of
+from offline.policies.workloads import CRON_JOB, Workload, workloads
+
+PREFIX = f"kubernetes:{GROUP}/"
+NAMESPACE = "kubernetes:core/v1:Namespace"
+
+MORE = "ask for less or for fewer pods, or let a pool whose nodes can take them have more of these"
+ACTIVE = "declare the flavors and admission checks that the ClusterQueue names, and let it pick the namespace"
+
+
+def _in_queues(stack: Stack) -> Iterator[tuple[Workload, Queues, Asked, str]]:
+    """The Jobs in queues that the stack declares, with what keeps all of these waiting; empty where nothing does."""
+    declared: dict[str, Queues] = {}
+    for cluster in _clusters(stack):
+        # What is no quantity, Kueue refuses.
+        with contextlib.suppress(ValueError):
+            declared[cluster] = _queues(stack, cluster)
+    namespaces = {(stack.cluster_of(each), _name(each)): each for each in stack.of_type(NAMESPACE)}
+    for workload in workloads(stack, JOB, CRON_JOB):
+        queues = declared.get(workload.cluster)
+        asked = _asked(workload, queues) if queues else None
+        if queues is None or asked is None or not _is_declared(asked, queues):
+            continue
+        namespace = namespaces.get((workload.cluster, asked.namespace))
+        labels = strings(at(namespace.properties, "metadata", "labels")) if namespace else {}
+        yield workload, queues, asked, queues.obstacle(asked, labels) if namespace else ""
+
+
+def _asked(workload: Workload, queues: Queues) -> Asked | None:
+    spec, namespace = workload.spec, workload.namespace
+    choosing = (spec.get("nodeSelector"), spec.get("tolerations"), spec.get("affinity"))
+    if not isinstance(namespace, str) or not known(choosing):
+        return None
+    labels = strings(at(workload.resource.properties, *_LABELS[workload.resource.type]))
+    name, pods = workload.resource.name, workload.pods
+    try:
+        return asked_by(name, namespace, labels, pods=pods, spec=spec, priorities=queues.priorities)
+    except ValueError:
+        # Only an update can tell an amount, or it is no quantity, which Kubernetes refuses.
+        return None
+
+
+def _is_declared(asked: Asked, queues: Queues) -> bool:
+    """Whether the stack declares all that decides: another may have the ClusterQueue, or somebody a LocalQueue."""
+    if (asked.namespace, asked.queue) in queues.local_queues:
+        return queues.of(asked) is not None
+    return any(namespace == asked.namespace for namespace, _ in queues.local_queues)
+
+
+_LABELS = {JOB: ("metadata", "labels"), CRON_JOB: ("spec", "jobTemplate", "metadata", "labels")}
+
+
+def _clusters(stack: Stack) -> set[str]:
+    return {stack.cluster_of(each) for each in stack.resources.values() if each.type.startswith(PREFIX)}
+
+
+def _queues(stack: Stack, cluster: str) -> Queues:
+    here = [
+        each
+        for each in stack.resources.values()
+        if each.type.startswith(PREFIX) and stack.cluster_of(each) == cluster
+    ]
+
+    def of_kind(kind: str) -> list[tuple[str, Properties]]:
+        return [(_name(each), each.properties) for each in here if kind_of(each.type) == kind]
+
+    local = [each for each in here if kind_of(each.type) == "LocalQueue"]
+    namespaces = [str(at(each.properties, "metadata", "namespace") or "default") for each in local]
+    named = zip(namespaces, local, strict=True)
+    return queues_of(of_kind, [(namespace, _name(each), each.properties) for namespace, each in named])
+
+
+def _name(resource: Resource) -> str:
+    return str(at(resource.properties, "metadata", "name") or object_name(resource))
+
+
+def _never_admitted(stack: Stack) -> Iterator[Violation]:
+    for workload, queues, asked, obstacle in _in_queues(stack):
+        if not obstacle and (reason := queues.never(asked)):
+            yield Violation(workload.resource.urn, reason, MORE)
+
+
+def _always_waiting(stack: Stack) -> Iterator[Violation]:
+    for workload, _, _, obstacle in _in_queues(stack):
+        if obstacle:
+            yield Violation(workload.resource.urn, obstacle, ACTIVE)
+
+
+POLICIES = (
+    Policy(
+        "queue-quota",
+        Severity.ERROR,
+        "The quota of a Job's queue is enough for all of its pods.",
+        _never_admitted,
+        MORE,
+    ),
+    Policy(
+        "queue-inactive",
+        Severity.ERROR,
+        "The queue of a Job is active, and for its namespace.",
+        _always_waiting,
+        ACTIVE,
+    ),
+)

@@ -1,0 +1,259 @@
+"""Jobs with a queue's name start when Kueue would admit them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as k8s
+import pytest
+
+from infra.kubernetes.kueue import WorkloadPriorityClass
+from infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
+from offline.rehearsal.job_records import JobRecord, Phase
+from offline.rehearsal.outcome import Outcome
+from tests.offline.rehearsal.toy import (
+    NAMESPACE,
+    NODE,
+    TRAINING,
+    Toys,
+    hosts_of,
+    ignore_disruption,
+    on_exit_code,
+    rehearse,
+)
+
+API = "kueue.x-k8s.io/v1beta2"
+
+WITHIN = """
+import os, pathlib, sys, time
+mark = pathlib.Path(sys.argv[1], f"running-{sys.argv[2]}")
+mark.touch()
+beside = len(list(mark.parent.glob("running-*")))
+time.sleep(0.5)
+mark.unlink()
+print("beside", beside)
+assert beside <= int(sys.argv[3])
+"""
+"""Fails where more of it run at a time than its last argument says."""
+
+
+def custom(
+    toys: Toys, kind: str, name: str, spec: Mapping[str, Any], namespace: str | None = None
+) -> pulumi.Resource:
+    return k8s.apiextensions.CustomResource(
+        f"{kind}-{name}",
+        api_version=API,
+        kind=kind,
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=name, namespace=namespace),
+        spec=dict(spec),
+        opts=toys.options([toys.namespace]),
+    )
+
+
+def queue(toys: Toys, cpu: str, **spec: Any) -> list[pulumi.Resource]:
+    """A LocalQueue of the toys' namespace with a quota of CPU and much of all else."""
+    quotas = [("cpu", cpu), ("memory", "64Gi")]
+    flavor = {
+        "name": "cpu",
+        "resources": [{"name": name, "nominalQuota": most} for name, most in quotas],
+    }
+    groups = [{"coveredResources": [name for name, _ in quotas], "flavors": [flavor]}]
+    found = [
+        custom(toys, "ResourceFlavor", "cpu", {"nodeLabels": {"kubernetes.io/os": "linux"}}),
+        custom(toys, "ClusterQueue", "all", {"namespaceSelector": {}, "resourceGroups": groups, **spec}),
+        custom(toys, "LocalQueue", "slipway", {"clusterQueue": "all"}, NAMESPACE),
+    ]
+    for level, value in {"low": 100, "high": 300}.items():
+        metadata = k8s.meta.v1.ObjectMetaArgs(name=level)
+        found.append(WorkloadPriorityClass(f"class-{level}", metadata, value, "", toys.options()))
+    return found
+
+
+def labels(priority: str | None = None, name: str = "slipway") -> dict[str, str]:
+    return {QUEUE_LABEL: name, **({PRIORITY_LABEL: priority} if priority else {})}
+
+
+def record(outcome: Outcome, name: str) -> JobRecord:
+    return next(each for each in outcome.records if each.name == name)
+
+
+def test_jobs_beyond_the_quota_wait_and_start_when_others_end(tmp_path: Path) -> None:
+    def program() -> None:
+        toys = Toys()
+        after = queue(toys, "300m")
+        for index in range(3):
+            arguments = ("/store", str(index), "2")
+            toys.job(f"job-{index}", WITHIN, *arguments, cpu="150m", job_labels=labels(), after=after, deadline=30)
+
+    outcome, printed = rehearse(program, tmp_path)
+    assert {each.phase for each in outcome.records} == {Phase.SUCCEEDED}, printed
+    (late,) = [each for each in outcome.records if each.queued > 0.2]
+    assert "queued in slipway: insufficient unused quota for cpu in flavor cpu, 150m more needed" in late.notes
+    assert any(note.startswith("admitted after") and "(cpu: cpu)" in note for note in late.notes), late.notes
+    assert late.seconds < late.finished - late.started
+    assert "queued in slipway" in (tmp_path / "report.html").read_text()
+    assert f"queued {late.queued:.1f} s" in printed
+
+
+def test_a_job_without_a_queue_starts_at_once(tmp_path: Path) -> None:
+    def program() -> None:
+        toys = Toys()
+        toys.job("job", "print('runs')", cpu="500m", after=queue(toys, "100m"))
+
+    assert rehearse(program, tmp_path)[0].exit_code == 0
+
+
+def test_its_deadline_begins_with_its_admission(tmp_path: Path) -> None:
+    def program() -> None:
+        toys = Toys()
+        after = queue(toys, "100m", queueingStrategy="StrictFIFO")
+        for name in ("first", "second"):
+            toys.job(name, "import time; time.sleep(1.2)", job_labels=labels(), after=after, deadline=2)
+
+    outcome, printed = rehearse(program, tmp_path)
+    assert {each.phase for each in outcome.records} == {Phase.SUCCEEDED}, printed
+    assert any(each.queued > 1 for each in outcome.records)
+
+
+def test_all_pods_of_a_job_are_admitted_or_none(tmp_path: Path) -> None:
+    """Were they one by one, each Job would hold a node that the other needs."""
+
+    def program() -> None:
+        toys = Toys()
+        after = queue(toys, "3")
+        for name in ("one", "two"):
+            toys.job(
+                name,
+                NODE.replace('"epochs"', f'"{name}"'),
+                "/store",
+                "0.01",
+                *hosts_of(name, 2),
+                nodes=2,
+                cpu="1500m",
+                job_labels=labels(),
+                deadline=60,
+                after=[*after, toys.hosts(name)],
+            )
+
+    outcome, printed = rehearse(program, tmp_path, machines=2)
+    assert {each.phase for each in outcome.records} == {Phase.SUCCEEDED}, printed
+    (late,) = [each for each in outcome.records if each.queued > 0.05]
+    assert "queued in slipway: insufficient unused quota for cpu in flavor cpu, 3 more needed" in late.notes
+
+
+@pytest.mark.parametrize(
+    ("cpu", "job", "says"),
+    [
+        (
+            "1",
+            {"cpu": "750m", "nodes": 2},
+            "Kueue never admits it: it asks for 1500m cpu in all (2 pods), and the quota of queue all is 1",
+        ),
+        ("1", {"job_labels": labels(name="other")}, "LocalQueue other doesn't exist in toys"),
+        ("1", {"job_labels": labels("urgent")}, 'workloadpriorityclasses.kueue.x-k8s.io "urgent" not found'),
+        ("1", {"gpus": 1}, "resource nvidia.com/gpu unavailable in ClusterQueue"),
+    ],
+)
+def test_what_is_never_admitted_is_refused_at_once(
+    tmp_path: Path, cpu: str, job: Mapping[str, Any], says: str
+) -> None:
+    given: dict[str, Any] = {"job_labels": labels(), **job}
+
+    def program() -> None:
+        toys = Toys()
+        toys.job("job", "print('never')", after=[*queue(toys, cpu), toys.hosts("job")], **given)
+
+    outcome, printed = rehearse(program, tmp_path, machines=2)
+    assert record(outcome, "job").phase is Phase.FAILED, printed
+    assert says in record(outcome, "job").reason
+
+
+def test_a_job_of_higher_priority_stops_another_which_then_goes_on(tmp_path: Path) -> None:
+    def program() -> None:
+        toys = Toys()
+        after = queue(toys, "100m", preemption={"withinClusterQueue": "LowerPriority"})
+        rules = [ignore_disruption(), on_exit_code("Ignore", 143)]
+        toys.job("train", TRAINING, "/store", "0.2", job_labels=labels("low"), rules=rules, after=after)
+        began = "import pathlib, sys, time\nwhile not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.02)"
+        first = toys.job("before", began, "/store/epochs", after=after)
+        toys.job("urgent", "print('runs')", job_labels=labels("high"), after=[*after, first])
+
+    outcome, printed = rehearse(program, tmp_path)
+    assert {each.phase for each in outcome.records} == {Phase.SUCCEEDED}, printed
+    train, urgent = record(outcome, "train"), record(outcome, "urgent")
+    assert "stopped for urgent, which has a higher priority; it waits in its queue again" in train.notes
+    assert train.attempts == 2
+    assert train.epochs == (12, 12)
+    assert any("Pending the preemption of train" in note for note in urgent.notes)
+    assert urgent.finished < train.finished
+    log = (tmp_path / "logs" / "train.log").read_text()
+    assert int(log.rsplit("starting after ", 1)[1].split()[0]) > 0
+
+
+FLAVOR = {"name": "cpu", "resources": [{"name": "cpu", "nominalQuota": "1"}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "says"),
+    [
+        ("ClusterQueue", {"cohort": "all"}, ".spec.cohort: field not declared in schema"),
+        ("ClusterQueue", {"queueingStrategy": "Fifo"}, 'spec.queueingStrategy: Unsupported value: "Fifo"'),
+        ("ClusterQueue", {"cohortName": "My Team"}, 'spec.cohortName: Invalid value: "My Team"'),
+        (
+            "ClusterQueue",
+            {"resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": [FLAVOR]}]},
+            "flavors must have the same number of resources as the coveredResources",
+        ),
+        (
+            "ClusterQueue",
+            {"resourceGroups": [{"coveredResources": ["cpu"], "flavors": [FLAVOR, FLAVOR]}]},
+            'flavors[1].name: Duplicate value: "cpu"',
+        ),
+        (
+            "ClusterQueue",
+            {"resourceGroups": [{"coveredResources": ["memory"], "flavors": [FLAVOR]}]},
+            'Invalid value: "cpu": must match the name in coveredResources',
+        ),
+        (
+            "ClusterQueue",
+            {"admissionChecksStrategy": {"admissionChecks": [{"name": "nodes", "onFlavors": ["t4"]}]}},
+            'onFlavors[0]: Unsupported value: "t4"',
+        ),
+        ("ResourceFlavor", {"nodeLabels": {str(each): "" for each in range(9)}}, "must have at most 8 items"),
+        (
+            "ResourceFlavor",
+            {"nodeTaints": [{"key": "a", "effect": "Never"}]},
+            'effect: Unsupported value: "Never"',
+        ),
+        (
+            "AdmissionCheck",
+            {"controllerName": "nodes", "parameters": {"name": "ml.queued"}},
+            'spec.parameters.name: Invalid value: "ml.queued"',
+        ),
+        ("AdmissionCheck", {}, "spec.controllerName: Required value"),
+        ("Workload", {}, f'no matches for kind "Workload" in version "{API}"'),
+    ],
+)
+def test_objects_that_kueue_would_refuse_are_refused(
+    tmp_path: Path, kind: str, spec: Mapping[str, Any], says: str
+) -> None:
+    def program() -> None:
+        custom(Toys(), kind, "wrong", spec)
+
+    outcome, printed = rehearse(program, tmp_path)
+    assert outcome.exit_code == 1
+    assert says in printed, printed
+
+
+def test_a_version_that_kueue_does_not_serve_is_refused(tmp_path: Path) -> None:
+    def program() -> None:
+        toys = Toys()
+        metadata = k8s.meta.v1.ObjectMetaArgs(name="old")
+        version = "kueue.x-k8s.io/v1beta1"
+        k8s.apiextensions.CustomResource(
+            "old", api_version=version, kind="ResourceFlavor", metadata=metadata, opts=toys.options()
+        )
+
+    _, printed = rehearse(program, tmp_path)
+    assert 'no matches for kind "ResourceFlavor" in version "kueue.x-k8s.io/v1beta1"' in printed
