@@ -20,7 +20,7 @@ ACTIVE = "declare the flavors and admission checks that the ClusterQueue names, 
 
 
 def _in_queues(stack: Stack) -> Iterator[tuple[Workload, Queues, Asked, str]]:
-    """The Jobs in queues that the stack declares, with what keeps all of these waiting; empty where nothing does."""
+    """The Jobs in queues that the stack declares, with what keeps all of these waiting; "" for nothing."""
     declared: dict[str, Queues] = {}
     for cluster in _clusters(stack):
         # What is no quantity, Kueue refuses.
