@@ -15,7 +15,7 @@ import pytest
 
 from tests.workloads.steps import ROOT, environment, only_error, run
 from workloads.gates import nccl
-from workloads.gates.allreduce import _load, _parse, bus_bandwidth, find_plugin, hints, shortfall
+from workloads.gates.allreduce import _parse, bus_bandwidth, elements_for, find_plugin, hints, shortfall
 from workloads.runtime.devices import VARIABLE
 from workloads.runtime.exits import ACCELERATOR_REFUSED, StepError
 
@@ -63,7 +63,9 @@ def test_two_pods_sum_with_tensorflow_and_a_figure_of_cpus_refuses_nobody() -> N
 
 
 def test_where_a_gpu_is_but_a_name_an_image_without_tensorflow_measures_nothing() -> None:
-    output = run("gates.allreduce", "--count", 2, "--library", "nccl", **{VARIABLE: "nvidia-tesla-t4:2"})
+    output = run(
+        "gates.allreduce", "--count", 2, "--library", "nccl", WORLD_SIZE="2", **{VARIABLE: "nvidia-tesla-t4:2"}
+    )
     assert "nothing was measured" in output
 
 
@@ -94,7 +96,7 @@ def test_pods_that_cannot_connect_end_and_free_their_gpus() -> None:
 def test_an_image_without_nccl_is_refused_with_what_to_install() -> None:
     if nccl.packages():
         pytest.skip("NCCL is installed here")
-    error = only_error(run("gates.allreduce", "--library", "nccl", code=ACCELERATOR_REFUSED))
+    error = only_error(run("gates.allreduce", "--library", "nccl", code=ACCELERATOR_REFUSED, WORLD_SIZE="2"))
     assert "libnccl.so.2" in error
     assert "nvidia-nccl-cu12" in error
 
@@ -126,12 +128,12 @@ def test_a_refusal_names_the_plugin_that_the_image_lacks_first() -> None:
     assert "plugin" not in hints(_parse(["--network", "gVNIC", "--bandwidth", "50"]), plugin="")
 
 
-def test_a_fast_network_is_given_more_to_do() -> None:
-    slow, fast = (_load(bandwidth, 16, None, virtual=False) for bandwidth in (10, 3200))
-    assert slow.tensors == 1
-    assert slow.bytes >= 64 * 2**20
-    assert fast.bytes > 100 * slow.bytes
-    assert fast.elements * 4 <= 512 * 2**20, "a GPU of 16 GiB has to hold several"
+def test_a_fast_network_is_given_more_to_do_and_none_holds_its_gpus_for_long() -> None:
+    sizes = [4 * elements_for(bandwidth, None, virtual=False) for bandwidth in (0, 10, 50, 3200)]
+    assert sizes == [64 * 2**20, 64 * 2**20, 298 * 2**20, 2**30]
+    assert elements_for(3200, None, virtual=True) * 4 == 16 * 2**20
+    # A sum that wants 3,200 Gbit/s and has 10 takes seconds.
+    assert sizes[-1] * 8 / 10e9 < 1
 
 
 def test_a_plugin_is_found_by_the_name_that_nccl_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

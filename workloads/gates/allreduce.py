@@ -20,13 +20,12 @@ import statistics
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workloads.gates import nccl
 from workloads.runtime.devices import before_import, virtual_request
-from workloads.runtime.exits import ACCELERATOR_REFUSED, OK, StepError, run, stop_on_sigterm
+from workloads.runtime.exits import ACCELERATOR_REFUSED, OK, USAGE, StepError, run, stop_on_sigterm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,19 +47,6 @@ PLUGINS = ("libnccl-net.so", "libnccl-net-ofi.so", "libnccl-net-aws-ofi.so")
 those of aws/aws-ofi-nccl (seen November 2026)."""
 
 
-@dataclass(frozen=True)
-class Load:
-    """What one measurement sums: ``tensors`` one after the other, each of ``elements`` float32 numbers."""
-
-    elements: int
-    tensors: int
-
-    @property
-    def bytes(self) -> int:
-        """Of all its tensors."""
-        return self.elements * 4 * self.tensors
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run the measurement; returns the exit code.
 
@@ -72,6 +58,8 @@ def main(arguments: list[str] | None = None) -> int:
     stop_on_sigterm("the measurement was not finished")
     virtual = virtual_request() is not None
     pods, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    if pods < 2:
+        raise StepError(USAGE, "a network is between nodes: run it by workloads.runtime.launcher in two pods")
     plugin = find_plugin()
     if rank == 0:
         print(_introduction(options, pods, plugin, virtual=virtual), flush=True)
@@ -80,19 +68,19 @@ def main(arguments: list[str] | None = None) -> int:
         print("No GPU is here, and nothing was measured", flush=True)
         return OK
     watch = _Watch(options.patience)
-    load = _load(options.bandwidth, pods * options.count, options.mebibytes, virtual=virtual)
+    elements = elements_for(options.bandwidth, options.mebibytes, virtual=virtual)
     if options.library == "nccl":
-        sums = nccl.Sums(rank, pods, options.count, load.elements, load.tensors)
+        sums = nccl.Sums(rank, pods, options.count, elements)
     else:
-        sums = _TensorFlow(load, options, virtual=virtual)
+        sums = _TensorFlow(elements, options, virtual=virtual)
     ranks = sums.ranks
     seconds = _measure(sums.add, watch)
-    gbps = bus_bandwidth(load.bytes, seconds, ranks)
+    gbps = bus_bandwidth(4 * elements, seconds, ranks)
     problem = None if virtual else shortfall(gbps, options)
     if rank == 0:
         print(
-            f"{ranks} ranks on {pods} nodes: {load.bytes / MEBIBYTE:,.0f} MiB summed in {seconds * 1000:,.1f} ms, "
-            f"bus bandwidth {gbps:,.2f} Gbit/s{_compared(gbps, options, virtual=virtual)}",
+            f"{ranks} ranks on {pods} nodes: {4 * elements / MEBIBYTE:,.0f} MiB summed in "
+            f"{seconds * 1000:,.1f} ms, bus bandwidth {gbps:,.2f} Gbit/s{_compared(gbps, options, virtual=virtual)}",
             flush=True,
         )
     # A pod that ended now could take away what another one still reads of its last sum.
@@ -167,13 +155,15 @@ def _compared(gbps: float, options: argparse.Namespace, *, virtual: bool) -> str
     return f", {gbps / options.bandwidth:.0%} of the network's"
 
 
-def _load(bandwidth: float, ranks: int, mebibytes: int | None, *, virtual: bool) -> Load:
-    """About half a second's worth of the network in tensors of at most 512 MiB; little where CPUs stand in."""
-    if mebibytes is not None or virtual:
-        return Load((mebibytes or 16) * MEBIBYTE // 4, 1)
-    size = (bandwidth or 10) * 1e9 / 8 * 0.5 * ranks / (2 * max(ranks - 1, 1))
-    each = min(max(size, 64 * MEBIBYTE), 512 * MEBIBYTE)
-    return Load(int(each) // 4, max(1, math.ceil(size / each)))
+def elements_for(bandwidth: float, mebibytes: int | None, *, virtual: bool) -> int:
+    """Float32 numbers of the tensor: a twentieth of a second's worth of the network, from 64 MiB to 1 GiB.
+
+    So a network that is as fast as it should be gives a time that can be measured, and one that is a hundred times
+    slower holds its GPUs for seconds and not for minutes. Little where CPUs stand in.
+    """
+    if mebibytes is None:
+        mebibytes = 16 if virtual else int(min(max(bandwidth * 1e9 / 8 / 20 / MEBIBYTE, 64), 1024))
+    return mebibytes * MEBIBYTE // 4
 
 
 def _measure(add: Callable[[], None], watch: _Watch) -> float:
@@ -226,7 +216,7 @@ class _Watch:
 class _TensorFlow:
     """Sums by TensorFlow's collectives: NCCL between GPUs, a ring between CPUs that stand in for them."""
 
-    def __init__(self, load: Load, options: argparse.Namespace, *, virtual: bool) -> None:
+    def __init__(self, elements: int, options: argparse.Namespace, *, virtual: bool) -> None:
         before_import(keras=False, libraries=options.libraries)
         import tensorflow as tf
 
@@ -241,8 +231,8 @@ class _TensorFlow:
         )
         self.ranks = int(self._strategy.num_replicas_in_sync)
         self._check_gpus(options.count, virtual=virtual)
-        self._add = tf.function(lambda: self._strategy.run(_sum, (load.elements, load.tensors)))
-        self._goodbye = tf.function(lambda: self._strategy.run(_sum, (1, 1)))
+        self._add = tf.function(lambda: self._strategy.run(_sum, (elements,)))
+        self._goodbye = tf.function(lambda: self._strategy.run(_sum, (1,)))
 
     def _check_gpus(self, count: int, *, virtual: bool) -> None:
         import tensorflow as tf
@@ -264,7 +254,7 @@ class _TensorFlow:
         self._check(self._goodbye())
 
     def _check(self, sums: Any) -> None:
-        expected = (self.ranks + 1) / 2
+        expected = self.ranks * (self.ranks + 1) / 2
         for mean in self._strategy.experimental_local_results(sums):
             if not math.isclose(float(mean), expected, rel_tol=1e-4):
                 raise StepError(
@@ -274,20 +264,16 @@ class _TensorFlow:
                 )
 
 
-def _sum(elements: int, tensors: int) -> Any:
-    """Adds a tensor of each replica's number over all of them, ``tensors`` times; returns what is there then.
-
-    Of replicas 1 to n the mean is (n + 1) / 2, and stays that.
-    """
+def _sum(elements: int) -> Any:
+    """Adds up a tensor that has each replica's number in all places, 1 to n; returns the mean of what is there."""
     import tensorflow as tf
 
     context = tf.distribute.get_replica_context()
     assert context is not None
-    replicas = context.num_replicas_in_sync
     values = tf.fill([elements], tf.cast(context.replica_id_in_sync_group, tf.float32) + 1.0)
-    for _ in range(tensors):
-        values = context.all_reduce(tf.distribute.ReduceOp.SUM, values) / replicas
-    return tf.reduce_mean(values[: min(elements, 1024)])
+    summed = context.all_reduce(tf.distribute.ReduceOp.SUM, values)
+    # Both ends: where a tensor went in pieces, each of them came.
+    return (tf.reduce_mean(summed[:1024]) + tf.reduce_mean(summed[-1024:])) / 2
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:

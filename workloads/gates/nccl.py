@@ -44,16 +44,16 @@ class _Id(ctypes.Structure):
 
 
 class Sums:
-    """Tensors of float32 numbers on each of ``count`` GPUs of this pod, summed over all GPUs of all pods.
+    """A tensor of ``elements`` float32 numbers on each of ``count`` GPUs of a pod, summed over the GPUs of all pods.
 
     ``ranks`` is how many GPUs there are in all. The environment variables MASTER_ADDR and MASTER_PORT say where
     rank 0 tells the others how to connect. Raises StepError with ACCELERATOR_REFUSED where anything is missing or
     fails.
     """
 
-    def __init__(self, rank: int, pods: int, count: int, elements: int, tensors: int) -> None:
+    def __init__(self, rank: int, pods: int, count: int, elements: int) -> None:
         self.ranks = pods * count
-        self._tensors, self._elements = tensors, elements
+        self._elements = elements
         self._nccl = _Library(LIBRARY, packages())
         driver = _Library(DRIVER)
         driver.call("cuInit", 0)
@@ -69,9 +69,8 @@ class Sums:
         self._connect(self._id(rank, pods))
 
     def add(self) -> None:
-        """Sums all tensors, and waits for them. Raises StepError where a sum is wrong."""
-        for _ in range(self._tensors):
-            self._reduce(self._elements)
+        """Sums the tensor, and waits for it. Raises StepError where a sum is wrong."""
+        self._reduce(self._elements)
         expected = self.ranks * (self.ranks + 1) / 2
         for gpu in self._gpus:
             gpu.wait()
