@@ -16,13 +16,14 @@ from infra.kubernetes.arguments import arguments
 from infra.kubernetes.run import plan
 from infra.kubernetes.shipped_files import LIMIT
 from infra.pipelines import shipping
+from infra.pipelines.contract import Nodes, Section
 from infra.pipelines.declared import DeclaredPipeline
 from infra.platform import Resources, Store
 from infra.schema.problems import Problem
 from tests.support import placing
 from tests.support.placing import Steps
 from tests.support.recording import Recording
-from workloads.mnist.pipeline import Mnist
+from workloads.mnist.pipeline import PIPELINE, Mnist, check_batch
 
 ROOT = Path(__file__).parents[2]
 
@@ -81,6 +82,42 @@ def test_train_gets_every_setting_of_the_training(monkeypatch: pytest.MonkeyPatc
     assert (options.epochs, options.batch_size, options.seed, options.min_accuracy) == (5, 32, 7, 0.85)
     rates = dict(pair.split(":") for pair in options.learning_rates.split(","))
     assert {int(epoch): float(rate) for epoch, rate in rates.items()} == {0: 0.01, 2: 1e-5}
+
+
+def test_one_batch_of_all_gpus_takes_the_place_of_that_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = parsed("train", settings(global_batch_size=96), monkeypatch)
+    assert options.global_batch_size == 96
+    assert parsed("train", settings(), monkeypatch).global_batch_size is None
+
+
+def test_a_training_on_several_nodes_is_one_step_in_as_many_pods() -> None:
+    several = {**STEPS, "train": {**STEPS["train"], "nodes": 2, "wait": "5m"}}
+    declared = {each.name: each for each in PIPELINE.steps(settings(steps=several))}
+    assert declared["train"].nodes == Nodes(2, wait=300)
+    assert declared["prepare"].nodes is None
+    assert {each.name: each.nodes for each in PIPELINE.steps(settings())}["train"] is None
+
+
+@pytest.mark.parametrize(
+    ("nodes", "gpus", "batch", "words"),
+    [
+        (2, 2, 64, None),
+        (1, 0, 63, None),
+        (2, 2, 62, "among 4 GPUs on 2 nodes … write a multiple of 4, such as `64`"),
+        (4, 0, 2, "among 4 nodes … write a multiple of 4, such as `4`"),
+    ],
+)
+def test_a_batch_that_the_gpus_cannot_share_is_refused(
+    nodes: int, gpus: int, batch: int, words: str | None
+) -> None:
+    steps = {**STEPS, "train": {**STEPS["train"], "nodes": nodes, "gpus": gpus}}
+    found = list(check_batch(Section(("mnist",), settings(steps=steps, global_batch_size=batch), {})))
+    if words is None:
+        assert found == []
+    else:
+        among, fix = words.split(" … ")
+        assert among in found[0].reason
+        assert found[0].fix == fix
 
 
 def test_prepare_gets_the_dataset(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from infra.pipelines.contract import (
+    MultiNodeSettings,
+    Nodes,
     Pipeline,
     PipelineSettings,
     Section,
@@ -20,6 +22,7 @@ from infra.pipelines.results import Column, Curves, Number, Picture, Table
 from infra.schema.base import Float, Int, Model, refuse
 from infra.schema.paths import STORED, Folder, below_store, folder
 from infra.schema.problems import Finding
+from infra.schema.quantities import seconds
 
 
 def _epoch(value: Any) -> Any:
@@ -68,7 +71,7 @@ class MnistSteps(Model):
     """Where each step of the MNIST pipeline runs."""
 
     prepare: StepSettings = Field(description="Reads the data set, writes shards and the images to predict.")
-    train: StepSettings = Field(description="Trains, and refuses a model below `min_accuracy`.")
+    train: MultiNodeSettings = Field(description="Trains, and refuses a model below `min_accuracy`.")
     predict: StepSettings = Field(description="Predicts the images with the trained model.")
 
 
@@ -77,7 +80,17 @@ class Mnist(PipelineSettings):
 
     dataset: Dataset = Field(default_factory=Dataset, description="What the model is trained on.")
     epochs: Int = Field(default=12, ge=1, le=10_000, description="Times the training data is gone through.")
-    batch_size: Int = Field(default=64, ge=1, description="Images per replica and step.")
+    batch_size: Int = Field(
+        default=64,
+        ge=1,
+        description="Images per step on each GPU: twice the nodes or GPUs make a step of all twice as large.",
+    )
+    global_batch_size: Int | None = Field(
+        default=None,
+        ge=1,
+        description="Images per step on the GPUs of all nodes together, in place of `batch_size`: the model then "
+        "does not depend on how many there are.",
+    )
     learning_rates: LearningRates = Field(
         default={0: 1e-3, 3: 1e-4, 7: 1e-5}, description="Learning rate from each epoch on, counted from 0."
     )
@@ -128,17 +141,39 @@ def check_learning_rates(section: Section[Mnist]) -> Iterator[Finding]:
             yield Finding((*place, str(epoch)), rate, "not above zero", "write a rate such as `0.001`")
 
 
+def check_batch(section: Section[Mnist]) -> Iterator[Finding]:
+    """Findings about a batch that cannot be divided among the GPUs."""
+    whole, train = section.settings.global_batch_size, section.settings.steps.train
+    replicas = train.nodes * max(train.gpus, 1)
+    if whole is not None and whole % replicas:
+        nodes = f"{train.nodes} node{'s' if train.nodes > 1 else ''}"
+        among = f"{replicas} GPUs on {nodes}" if train.gpus else nodes
+        nearest = max(round(whole / replicas), 1) * replicas
+        yield Finding(
+            section.key("global_batch_size"),
+            whole,
+            f"cannot be divided among {among}, each of which takes the same number of images",
+            f"write a multiple of {replicas}, such as `{nearest}`",
+            read=(section.key("steps", "train", "nodes"), section.key("steps", "train", "gpus")),
+        )
+
+
 def steps(settings: Mnist) -> list[StepDeclaration]:
     """Prepare, train and predict."""
     rates = ",".join(f"{epoch}:{rate!r}" for epoch, rate in sorted(settings.learning_rates.items()))
     seed = ["--seed", str(settings.seed)]
+    batch = ["--batch-size", str(settings.batch_size)]
+    if settings.global_batch_size is not None:
+        batch = ["--global-batch-size", str(settings.global_batch_size)]
+    placed = settings.steps.train
     train = StepDeclaration(
         name="train",
         module="workloads.mnist.train",
-        placed_by=settings.steps.train,
+        placed_by=placed,
+        nodes=Nodes(placed.nodes, wait=seconds(placed.wait)) if placed.nodes > 1 else None,
         arguments=[
             *("--data", "{prepare}", "--output", "{output}"),
-            *("--epochs", str(settings.epochs), "--batch-size", str(settings.batch_size)),
+            *("--epochs", str(settings.epochs), *batch),
             *("--learning-rates", rates, "--min-accuracy", repr(settings.min_accuracy)),
             *seed,
         ],
@@ -240,7 +275,7 @@ def _predict(settings: Mnist) -> StepDeclaration:
 PIPELINE = Pipeline(
     settings=Mnist,
     steps=steps,
-    checks=(check_dataset, check_learning_rates),
+    checks=(check_dataset, check_learning_rates, check_batch),
     starter={
         "dataset": {"name": "digits"},
         "epochs": 12,

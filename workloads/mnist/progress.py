@@ -25,7 +25,8 @@ class Progress(keras.callbacks.Callback):
         self.history: list[dict[str, float]] = []
         self.first_step: float | None = None
         self._epochs, self._images = epochs, images
-        self._logs, self._checkpoints, self._run = logs, checkpoints, run
+        self.run = run
+        self._logs, self._checkpoints = logs, checkpoints
         self._events: EventWriter | None = None
         self._epoch_began = self._steps_ended = 0.0
 
@@ -42,7 +43,7 @@ class Progress(keras.callbacks.Callback):
         values = {name: float(value) for name, value in logs.items()}
         values["images_per_second"] = self._images / max(self._steps_ended - self._epoch_began, 1e-9)
         self.history.append(values)
-        save(self.model, self._checkpoints, epoch + 1, self._run, self.history)
+        save(self.model, self._checkpoints, epoch + 1, self.run, self.history)
         if self._events is None:
             self._events = EventWriter(self._logs)
         self._events.write(

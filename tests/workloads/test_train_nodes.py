@@ -1,0 +1,285 @@
+"""One training in several processes, with real collectives on the loopback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.workloads.steps import only_error, run, start
+from workloads.runtime import collectives
+from workloads.runtime.devices import VARIABLE as VIRTUAL
+from workloads.runtime.exits import INTERRUPTED, MODEL_REFUSED, USAGE, StepError
+from workloads.runtime.store import MANIFEST, whole
+
+BATCH = ("--global-batch-size", 64)
+
+
+def addresses(count: int) -> list[str]:
+    with_ports = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    found = [f"127.0.0.1:{each.getsockname()[1]}" for each in with_ports]
+    for each in with_ports:
+        each.close()
+    return found
+
+
+def config(among: Sequence[str], rank: int) -> str:
+    return json.dumps({"cluster": {"worker": list(among)}, "task": {"type": "worker", "index": rank}})
+
+
+class Together:
+    """Processes of one training; `outputs` are the directories that each has for the store."""
+
+    def __init__(self, data: Path, outputs: Sequence[Path], *arguments: object, **environment: str) -> None:
+        among = addresses(len(outputs))
+        self.processes = [
+            start(
+                "mnist.train", "--data", data, "--output", output, *arguments,
+                **{collectives.VARIABLE: config(among, rank), **environment},
+            )
+            for rank, output in enumerate(outputs)
+        ]  # fmt: skip
+
+    def end(self) -> tuple[list[int], list[str]]:
+        """The exit code and the log of each."""
+        logs = [process.communicate(timeout=240)[0] for process in self.processes]
+        return [process.returncode for process in self.processes], logs
+
+    def wait_for(self, rank: int, words: str) -> None:
+        stream = self.processes[rank].stdout
+        assert stream is not None
+        seen = []
+        for line in stream:
+            seen.append(line)
+            if words in line:
+                return
+        raise AssertionError(f"{words!r} is not in {''.join(seen)}")
+
+
+@pytest.fixture
+def started() -> Iterator[list[Together]]:
+    """What a test starts is ended with it."""
+    found: list[Together] = []
+    yield found
+    for process in (process for each in found for process in each.processes):
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def alone(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three epochs in one process, by Keras' own loop."""
+    folder = tmp_path_factory.mktemp("alone") / "model"
+    run("mnist.train", "--data", data, "--output", folder, "--epochs", 3, *BATCH)
+    return folder
+
+
+def curve(folder: Path) -> list[float]:
+    """Losses and accuracies of all epochs and of the test."""
+    result = json.loads((folder / "metrics.json").read_text())
+    names = ("loss", "accuracy", "val_loss", "val_accuracy", "learning_rate")
+    return [*(epoch[name] for epoch in result["history"] for name in names), *result["test"].values()]
+
+
+@pytest.mark.slow
+def test_four_processes_learn_what_one_does_and_the_first_alone_writes(
+    alone: Path, data: Path, tmp_path: Path, started: list[Together]
+) -> None:
+    out = tmp_path / "model"
+    started.append(Together(data, [out] * 4, "--epochs", 3, *BATCH))
+
+    codes, logs = started[0].end()
+
+    assert codes == [0] * 4, logs
+    assert curve(out) == pytest.approx(curve(alone), rel=1e-4)
+    assert whole(out) == (True, "")
+    assert "4 replica(s), 1,438 images, 22 steps of 64 images per epoch" in logs[0]
+    assert [log.count("\nEpoch ") for log in logs] == [3, 0, 0, 0]
+    assert all("Process 0 has published the model, whole" in log for log in logs[1:])
+    assert all(log.splitlines()[-1] == "Training finished. Model saved" for log in logs)
+    assert len(list((out / "checkpoints").iterdir())) == 3
+    for part in ("train", "validation"):
+        events = list((out / "logs" / part).iterdir())
+        assert [each.read_bytes().count(b"epoch_accuracy") for each in events] == [3]
+    output = run("mnist.predict", "--model", out, "--images", data / "images", "--output", tmp_path / "read")
+    assert output.count("is the number") == 10
+
+    started.append(Together(data, [out] * 2, "--epochs", 3, *BATCH))
+    codes, logs = started[1].end()
+    assert codes == [0, 0]
+    assert all(log.startswith("Nothing to do") for log in logs)
+
+
+@pytest.mark.slow
+def test_processes_go_on_from_the_checkpoint_of_one_even_where_the_others_do_not_see_it(
+    alone: Path, data: Path, tmp_path: Path, started: list[Together]
+) -> None:
+    """A mounted bucket shows a file late: here never. Two virtual GPUs of each node make four replicas."""
+    out, blind = tmp_path / "model", tmp_path / "blind"
+    shutil.copytree(alone / "checkpoints", out / "checkpoints")
+    max((out / "checkpoints").iterdir()).unlink()
+    arguments = ("--epochs", 3, "--batch-size", 16)
+    started.append(Together(data, [out, blind], *arguments, **{VIRTUAL: "nvidia-tesla-t4:2"}))
+
+    codes, logs = started[0].end()
+
+    assert codes == [0, 0], logs
+    assert "4 replica(s), 1,438 images, 22 steps of 64 images" in logs[0]
+    assert "Resuming after epoch 2 from epoch-0002" in logs[0]
+    assert "Resuming after epoch 2, as process 0 says" in logs[1]
+    assert "not seen here yet" in logs[1]
+    assert not blind.exists()
+    assert curve(out) == pytest.approx(curve(alone), rel=1e-4)
+    result = json.loads((out / "metrics.json").read_text())
+    assert (result["devices"], result["nodes"], result["replicas"]) == ("2 nodes with 2 x nvidia-tesla-t4", 2, 4)
+    assert result["virtual_devices"]
+
+    # And the other way round: one process goes on from what several wrote.
+    output = run("mnist.train", "--data", data, "--output", out, "--epochs", 4, *BATCH)
+    assert "Resuming after epoch 3 from epoch-0003" in output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [0, 1])
+def test_when_one_is_killed_the_other_ends_with_one_line_and_all_can_start_again(
+    killed: int, data: Path, tmp_path: Path, started: list[Together]
+) -> None:
+    out = tmp_path / "model"
+    started.append(Together(data, [out] * 2, "--epochs", 4000, *BATCH))
+    started[0].wait_for(0, "Epoch 2/")
+
+    started[0].processes[killed].kill()
+
+    codes, logs = started[0].end()
+    other = 1 - killed
+    assert codes[killed] == -signal.SIGKILL
+    assert codes[other] == collectives.OTHER_ENDED
+    assert "another of the 2 processes ended, or cannot be reached" in only_error(logs[other])
+    assert not (out / MANIFEST).exists()
+    started.append(Together(data, [out] * 2, "--epochs", 4000, *BATCH))
+    started[1].wait_for(0, "Resuming after epoch ")
+
+
+@pytest.mark.slow
+def test_sigterm_ends_a_process_that_waits_for_another_in_a_collective(
+    data: Path, tmp_path: Path, started: list[Together]
+) -> None:
+    started.append(Together(data, [tmp_path / "model"] * 2, "--epochs", 4000, *BATCH))
+    started[0].wait_for(0, "Epoch 2/")
+    first, second = started[0].processes
+    second.send_signal(signal.SIGSTOP)
+
+    first.terminate()
+
+    output, _ = first.communicate(timeout=10)
+    assert first.returncode == INTERRUPTED
+    assert "stopped by SIGTERM: the same command resumes" in only_error(output)
+
+
+@pytest.mark.slow
+def test_a_model_that_is_refused_is_refused_by_all(data: Path, tmp_path: Path, started: list[Together]) -> None:
+    out = tmp_path / "model"
+    started.append(Together(data, [out] * 2, "--epochs", 1, "--min-accuracy", 0.999, *BATCH))
+    codes, logs = started[0].end()
+    assert codes == [MODEL_REFUSED] * 2
+    assert all("0.999 is asked for; nothing is published" in only_error(log) for log in logs)
+    assert not (out / MANIFEST).exists()
+
+
+@pytest.mark.slow
+def test_a_batch_that_the_replicas_cannot_share_is_refused(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    output = run(
+        "mnist.train", "--data", data, "--output", out, "--global-batch-size", 63, code=USAGE, **{VIRTUAL: "t4:2"}
+    )
+    assert "--global-batch-size 63 cannot be divided among 2 replicas" in only_error(output)
+
+
+@pytest.mark.slow
+def test_the_shares_of_a_batch_are_the_whole_batch_and_no_image_twice() -> None:
+    import numpy as np
+
+    from workloads.mnist.batches import batches
+
+    images = np.arange(50, dtype=np.uint8)[:, None, None] * np.ones((1, 28, 28), np.uint8)
+    train = images, np.arange(50, dtype=np.uint8)
+    together = [labels.tolist() for _, labels in batches(train, 5, range(2), 12).as_numpy_iterator()]
+    shares = [
+        [labels.tolist() for _, labels in batches(train, 5, range(2), 12, shares=4, mine=mine).as_numpy_iterator()]
+        for mine in (range(2), range(2, 3), range(3, 4))
+    ]
+
+    assert len(together) == 8
+    assert [len(each) for each in shares] == [16, 8, 8]
+    first = [shares[0][2 * step] + shares[0][2 * step + 1] for step in range(8)]
+    assert [a + b + c for a, b, c in zip(first, *shares[1:], strict=True)] == together
+
+
+def group_of(cluster: object, kind: str = "worker", index: int = 0) -> collectives.Group | None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(
+            collectives.VARIABLE, json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
+        )
+        return collectives.group()
+
+
+def test_one_process_is_no_group_and_a_chief_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(collectives.VARIABLE, raising=False)
+    assert collectives.group() is None
+    assert group_of({"worker": ["a:1"]}) is None
+    assert group_of({}) is None
+    assert group_of({"worker": ["a:1", "b:1"], "chief": ["c:1"]}, index=1) == collectives.Group(
+        ("c:1", "a:1", "b:1"), 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("cluster", "kind", "words"),
+    [
+        ({"worker": ["a:1"], "ps": ["b:1"]}, "worker", "has the role 'ps'"),
+        ({"worker": ["a:1", "b:1"]}, "evaluator", "has the role 'evaluator'"),
+        ({"worker": ["a:1", "b:1"]}, "chief", "not what TensorFlow reads"),
+        (7, "worker", "not what TensorFlow reads"),
+    ],
+)
+def test_a_group_that_cannot_train_so_is_refused(cluster: object, kind: str, words: str) -> None:
+    with pytest.raises(StepError, match=words) as caught:
+        group_of(cluster, kind)
+    assert caught.value.code == USAGE
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_nobody_waits_for_ever(rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    among = addresses(2)
+    with pytest.raises(StepError, match=r"waited|did not answer") as caught:
+        collectives.meet(collectives.Group(tuple(among), rank), 0.3)
+    assert caught.value.code == collectives.OTHERS_MISSING
+
+
+def test_who_comes_and_goes_or_says_something_else_is_not_one_of_them() -> None:
+    among = addresses(3)
+    code = "import sys; from workloads.runtime.collectives import Group, meet; meet(Group(tuple(sys.argv[2:]), int(sys.argv[1])), 60)"  # noqa: E501
+    import sys
+
+    first, third = (
+        subprocess.Popen([sys.executable, "-c", code, str(rank), *among], stderr=subprocess.PIPE)
+        for rank in (0, 2)
+    )
+    host, _, port = among[0].rpartition(":")
+    for words in (b"PRI * HTTP/2.0\r\n\r\n", b"slipway collectives 1 of 3\n"):
+        while True:
+            try:
+                with socket.create_connection((host, int(port)), timeout=60) as connection:
+                    connection.sendall(words)
+                    break
+            except ConnectionRefusedError:
+                assert first.poll() is None
+    assert (first.poll(), third.poll()) == (None, None)
+    collectives.meet(collectives.Group(tuple(among), 1), 60)
+    assert [each.wait(60) for each in (first, third)] == [0, 0]
