@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from infra.review.properties import Properties, at, text, whole
+from infra.review.properties import Properties, at, items, mappings, text, whole
 from tools.watch.durations import duration
 from tools.watch.objects import (
     Event,
@@ -106,9 +106,7 @@ def pod_of(pod: Properties, step: Expected, seen: Seen) -> PodState:
 def _absent(blockers: Sequence[str]) -> Reason:
     if blockers:
         return Reason("; ".join(blockers), kind="after")
-    return Reason(
-        "nothing is in its way: `pulumi up` has not come to it, or does not run", kind="up"
-    )
+    return Reason("nothing is in its way: `pulumi up` has not come to it, or does not run", kind="up")
 
 
 def _judged(state: StepState, step: Expected, seen: Seen, pods: Sequence[PodState]) -> StepState:
@@ -134,16 +132,16 @@ def _judged(state: StepState, step: Expected, seen: Seen, pods: Sequence[PodStat
         phase = Phase.ENDING if going_on else Phase.QUEUED
         held = since(holds(found, "Suspended")) or created(job)
         return replace(state, phase=phase, reason=reason, since=held, began=None, deadline=None)
-    return _active(state, step, own, created(job))
+    return _active(state, step, job, own)
 
 
-def _active(state: StepState, step: Expected, own: Sequence[Event], born: datetime | None) -> StepState:
+def _active(state: StepState, step: Expected, job: Properties, own: Sequence[Event]) -> StepState:
     """Of a Job that goes on."""
     active = [pod for pod in state.pods if not pod.over]
     done = sum(pod.phase is Phase.DONE for pod in state.pods)
     missing = state.wanted - len(active) - done
     if not active:
-        return _without_pods(state, own, born, done)
+        return _without_pods(state, job, own, created(job), done)
     slowest = min(active, key=lambda pod: (_FIRST.index(pod.phase), pod.index or 0))
     if step.items and state.running:
         # Each worker has its own share of the items: those that run are at work whatever the others do.
@@ -171,11 +169,25 @@ def _active(state: StepState, step: Expected, own: Sequence[Event], born: dateti
     return replace(state, phase=phase, reason=reason, since=slowest.since)
 
 
-def _without_pods(state: StepState, own: Sequence[Event], born: datetime | None, done: int) -> StepState:
+def ignored(job: Properties, pod: PodState) -> bool:
+    """Whether the Job makes another pod in place of one that failed."""
+    if pod.disrupted or whole(at(job, "spec", "backoffLimit")):
+        return True
+    rules = mappings(at(job, "spec", "podFailurePolicy", "rules"))
+    codes = [items(at(rule, "onExitCodes", "values")) for rule in rules if rule.get("action") == "Ignore"]
+    return any(pod.code in each for each in codes)
+
+
+def _without_pods(
+    state: StepState, job: Properties, own: Sequence[Event], born: datetime | None, done: int
+) -> StepState:
     if done >= state.wanted:
         return replace(state, phase=Phase.ENDING, reason=Reason("its pods have ended well"), since=born)
     taken = [pod for pod in state.pods if pod.phase is Phase.FAILED]
-    last = max((pod.ended or _LONG_AGO for pod in taken), default=born)
+    last = max((pod.ended for pod in taken if pod.ended), default=None)
+    if refused := [pod for pod in taken if not ignored(job, pod)]:
+        # The Job is not told to have failed yet, and makes no further pod.
+        return replace(state, phase=Phase.ENDING, reason=refused[0].reason, since=last)
     if taken or state.retries:
         return replace(state, phase=Phase.RETRYING, reason=Reason(_again(state)), since=last)
     return replace(state, phase=Phase.CREATING, reason=_created(own), since=born)
@@ -198,10 +210,9 @@ def _created(own: Sequence[Event]) -> Reason:
 def _retries(job: Properties, pods: Sequence[PodState], seen: Seen, wanted: int) -> tuple[int, str]:
     """How many pods were replaced, and why the last one was."""
     known = {pod.uid: pod for pod in [*seen.gone, *pods]}
+    gone = {each.uid for each in seen.gone if not each.over}
     replaced = [
-        pod
-        for pod in known.values()
-        if pod.phase is Phase.FAILED or pod.uid in {each.uid for each in seen.gone if each.phase is not Phase.DONE}
+        pod for pod in known.values() if pod.uid in gone or (pod.phase is Phase.FAILED and ignored(job, pod))
     ]
     if holds(conditions(job), "Failed") or holds(conditions(job), "FailureTarget"):
         # The pods that the Job failed by were not replaced.

@@ -44,7 +44,7 @@ class Changes:
         if not changed and not due:
             return []
         self._at[step.name] = now
-        if first and step.phase is Phase.ABSENT:
+        if step.reason.kind == "new" or (first and step.phase is Phase.ABSENT):
             # What comes later is said when it comes.
             return []
         return [described(step)]

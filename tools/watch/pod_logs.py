@@ -82,6 +82,9 @@ class PodLog:
             )
             count = 0
             for line in found or ():
+                if not count and not line.stamp:
+                    # Who serves logs without times serves them whole each time.
+                    self.reading = Reading()
                 count += 1
                 self.reading.feed(line.text)
                 self.after = max(self.after, line.stamp)

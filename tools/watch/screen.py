@@ -202,10 +202,8 @@ class _Tail:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         lines = list(self._step.tail)[-self._rows :]
-        if not lines:
-            lines = ["no log yet"] if not self._step.phase.over else ["no log (any more)"]
-            yield Text(lines[0], "dim")
-            return
+        if not lines and self._step.pods:
+            yield Text("no log (any more)" if self._step.phase.over else "no log yet", "dim")
         for line in lines:
             yield Text(printable(line.expandtabs()), no_wrap=True, overflow="ellipsis")
 

@@ -25,7 +25,7 @@ class Phase(StrEnum):
     RUNNING = "runs"
     LOST = "node lost"
     """Its container ran when the node was last heard of."""
-    ENDING = "is being stopped"
+    ENDING = "ends"
     RETRYING = "is started again"
     """A pod was taken away, and the next one is not there yet."""
     DONE = "done"

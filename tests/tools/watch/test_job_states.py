@@ -85,6 +85,16 @@ def test_a_pod_that_was_taken_away_is_started_again() -> None:
     assert (state.phase, state.retries) == (Phase.RUNNING, 1)
 
 
+def test_a_pod_that_failed_by_itself_is_not_said_to_be_started_again() -> None:
+    made = job("mnist-train-1")
+    made["spec"]["podFailurePolicy"] = {"rules": [{"action": "Ignore", "onExitCodes": {"values": [137, 143]}}]}
+    state = look(STEP, made, pod(made, phase="Failed", node="n1", state=ended(4, "error: no data (exit code 4)")))
+    assert (state.phase, state.retries) == (Phase.ENDING, 0)
+    assert state.says == "ends: error: no data (exit code 4)"
+    killed = look(STEP, made, pod(made, phase="Failed", node="n1", state=ended(137)))
+    assert (killed.phase, killed.retries) == (Phase.RETRYING, 1)
+
+
 def test_retries_are_counted_by_events_where_the_pods_are_gone() -> None:
     made = job("mnist-train-1")
     there = pod(made, "c", phase="Running", node="n1", state=running())
