@@ -83,8 +83,9 @@ class NodePool:
     in seconds; None where nothing limits it. ``machine`` is the machine type, empty where it is not known.
     ``boot`` is how long a node takes from being asked for until its GPUs can be used, in seconds; None where it is
     not known. ``stack`` is the stack that declares the pool, where that is another one. ``zones`` are those that
-    its nodes may be in; empty where they are not known. ``bills_pods`` says that its pods are billed, by what they
-    ask for, and not its nodes.
+    its nodes may be in; empty where they are not known. ``faster`` is the setting that would give its nodes a
+    faster network between them; empty where there is none, or it is on. ``bills_pods`` says that its pods are
+    billed, by what they ask for, and not its nodes.
     """
 
     urn: str
@@ -104,6 +105,7 @@ class NodePool:
     stack: str = ""
     zones: Sequence[str] = ()
     bills_pods: bool = False
+    faster: str = ""
 
 
 PROTECT = "slipway:protect"

@@ -19,6 +19,7 @@ from offline.policies import (
     changes,
     exposed_secrets,
     images,
+    interconnects,
     jobs,
     limits,
     pods,
@@ -54,6 +55,7 @@ EVERYWHERE: Sequence[Policy] = (
     *services.POLICIES,
     *room.POLICIES,
     *queues.POLICIES,
+    *interconnects.POLICIES,
 )
 """The policies that hold on every cloud."""
 

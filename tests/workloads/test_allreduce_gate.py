@@ -123,7 +123,7 @@ def test_far_less_than_the_networks_figure_is_refused_and_what_tcp_reaches_is_no
 def test_a_refusal_names_the_plugin_that_the_image_lacks_first() -> None:
     words = hints(_parse([*EFA]), plugin="")
     assert words.index("no plugin for EFA") < words.index("one zone")
-    assert "aws-ofi-nccl" in words
+    assert "OFI plugin" in words
     assert "plugin" not in hints(_parse([*EFA]), plugin="libnccl-net.so")
     assert "plugin" not in hints(_parse(["--network", "gVNIC", "--bandwidth", "50"]), plugin="")
 

@@ -26,7 +26,7 @@ from infra.schema.problems import PREFIX, listed, without_prefix
 from infra.settings.loading import load
 from infra.settings.model import Settings
 from infra.settings.pipelines import folder
-from infra.step import ACCELERATOR_GATE, DEVICES_GATE
+from infra.step import ACCELERATOR_GATE, DEVICES_GATE, NETWORK_GATE
 from offline.engine.evaluate import evaluate
 from offline.engine.other_stacks import OtherStacks
 from offline.engine.stack_config import stack_config
@@ -78,7 +78,7 @@ CATEGORIES: Mapping[str, re.Pattern[str]] = {
     "Network": re.compile(r"NetworkPolicy \S+ spec\.egress"),
     "Identity": re.compile(r".* spec\.template\.spec\.(serviceAccountName|securityContext\..*)"),
     "GPUs": re.compile(
-        rf"(Job|ConfigMap) ({ACCELERATOR_GATE}|{DEVICES_GATE}|{_PUBLISHING}).*"
+        rf"(Job|ConfigMap) ({ACCELERATOR_GATE}|{DEVICES_GATE}|{NETWORK_GATE}|{_PUBLISHING}).*"
         r"|ClusterRole.*|ServiceAccount .*-nodes-account.*"
         rf"|.*({re.escape(GPU_RESOURCE)}|\.image|args\.({_READ})|volumes\.shared-memory)"
     ),

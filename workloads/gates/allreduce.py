@@ -42,9 +42,9 @@ ROUNDS = 7
 
 MEBIBYTE = 2**20
 
-PLUGINS = ("libnccl-net.so", "libnccl-net-ofi.so", "libnccl-net-aws-ofi.so")
+PLUGINS = ("libnccl-net.so", "libnccl-net-ofi.so")
 """Files by which NCCL finds a plugin for a network other than sockets and InfiniBand: its own name for it, and
-those of aws/aws-ofi-nccl (seen November 2026)."""
+that of aws/aws-ofi-nccl (seen November 2026)."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -80,7 +80,8 @@ def main(arguments: list[str] | None = None) -> int:
     if rank == 0:
         print(
             f"{ranks} ranks on {pods} nodes: {4 * elements / MEBIBYTE:,.0f} MiB summed in "
-            f"{seconds * 1000:,.1f} ms, bus bandwidth {gbps:,.2f} Gbit/s{_compared(gbps, options, virtual=virtual)}",
+            f"{seconds * 1000:,.1f} ms, bus bandwidth {gbps:,.2f} Gbit/s"
+            f"{_compared(gbps, options, virtual=virtual)}",
             flush=True,
         )
     # A pod that ended now could take away what another one still reads of its last sum.
@@ -116,7 +117,7 @@ def hints(options: argparse.Namespace, plugin: str) -> str:
     if options.resource and not plugin:
         found.append(
             f"NCCL finds no plugin for {options.network} in this image and goes over plain TCP: take an image "
-            "that has one (for EFA aws-ofi-nccl with libfabric), or a pool without it"
+            "that has one (for networks of libfabric the OFI plugin), or a pool without it"
         )
     if options.resource:
         found.append(f"the pod has to ask for all {options.resource} of its node")

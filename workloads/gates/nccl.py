@@ -44,7 +44,7 @@ class _Id(ctypes.Structure):
 
 
 class Sums:
-    """A tensor of ``elements`` float32 numbers on each of ``count`` GPUs of a pod, summed over the GPUs of all pods.
+    """A tensor of ``elements`` float32 numbers on each of ``count`` GPUs of a pod, summed over those of all pods.
 
     ``ranks`` is how many GPUs there are in all. The environment variables MASTER_ADDR and MASTER_PORT say where
     rank 0 tells the others how to connect. Raises StepError with ACCELERATOR_REFUSED where anything is missing or

@@ -38,6 +38,8 @@ QUOTA = "kubernetes:core/v1:ResourceQuota"
 RBAC = "kubernetes:rbac.authorization.k8s.io/v1"
 RELEASE = "kubernetes:helm.sh/v3:Release"
 H100 = pool("h100", gpus=1, accelerator="nvidia-h100-80gb")
+FAST = pool("t4", gpus=1, max_nodes=2, machine="g4dn.8xlarge", faster="efa: true")
+TOGETHER: dict[str, Any] = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
 SPOT = (pool("cpu"), pool("t4", gpus=1, spot=True))
 IGNORED = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
 FAILED = {"rules": [{**IGNORED["rules"][0], "action": "FailJob"}]}
@@ -230,6 +232,7 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
         ),
     ],
     "job-ttl": [stack(job(pod(), ttlSecondsAfterFinished=0))],
+    "slow-network-between-nodes": [stack(job(gpu_pod(subdomain="train"), **TOGETHER), pools=[FAST])],
     "gpu-job-without-limit": [stack(job(gpu_pod(), activeDeadlineSeconds=None))],
     "spot-job-without-retries": [
         stack(job(gpu_pod(), backoffLimit=0), pools=SPOT),
@@ -448,6 +451,11 @@ PASSES: Mapping[str, Sequence[Stack]] = {
         stack(workload(DEPLOYMENT, gpu_pod()), pools=[pool("cpu"), pool("t4", gpus=1, min_nodes=2, max_nodes=2)]),
     ],
     "job-ttl": [stack(job(pod()))],
+    "slow-network-between-nodes": [
+        stack(job(gpu_pod(subdomain="train"), **TOGETHER), pools=[replace(FAST, faster="")]),
+        stack(job(gpu_pod(), **TOGETHER), pools=[FAST]),
+        stack(job(gpu_pod(subdomain="train")), pools=[FAST]),
+    ],
     "gpu-job-without-limit": [
         stack(job(gpu_pod())),
         stack(job(gpu_pod(), activeDeadlineSeconds=None), pools=[pool("t4", gpus=1, run_limit=3600)]),

@@ -6,6 +6,7 @@ from pathlib import Path
 import yaml
 
 from infra.clouds.aws import nodes
+from infra.clouds.aws.catalogue import instance_type
 from infra.platform import GPU_RESOURCE, Resources
 from infra.review.data_files import durations
 from infra.review.properties import Properties, at, mapping, mappings, strings, text, whole
@@ -51,7 +52,15 @@ def _pool(stack: Stack, group: Resource) -> NodePool:
         machine=machine,
         boot=TIMES["boot", "gpu" if accelerator else "cpu"],
         zones=_zones(stack, group),
+        faster="efa: true" if _could_have_efa(machine, machines) else "",
     )
+
+
+def _could_have_efa(machine: str, machines: Properties) -> bool:
+    """Whether the machine type has EFA and GPUs, and the launch template no interface of the kind."""
+    found = instance_type(machine)
+    kinds = {text(each.get("interfaceType")) for each in mappings(machines.get("networkInterfaces"))}
+    return bool(found and found.gpus and found.network_cards and not kinds & {"efa", "efa-only"})
 
 
 def _zones(stack: Stack, group: Resource) -> list[str]:

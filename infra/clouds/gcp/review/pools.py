@@ -8,12 +8,12 @@ from pydantic import ValidationError
 
 from infra.clouds.gcp import autopilot, nodes
 from infra.clouds.gcp.autopilot import Way
-from infra.clouds.gcp.catalogue import is_zone
+from infra.clouds.gcp.catalogue import compact_placement, is_zone, machine_type
 from infra.clouds.gcp.nodes import CLUSTER
 from infra.clouds.gcp.settings import GcpPool
 from infra.platform import Resources
 from infra.review.data_files import durations
-from infra.review.properties import Properties, is_true, mapping, mappings, text, texts, whole
+from infra.review.properties import Properties, at, is_true, mapping, mappings, text, texts, whole
 from infra.review.stack import UNLIMITED, NodePool, Resource, Stack
 
 TIMES = durations(Path(__file__).parents[1] / "data" / "times.toml")
@@ -127,6 +127,20 @@ def _pool(pool: DeclaredPool) -> NodePool:
         machine=machine,
         boot=TIMES["boot", "gpu" if accelerator else "cpu"],
         zones=_zones(pool.inputs),
+        faster="placement: compact" if accelerator and _could_be_close(pool.inputs) else "",
+    )
+
+
+def _could_be_close(inputs: Properties) -> bool:
+    """Whether a pool has no placement policy and could have one that Slipway declares."""
+    machine, config = machine_type(nodes.machine(inputs)), mapping(inputs.get("nodeConfig"))
+    bought = at(config, "reservationAffinity", "consumeReservationType") == "SPECIFIC_RESERVATION"
+    return (
+        machine is not None
+        and machine.family in compact_placement().families
+        and not mapping(inputs.get("placementPolicy"))
+        and not is_true(config.get("flexStart"))
+        and not bought
     )
 
 
