@@ -8,13 +8,14 @@ import pulumi
 import pulumi_gcp as gcp
 import pulumi_kubernetes as k8s
 
+from infra.clouds.gcp.cluster_settings import ControlPlane
 from infra.clouds.gcp.identity import workload_pool
 from infra.clouds.gcp.keys import Key
 from infra.clouds.gcp.kubeconfig import context_name, dns_endpoint, kubeconfig
 from infra.clouds.gcp.names import CLUSTER_LIMIT, pool_name, resource_name
 from infra.clouds.gcp.network import PODS_RANGE, SERVICES_RANGE
 from infra.clouds.gcp.pools import CLOUD_PLATFORM_SCOPE, node_pool
-from infra.clouds.gcp.settings import ControlPlane, GcpCluster
+from infra.clouds.gcp.settings import GcpCluster
 
 
 @dataclass(frozen=True)

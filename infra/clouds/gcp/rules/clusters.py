@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from itertools import combinations
 
 from infra.clouds.gcp.catalogue import REGION_ZONES, is_zone
-from infra.clouds.gcp.settings import GcpCluster, Network
+from infra.clouds.gcp.cluster_settings import Network
+from infra.clouds.gcp.settings import GcpCluster
 from infra.schema.base import misuse
 from infra.schema.problems import Finding, Path, listed
 from infra.schema.request import Request
