@@ -225,3 +225,11 @@ def test_nothing_is_written_where_something_is_wrong(copy: Path) -> None:
     assert done.returncode == 2
     assert "1 problem; nothing was written" in done.stderr
     assert files(copy) == before
+
+
+@pytest.mark.parametrize("cloud", PLACES)
+def test_a_pool_has_a_node_for_each_pod_that_trains_together(cloud: str) -> None:
+    made = drafted(cloud, USES="handwriting")
+    assert settings(made).pipelines["handwriting"]
+    nodes = content(made)["slipway:clusters"]["main"]["pools"]["cpu"]["nodes"]
+    assert 3 in (nodes if isinstance(nodes, dict) else {"": nodes}).values()

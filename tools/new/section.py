@@ -21,7 +21,7 @@ from infra.schema.quantities import cpu_millicores, mebibytes
 from infra.schema.starter import CPU_POOL, GPU_POOL
 from infra.schema.validation import possible
 
-POOL, GPUS, USES = "pool", "gpus", "uses"
+POOL, GPUS, USES, NODES = "pool", "gpus", "uses", "nodes"
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,14 @@ def needs(settings: PipelineSettings, *, gpus: bool) -> Resources | None:
         memory=both(lambda each: mebibytes(each.memory)),
         ephemeral_storage=both(lambda each: mebibytes(each.ephemeral_storage)),
         gpus=max(each.asked_gpus for each in placed),
+    )
+
+
+def most_nodes(settings: PipelineSettings, *, gpus: bool) -> int:
+    """The most nodes that any step with GPUs, or without, runs on at once."""
+    return max(
+        (int(getattr(each, NODES, 1)) for _, each in placements(settings) if bool(each.asked_gpus) is gpus),
+        default=1,
     )
 
 

@@ -14,11 +14,11 @@ from infra.pipelines.discovery import ROOT, is_path, known, location, pipeline, 
 from infra.platform import Resources
 from infra.schema.problems import Problem, SettingsError, did_you_mean, listed, without_prefix
 from infra.schema.secret_values import MASK
-from infra.schema.starter import Starter, Wish
+from infra.schema.starter import CPU_POOL, GPU_POOL, Starter, Wish
 from infra.settings.checks.pipelines import section_name_findings
 from infra.settings.loading import load
 from infra.settings.model import Settings
-from tools.new.section import Section, needs, on_cpus, on_gpus, secrets_of, section, written
+from tools.new.section import Section, most_nodes, needs, on_cpus, on_gpus, secrets_of, section, written
 from tools.new.writing import Draft, RefusedError, taken
 
 STACKS = ROOT / "stacks"
@@ -143,7 +143,9 @@ def _rendered(stack: str, found: Section, starter: Starter) -> str:
         undefined=jinja2.StrictUndefined, autoescape=False, keep_trailing_newline=True
     )
     template = environment.from_string(starter.template.read_text(encoding="utf-8"))
-    return template.render({**starter.values, "stack": stack, "runs": found.name, "pipelines": _pipelines(found)})
+    nodes = {f"{pool}_nodes": most_nodes(found.settings, gpus=pool == GPU_POOL) for pool in (CPU_POOL, GPU_POOL)}
+    own = {"stack": stack, "runs": found.name, "pipelines": _pipelines(found)}
+    return template.render({**starter.values, **nodes, **own})
 
 
 def _pipelines(found: Section) -> str:
