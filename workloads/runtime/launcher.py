@@ -37,8 +37,8 @@ from pathlib import Path
 from workloads.runtime import command
 from workloads.runtime.exits import USAGE, StepError, run
 from workloads.runtime.masking import Masker
+from workloads.runtime.node_addresses import Address
 from workloads.runtime.node_environment import parse_roles
-from workloads.runtime.node_group import Address
 from workloads.runtime.node_pod import Place, Pod
 from workloads.runtime.node_work import CommandWork, ModuleWork, Work
 

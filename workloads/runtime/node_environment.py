@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from workloads.runtime.node_group import Address
+from workloads.runtime.node_addresses import Address
 
 ROLES = ("chief", "worker", "ps", "evaluator")
 """TensorFlow's roles of a task."""

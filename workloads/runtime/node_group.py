@@ -6,10 +6,11 @@ when, and sends what the group says. Standard library only.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from workloads.runtime.node_addresses import SHOWN, Address, absence, is_name, leads_there
 
 BEAT = 1.0
 """Seconds between two signs of life, in both directions."""
@@ -31,31 +32,10 @@ KILLED_AGAIN = 16
 
 GATHERING, RUNNING, STOPPING, FINISHING, PUBLISHING, OVER = range(6)
 
-_SHOWN = 5
 _FIRST_WORD = 2.0
 _OFTEN = (10.0, 30.0, 60.0)
 
 Message = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Address:
-    """A host, by its name or IP address, and a port."""
-
-    host: str
-    port: int
-
-    @staticmethod
-    def parse(text: str) -> Address:
-        """The address of `HOST:PORT`; an IPv6 address is in brackets. Raises ValueError."""
-        host, _, port = text.rpartition(":")
-        host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-        if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
-            raise ValueError(f"{text!r} is not HOST:PORT")
-        return Address(host, int(port))
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass
@@ -343,7 +323,7 @@ class Group:
         first = next((seat.rank_0 for seat in self._seats[1:] if seat.rank_0), "")
         known = [first, *(seat.own for seat in self._seats[1:])]
         return [
-            (found if _is_name(node.host) and _leads_there(found) else node.host, seat.port)
+            (found if is_name(node.host) and leads_there(found) else node.host, seat.port)
             for node, found, seat in zip(self._nodes, known, self._seats)  # noqa: B905
         ]
 
@@ -362,8 +342,8 @@ class Group:
             if missing:
                 self._say(f"waiting for {self._absence(missing, waited)}")
             elif unready:
-                ranks = ", ".join(str(rank) for rank in unready[:_SHOWN])
-                more = f" and {len(unready) - _SHOWN} more" if len(unready) > _SHOWN else ""
+                ranks = ", ".join(str(rank) for rank in unready[:SHOWN])
+                more = f" and {len(unready) - SHOWN} more" if len(unready) > SHOWN else ""
                 self._say(f"waiting for pods that check their inputs: rank {ranks}{more}, {since:.0f} s")
 
     def _absence(self, missing: Sequence[int], waited: float) -> str:
@@ -384,26 +364,3 @@ class Group:
 
     def _send(self, rank: int, message: Message) -> None:
         self.outbox.append((rank, message))
-
-
-def _is_name(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return True
-    return False
-
-
-def _leads_there(found: str) -> bool:
-    """Whether this is the address of another machine, and not that of a proxy beside the pod."""
-    try:
-        return not ipaddress.ip_address(found).is_loopback
-    except ValueError:
-        return False
-
-
-def absence(nodes: Sequence[Address], meet: Address, missing: Sequence[int], waited: float, wait: float) -> str:
-    """Which pods are missing, by rank and address, and for how long of how many seconds they are waited for."""
-    named = [f"rank {rank} at {nodes[rank] if rank else meet}" for rank in missing[:_SHOWN]]
-    more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-    return f"{len(missing)} of {len(nodes)} pods: {', '.join(named)}{more}, {waited:.0f} s of {wait:.0f} s"

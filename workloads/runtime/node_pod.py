@@ -9,9 +9,7 @@ import contextlib
 import dataclasses
 import os
 import queue
-import random
 import signal
-import socket
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -28,19 +26,19 @@ from workloads.runtime.exits import (
     StepError,
 )
 from workloads.runtime.masking import Masker
+from workloads.runtime.node_addresses import Address, absence, free_port
 from workloads.runtime.node_environment import ENDLESS, variables
 from workloads.runtime.node_group import (
     KILLED_AGAIN,
     NEIGHBOUR_FAILED,
     NODES_MISSING,
-    Address,
     Group,
-    absence,
 )
+from workloads.runtime.node_member import Member
 from workloads.runtime.node_program import Ending, Runner
 from workloads.runtime.node_work import Work
 from workloads.runtime.program import Program
-from workloads.runtime.rendezvous import Coordinator, Identity, Member
+from workloads.runtime.rendezvous import Coordinator, Identity
 
 GRACE = 20.0
 """Seconds that a program has after SIGTERM where its pod is told to end, or all is done. A pod has 25."""
@@ -52,7 +50,6 @@ LINGER = 30.0
 _PATIENCE = 5.0
 _LOOK_AGAIN = 10.0
 _WORDS = (2.0, 10.0, 30.0, 60.0)
-_PORTS = range(20000, 32000)
 _CODES = {int(signal.SIGTERM): INTERRUPTED, int(signal.SIGINT): INTERRUPTED_BY_KEYBOARD}
 _STOPPED = {int(signal.SIGTERM): "stopped by SIGTERM", int(signal.SIGINT): "interrupted"}
 
@@ -274,7 +271,7 @@ class Pod:
             self._on_publish({})
             return
         progress = self._work.progress() if self._place.rank == 0 else ""
-        port = _free(self._place.nodes[self._place.rank].port)
+        port = free_port(self._place.nodes[self._place.rank].port)
         own, rank_0 = self._member.ends() if self._member is not None else ("", "")
         self._send(type="ready", generation=self._generation, port=port, progress=progress, own=own, rank_0=rank_0)
 
@@ -387,16 +384,3 @@ class _DoneElsewhere(Exception):  # noqa: N818
 def _final(code: int) -> int:
     """The exit code for an error that has to end the Job, which ignores some."""
     return UNEXPECTED if code in (OK, NEIGHBOUR_FAILED, INTERRUPTED, 137) else code
-
-
-def _free(port: int) -> int:
-    """`port`, or another one where connections of an earlier program still hold it.
-
-    A program that does not reuse addresses would fail there for a minute.
-    """
-    ports = random.SystemRandom()
-    for candidate in [port, *(ports.choice(_PORTS) for _ in range(20))]:
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("", candidate))
-            return candidate
-    return port

@@ -1,4 +1,4 @@
-"""Where the pods of one step meet: a server beside rank 0's program, and a connection to it from every pod.
+"""Where the pods of one step meet: a server beside rank 0's program, to which every pod has a connection.
 
 The protocol is lines of JSON over TCP. A pod says hello with the UID of its Job, so that nobody of another Job
 joins, and is either welcome or refused. From then on both sides give a sign of life every second; who is silent
@@ -23,21 +23,24 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from workloads.runtime.exits import UNEXPECTED, USAGE, StepError
-from workloads.runtime.node_group import BEAT, SILENCE, Address, Group, Memory, Message
+from workloads.runtime.node_addresses import Address
+from workloads.runtime.node_group import BEAT, SILENCE, Group, Memory, Message
 
 PROTOCOL = 1
 """Version of the messages. All pods of a Job run the same code."""
 
-_LONGEST_LINE = 1 << 16
-_CONNECT = 3.0
-_RETRY = 0.5
+LONGEST_LINE = 1 << 16
+"""Bytes of a message."""
+RETRY = 0.5
+"""Seconds between two attempts to have a port, or a connection."""
 _PORT_PATIENCE = 30.0
 _TICK = 0.1
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""Hosts that stand for pods on a machine that imitates them."""
 
 
 def encode(message: Message) -> bytes:
@@ -54,7 +57,7 @@ class Lines:
     def feed(self, piece: bytes) -> list[dict[str, Any]]:
         """The messages that are whole now. Raises ValueError for what is none."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
-        if len(self._rest) > _LONGEST_LINE:
+        if len(self._rest) > LONGEST_LINE:
             raise ValueError("a line is too long")
         messages = [json.loads(line) for line in lines]
         if any(not isinstance(each, dict) or "type" not in each for each in messages):
@@ -158,7 +161,7 @@ class Coordinator:
 
     def _read(self, guest: _Guest, now: float) -> None:
         try:
-            piece = guest.socket.recv(_LONGEST_LINE)
+            piece = guest.socket.recv(LONGEST_LINE)
         except BlockingIOError:
             return
         except OSError as error:
@@ -239,7 +242,7 @@ def _listen(meet: Address) -> socket.socket:
     end = time.monotonic() + _PORT_PATIENCE
     while True:
         try:
-            if meet.host in _LOOPBACK:
+            if meet.host in LOOPBACK:
                 family = socket.AF_INET6 if ":" in meet.host else socket.AF_INET
                 return socket.create_server((meet.host, meet.port), family=family, backlog=512)
             if socket.has_dualstack_ipv6():
@@ -253,150 +256,4 @@ def _listen(meet: Address) -> socket.socket:
             if error.errno != errno.EADDRINUSE or time.monotonic() > end:
                 reason = error.strerror or str(error)
                 raise StepError(USAGE, f"--meet: port {meet.port} cannot be used: {reason}") from error
-        time.sleep(_RETRY)
-
-
-class Member:
-    """A pod's connection to the server, made anew whenever it is lost. It works in a thread of its own.
-
-    `events` gets a message for everything that the server says, and `connected` and `lost` (with its reason).
-    """
-
-    def __init__(self, identity: Identity, meet: Address, put: Callable[[dict[str, Any]], None]) -> None:
-        self._identity = identity
-        self._meet = meet
-        self._put = put
-        self._memory = Memory()
-        self._lock = threading.Lock()
-        self._socket: socket.socket | None = None
-        self._sent = 0.0
-        self._closed = threading.Event()
-        self.searching_since: float | None = time.monotonic()
-        """Since when there has been no server, in seconds of `time.monotonic`; None where there is one."""
-        self.obstacle = ""
-        """Why the last attempt to reach the server failed."""
-        self._thread = threading.Thread(target=self._run, name="member", daemon=True)
-        self._thread.start()
-
-    def ends(self) -> tuple[str, str]:
-        """The IP addresses of this pod and of rank 0, as the connection has them; empty where there is none."""
-        with self._lock:
-            if self._socket is not None:
-                with contextlib.suppress(OSError):
-                    return self._socket.getsockname()[0], self._socket.getpeername()[0]
-        return "", ""
-
-    def send(self, message: Message) -> None:
-        """Send it, if there is a connection. Without one it is of no use: after a new one all is told anew."""
-        with self._lock:
-            if self._socket is None:
-                return
-            try:
-                self._socket.sendall(encode(message))
-                self._sent = time.monotonic()
-            except OSError:
-                # The thread that reads finds out, and says so.
-                with contextlib.suppress(OSError):
-                    self._socket.shutdown(socket.SHUT_RDWR)
-
-    def leave(self) -> None:
-        """Confirm that the end is known here, wait until that has arrived, and look for the server no more."""
-        self._closed.set()
-        self.send({"type": "bye"})
-        self._thread.join(2 * BEAT)
-
-    def _run(self) -> None:
-        while not self._closed.is_set():
-            connection = self._connect()
-            if connection is None:
-                self._closed.wait(_RETRY)
-                continue
-            self.searching_since = None
-            with self._lock:
-                self._socket, self._sent = connection, time.monotonic()
-            self._put({"type": "connected"})
-            reason = self._talk(connection)
-            with self._lock:
-                self._socket = None
-            connection.close()
-            self.searching_since = time.monotonic()
-            self._put({"type": "lost", "reason": reason})
-
-    def _connect(self) -> socket.socket | None:
-        place = self._meet
-        if self._identity.rank == 0 and place.host not in _LOOPBACK:
-            # Its own name may not be known yet, and its address may not reach it from within.
-            place = Address("127.0.0.1", place.port)
-        connection = None
-        try:
-            connection = socket.create_connection((place.host, place.port), _CONNECT)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            own = self._identity
-            hello = {
-                "type": "hello",
-                "protocol": PROTOCOL,
-                "job": own.job,
-                "rank": own.rank,
-                "pods": own.count,
-                "token": own.token,
-                "memory": dataclasses.asdict(self._memory),
-            }
-            connection.sendall(encode(hello))
-            # Where the process behind an open port stands still, nobody answers.
-            connection.settimeout(SILENCE)
-            self._lines, self._waiting = Lines(), []
-            while not self._waiting:
-                piece = connection.recv(_LONGEST_LINE)
-                if not piece:
-                    raise ConnectionResetError(errno.ECONNRESET, "the connection was closed")
-                self._waiting = self._lines.feed(piece)
-            answer = self._waiting.pop(0)
-            if answer["type"] == "welcome":
-                connection.settimeout(BEAT / 2)
-                return connection
-            if answer["type"] == "replaced":
-                self._put(answer)
-            self.obstacle = f"refused: {answer.get('reason', answer['type'])}"
-        except (OSError, ValueError) as error:
-            self.obstacle = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        if connection is not None:
-            connection.close()
-        return None
-
-    def _talk(self, connection: socket.socket) -> str:
-        """Exchange messages until the connection is gone; returns why it is."""
-        heard = time.monotonic()
-        messages = self._waiting
-        while True:
-            for message in messages:
-                self._note(message)
-            messages = []
-            now = time.monotonic()
-            if now - self._sent >= BEAT:
-                self.send({"type": "beat"})
-            try:
-                piece = connection.recv(_LONGEST_LINE)
-                if not piece:
-                    return "its connection was closed"
-                heard = time.monotonic()
-                messages = self._lines.feed(piece)
-            except socket.timeout:  # noqa: UP041
-                if now - heard > SILENCE:
-                    return f"it was silent for {SILENCE:g} s"
-            except OSError as error:
-                return f"its connection broke: {error.strerror or error}"
-            except ValueError as error:
-                return f"it sent what is no message: {error}"
-
-    def _note(self, message: dict[str, Any]) -> None:
-        kind = message["type"]
-        if kind == "beat":
-            return
-        if kind == "start":
-            self._memory = Memory(message["generation"], list(message["kills"]), message["progress"], running=True)
-        elif kind in ("stop", "finish", "publish"):
-            self._memory.running = False
-        elif kind == "leaving":
-            self._memory.leaving = True
-            return
-        self._put(message)
+        time.sleep(RETRY)

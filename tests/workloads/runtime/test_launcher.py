@@ -519,6 +519,7 @@ def test_one_pod_that_cannot_begin_ends_all_with_its_words(start: Jobs) -> None:
     """Its image lacks the program."""
     job = start(FOREVER, only=[0])
     job.command[job.command.index("--") + 1] = "/no/such/program"
+    until(job, lambda: "waiting for 1 of 2 pods" in job.text(0))
     job.start(1)
     job.run()
     assert job.failed == BAD_INPUT

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from workloads.runtime.node_addresses import Address
 from workloads.runtime.node_environment import parse_roles, variables
 from workloads.runtime.node_group import (
     KILLED_AGAIN,
@@ -13,7 +14,6 @@ from workloads.runtime.node_group import (
     MOST_KILLS_OF_ALL,
     SETTLE,
     SILENCE,
-    Address,
     Group,
     Memory,
 )
