@@ -18,6 +18,7 @@ from infra.kubernetes.labels import PART_OF
 from infra.kubernetes.quotas import Held, nominal, quantity, resources
 from infra.kubernetes.workspace import KUEUE_API as API
 from infra.platform import GPU_RESOURCE, Platform, Pool, Priority, QueueAccess
+from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 LOCAL_QUEUE = "slipway"
 """Name of the LocalQueue in each namespace."""
@@ -186,8 +187,11 @@ def flavor_name(namespace: str, pool: str) -> str:
 
 
 def check_name(namespace: str, kind: str) -> str:
-    """The AdmissionCheck for a class of provisioning, and its parameters."""
-    return f"{namespace}.{kind}"
+    """The AdmissionCheck for a class of provisioning, and its parameters.
+
+    A dot would be refused in the name of parameters (`AdmissionCheckParametersReference`, v0.19.2).
+    """
+    return fit(f"{namespace}--{kind.partition('.')[0]}", KUBERNETES_NAME_LIMIT)
 
 
 def flavor(pool: Pool) -> dict[str, Any]:
