@@ -214,6 +214,9 @@ def pod(
     }
 
 
+TAKEN = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+
+
 def running(age: float = 300) -> dict[str, Any]:
     return {"running": {"startedAt": before(age)}}
 

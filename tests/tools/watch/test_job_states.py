@@ -5,7 +5,18 @@ from typing import Any
 
 import pytest
 
-from tests.tools.watch.cluster import before, condition, ended, event, job, pod, running, unschedulable, workload
+from tests.tools.watch.cluster import (
+    TAKEN,
+    before,
+    condition,
+    ended,
+    event,
+    job,
+    pod,
+    running,
+    unschedulable,
+    workload,
+)
 from tools.watch.job_states import Seen, pod_of, step_state
 from tools.watch.objects import by_uid, event_of
 from tools.watch.plan import Expected
@@ -15,7 +26,7 @@ STEP = Expected("mnist-train", "mnist-train-1", "mnist", "train", "dev", "slipwa
 NODES = Expected("mnist-train", "mnist-train-1", "mnist", "train", "dev", "slipway", "train", pods=2, gpus=2)
 ITEMS = Expected("mnist-days", "mnist-days-1", "mnist", "days", "dev", "slipway", "cpu", pods=3, items=True)
 FULL = unschedulable("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.")
-TAKEN = condition("DisruptionTarget", reason="TerminationByKubelet")
+
 LOST = {"waiting": {"reason": "ContainerCreating"}}
 
 

@@ -1,0 +1,131 @@
+"""Where a cluster's kubeconfig comes from, and what is said where there is none."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.api_server import UnreachableError, UnreadableError
+from tests.support.api_server import kubeconfig
+from tools.pulumi_cli import SECRET
+from tools.watch.access import AccessError, Clusters, plain
+from tools.watch.plan import Place
+
+TEXT = json.dumps(kubeconfig(1))
+EXEC = {
+    **kubeconfig(1),
+    "users": [{"name": "me", "user": {"exec": {"command": "no-such-plugin", "installHint": "Install it: here"}}}],
+}
+
+
+def provider(name: str, value: object, **more: Any) -> dict[str, Any]:
+    urn = f"urn:pulumi:gcp-dev::slipway::slipway:gcp:GkeCluster$pulumi:providers:kubernetes::{name}"
+    return {"type": "pulumi:providers:kubernetes", "urn": urn, "inputs": {"kubeconfig": value}, **more}
+
+
+@pytest.fixture(name="state")
+def a_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Puts a `pulumi` on PATH that exports the resources that it is given."""
+
+    def put(*resources: dict[str, Any], fails: str = "") -> None:
+        program, content = tmp_path / "bin" / "pulumi", tmp_path / "state.json"
+        program.parent.mkdir(exist_ok=True)
+        content.write_text(json.dumps({"version": 3, "deployment": {"resources": list(resources)}}))
+        run = f"sys.exit({fails!r})" if fails else f"print(open({str(content)!r}).read())"
+        program.write_text(f"#!{sys.executable}\nimport sys\nassert sys.argv[1:3] == ['stack', 'export']\n{run}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(program.parent))
+
+    return put
+
+
+def clusters(*places: Place, **more: Any) -> Clusters:
+    return Clusters("gcp-dev", {place.name: place for place in places}, **more)
+
+
+def test_a_kubeconfig_that_the_stack_file_names_needs_no_cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "config").write_text(TEXT)
+    server = clusters(Place("local", str(tmp_path / "config"), "here")).server("local")
+    assert (server.kubeconfig, server.context) == (str(tmp_path / "config"), "here")
+
+
+def test_a_clouds_kubeconfig_is_read_from_the_state_in_clear(state: Callable[..., None]) -> None:
+    secret = {SECRET: "1b47061264138c4ac30d75fd1eb44270", "plaintext": json.dumps(TEXT)}
+    old = provider("dev", "old", delete=True)
+    state(old, provider("other", "another"), provider("dev", secret))
+    assert clusters(Place("dev")).server("dev").kubeconfig == TEXT
+
+
+def test_a_cluster_that_is_not_made_yet_is_told_so(state: Callable[..., None]) -> None:
+    state(provider("other", TEXT))
+    with pytest.raises(AccessError, match="has not made it yet"):
+        clusters(Place("dev")).server("dev")
+
+
+def test_a_state_that_cannot_be_read_is_told_with_the_other_way(state: Callable[..., None]) -> None:
+    state(fails="error: no stack named 'gcp-dev' found")
+    with pytest.raises(
+        AccessError, match=r"no stack named 'gcp-dev' found; or name a kubeconfig: KUBECONFIG_FILE=…"
+    ):
+        clusters(Place("dev")).server("dev")
+
+
+def test_without_a_cli_the_other_way_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(AccessError, match=r"Pulumi CLI is not on PATH.*KUBECONFIG_FILE"):
+        clusters(Place("dev")).server("dev")
+
+
+def test_a_given_kubeconfig_comes_first(tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    given.write_text(TEXT)
+    assert clusters(Place("dev"), kubeconfig=given).server("dev").kubeconfig == str(given)
+    two = clusters(Place("dev"), Place("here"), kubeconfig=given)
+    assert two.server("here").context == "here"
+    with pytest.raises(AccessError, match="give it contexts with their names"):
+        two.server("dev")
+
+
+def test_a_missing_sign_in_plugin_is_told_with_how_to_install_it(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text(yaml.safe_dump(EXEC))
+    with pytest.raises(
+        AccessError, match=r"no-such-plugin is not on PATH, which signs in to it\. Install it: here"
+    ):
+        clusters(Place("dev", str(tmp_path / "config"))).server("dev")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(None, "cannot be read: No such file"), ("a: [", "is no YAML"), ("- 1", "is no kubeconfig")],
+)
+def test_a_kubeconfig_that_is_none_is_told_so(tmp_path: Path, content: str | None, says: str) -> None:
+    if content:
+        (tmp_path / "config").write_text(content)
+    with pytest.raises(AccessError, match=says):
+        clusters(Place("dev", str(tmp_path / "config"))).server("dev")
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (
+            UnreadableError("401 Unauthorized"),
+            "it does not know this login any more (401 Unauthorized): sign in again",
+        ),
+        (
+            UnreadableError('pods is forbidden: User "me"'),
+            'this login may not read it: pods is forbidden: User "me"',
+        ),
+        (UnreachableError("Read timed out. (read timeout=15)"), "it does not answer: Read timed out."),
+        (UnreachableError("Connection refused"), "it cannot be reached: Connection refused"),
+    ],
+)
+def test_an_error_is_one_sentence(error: Exception, says: str) -> None:
+    assert plain(error).startswith(says)
