@@ -28,7 +28,7 @@ CA_STORES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt
 export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 
 .DEFAULT_GOAL := help
-TARGETS := help setup new import rehearse preview check show watch logs pin-images pictures test test-fast lint format bench bench-evaluation \
+TARGETS := help setup new import rehearse preview check doctor show watch logs pin-images pictures test test-fast lint format bench bench-evaluation \
 	lock clean \
 	ci-preview ci-verdict ci-comment ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
 	ci-drift ci-drift-issue
@@ -99,6 +99,10 @@ preview: $(VENV)/.runtime ## Say what a change does to each stack [STACK=…] [B
 
 check: $(VENV)/.runtime ## Hold every stack to the policies [STACK=gcp-dev] [FAIL_ON=error]
 	$(call previewing,--check)
+
+doctor: $(VENV)/.runtime ## Say what is missing before the first `pulumi up`, and what mends it [STACK=…] [FORMAT=json]
+	@set -f; IFS=' ,'; for each in $$STACK; do set -- "$$@" --stack "$$each"; done; unset IFS; \
+	$(BIN)/python -m tools.doctor "$$@" $${FORMAT:+--format "$$FORMAT"}
 
 # `make show STACK=local predictions`: the words after `show` are what to show, and no targets.
 ifeq (show,$(firstword $(MAKECMDGOALS)))

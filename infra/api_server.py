@@ -26,8 +26,8 @@ class UnreachableError(UnreadableError):
 class ApiServer:
     """The API server that ``kubeconfig``, the text or the path of one, and ``context`` lead to.
 
-    ``context`` None is the kubeconfig's current one. ``timeouts`` are as `TIMEOUTS`; it tries twice. Reads only.
-    Usable from several threads.
+    ``context`` None is the kubeconfig's current one. ``timeouts`` are as `TIMEOUTS`; it tries twice. It changes
+    nothing, and is usable from several threads.
     """
 
     kubeconfig: str
@@ -76,6 +76,35 @@ class ApiServer:
         if left:
             yield left.decode("utf-8", "replace")
 
+    def version(self) -> str:
+        """The server's version: ``v1.36.1``. Raises UnreadableError."""
+        return str((self._get("/version") or {}).get("gitVersion") or "")
+
+    def may(self, verb: str, api_version: str, kind: str, namespace: str = "") -> bool | None:
+        """Whether the user may do that; None where the cluster does not know the kind.
+
+        Asks as `kubectl auth can-i` does (kubernetes.io/docs/reference/access-authn-authz/authorization, seen
+        November 2026). Raises UnreadableError.
+        """
+        path = self._path(api_version, kind, "")
+        if path is None:
+            return None
+        attributes = {
+            "verb": verb,
+            "group": api_version.rpartition("/")[0],
+            "resource": path.rpartition("/")[2],
+            "namespace": namespace if self._kinds[api_version][kind][1] else "",
+        }
+        answer = self._post(
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SelfSubjectAccessReview",
+                "spec": {"resourceAttributes": attributes},
+            },
+        )
+        return bool((answer.get("status") or {}).get("allowed"))
+
     def _path(self, api_version: str, kind: str, namespace: str) -> str | None:
         """The URL's path of a kind's list; None where the cluster does not know the kind."""
         root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
@@ -99,14 +128,25 @@ class ApiServer:
 
         return cast("dict[str, Any] | None", self._asked(get))
 
-    def _call(self, path: str, query: Mapping[str, str], **options: Any) -> Any:
+    def _post(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the API answers to ``body``: of what is not kept, such as a review."""
+
+        def post() -> Any:
+            return self._call(path, {}, body, response_types_map={201: "object"}, _request_timeout=self.timeouts)
+
+        return cast("dict[str, Any] | None", self._asked(post)) or {}
+
+    def _call(
+        self, path: str, query: Mapping[str, str], body: Mapping[str, Any] | None = None, **options: Any
+    ) -> Any:
         if self._client is None:
             self._client = self._connect()
         return self._client.call_api(
             path,
-            "GET",
+            "GET" if body is None else "POST",
             query_params=list(query.items()),
-            header_params={"Accept": "application/json"},
+            header_params={"Accept": "application/json", "Content-Type": "application/json"},
+            body=body,
             auth_settings=["BearerToken"],
             _return_http_data_only=True,
             **options,

@@ -31,6 +31,7 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
         "infra/schema",
         "infra/review",
         "infra/platform.py",
+        "infra/api_server.py",
     ],
     "infra/pipelines": ["infra/schema", "infra/platform.py"],
     "infra/settings": [

@@ -10,6 +10,8 @@ rest. The package has these names:
 - ``platforms:platforms``: declares its resources;
 - ``emulator:Emulator``: stands in for it, a subclass of `infra.platform.Emulator`;
 - ``review:REVIEW``: what a preview says of its resources, an `infra.review.contract.Review`;
+- ``doctor:probes``: what is checked on this machine and in the cloud before the first `pulumi up`;
+- ``doctor:servers``: its clusters that are there before that;
 - ``store:readable``: lets a store be read by another stack, where `Store.reader` says how;
 - ``starter:starter``: what a new stack file has of it, where the cloud ``has_starter``.
 
@@ -23,6 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Field
 
+from infra.api_server import ApiServer
 from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
 from infra.clouds.existing.settings import ExistingCluster, NfsStore, PvcStore, S3CompatibleStore
 from infra.clouds.gcp.settings import FilestoreStore, GcpCluster, GcsStore
@@ -30,6 +33,8 @@ from infra.clouds.other_stack.settings import OtherStackCluster
 from infra.platform import Emulator, Platform
 from infra.platform import Store as MountedStore
 from infra.review.contract import Review
+from infra.review.observation import Probe
+from infra.review.stack import Stack
 from infra.schema.base import ClusterSettings, StoreSettings
 from infra.schema.problems import Finding, Problem
 from infra.schema.request import Request
@@ -85,6 +90,14 @@ class Cloud:
     def review(self) -> Review:
         """What a preview says of its resources."""
         return self._load("review:REVIEW")
+
+    def probes(self, stack: Stack, request: Request | None) -> Sequence[Probe]:
+        """What is checked of ``stack`` before its first `pulumi up`; ``request`` is None where it is wrong."""
+        return self._load("doctor:probes")(stack, request)
+
+    def servers(self, stack: Stack, request: Request | None) -> Mapping[str, ApiServer]:
+        """The API servers of its clusters that are there before that, by the cluster's name."""
+        return self._load("doctor:servers")(stack, request)
 
     def starter(self, wish: Wish) -> Starter | Sequence[Problem]:
         """What a new stack file has of it; the problems where it has no such thing."""

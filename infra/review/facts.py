@@ -73,7 +73,8 @@ class Quota:
     """What the stack needs of one quota with every pool at its largest.
 
     ``where`` is the region or zone, ``see`` the command or page that shows the limit. ``ordinary`` is the limit of
-    a new project or account, None where it is not documented.
+    a new project or account, None where it is not documented. ``key`` is what its cloud asks for it by, where that
+    is more than ``metric`` and ``where``.
     """
 
     metric: str
@@ -82,6 +83,7 @@ class Quota:
     unit: str
     see: str
     ordinary: float | None = None
+    key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

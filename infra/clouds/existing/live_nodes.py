@@ -4,7 +4,7 @@ A pod that no node takes waits without a word until its Job's time limit ends, h
 checks give the scheduler's reason before anything is declared.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -43,10 +43,24 @@ class LiveNode:
         return self.taints - frozenset(as_taints(pool.taints))
 
 
-def check(name: str, cluster: ExistingCluster, objects: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+def examine(
+    name: str, cluster: ExistingCluster, objects: Sequence[Mapping[str, Any]]
+) -> tuple[list[Finding], list[str]]:
+    """What `check` finds, and what it warns of."""
+    warnings: list[str] = []
+    return list(check(name, cluster, objects, warnings.append)), warnings
+
+
+def check(
+    name: str,
+    cluster: ExistingCluster,
+    objects: Sequence[Mapping[str, Any]],
+    warn: Callable[[str], object] | None = None,
+) -> Iterator[Finding]:
     """Findings about the pools of the cluster ``name``, whose nodes are ``objects`` of the API server.
 
-    Warns of what may pass without a change of the stack file: a node that is cordoned, one that is yet to come.
+    Warns of what may pass without a change of the stack file: a node that is cordoned, one that is yet to come;
+    without ``warn``, in Pulumi's log.
     """
     nodes = [_node(each, cluster) for each in objects]
     for key, pool in cluster.pools.items():
@@ -57,7 +71,7 @@ def check(name: str, cluster: ExistingCluster, objects: Sequence[Mapping[str, An
             continue
         chosen = [node for node in nodes if pool.selector.items() <= node.labels.items()]
         if chosen:
-            yield from _unusable(at, cluster, pool, chosen)
+            yield from _unusable(at, cluster, pool, chosen, warn or pulumi.log.warn)
         elif not pool.autoscaled:
             yield _unmatched(at, pool, nodes)
 
@@ -117,7 +131,11 @@ def _unmatched(at: Path, pool: ExistingPool, nodes: Sequence[LiveNode]) -> Findi
 
 
 def _unusable(
-    at: Path, cluster: ExistingCluster, pool: ExistingPool, chosen: Sequence[LiveNode]
+    at: Path,
+    cluster: ExistingCluster,
+    pool: ExistingPool,
+    chosen: Sequence[LiveNode],
+    warn: Callable[[str], object],
 ) -> Iterator[Finding]:
     lasting = {node.name: _lasting(node.refuses(pool)) for node in chosen}
     usable = [node for node in chosen if not lasting[node.name]]
@@ -138,12 +156,12 @@ def _unusable(
     ready = [node for node in usable if not node.refuses(pool)]
     if not ready:
         taints = sorted({_spelt(taint) for node in usable for taint in node.refuses(pool)})
-        pulumi.log.warn(
+        warn(
             f"{key_of((*at, 'selector'))}: Kubernetes lets no pod on its nodes now ({_some(taints)}): "
             f"{_some([node.name for node in usable])}. Steps wait until one is uncordoned or ready again."
         )
     elif len(usable) < pool.most_nodes and not pool.autoscaled:
-        pulumi.log.warn(
+        warn(
             f"{key_of((*at, 'nodes'))}: the cluster has {len(usable)} of {pool.most_nodes} nodes: "
             f"{_some([node.name for node in usable])}. Steps on more nodes than that wait for the others."
         )

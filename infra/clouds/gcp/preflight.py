@@ -3,6 +3,7 @@
 import pulumi
 import pulumi_gcp as gcp
 
+from infra.clouds.gcp.rules.names import no_project
 from infra.schema.problems import Problem, SettingsError
 from infra.schema.request import Request
 
@@ -11,19 +12,10 @@ def project() -> str:
     """The project that everything is created in; raises SettingsError where the stack has none."""
     found = gcp.config.project
     if not found:
-        raise SettingsError([_no_project()])
+        raise SettingsError([no_project(pulumi.get_stack())])
     return found
 
 
 def problems(_: Request | None = None) -> list[Problem]:
     """What a stack with clusters on Google Cloud lacks beside its settings."""
-    return [] if gcp.config.project else [_no_project()]
-
-
-def _no_project() -> Problem:
-    return Problem(
-        "gcp:project",
-        None,
-        "the stack does not say which Google Cloud project to create things in",
-        f"pulumi config set gcp:project <your-project-id> -s {pulumi.get_stack()}",
-    )
+    return [] if gcp.config.project else [no_project(pulumi.get_stack())]

@@ -45,6 +45,7 @@ def quotas(stack: Stack) -> Sequence[Quota]:
                     f"--region {regions[need]} --query Quota.Value"
                 ),
                 ordinary=rule.get("ordinary"),
+                key=(rule["service"], code, regions[need]),
             )
         )
     return found

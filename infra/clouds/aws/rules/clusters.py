@@ -28,6 +28,13 @@ RESERVED = [
         "192.168.0.0/16",
     )
 ]
+EXAMPLES = [ipaddress.IPv4Network(block) for block in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")]
+"""Networks that are reserved for documentation: RFC 5737, January 2010."""
+
+REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
+"""Environment variables that name the provider's region where the stack does not (pulumi_aws 7.51,
+config/vars.py)."""
+
 PRINCIPAL = re.compile(r"arn:aws:iam::[0-9]{12}:(role|user)/[\w+=,.@/-]+")
 KEY = re.compile(r"arn:aws:kms:(?P<region>[a-z0-9-]+):[0-9]{12}:key/(mrk-)?[0-9a-f-]{32,36}")
 
@@ -67,6 +74,24 @@ def provider_problems(values: Mapping[str, Any]) -> list[Problem]:
         return []
     fix = did_you_mean(region, regions(), "write the cluster's region, such as `us-east-2`")
     return [Problem("aws:region", region, "not in the catalogue of AWS's regions", fix)]
+
+
+def no_region(stack: str, region: str = "<the cluster's region>") -> Problem:
+    """What is wrong with a stack whose provider has no region."""
+    return Problem(
+        "aws:region",
+        None,
+        "the AWS provider does not start without a region",
+        f"pulumi config set aws:region {region} -s {stack}",
+    )
+
+
+def only_examples(cluster: AwsCluster) -> list[str]:
+    """The networks that may reach the cluster's API, where all of them are examples; else none."""
+    networks = cluster.control_plane.authorized_networks.values()
+    blocks = [ipaddress.IPv4Network(network) for network in networks]
+    examples = bool(blocks) and all(any(block.subnet_of(each) for each in EXAMPLES) for block in blocks)
+    return sorted(set(networks)) if examples else []
 
 
 def _charts(at: Path, cluster: AwsCluster) -> Iterator[Finding]:

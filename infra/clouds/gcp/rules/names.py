@@ -23,6 +23,19 @@ RESERVED_PREFIXES = ("kubernetes.io", "k8s.io", "cloud.google.com", "gke.io")
 PROJECT = re.compile(r"([a-z0-9][a-z0-9.-]*:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
 PROJECT_FIX = "write the id (6 to 30 lower-case letters, digits and hyphens), not the name or number"
 
+PROJECT_VARIABLES = ("GOOGLE_PROJECT", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT")
+"""Environment variables that name the project where the stack does not (pulumi_gcp 9.35, config/vars.py)."""
+
+
+def no_project(stack: str) -> Problem:
+    """What is wrong with a stack that has no project."""
+    return Problem(
+        "gcp:project",
+        None,
+        "the stack does not say which Google Cloud project to create things in",
+        f"pulumi config set gcp:project <your-project-id> -s {stack}",
+    )
+
 
 def provider_problems(configuration: Mapping[str, Any]) -> list[Problem]:
     """What is wrong with the provider's keys in the stack's whole ``configuration``."""

@@ -1,0 +1,362 @@
+"""What AWS says of a stack before its first `pulumi up`: sign-in, account, permissions, quotas, offers."""
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+# botocore has no types.
+
+import os
+import shutil
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from infra.api_server import ApiServer
+from infra.clouds.aws.rules.clusters import REGION_VARIABLES, no_region, only_examples
+from infra.clouds.aws.settings import AwsCluster
+from infra.review.facts import Quota
+from infra.review.observation import STACK, Observation, Probe, fine, unknown, wrong
+from infra.review.properties import items, mappings, text, texts
+from infra.review.stack import Stack
+from infra.schema.request import Request
+
+DATA = Path(__file__).parent / "data" / "permissions.toml"
+
+SIGN_IN, ACCOUNT, ACTIONS, QUOTAS = "AWS sign-in", "AWS account", "permissions", "quotas"
+OFFERS, HELPER = "instance types in their zones", "AWS CLI"
+INSTALL = "open https://docs.aws.amazon.com/cli/latest/userguide/getting-started-install.html"
+
+TIMEOUTS = {"connect_timeout": 3, "read_timeout": 15, "retries": {"total_max_attempts": 2}}
+
+BATCH = 50
+"""Actions that are asked about at once."""
+
+DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
+EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
+REFUSED = {"InvalidClientTokenId", "SignatureDoesNotMatch", "AuthFailure", "UnrecognizedClientException"}
+"""Codes of AWS's errors (docs.aws.amazon.com/IAM/latest/APIReference/CommonErrors.html, seen November 2026)."""
+
+_clients = Lock()
+
+
+class _FailedError(Exception):
+    """AWS could not be asked; ``observation`` says why."""
+
+    def __init__(self, observation: Observation) -> None:
+        super().__init__(observation.said)
+        self.observation = observation
+
+
+@dataclass(frozen=True)
+class Account:
+    """AWS as a stack signs in: with ``profile``, empty for what the environment names; ``region`` is a default."""
+
+    profile: str
+    region: str
+    _made: dict[tuple[str, str], Any] = field(default_factory=dict[tuple[str, str], Any], compare=False)
+
+    def call(self, service: str, operation: str, region: str = "", **arguments: Any) -> Any:
+        """One call that changes nothing. Raises botocore's ClientError, and `_FailedError` for all else."""
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+
+        try:
+            return getattr(self._client(service, region or self.region), operation)(**arguments)
+        except ClientError as error:
+            code = text(error.response.get("Error", {}).get("Code"))
+            if code in EXPIRED | REFUSED:
+                words = "has expired" if code in EXPIRED else f"is not accepted ({code})"
+                raise _FailedError(wrong(SIGN_IN, words, self.login)) from error
+            raise
+        except BotoCoreError as error:
+            raise _FailedError(self._failure(error)) from error
+
+    def _client(self, service: str, region: str) -> Any:
+        from botocore.config import Config  # noqa: PLC0415
+        from botocore.session import Session  # noqa: PLC0415
+
+        # Sessions of botocore are not safe to use from several threads; their clients are.
+        with _clients:
+            if (service, region) not in self._made:
+                session = Session(profile=self.profile or None)
+                self._made[service, region] = session.create_client(
+                    service, region_name=region or "us-east-1", config=Config(**TIMEOUTS)
+                )
+            return self._made[service, region]
+
+    @property
+    def login(self) -> str:
+        """The command that signs in again."""
+        profile = self.profile or os.environ.get("AWS_PROFILE", "")
+        return f"aws sso login --profile {profile}" if profile else "aws configure sso"
+
+    def _failure(self, error: Exception) -> Observation:
+        from botocore import exceptions  # noqa: PLC0415
+
+        if isinstance(error, exceptions.NoCredentialsError | exceptions.PartialCredentialsError):
+            return wrong(
+                SIGN_IN, "is missing: no credentials in the environment, in ~/.aws or of the machine", self.login
+            )
+        if isinstance(error, exceptions.ProfileNotFound):
+            return wrong(SIGN_IN, f"fails: {error}", "aws configure list-profiles")
+        unreachable = (
+            exceptions.EndpointConnectionError,
+            exceptions.ConnectTimeoutError,
+            exceptions.ReadTimeoutError,
+            exceptions.ConnectionError,
+            exceptions.ProxyConnectionError,
+        )
+        if isinstance(error, unreachable):
+            return unknown(SIGN_IN, f"could not be tried: AWS cannot be reached ({type(error).__name__})")
+        return wrong(SIGN_IN, f"fails: {' '.join(str(error).split())}", self.login)
+
+
+def servers(_stack: Stack, _request: Request | None) -> Mapping[str, ApiServer]:
+    """None: the stack's cluster is made by its first `pulumi up`."""
+    return {}
+
+
+def probes(stack: Stack, request: Request | None) -> Sequence[Probe]:
+    """What is checked for ``stack``. Whatever needs an answer of AWS is passed over without a sign-in."""
+    clusters = request.clusters_of(AwsCluster) if request else dict[str, AwsCluster]()
+    return [
+        Probe(HELPER, _helper),
+        Probe("aws:region", lambda: _region(stack, clusters)),
+        Probe("authorized networks", lambda: _networks(clusters)),
+        Probe(SIGN_IN, lambda: _asked(stack, clusters)),
+    ]
+
+
+def region_of(stack: Stack) -> str:
+    """The provider's region; empty where there is none."""
+    return text(stack.configuration.get("aws:region")) or next(
+        filter(None, map(os.environ.get, REGION_VARIABLES)), ""
+    )
+
+
+def _helper() -> Iterator[Observation]:
+    if found := shutil.which("aws"):
+        yield fine(HELPER, f"is {found}; version 2 is needed, which was not asked")
+    else:
+        yield wrong(HELPER, "is not on PATH; Pulumi signs in to EKS clusters with it", INSTALL)
+
+
+def _region(stack: Stack, clusters: Mapping[str, AwsCluster]) -> Iterator[Observation]:
+    if region := region_of(stack):
+        yield fine("aws:region", f"is {region}")
+    else:
+        problem = no_region(STACK, next((each.region for each in clusters.values()), "<the cluster's region>"))
+        yield wrong("aws:region", f"is not set: {problem.reason}", problem.fix)
+
+
+def _networks(clusters: Mapping[str, AwsCluster]) -> Iterator[Observation]:
+    for name, cluster in clusters.items():
+        if networks := only_examples(cluster):
+            key = f"slipway:clusters.{name}.control_plane.authorized_networks.here"
+            yield wrong(
+                "authorized networks",
+                f"of cluster `{name}` are examples ({', '.join(networks)}): nobody reaches its API",
+                f"pulumi config set --path '{key}' <your address>/32 -s {STACK}",
+            )
+
+
+def _asked(stack: Stack, clusters: Mapping[str, AwsCluster]) -> Iterator[Observation]:
+    from botocore.exceptions import ClientError  # noqa: PLC0415
+
+    account = _account(text(stack.configuration.get("aws:profile")), region_of(stack))
+    try:
+        # Needs no permission: docs.aws.amazon.com/STS/latest/APIReference/API_GetCallerIdentity.html
+        caller = account.call("sts", "get_caller_identity")
+    except ClientError as error:
+        yield wrong(SIGN_IN, f"fails: {error}", account.login)
+        return
+    except _FailedError as error:
+        yield error.observation
+        yield unknown(
+            "account, permissions, quotas and instance types", "were not asked for: AWS could not be signed in to"
+        )
+        return
+    yield fine(SIGN_IN, f"works, as {caller['Arn']}")
+    yield from _account_of(stack, text(caller["Account"]))
+    for subject, check in (
+        (ACTIONS, _actions(stack, account, text(caller["Arn"]))),
+        (QUOTAS, _quotas(stack, account)),
+        (OFFERS, _offers(clusters, account)),
+    ):
+        try:
+            yield from check
+        except (ClientError, _FailedError) as error:
+            yield unknown(subject, f"could not be told: {error}")
+
+
+@cache
+def _account(profile: str, region: str) -> Account:
+    return Account(profile, region)
+
+
+def forget() -> None:
+    """Looks for credentials anew, after they have changed."""
+    _account.cache_clear()
+
+
+def _account_of(stack: Stack, account: str) -> Iterator[Observation]:
+    allowed = [str(each) for each in items(stack.configuration.get("aws:allowedAccountIds"))]
+    forbidden = [str(each) for each in items(stack.configuration.get("aws:forbiddenAccountIds"))]
+    if (allowed and account not in allowed) or account in forbidden:
+        which = f"allows {', '.join(allowed)}" if allowed else "forbids it"
+        yield wrong(ACCOUNT, f"is {account}, and the stack {which}", "aws configure list-profiles")
+    elif allowed:
+        yield fine(ACCOUNT, f"is {account}, as the stack has it")
+    else:
+        yield unknown(
+            ACCOUNT,
+            f"is {account}; whether that is the right one the stack does not say",
+            f"pulumi config set --path 'aws:allowedAccountIds[0]' {account} -s {STACK}",
+        )
+
+
+def _actions(stack: Stack, account: Account, caller: str) -> Iterator[Observation]:
+    """Source: docs.aws.amazon.com/IAM/latest/APIReference/API_SimulatePrincipalPolicy.html, November 2026."""
+    from botocore.exceptions import ClientError  # noqa: PLC0415
+
+    rules = _rules()
+    types = {each.type for each in stack.resources.values() if each.custom and not each.read}
+    asked = sorted({action for each in types & rules.keys() for action in rules[each]})
+    if not asked:
+        return
+    source, denied = principal(caller), list[str]()
+    if source.endswith(":root"):
+        yield fine(ACTIONS, "are those of the account's root user, who may do everything")
+        return
+    for start in range(0, len(asked), BATCH):
+        try:
+            found = account.call(
+                "iam",
+                "simulate_principal_policy",
+                PolicySourceArn=source,
+                ActionNames=asked[start : start + BATCH],
+                MaxItems=1000,
+            )
+        except ClientError as error:
+            see = f"aws iam list-attached-role-policies --role-name {source.rpartition('/')[2]}"
+            yield unknown(ACTIONS, f"could not be told for {source}: {error}", see)
+            return
+        denied += [
+            text(each.get("EvalActionName"))
+            for each in mappings(found.get("EvaluationResults"))
+            if each.get("EvalDecision") != "allowed"
+        ]
+    if denied:
+        kind, _, name = source.rpartition(":")[2].partition("/")
+        yield wrong(
+            ACTIONS,
+            f"of {source} lack {', '.join(denied)}",
+            f"aws iam attach-{kind}-policy --{kind}-name {name.rpartition('/')[2]} "
+            "--policy-arn <a policy with these>",
+        )
+    else:
+        yield fine(ACTIONS, f"of {source} include the {len(asked)} actions asked about")
+
+
+def principal(caller: str) -> str:
+    """The user or role whose policies hold for a caller.
+
+    A session ``arn:aws:sts::111122223333:assumed-role/deploy/me`` has those of ``…:iam::…:role/deploy``. The
+    path of a role is not in it; roles of IAM Identity Center have one that is known.
+    """
+    head, _, rest = caller.partition(":assumed-role/")
+    if not rest:
+        return caller
+    role = rest.partition("/")[0]
+    path = "aws-reserved/sso.amazonaws.com/" if role.startswith("AWSReservedSSO_") else ""
+    return f"{head.replace(':sts:', ':iam:')}:role/{path}{role}"
+
+
+def _quotas(stack: Stack, account: Account) -> Iterator[Observation]:
+    """Limits against what the stack needs; what else the account uses is in no answer."""
+    enough = 0
+    for quota in stack.quotas:
+        if len(quota.key) != 3:
+            continue
+        service, code, region = quota.key
+        limit = _limit(account, service, code, region)
+        if limit is None:
+            yield unknown(QUOTAS, f"{quota.metric} ({quota.where}) could not be read", quota.see)
+        elif limit < quota.needed:
+            yield wrong(
+                QUOTAS,
+                f"{quota.metric} ({quota.where}) is {limit:g}; the stack needs up to {quota.needed:g} "
+                f"{quota.unit}",
+                f"aws service-quotas request-service-quota-increase --service-code {service} --quota-code {code} "
+                f"--region {region} --desired-value {_raised(quota)}",
+            )
+        else:
+            enough += 1
+    if enough:
+        yield fine(QUOTAS, f"{enough} of {len(stack.quotas)} are large enough for every pool at its largest")
+        yield unknown(QUOTAS, "are also used by whatever else the account runs, which was not counted")
+
+
+def _raised(quota: Quota) -> str:
+    return f"{int(-(-quota.needed // 1))}"
+
+
+def _limit(account: Account, service: str, code: str, region: str) -> float | None:
+    """The account's limit, or AWS's default; None where neither may be read or is there.
+
+    Source: docs.aws.amazon.com/servicequotas/2019-06-24/apireference/API_GetServiceQuota.html, November 2026.
+    """
+    from botocore.exceptions import ClientError  # noqa: PLC0415
+
+    for operation in ("get_service_quota", "get_aws_default_service_quota"):
+        try:
+            found = account.call("service-quotas", operation, region, ServiceCode=service, QuotaCode=code)
+        except ClientError as error:
+            if text(error.response.get("Error", {}).get("Code")) in DENIED:
+                return None
+            continue
+        return float(found["Quota"]["Value"])
+    return None
+
+
+def _offers(clusters: Mapping[str, AwsCluster], account: Account) -> Iterator[Observation]:
+    """Whether the zones of each pool have its instance type, for this account.
+
+    Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypeOfferings.html, November
+    2026.
+    """
+    lacking = asked = 0
+    for name, cluster in clusters.items():
+        for key, pool in cluster.pools.items():
+            zones = pool.zones or cluster.zones or []
+            for by_id in (True, False):
+                wanted = [zone for zone in zones if ("-az" in zone) == by_id]
+                if not wanted:
+                    continue
+                found = account.call(
+                    "ec2",
+                    "describe_instance_type_offerings",
+                    cluster.region,
+                    LocationType="availability-zone-id" if by_id else "availability-zone",
+                    Filters=[{"Name": "instance-type", "Values": [pool.instance_type]}],
+                )
+                there = {text(each.get("Location")) for each in mappings(found.get("InstanceTypeOfferings"))}
+                asked += 1
+                if there.isdisjoint(wanted):
+                    lacking += 1
+                    yield wrong(
+                        OFFERS,
+                        f"pool `{name}.{key}`: {', '.join(wanted)} do not offer {pool.instance_type}; "
+                        f"{', '.join(sorted(there)) or 'no zone of the region'} do",
+                        f"pulumi config set --path 'slipway:clusters.{name}.pools.{key}.zones[0]' <zone> "
+                        f"-s {STACK}",
+                    )
+    if asked and not lacking:
+        yield fine(OFFERS, "are offered in the zones of every pool")
+
+
+@cache
+def _rules() -> Mapping[str, Sequence[str]]:
+    actions = tomllib.loads(DATA.read_text(encoding="utf-8"))["actions"]
+    return {name: texts(each) for name, each in actions.items()}

@@ -1,0 +1,207 @@
+"""What clusters that are already there, and this machine's way to them, lack before the first `pulumi up`."""
+
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infra.api_server import ApiServer, UnreachableError, UnreadableError
+from infra.clouds.existing import live_claim, live_nodes
+from infra.clouds.existing.catalogue import single_node_classes
+from infra.clouds.existing.kubeconfig import KubeconfigError, as_argument, context_of
+from infra.clouds.existing.preflight import TIMEOUTS
+from infra.clouds.existing.settings import ExistingCluster, PvcStore
+from infra.review.observation import STACK, Observation, Probe, fine, unknown, wrong
+from infra.review.properties import items, mapping, mappings, text
+from infra.review.stack import Stack
+from infra.schema.problems import Finding, key_of
+from infra.schema.request import Request
+
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+"""Source: kubernetes.io/docs/concepts/storage/storage-classes, seen November 2026."""
+
+PLUGIN_IMAGES = ("k8s-device-plugin", "gpu-device-plugin")
+"""In the names of images of NVIDIA's device plugin (nvcr.io/nvidia/k8s-device-plugin) and GKE's."""
+
+OPERATOR = "nvidia-device-plugin-daemonset"
+"""The GPU Operator's own, of whose nodes the stack's plugin keeps away (github.com/NVIDIA/gpu-operator v26.7.0,
+assets/state-device-plugin)."""
+
+PART_OF = ("app.kubernetes.io/part-of", "slipway")
+
+
+def servers(_stack: Stack, request: Request | None) -> Mapping[str, ApiServer]:
+    """The clusters whose kubeconfig can be used."""
+    found: dict[str, ApiServer] = {}
+    for name, cluster in _clusters(request).items():
+        try:
+            found[name] = _server(cluster)
+        except KubeconfigError:
+            continue
+    return found
+
+
+def probes(_stack: Stack, request: Request | None) -> Sequence[Probe]:
+    """The kubeconfig of each cluster, then what its nodes and storage say of the stack file."""
+    return [
+        Probe(f"cluster {name}", partial(_cluster, name, each, request))
+        for name, each in _clusters(request).items()
+    ]
+
+
+def _clusters(request: Request | None) -> Mapping[str, ExistingCluster]:
+    return request.clusters_of(ExistingCluster) if request else {}
+
+
+def _server(cluster: ExistingCluster) -> ApiServer:
+    return ApiServer(cluster.kubeconfig, context_of(cluster.kubeconfig, cluster.context), TIMEOUTS)
+
+
+def _cluster(name: str, cluster: ExistingCluster, request: Request | None) -> Iterator[Observation]:
+    config = f"kubeconfig {as_argument(cluster.kubeconfig)}"
+    try:
+        server = _server(cluster)
+    except KubeconfigError as error:
+        yield wrong(config, f"cannot be used: {error}", _way_in(cluster))
+        yield unknown(
+            "version, permissions, nodes, storage and device plugin",
+            "of its cluster were not asked for without it",
+        )
+        return
+    yield fine(config, f"has the context {server.context}")
+    yield from _helper(config, cluster, server.context or "")
+    if request is None:
+        return
+    for subject, check in (
+        (f"nodes of `{name}`", _nodes(name, cluster, server)),
+        (f"storage of `{name}`", _storage(name, server, request)),
+        (f"device plugin of `{name}`", _plugin(name, cluster, server)),
+    ):
+        try:
+            yield from check
+        except UnreachableError:
+            # Said once, of the cluster as a whole.
+            return
+        except UnreadableError as error:
+            yield unknown(subject, f"could not be read: {error}")
+
+
+def _way_in(cluster: ExistingCluster) -> str:
+    if not Path(cluster.kubeconfig).expanduser().exists():
+        copied = f"scp <a node of its control plane>:/etc/kubernetes/admin.conf {as_argument(cluster.kubeconfig)}"
+        return "oc login <its API's address>" if cluster.openshift else f"kind create cluster  # or {copied}"
+    return f"kubectl --kubeconfig {as_argument(cluster.kubeconfig)} config get-contexts"
+
+
+def _helper(subject: str, cluster: ExistingCluster, context: str) -> Iterator[Observation]:
+    """The program that gets a token for the context's user, where the kubeconfig names one."""
+    content = mapping(yaml.safe_load(Path(cluster.kubeconfig).expanduser().read_text(encoding="utf-8")))
+    user = text(mapping(_named(content, "contexts", context).get("context")).get("user"))
+    program = mapping(mapping(_named(content, "users", user).get("user")).get("exec"))
+    command = text(program.get("command"))
+    if not command:
+        return
+    if shutil.which(command):
+        yield fine(subject, f"signs in with {command}, which is on PATH")
+    else:
+        hint = " ".join(text(program.get("installHint")).split())
+        yield wrong(
+            subject,
+            f"signs in with `{command}`, which is not on PATH{f': {hint}' if hint else ''}",
+            f"command -v {shlex.quote(command)}",
+        )
+
+
+def _named(content: Mapping[str, Any], key: str, name: str) -> Mapping[str, Any]:
+    return next((each for each in mappings(content.get(key)) if each.get("name") == name), dict[str, Any]())
+
+
+def _nodes(name: str, cluster: ExistingCluster, server: ApiServer) -> Iterator[Observation]:
+    subject = f"nodes of `{name}`"
+    objects = server.all_of("v1", "Node")
+    found, warnings = live_nodes.examine(name, cluster, objects)
+    for each in found:
+        yield _of_finding(subject, each)
+    for each in warnings:
+        yield wrong(subject, each, "kubectl get nodes")
+    if not found and not warnings:
+        yield fine(subject, f"are {len(objects)}, and every pool has its own")
+
+
+def _of_finding(subject: str, finding: Finding) -> Observation:
+    return wrong(subject, f"contradict {key_of(finding.path)}: {finding.reason}", finding.fix)
+
+
+def _storage(name: str, server: ApiServer, request: Request) -> Iterator[Observation]:
+    store, subject = request.store, f"storage of `{name}`"
+    if not isinstance(store, PvcStore):
+        yield unknown(subject, "is outside the cluster, and only its nodes can mount it: the store gate tries it")
+        return
+    if store.host_path is not None:
+        yield unknown(subject, f"is {store.host_path} of a node, which nobody can look into from here")
+        return
+    grown = list(live_claim.check(server, store, request.namespace))
+    yield from (_of_finding(subject, each) for each in grown)
+    classes = {
+        text(mapping(each["metadata"]).get("name")): each
+        for each in server.all_of("storage.k8s.io/v1", "StorageClass")
+    }
+    defaults = [
+        key
+        for key, each in classes.items()
+        if mapping(mapping(each["metadata"]).get("annotations")).get(DEFAULT_CLASS) == "true"
+    ]
+    chosen = store.storage_class or next(iter(defaults), "")
+    there = ", ".join(sorted(classes)) or "none"
+    if store.storage_class and store.storage_class not in classes:
+        yield wrong(
+            subject, f"has no StorageClass `{store.storage_class}`; there is {there}", "kubectl get storageclass"
+        )
+    elif not chosen:
+        some = next(iter(sorted(classes)), "<name>")
+        yield wrong(
+            subject,
+            f"has no default StorageClass, so that the store's claim waits for ever; there is {there}",
+            f"kubectl annotate storageclass {some} {DEFAULT_CLASS}=true",
+        )
+    elif store.access_mode == "ReadWriteMany" and (why := single_node_classes().get(chosen)):
+        yield wrong(subject, f"`{chosen}` {why}, and the store is ReadWriteMany", "kubectl get storageclass")
+    elif not grown:
+        yield fine(subject, f"is made by the StorageClass `{chosen}`")
+
+
+def _plugin(name: str, cluster: ExistingCluster, server: ApiServer) -> Iterator[Observation]:
+    """That the stack's plugin is not the second one: both would hand out the same GPUs."""
+    subject = f"device plugin of `{name}`"
+    if not any(pool.gpus for pool in cluster.pools.values()):
+        return
+    others = [
+        f"{text(metadata.get('namespace'))}/{text(metadata.get('name'))}"
+        for each in server.all_of("apps/v1", "DaemonSet")
+        if _is_plugin(each)
+        and (metadata := mapping(each.get("metadata")))
+        and mapping(metadata.get("labels")).get(PART_OF[0]) != PART_OF[1]
+    ]
+    foreign = [each for each in others if each.rpartition("/")[2] != OPERATOR]
+    if cluster.device_plugin.declare and foreign:
+        yield wrong(
+            subject,
+            f"would be there twice: {', '.join(foreign)}, and the one that the stack declares",
+            f"pulumi config set --path 'slipway:clusters.{name}.device_plugin.declare' false -s {STACK}",
+        )
+    elif cluster.device_plugin.declare:
+        yield fine(subject, "is the stack's alone")
+    elif others:
+        yield fine(subject, f"is {', '.join(others)}")
+
+
+def _is_plugin(daemon_set: Mapping[str, Any]) -> bool:
+    spec = mapping(mapping(mapping(daemon_set.get("spec")).get("template")).get("spec"))
+    return any(
+        any(each in text(mapping(container).get("image")) for each in PLUGIN_IMAGES)
+        for container in items(spec.get("containers"))
+    )

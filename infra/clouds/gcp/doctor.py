@@ -1,0 +1,352 @@
+"""What Google Cloud says of a stack before its first `pulumi up`: sign-in, project, APIs, roles, offers."""
+
+import os
+import shutil
+import sqlite3
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from infra.api_server import ApiServer
+from infra.clouds.gcp import nodes
+from infra.clouds.gcp.catalogue import is_zone, regions
+from infra.clouds.gcp.google_api import (
+    Google,
+    NoCredentialsError,
+    RefusedError,
+    UnreachableError,
+    gcloud_folder,
+    signed_in,
+)
+from infra.clouds.gcp.live_quotas import quotas
+from infra.clouds.gcp.rules.names import PROJECT_VARIABLES, no_project
+from infra.review.observation import STACK, Observation, Probe, fine, unknown, wrong
+from infra.review.properties import is_true, mappings, text, texts
+from infra.review.stack import Stack
+from infra.schema.request import Request
+
+DATA = Path(__file__).parent / "data" / "permissions.toml"
+
+AUTH_PLUGIN = "gke-gcloud-auth-plugin"
+SERVICE = "gcp:projects/service:Service"
+
+FIRST_SERVICES = ("serviceusage.googleapis.com", "cloudresourcemanager.googleapis.com")
+"""The APIs through which the stack switches on the others; docs/gcp.md has them."""
+
+LOGIN = "gcloud auth application-default login"
+SIGN_IN, PROJECT, APIS, ROLES = "Google Cloud sign-in", "Google Cloud project", "Google Cloud APIs", "roles"
+OFFERS = "machine types in their zones"
+
+_signing_in = Lock()
+
+
+def servers(_stack: Stack, _request: Request | None) -> Mapping[str, ApiServer]:
+    """None: the stack's clusters are made by its first `pulumi up`."""
+    return {}
+
+
+def probes(stack: Stack, _request: Request | None) -> Sequence[Probe]:
+    """What is checked for ``stack``. Whatever needs an answer of Google is passed over without a sign-in."""
+    project = project_of(stack)
+    found = [
+        Probe(AUTH_PLUGIN, _helper),
+        Probe("gcloud sign-in", _gcloud_login),
+        Probe(PROJECT, lambda: _named(project)),
+        Probe(SIGN_IN, lambda: _signed_in(stack)),
+    ]
+    return [*found, Probe(PROJECT, lambda: _asked(stack, project))]
+
+
+def project_of(stack: Stack) -> str:
+    """The project that the provider takes; empty where there is none."""
+    return text(stack.configuration.get("gcp:project")) or next(
+        filter(None, map(os.environ.get, PROJECT_VARIABLES)), ""
+    )
+
+
+def _helper() -> Iterator[Observation]:
+    if found := shutil.which(AUTH_PLUGIN):
+        yield fine(AUTH_PLUGIN, f"is {found}")
+    else:
+        how = f"gcloud components install {AUTH_PLUGIN}"
+        if not shutil.which("gcloud"):
+            how = "open https://cloud.google.com/sdk/docs/install"
+        yield wrong(AUTH_PLUGIN, "is not on PATH; Pulumi signs in to GKE clusters with it", how)
+
+
+def _gcloud_login() -> Iterator[Observation]:
+    """The plugin asks gcloud for a token, which has accounts of its own beside the application default.
+
+    ``credentials.db`` is where gcloud keeps them (googlecloudsdk/core/credentials/creds.py, SDK 540).
+    """
+    subject, file = "gcloud sign-in", gcloud_folder() / "credentials.db"
+    if any(
+        os.environ.get(each)
+        for each in ("CLOUDSDK_AUTH_ACCESS_TOKEN_FILE", "CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE")
+    ):
+        yield fine(subject, "is in the environment")
+        return
+    try:
+        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as database:
+            accounts = [str(row[0]) for row in database.execute("select account_id from credentials")]
+    except sqlite3.Error:
+        accounts = []
+    if accounts:
+        yield fine(subject, f"has {', '.join(accounts)}")
+    else:
+        yield wrong(
+            subject,
+            f"is missing: gcloud has no account, and {AUTH_PLUGIN} asks gcloud for a token",
+            "gcloud auth login",
+        )
+
+
+def _named(project: str) -> Iterator[Observation]:
+    if project:
+        yield fine("gcp:project", f"is {project}")
+    else:
+        problem = no_project(STACK)
+        yield wrong("gcp:project", f"is not set: {problem.reason}", problem.fix)
+
+
+def _signed_in(stack: Stack) -> Iterator[Observation]:
+    try:
+        google = _google(stack)
+        _token(google)
+    except NoCredentialsError as error:
+        yield wrong(SIGN_IN, f"fails: {error}", LOGIN)
+    except UnreachableError as error:
+        yield unknown(
+            SIGN_IN, f"could not be tried: {error}", "gcloud auth application-default print-access-token"
+        )
+    else:
+        yield fine(SIGN_IN, f"works, with {google.source}")
+
+
+@dataclass(frozen=True)
+class Patient:
+    """A stack and its project, and Google to ask about them."""
+
+    stack: Stack
+    project: str
+    google: Google
+
+
+def _asked(stack: Stack, project: str) -> Iterator[Observation]:
+    """All that needs a sign-in. Nothing where there is none, which is told by itself."""
+    everything = "project, billing, APIs, roles, quotas and machine types"
+    try:
+        google = _google(stack)
+        _token(google)
+    except (NoCredentialsError, UnreachableError):
+        yield unknown(everything, "were not asked for: Google Cloud could not be signed in to")
+        return
+    if not project:
+        yield unknown(everything, "were not asked for: the stack names no project")
+        return
+    patient = Patient(stack, project, google)
+    there = list(_project(patient))
+    yield from there
+    if any(each.state == "wrong" for each in there):
+        return
+    for check in (_billing, _apis, _roles, _offers):
+        yield from _answered(check(patient), check.__name__.strip("_"))
+    yield from _answered(quotas(google, stack, project), "quotas")
+
+
+def _answered(found: Iterator[Observation], subject: str) -> Iterator[Observation]:
+    try:
+        yield from found
+    except (RefusedError, UnreachableError, NoCredentialsError) as error:
+        yield unknown(subject, f"could not be told: {error}")
+
+
+def _project(patient: Patient) -> Iterator[Observation]:
+    """Source of the answer: https://cloud.google.com/resource-manager/reference/rest/v1/projects/get."""
+    project = patient.project
+    try:
+        found = patient.google.get("cloudresourcemanager.googleapis.com", f"v1/projects/{project}")
+    except RefusedError as error:
+        if error.reason == "SERVICE_DISABLED":
+            yield _switch_on(
+                project, FIRST_SERVICES, "are switched off: through them the stack switches on the others"
+            )
+        elif error.status in {403, 404}:
+            # Google answers the same for a project that is not there and for one that the user may not see.
+            yield wrong(
+                PROJECT,
+                f"`{project}` is not there, or you may not see it ({error})",
+                f"gcloud projects describe {project}",
+            )
+        else:
+            yield unknown(
+                PROJECT, f"`{project}` could not be read: {error}", f"gcloud projects describe {project}"
+            )
+    except (UnreachableError, NoCredentialsError) as error:
+        yield unknown(PROJECT, f"`{project}` could not be read: {error}", f"gcloud projects describe {project}")
+    else:
+        state = text(found.get("lifecycleState"))
+        if state == "ACTIVE":
+            yield fine(PROJECT, f"`{project}` is there")
+        else:
+            yield wrong(
+                PROJECT, f"`{project}` is about to be deleted ({state})", f"gcloud projects undelete {project}"
+            )
+
+
+def _billing(patient: Patient) -> Iterator[Observation]:
+    """Source: https://cloud.google.com/billing/docs/reference/rest/v1/projects/getBillingInfo."""
+    project = patient.project
+    see = f"gcloud billing projects describe {project}"
+    try:
+        found = patient.google.get("cloudbilling.googleapis.com", f"v1/projects/{project}/billingInfo")
+    except (RefusedError, UnreachableError) as error:
+        yield unknown("billing", f"of `{project}` could not be read: {error}", see)
+        return
+    if is_true(found.get("billingEnabled")):
+        yield fine("billing", f"is on for `{project}`")
+    else:
+        link = f"gcloud billing projects link {project} --billing-account=<account>"
+        yield wrong("billing", f"is off for `{project}`: no cluster can be made", link)
+
+
+def _apis(patient: Patient) -> Iterator[Observation]:
+    """Source: https://cloud.google.com/service-usage/docs/reference/rest/v1/services/batchGet."""
+    declared = [text(each.properties.get("service")) for each in patient.stack.of_type(SERVICE)]
+    names = [*FIRST_SERVICES, *(each for each in declared if each and each not in FIRST_SERVICES)]
+    prefix = f"projects/{patient.project}"
+    query = "&".join(f"names={prefix}/services/{name}" for name in names)
+    try:
+        found = patient.google.get("serviceusage.googleapis.com", f"v1/{prefix}/services:batchGet?{query}")
+    except RefusedError as error:
+        if error.reason == "SERVICE_DISABLED":
+            yield _switch_on(
+                patient.project, FIRST_SERVICES, "are switched off: through them the stack switches on the others"
+            )
+            return
+        yield unknown(APIS, f"could not be read: {error}", f"gcloud services list --project {patient.project}")
+        return
+    on = {
+        text(each.get("name")).rpartition("/")[2]
+        for each in mappings(found.get("services"))
+        if each.get("state") == "ENABLED"
+    }
+    if first := [name for name in FIRST_SERVICES if name not in on]:
+        yield _switch_on(patient.project, first, "switched off: the stack switches on the others through it")
+        return
+    off = [name for name in names if name not in on]
+    rest = f"; `pulumi up` switches on {', '.join(off)}" if off else ""
+    yield fine(APIS, f"{len(on)} of {len(names)} are on{rest}")
+
+
+def _switch_on(project: str, names: Sequence[str], why: str) -> Observation:
+    return wrong(
+        APIS, f"{' and '.join(names)} {why}", f"gcloud services enable {' '.join(names)} --project {project}"
+    )
+
+
+def _roles(patient: Patient) -> Iterator[Observation]:
+    """Source: https://cloud.google.com/resource-manager/reference/rest/v1/projects/testIamPermissions."""
+    project, rules = patient.project, _rules()
+    types = {each.type for each in patient.stack.resources.values() if each.custom and not each.read}
+    needed = {
+        name: rules[each]["role"] for each in sorted(types & rules.keys()) for name in rules[each]["permissions"]
+    }
+    answer = patient.google.post(
+        "cloudresourcemanager.googleapis.com",
+        f"v1/projects/{project}:testIamPermissions",
+        {"permissions": sorted(needed)},
+    )
+    granted = set(texts(answer.get("permissions")))
+    missing: dict[str, list[str]] = {}
+    for permission, role in needed.items():
+        if permission not in granted:
+            missing.setdefault(role, []).append(permission)
+    for role, permissions in missing.items():
+        yield wrong(
+            ROLES,
+            f"you lack {', '.join(permissions)} in `{project}`",
+            f"gcloud projects add-iam-policy-binding {project} --role={role} --member=user:<you>",
+        )
+    if not missing:
+        yield fine(ROLES, f"allow all {len(needed)} of the permissions asked about in `{project}`")
+
+
+def _offers(patient: Patient) -> Iterator[Observation]:
+    """Whether each pool's zones have its machine type and GPU now, for this project.
+
+    Source: https://cloud.google.com/compute/docs/reference/rest/v1/machineTypes/get and acceleratorTypes/get.
+    """
+    asked: set[tuple[str, str, str]] = set()
+    for pool in patient.stack.of_type(nodes.NODE_POOL):
+        for zone in _zones(pool.properties):
+            asked.add((zone, "machineTypes", nodes.machine(pool.properties)))
+            if accelerator := nodes.accelerator(pool.properties):
+                asked.add((zone, "acceleratorTypes", accelerator))
+    lacking = 0
+    for zone, kind, name in sorted(asked):
+        path = f"compute/v1/projects/{patient.project}/zones/{zone}/{kind}/{name}"
+        try:
+            patient.google.get("compute.googleapis.com", path)
+        except RefusedError as error:
+            if error.reason == "SERVICE_DISABLED":
+                yield unknown(
+                    OFFERS,
+                    "could not be told: Compute Engine is not switched on yet; `pulumi up` does that first",
+                    f"gcloud services enable compute.googleapis.com --project {patient.project}",
+                )
+                return
+            if error.status != 404:
+                raise
+            lacking += 1
+            noun = "machine-types" if kind == "machineTypes" else "accelerator-types"
+            yield wrong(
+                OFFERS, f"{zone} does not offer {name}", f"gcloud compute {noun} list --filter='name={name}'"
+            )
+    if asked and not lacking:
+        yield fine(OFFERS, f"{len({zone for zone, _, _ in asked})} zones offer what the pools ask for")
+
+
+def _zones(pool: Mapping[str, Any]) -> Sequence[str]:
+    """The zones that a node pool names, or its one zone; those of a region that are left to GKE are its choice."""
+    location = text(pool.get("location"))
+    named = texts(pool.get("nodeLocations")) or ([location] if is_zone(location) else [])
+    known = {zone for zones in regions().values() for zone in zones}
+    return [zone for zone in named if zone in known]
+
+
+@cache
+def _rules() -> Mapping[str, Any]:
+    return tomllib.loads(DATA.read_text(encoding="utf-8"))
+
+
+def _google(stack: Stack) -> Google:
+    """One session for all stacks that sign in alike."""
+    own = {
+        key: stack.configuration[key]
+        for key in ("gcp:accessToken", "gcp:credentials")
+        if key in stack.configuration
+    }
+    with _signing_in:
+        return signed_in(own) if own else _default()
+
+
+@cache
+def _default() -> Google:
+    return signed_in({})
+
+
+def _token(google: Google) -> None:
+    """Signs in. Raises NoCredentialsError, UnreachableError."""
+    with _signing_in:
+        google.sign_in()
+
+
+def forget() -> None:
+    """Looks for credentials anew, after they have changed."""
+    _default.cache_clear()

@@ -1,0 +1,50 @@
+"""The command line: ``python -m tools.doctor --stack gcp-dev``, for `make doctor STACK=gcp-dev`."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from infra.review.observation import State
+from tools.doctor.examination import examine
+from tools.doctor.screen import document, show
+
+ROOT = Path(__file__).resolve().parents[2]
+
+WIDTH = 100
+"""Columns of output that does not go to a terminal."""
+
+
+class Format(StrEnum):
+    """Output formats."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def main(
+    stack: Annotated[list[str] | None, typer.Option("--stack", "-s", help="A stack; all without it.")] = None,
+    format: Annotated[Format, typer.Option(help="What to write.")] = Format.TEXT,
+) -> None:
+    """Say what is missing before the first `pulumi up` of each stack, with the command that mends it.
+
+    Changes nothing, and asks clouds and clusters only for what they have. Exits with 0 where all that could be
+    checked is fine, and with 1 where something is missing or wrong.
+    """
+    examined = examine(ROOT, stack or ())
+    if format is Format.JSON:
+        sys.stdout.write(document(examined))
+    else:
+        show(examined, Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH))
+    if any(each.state is State.WRONG for one in examined for each in one.observations):
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    # Typer's own tracebacks print the values of variables.
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(main)
+    app(prog_name="python -m tools.doctor")

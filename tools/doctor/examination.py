@@ -1,0 +1,175 @@
+"""All checks of the stacks: which there are, run side by side, each with an end."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from infra.clouds.registry import CLOUDS
+from infra.platform_output import OUTPUT
+from infra.program import declare
+from infra.review.observation import STACK, Observation, Probe, fine, unknown, wrong
+from infra.review.properties import mapping
+from infra.schema.problems import SettingsError, without_prefix
+from infra.settings.loading import clouds_of, load
+from infra.settings.model import Settings
+from infra.settings.references import unread
+from offline.engine.other_stacks import OtherStacks
+from offline.engine.stack_config import ConfigError, load_stack
+from offline.engine.stack_references import Reference, references
+from offline.preview.evaluated_stack import Evaluated, Failed
+from offline.preview.revisions import evaluate_trees
+from tools.doctor import backend, cluster, machine
+
+FILE = "stack file"
+
+SECONDS = 60
+"""Most that all questions together may take; what has not been answered by then is told as unknown."""
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What was found out about one stack, in the order in which it was checked."""
+
+    stack: str
+    observations: Sequence[Observation] = field(default_factory=list[Observation])
+
+
+def examine(root: Path, names: Sequence[str], seconds: float = SECONDS) -> list[Examined]:
+    """Checks the stacks of the checkout at ``root``: ``names``, all without."""
+    evaluated = evaluate_trees(root, None, names).head
+    pins = machine.pins(root / "requirements.txt")
+    everywhere = [
+        Probe(machine.CLI, lambda: machine.cli(pins["pulumi"], root)),
+        Probe(machine.PACKAGES, lambda: machine.packages(root / "requirements.txt")),
+    ]
+    states: dict[str, Mapping[str, Sequence[Observation]]] = {}
+
+    def ask_backend() -> Iterable[Observation]:
+        states["all"] = backend.check(root, list(evaluated))
+        return []
+
+    shared = [*everywhere, Probe(backend.BACKEND, ask_backend)]
+    own = {name: list(_probes(name, each, root, pins)) for name, each in evaluated.items()}
+    found = _answers([*shared, *(probe for each in own.values() for probe in each)], seconds)
+    common = [observation for _ in shared for observation in found.pop(0)]
+    examined: list[Examined] = []
+    for name, probes in own.items():
+        observations = [*_file(evaluated[name]), *common, *states.get("all", {}).get(name, ())]
+        for _ in probes:
+            observations += found.pop(0)
+        examined.append(Examined(name, list(dict.fromkeys(observations))))
+    return examined
+
+
+def _file(evaluated: Evaluated) -> Iterator[Observation]:
+    """The stack file itself, whose problems the preview tells in full."""
+    failure = evaluated.failure
+    if failure is None:
+        yield fine(FILE, "is right")
+        return
+    yield wrong(FILE, f"is wrong: {_in_short(failure)}", f"make check STACK={STACK}")
+    yield unknown("everything that the stack file decides", "was not checked: the file is wrong")
+
+
+def _in_short(failure: Failed) -> str:
+    """One line: the first problem, and how many there are beside it."""
+    if not failure.problems:
+        return " ".join(failure.message.split())
+    first, more = failure.problems[0], len(failure.problems) - 1
+    text = " ".join(f"{first['key']}: {first['value']}: {first['reason']}".split())
+    return f"{text} (and {more} more)" if more else text
+
+
+def _probes(name: str, evaluated: Evaluated, root: Path, pins: Mapping[str, str]) -> Iterator[Probe]:
+    stack = evaluated.stack
+    if stack is None:
+        return
+    raw = without_prefix(_configuration(name, root))
+    settings, others = _settings(name, raw, root), references(raw)
+    request = settings.request if settings else None
+    used = {each.package for each in stack.resources.values() if each.custom} - {"pulumi"}
+    yield Probe("plugins", lambda: machine.plugins(used, pins))
+    for each in dict.fromkeys(other.reference for other in others):
+        yield Probe(f"stack {each}", partial(_other_stack, each, others, root))
+    for cloud in clouds_of(raw):
+        yield from CLOUDS[cloud].probes(stack, request)
+        installs = settings.kueue.install if settings and settings.kueue else None
+        yield from cluster.probes(stack, CLOUDS[cloud].servers(stack, request), installs)
+
+
+def _configuration(name: str, root: Path) -> Mapping[str, Any]:
+    try:
+        return load_stack(name, root).values
+    except ConfigError:
+        return {}
+
+
+def _settings(name: str, raw: Mapping[str, Any], root: Path) -> Settings | None:
+    """The settings, with clusters of other stacks as their files declare them; None where they are wrong."""
+    resolve = OtherStacks(root, declare, preview=True).of(name).resolve if references(raw) else unread
+    try:
+        return load(raw, resolve)
+    except SettingsError:
+        return None
+
+
+def _other_stack(reference: str, clusters: Sequence[Reference], root: Path) -> Iterator[Observation]:
+    """Whether the stack that has the clusters was brought up: its outputs say how to reach them."""
+    subject, names = f"stack {reference}", ", ".join(f"`{each.name}`" for each in clusters)
+    up = f"pulumi up -s {reference}"
+    try:
+        found = machine.outputs(reference, root)
+    except machine.CliError as error:
+        why = str(error) if backend.chosen(root).url else "no state backend is chosen"
+        yield unknown(
+            subject,
+            f"which has the cluster {names}, could not be read: {why}",
+            f"pulumi stack output -s {reference}",
+        )
+        return
+    there = mapping(mapping(found.get(OUTPUT)).get("clusters"))
+    if not found:
+        yield wrong(subject, f"has no outputs: it has not been brought up, and has the cluster {names}", up)
+    elif OUTPUT not in found:
+        yield wrong(subject, f"has no output `{OUTPUT}`: its file names no teams", up)
+    elif lacking := [
+        each.cluster for each in clusters if each.reference == reference and each.cluster not in there
+    ]:
+        yield wrong(
+            subject, f"has no cluster {', '.join(lacking)}; it has {', '.join(sorted(there)) or 'none'}", up
+        )
+    else:
+        yield fine(subject, f"has the cluster {names}")
+
+
+def _answers(probes: Sequence[Probe], seconds: float) -> list[list[Observation]]:
+    """What each probe says, side by side. One that has not ended after ``seconds`` is left behind.
+
+    Its thread is a daemon, so that nobody waits for it when the program ends.
+    """
+    answers: list[list[Observation] | None] = [None] * len(probes)
+
+    def ask(index: int, run: Callable[[], Iterable[Observation]], subject: str) -> None:
+        try:
+            answers[index] = list(run())
+        except Exception as error:
+            said = f"could not be checked: {type(error).__name__}: {' '.join(str(error).split())}"
+            answers[index] = [unknown(subject, said)]
+
+    threads = [
+        threading.Thread(target=ask, args=(index, each.run, each.subject), daemon=True)
+        for index, each in enumerate(probes)
+    ]
+    end = time.monotonic() + seconds
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    return [
+        [unknown(each.subject, f"gave no answer within {seconds:g} s")] if answer is None else answer
+        for each, answer in zip(probes, answers, strict=True)
+    ]
