@@ -40,7 +40,7 @@ from infra.settings.kueue import KueueSettings
 from infra.settings.loading import clouds_of, load, pipelines_in
 from infra.settings.model import Settings
 from infra.settings.pipelines import folder
-from infra.step import Step
+from infra.step import Step, with_those_before
 
 ROOT = Path(__file__).resolve().parents[1]
 """The repository, whose files the steps ship."""
@@ -90,7 +90,7 @@ def declare(root: Path = ROOT) -> Declared:
     placed = placement.place(pipelines_of(settings.pipelines), platforms, gates, root)
     steps = [step for of_pipeline in placed.values() for step in of_pipeline]
     services = Counter(each.platform.name for each in services_of(steps))
-    groups = Counter(each.platform.name for each in steps if each.nodes)
+    groups = Counter(each.platform.name for each in with_those_before(steps) if each.nodes)
     queues = _queues(settings, platforms, steps, placed)
     workspaces = {
         name: Workspace(

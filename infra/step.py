@@ -1,6 +1,6 @@
 """A step of a pipeline: what a Job runs, where, with what, and which results it needs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -146,3 +146,15 @@ class Step:
     def publishes(self) -> bool:
         """Whether it leaves a result in a directory of its own."""
         return self.command is not None or any("{output}" in argument for argument in self.arguments)
+
+
+def with_those_before(steps: Iterable[Step]) -> list[Step]:
+    """``steps`` and all that they need, gates included, each once."""
+    found: dict[int, Step] = {}
+    waiting = list(steps)
+    while waiting:
+        step = waiting.pop()
+        if id(step) not in found:
+            found[id(step)] = step
+            waiting += [*step.inputs.values(), *step.after]
+    return list(found.values())

@@ -23,9 +23,17 @@ def served(stack: Stack) -> Iterator[tuple[Resource, Workload]]:
                 yield service, each
 
 
+def _servers(stack: Stack) -> list[Workload]:
+    """What a Service leads to and runs beside Jobs, each once.
+
+    A Job with a Service is none: its pods find one another by it, and it ends.
+    """
+    return list({each.resource.urn: each for _, each in served(stack) if not each.job}.values())
+
+
 def _staying(stack: Stack) -> list[Workload]:
     """What serves, and every StatefulSet, each once."""
-    found = [*(each for _, each in served(stack)), *workloads(stack, STATEFUL_SET)]
+    found = [*_servers(stack), *workloads(stack, STATEFUL_SET)]
     return list({each.resource.urn: each for each in found}.values())
 
 
@@ -65,7 +73,7 @@ def _could_take(pool: NodePool, workload: Workload) -> bool:
 
 
 def _without_probe(stack: Stack) -> Iterator[Violation]:
-    for workload in {each.resource.urn: each for _, each in served(stack)}.values():
+    for workload in _servers(stack):
         containers = workload.spec.get("containers")
         if known(containers) and not any(each.get("readinessProbe") for each in mappings(containers)):
             yield Violation(

@@ -14,6 +14,7 @@ from tests.offline.policies.samples import (
     DAEMON_SET,
     DEPLOYMENT,
     GPU,
+    OF_QUEUE,
     POOLS,
     SERVICE,
     asking,
@@ -86,6 +87,12 @@ def queued(gpus: int = 2, pods: int = 2, *, without: str = "", name: str = "slip
     ]
     pools = [pool("cpu"), pool("t4", gpus=1, max_nodes=8)]
     return stack(*(each for each in there if each.name != without), pools=pools)
+
+
+def together(**options: Any) -> Stack:
+    """A Job whose pods find one another by a Service."""
+    named = {"metadata": {"labels": OF_QUEUE}, "spec": pod()}
+    return stack(job(pod(), template=named), entrance(clusterIP="None"), shut("Ingress"), **options)
 
 
 def waiting(it: Resource, *others: Resource) -> Resource:
@@ -591,8 +598,10 @@ PASSES: Mapping[str, Sequence[Stack]] = {
         beside(pools=[pool("spot", spot=True), pool("cpu")]),
         stack(worker(), pools=[pool("cpu", spot=True)]),
         stack(serving(), pools=[]),
+        together(pools=[pool("cpu", spot=True)]),
     ],
     "service-without-probe": [
+        together(),
         beside(),
         stack(serving(container())),
         stack(serving(containers=UNKNOWN), entrance(), let_in()),
