@@ -1,8 +1,8 @@
 """Train a network that reads digits, on one node or on several together.
 
-Each node has its share of every batch, and JAX adds the gradients up over all of them, so that the result does not
-depend on how many there are. Node 0 writes the state to `checkpoint.pickle` after each epoch. Started again with the
-same --output, on as many nodes, all go on from there.
+Each node has its share of every batch, and JAX adds the gradients up over all of them, so that the result does
+not depend on how many there are. Node 0 writes the state to `checkpoint.pickle` after each epoch. Started again
+with the same --output, on as many nodes, all go on from there.
 """
 
 import argparse

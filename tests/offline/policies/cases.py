@@ -52,9 +52,9 @@ GPU_RESOURCES = asking(GPU, cpu="500m", memory="1Gi")
 
 
 def long_job(*mounts: Mapping[str, Any], args: Sequence[Any] = (), **changes: Any) -> Stack:
-    """A Job of ten hours on a Spot GPU."""
+    """A Job of five hours on a Spot GPU."""
     main = container(resources=GPU_RESOURCES, volumeMounts=list(mounts), args=list(args))
-    return stack(job(gpu_pod(main, **{**STORE, **changes}), activeDeadlineSeconds=36000), pools=SPOT)
+    return stack(job(gpu_pod(main, **{**STORE, **changes}), activeDeadlineSeconds=18000), pools=SPOT)
 
 
 QUEUE_API = "kueue.x-k8s.io/v1beta2"
