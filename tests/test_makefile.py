@@ -238,3 +238,18 @@ def test_a_new_pipeline_is_handed_on(preview: Preview) -> None:
     _, words, _ = preview.make("new", "PIPELINE=churn")
     assert words[:2] == ["-m", "tools.new"]
     assert words[3:] == ["--pipeline=churn"]
+
+
+def test_what_is_watched_is_handed_on(preview: Preview) -> None:
+    _, words, _ = preview.make("watch", "STACK=gcp-dev", "ONCE=1", "KUBECONFIG_FILE=a b", "KUBE_CONTEXT=$(id)")
+    assert words == [
+        *("-m", "tools.watch", "--stack=gcp-dev", "--once"),
+        *("--kubeconfig=a b", "--context=$(id)"),
+    ]
+    _, words, _ = preview.make("watch")
+    assert words == ["-m", "tools.watch"]
+
+
+def test_the_step_whose_log_is_printed_is_handed_on(preview: Preview) -> None:
+    _, words, _ = preview.make("logs", "STACK=gcp-dev", "STEP=--help; id", "FOLLOW=1", "ATTEMPTS=1")
+    assert words == ["-m", "tools.watch.logs", "--stack=gcp-dev", "--step=--help; id", "--follow", "--attempts"]
