@@ -24,10 +24,15 @@ class Held:
     def nodes(self) -> int:
         return max(self.pool.min_nodes, len(self.free))
 
-    def room(self, wanted: Resources) -> int:
-        """How many pods that want as much fit at the same time, with the pool at its largest."""
+    def room(self, wanted: Resources, *, one_a_node: bool = False) -> int:
+        """How many pods that want as much fit at the same time, with the pool at its largest.
+
+        With ``one_a_node`` no two of them are on one node.
+        """
+        most = 1 if one_a_node else UNLIMITED
         empty = max(self.pool.max_nodes - len(self.free), 0)
-        return sum(_fit(wanted, each) for each in self.free) + empty * _fit(wanted, self.pool.allocatable)
+        there = sum(min(_fit(wanted, each), most) for each in self.free)
+        return there + empty * min(_fit(wanted, self.pool.allocatable), most)
 
 
 def held(stack: Stack) -> list[Held]:

@@ -99,6 +99,19 @@ def _without_checkpoints(stack: Stack) -> Iterator[Violation]:
         )
 
 
+def _together_on_spot(stack: Stack) -> Iterator[Violation]:
+    for workload, pools in _on_spot(stack):
+        if workload.together:
+            pods = workload.pods
+            yield Violation(
+                workload.resource.urn,
+                f"it runs on {pods} Spot nodes at once ({', '.join(pool.name for pool in pools)}). When one is "
+                f"taken away, {pods} times as often as on one node, the others wait, and are billed, until it is "
+                "replaced; then all go back to the newest checkpoint",
+                "save checkpoints every few minutes; or use a pool that is not Spot",
+            )
+
+
 def _on_spot(stack: Stack) -> Iterator[tuple[Workload, Sequence[NodePool]]]:
     """The Jobs that only Spot pools can take, with those pools."""
     for workload in workloads(stack):
@@ -193,6 +206,13 @@ POLICIES = (
         f"No Job may run for longer than the login of the pipeline that waits for it, {duration(LOGIN)}.",
         _outlasting,
         "Shorten the step's time_limit, or deploy from a runner of your own and suppress it.",
+    ),
+    Policy(
+        "spot-job-on-several-nodes",
+        Severity.WARNING,
+        "A Job whose pods work together is on nodes that nobody takes away.",
+        _together_on_spot,
+        "Use a pool that is not Spot, or save checkpoints every few minutes.",
     ),
     Policy(
         "schedule-overlaps",

@@ -26,17 +26,33 @@ def _beside_services(stack: Stack) -> Iterator[Violation]:
 def _workers(stack: Stack) -> Iterator[Violation]:
     for workload, places in _placed(stack):
         pods, room = workload.pods, _room(workload, places)
-        if not 0 < room < pods:
+        if workload.together or not 0 < room < pods:
             continue
-        most = sum(each.pool.max_nodes for each in places)
-        beside = ", ".join(dict.fromkeys(by.resource.name for each in places for by in each.by))
         yield Violation(
             workload.resource.urn,
-            f"it has {pods} pods at once, and {_listed(places)} has room for {room}, with at most "
-            f"{many(most, 'node')}{f' beside {beside}' if beside else ''}: the others begin only when some of "
-            "these have ended",
+            f"it has {pods} pods at once, and {_listed(places)} has room for {room}, with {_most(places)}: the "
+            "others begin only when some of these have ended",
             f"let the pool grow, ask for less for each, or have {many(room, 'worker')}",
         )
+
+
+def _nodes(stack: Stack) -> Iterator[Violation]:
+    for workload, places in _placed(stack):
+        pods, room = workload.pods, _room(workload, places)
+        if not workload.together or not 0 < room < pods:
+            continue
+        yield Violation(
+            workload.resource.urn,
+            f"it runs on {pods} nodes at once, and {_listed(places)} has room for {room} of its pods, one a "
+            f"node, with {_most(places)}: these wait for the others, hold their nodes, and fail",
+            f"let the pool have {pods} nodes with room, or let it run on {many(room, 'node')}",
+        )
+
+
+def _most(places: Sequence[Held]) -> str:
+    most = sum(each.pool.max_nodes for each in places)
+    beside = ", ".join(dict.fromkeys(by.resource.name for each in places for by in each.by))
+    return f"at most {many(most, 'node')}{f' beside {beside}' if beside else ''}"
 
 
 def _placed(stack: Stack) -> Iterator[tuple[Workload, Sequence[Held]]]:
@@ -50,7 +66,9 @@ def _placed(stack: Stack) -> Iterator[tuple[Workload, Sequence[Held]]]:
 
 def _room(workload: Workload, places: Sequence[Held]) -> int:
     wanted = workload.requests
-    return sum(each.room(wanted) for each in places) if wanted is not None else 0
+    if wanted is None:
+        return 0
+    return sum(each.room(wanted, one_a_node=workload.one_a_node) for each in places)
 
 
 def _listed(places: Sequence[Held]) -> str:
@@ -87,6 +105,14 @@ POLICIES = (
         "The pods that a Job has at once fit its pool at its largest, beside the services there.",
         _workers,
         "Let the pool grow, ask for less for each worker, or have fewer of them.",
+    ),
+    Policy(
+        "more-nodes-than-room",
+        Severity.ERROR,
+        "A Job whose pods work together has a node for each, with its pool at its largest, beside the services "
+        "there.",
+        _nodes,
+        "Let the pool grow, ask for less for each pod, or have fewer nodes.",
     ),
     Policy(
         "pod-without-memory-limit",

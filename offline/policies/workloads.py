@@ -11,7 +11,17 @@ from functools import cached_property
 from infra.platform import Resources
 from infra.review.properties import Properties, at, known, mapping, mappings, strings, whole
 from infra.review.stack import JOB, UNLIMITED, NodePool, Resource, Stack
-from offline.engine.scheduling import PodRequest, add, affinity, amounts, largest, pools_of, suitable, tolerations
+from offline.engine.scheduling import (
+    PodRequest,
+    add,
+    affinity,
+    amounts,
+    largest,
+    pools_of,
+    selector_picks,
+    suitable,
+    tolerations,
+)
 
 POD = "kubernetes:core/v1:Pod"
 DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
@@ -32,6 +42,9 @@ TEMPLATES: Mapping[str, Sequence[str]] = {
     CRON_JOB: ("spec", "jobTemplate", *_TEMPLATE),
 }
 """The path of the pod template in each kind."""
+
+HOSTNAME = "kubernetes.io/hostname"
+"""The label by which every node differs from all others."""
 
 NVIDIA_PLUGIN = "k8s-device-plugin"
 """The name of NVIDIA's device plugin among images (github.com/NVIDIA/k8s-device-plugin, v0.20.0)."""
@@ -77,6 +90,20 @@ class Workload:
         if self.job:
             return min(whole(self.job.get("parallelism"), 1), whole(self.job.get("completions"), UNLIMITED))
         return whole(at(self.resource.properties, "spec", "replicas"), 1)
+
+    @cached_property
+    def one_a_node(self) -> bool:
+        """Whether it has several pods at once, of which no two can be on one node."""
+        anti = at(self.spec, "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+        return self.pods > 1 and any(
+            each.get("topologyKey") == HOSTNAME and selector_picks(each.get("labelSelector"), self.labels)
+            for each in mappings(anti)
+        )
+
+    @property
+    def together(self) -> bool:
+        """Whether they work together: each finds the others by their names, and can do nothing without them."""
+        return self.resource.type in {JOB, CRON_JOB} and self.one_a_node and bool(self.spec.get("subdomain"))
 
     @property
     def stays(self) -> bool:

@@ -90,7 +90,8 @@ class JobRun(Model):
     pool: str = Field(description="The pool that takes it; empty where none can, or where that is not known.")
     known: bool = Field(default=True, description="False where the preview cannot tell which pool can take it.")
     accelerator: str = ""
-    gpus: int = 0
+    gpus: int = Field(default=0, description="GPUs of each of its pods.")
+    nodes: int = Field(default=1, description="On how many nodes its pods work together, one on each.")
     because: str = Field(description="What changed for it.")
     items: Literal["", "all", "changed"] = Field(
         default="",

@@ -2,7 +2,7 @@
 
 import math
 from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from infra.kubernetes.review import SCALE_DOWN
@@ -105,12 +105,15 @@ class PoolNodes:
         self.stays: list[Stay] = []
         self._nodes: list[Node] = []
 
-    def seat(self, time: float, wanted: Resources) -> Seat:
-        """The earliest place for a Job that can run from ``time`` on: on an existing node or on a new one."""
-        there = [node.seat(time, wanted) for node in self._up(time)]
+    def seat(self, time: float, wanted: Resources, without: Collection[int] = ()) -> Seat:
+        """The earliest place for a Job that can run from ``time`` on: on an existing node or on a new one.
+
+        It is on none of the nodes that ``without`` has the numbers of.
+        """
+        there = [node.seat(time, wanted) for node in self._up(time) if node.number not in without]
         first = min(there, key=lambda seat: seat.begins, default=None)
         boot = self.pool.boot.amount if self.pool.boot else 0.0
-        if (new := self._down(time)) is not None and (first is None or first.begins > time + boot):
+        if (new := self._down(time, without)) is not None and (first is None or first.begins > time + boot):
             return Seat(new, time, boots=True)
         if first is None:
             raise ValueError(f"pool {self.pool.name} has no nodes")
@@ -133,9 +136,10 @@ class PoolNodes:
             self._nodes.append(Node(self.pool, len(self._nodes)))
         return [node for node in self._nodes if node.is_up(time)]
 
-    def _down(self, time: float) -> Node | None:
-        """A node that can be added; None if the pool has its largest size."""
-        if gone := next((node for node in self._nodes if not node.is_up(time)), None):
+    def _down(self, time: float, without: Collection[int]) -> Node | None:
+        """A node that can be added, ``without`` those of these numbers; None if the pool has its largest size."""
+        down = (node for node in self._nodes if not node.is_up(time) and node.number not in without)
+        if gone := next(down, None):
             return gone
         if len(self._nodes) >= self.pool.max_nodes:
             return None

@@ -120,10 +120,12 @@ def running(changes: Changes | None) -> list[str]:
 
 def place(run: JobRun) -> str:
     """The pool that a Job runs on."""
-    gpus = f", {run.gpus} {run.accelerator}" if run.gpus and run.accelerator else ""
+    each = " each" if run.nodes > 1 else ""
+    gpus = f", {run.gpus} {run.accelerator}{each}" if run.gpus and run.accelerator else ""
     if not run.known:
         return "on a pool that this preview cannot tell"
-    return f"on pool {run.pool}{gpus}" if run.pool else "on no pool, for none can take it"
+    nodes = f"{run.nodes} nodes of " if run.nodes > 1 else ""
+    return f"on {nodes}pool {run.pool}{gpus}" if run.pool else "on no pool, for none can take it"
 
 
 def _pool(run: JobRun) -> str:

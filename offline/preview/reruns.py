@@ -1,6 +1,6 @@
 """Which Jobs an update runs, on which pool, and what changed for each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
 from infra.kubernetes.review.holdings import CLAIM, VOLUME, volume_of
@@ -9,7 +9,7 @@ from infra.review.properties import at, mapping, mappings, strings, text, texts
 from infra.review.stack import JOB, NodePool, Resource, Stack
 from infra.step import CODE
 from offline.policies.workloads import gpus_of, workload_of
-from offline.preview import item_runs
+from offline.preview import item_runs, node_runs
 from offline.preview.config_map_files import pod_spec
 from offline.preview.model import JobRun, Operation, Outcome
 from offline.preview.moved_files import MOVED, MovedFiles
@@ -88,6 +88,7 @@ class _Runs:
             known=workload.placement_known(self._after),
             accelerator=(pool.accelerator or "") if pool and gpus else "",
             gpus=gpus,
+            nodes=workload.pods if workload.together else 1,
             because="; ".join([*causes, *item_runs.words(items)]),
             items=items,
         )
@@ -204,12 +205,31 @@ def _parts(compared: Compared, job: Resource, moved: MovedFiles) -> list[str]:
     of_workers = item_runs.changes(compared.before, job) if compared.before else []
     if "its arguments" in told and _same_but_directories(compared.before, job, workers=bool(of_workers)):
         told.pop("its arguments")
-    if of_workers:
+    of_nodes = node_runs.changes(compared.before, job) if compared.before else []
+    if of_workers or of_nodes:
         told = {words: None for words in told if words not in COUNTS.values()}
+    if of_nodes and compared.before:
+        told = {words: None for words in told if words not in _following(compared.before, job)}
     if compared.before and _directories(job) and not _directories(compared.before):
         # A Job from before its annotations does not say which directories its arguments name (November 2026).
         told = {words: None for words in told if words not in {PARTS["args"], PARTS["env"]}}
-    return [*of_workers, *(f"{words} changed" for words in told)]
+    return [*of_workers, *of_nodes, *(f"{words} changed" for words in told)]
+
+
+def _following(old: Resource, new: Resource) -> set[str]:
+    """The parts of a pod, as text, that differ only since it finds other pods, or none."""
+
+    def same(words: Callable[[Resource], Sequence[str]]) -> bool:
+        before, now = ([_with_names(word, each) for word in words(each)] for each in (old, new))
+        return before == now
+
+    parts = {
+        "args": node_runs.own_arguments,
+        "command": node_runs.own_command,
+        "env": node_runs.own_environment,
+    }
+    following = {PARTS[key] for key, words in parts.items() if same(words)}
+    return following | {"its pod's affinity", "its pod's subdomain"}
 
 
 def _names_the_run(difference: Difference, old: Resource | None, job: Resource) -> bool:

@@ -176,12 +176,14 @@ class _Scheduler:
             (self._found.homeless if known else self._found.unplaced).append(resource.name)
             return alone
         at_once = self._at_once(workload, nodes.pool)
-        if not at_once:
+        if not at_once or (workload.together and at_once < workload.pods):
             self._found.homeless.append(resource.name)
             return alone
         # That of all pods, also of those that wait for room: a limit and a time from a cluster are those of the
         # whole Job, and a rehearsal places pods on the same nodes.
         whole_job = Part(resource.name, JOB, seconds, basis, workload.pods, at_once)
+        if workload.together:
+            return self._together(workload, time, after, nodes, whole_job)
         pods: list[Span] = []
         work: dict[int, Work] = {}
         for _ in range(at_once):
@@ -204,10 +206,32 @@ class _Scheduler:
         waited = last.after if last.after != resource.urn else ""
         return Span(resource, last.begins, last.ends, waited or after, last.parts)
 
+    def _together(self, workload: Workload, time: float, after: str, nodes: PoolNodes, work: Part) -> Span:
+        """The pods of a Job that work together: each on a node of its own, from when the last of them is there."""
+        resource, wanted, basis = workload.resource, workload.requests, self._time(workload.resource)[1]
+        assert wanted is not None
+        seats: list[Seat] = []
+        for _ in range(workload.pods):
+            seats.append(nodes.seat(time, wanted, [each.node.number for each in seats]))
+        before = [list(self._before(workload, each)) if basis in WORK_ALONE else [] for each in seats]
+        ready = [
+            seat.begins + sum(part.seconds for part in parts) for seat, parts in zip(seats, before, strict=True)
+        ]
+        last = max(range(len(seats)), key=ready.__getitem__)
+        ends = ready[last] + work.seconds
+        for seat in seats:
+            kept = seat.node.always
+            nodes.take(seat, resource.urn, wanted, ends)
+            seat.node.images.update(_images(workload))
+            self._found.work.append(Work(resource, nodes.pool, seat.node.number, seat.begins, ends, basis, kept))
+        return Span(resource, seats[last].begins, ends, seats[last].after or after, [*before[last], work])
+
     def _at_once(self, workload: Workload, pool: NodePool) -> int:
         """How many of its pods fit the pool at the same time, with nothing there but what stays."""
         there = self._held[pool.cluster, pool.name]
-        return min(workload.pods, there.room(workload.requests)) if workload.requests else 0
+        if workload.requests is None:
+            return 0
+        return min(workload.pods, there.room(workload.requests, one_a_node=workload.one_a_node))
 
     def _service(self, workload: Workload, time: float, after: str) -> Span:
         """The pods of a service, which are ready once they have started, and stay."""

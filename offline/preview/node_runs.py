@@ -1,0 +1,96 @@
+"""Jobs whose pods work together on several nodes: what an update changes about that."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from infra.review.properties import Properties, at, mappings, texts, whole
+from infra.review.stack import Resource
+
+LAUNCHER = "workloads.runtime.launcher"
+"""The module that the pods of such a Job start, and that starts their program."""
+
+RUNNER = "workloads.runtime.command"
+"""The module that starts the same program where there is one pod."""
+
+MEET, WAIT, ROLES, OUTPUT, SHARED = "--meet", "--wait", "--roles", "--output", "--shared"
+
+_OF_NODES = frozenset({"--node", MEET, WAIT, ROLES, "--gpus", SHARED})
+"""Arguments of the launcher that say how the pods find one another, each with a value."""
+
+_VARIABLES = frozenset({"JOB_UID", "JOB_NAME"})
+
+
+def nodes_of(job: Resource) -> int:
+    """On how many nodes the Job's pods work together; 1 where they do not."""
+    return whole(at(job.properties, "spec", "parallelism"), 1) if _launched(job) else 1
+
+
+def changes(old: Resource, new: Resource) -> list[str]:
+    """What changed about the pods that work together."""
+    return list(_changes(old, new)) if _launched(old) or _launched(new) else []
+
+
+def own_command(job: Resource) -> list[str]:
+    """What starts the program, without the launcher before it."""
+    command = texts(_container(job).get("command"))
+    if not _launched(job):
+        return command
+    if OUTPUT in _flags(job):
+        return [*command[:-1], RUNNER]
+    return _program(job)[:3]
+
+
+def own_arguments(job: Resource) -> list[str]:
+    """The arguments of the program, and of its runner, without those that say how pods find one another."""
+    arguments = texts(_container(job).get("args"))
+    if not _launched(job):
+        return arguments
+    if OUTPUT not in _flags(job):
+        return _program(job)[3:]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    dropped = {index for index in range(end) if arguments[index] in _OF_NODES}
+    return [word for index, word in enumerate(arguments) if not {index, index - 1} & dropped]
+
+
+def own_environment(job: Resource) -> list[str]:
+    """The environment, each variable as text, without what tells a pod which it is of the others."""
+    variables = mappings(_container(job).get("env"))
+    return [str(sorted(each.items(), key=str)) for each in variables if each.get("name") not in _VARIABLES]
+
+
+def _changes(old: Resource, new: Resource) -> Iterator[str]:
+    before, after = nodes_of(old), nodes_of(new)
+    if before != after:
+        yield f"the number of its nodes changed from {before} to {after}, which gives another result"
+    if before == 1 or after == 1:
+        return
+    flags = _flags(old), _flags(new)
+    roles = [each.get(ROLES, "") or "workers alone" for each in flags]
+    if roles[0] != roles[1] and before == after:
+        yield f"the roles of its pods changed from {roles[0]} to {roles[1]}, which gives another result"
+    waits = [each.get(WAIT, "") for each in flags]
+    if waits[0] != waits[1]:
+        yield f"how long its pods wait for one another changed from {waits[0]} s to {waits[1]} s"
+    ports = [each.get(MEET, "").rpartition(":")[2] for each in flags]
+    if ports[0] != ports[1]:
+        yield f"the port at which its pods meet changed from {ports[0]} to {ports[1]}"
+
+
+def _launched(job: Resource) -> bool:
+    return LAUNCHER in texts(_container(job).get("command"))
+
+
+def _container(job: Resource) -> Properties:
+    containers = mappings(at(job.properties, "spec", "template", "spec", "containers"))
+    return containers[0] if containers else {}
+
+
+def _flags(job: Resource) -> dict[str, str]:
+    """The arguments of the launcher with what follows them; of one that stands there several times the last."""
+    arguments: Sequence[str] = texts(_container(job).get("args"))
+    return dict(pairwise(arguments[: arguments.index("--")] if "--" in arguments else arguments))
+
+
+def _program(job: Resource) -> list[str]:
+    arguments = texts(_container(job).get("args"))
+    return arguments[arguments.index("--") + 1 :] if "--" in arguments else []
