@@ -162,7 +162,10 @@ def disruptions_ignored(*codes: int, container: str | None = None) -> k8s.batch.
             k8s.batch.v1.PodFailurePolicyRuleArgs(
                 action="Ignore",
                 on_exit_codes=k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgs(
-                    container_name=container, operator="In", values=list(codes)
+                    container_name=container,
+                    operator="In",
+                    # The API server refuses those that are not in ascending order.
+                    values=sorted(codes),
                 ),
             )
         )

@@ -122,7 +122,7 @@ def test_a_pod_that_was_taken_away_or_killed_is_tried_again_and_an_error_of_the_
     assert disrupted["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
     assert codes["action"] == "Ignore"
     # The container is named: the sidecar of a mount, which is ended after it, does not decide.
-    assert codes["onExitCodes"] == {"containerName": "train", "operator": "In", "values": [137, 143, 15]}
+    assert codes["onExitCodes"] == {"containerName": "train", "operator": "In", "values": [15, 137, 143]}
 
 
 def test_each_pod_has_a_node_of_its_own(declared: Callable[..., Recording]) -> None:
