@@ -16,7 +16,7 @@ EVICT_AFTER = 3
 EVICT_WORKER_AFTER = 1.0
 """Seconds between the first line of a worker that is to be disrupted and its eviction."""
 
-EVICT_NODE_AFTER = 20.0
+EVICT_NODE_AFTER = 40.0
 """Seconds between the moment when all of several nodes have written a line and the eviction of one, where none has
 told of an epoch by then."""
 
