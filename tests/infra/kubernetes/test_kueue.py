@@ -275,3 +275,29 @@ def test_without_kueue_a_platform_tells_of_none() -> None:
     steps = {"mnist": {"steps": without_priority()}}
     found = stack(teams=TEAMS, pipelines=steps).exports[OUTPUT]
     assert "queue" not in found["clusters"]["here"]["teams"]["vision"]
+
+
+def test_nodes_that_come_together_are_asked_for_by_a_check_on_their_flavor_alone() -> None:
+    h100 = {
+        "machine_type": "a3-highgpu-1g",
+        "accelerator": "nvidia-h100-80gb",
+        "flex_start": True,
+        "queued_provisioning": True,
+        "nodes": {"total_max": 2},
+    }
+    found = declare_gcp(load(changed(GCP, {"clusters.dev.pools.train": h100, "kueue": {"wait": "10h"}})), h100)
+    queue = of_kind(found, "ClusterQueue")["slipway"]
+    ((name, check),) = of_kind(found, "AdmissionCheck").items()
+    (config,) = of_kind(found, "ProvisioningRequestConfig").values()
+    rule = queue.inputs["spec"]["admissionChecksStrategy"]["admissionChecks"]
+    assert rule == [{"name": name, "onFlavors": ["slipway.train"]}]
+    assert check.inputs["spec"]["parameters"]["name"] == config.inputs["metadata"]["name"]
+    # The API server takes no dot in it.
+    assert "." not in config.inputs["metadata"]["name"]
+    assert config.inputs["spec"]["provisioningClassName"] == "queued-provisioning.gke.io"
+    assert check.urn in found.waits_for(queue)
+    # GKE taints such nodes itself.
+    taints = of_kind(found, "ResourceFlavor")["slipway.train"].inputs["spec"]["nodeTaints"]
+    assert {"key": "cloud.google.com/gke-queued", "value": "true", "effect": "NoSchedule"} in taints
+    job = found.one(JOB, "mnist-train").inputs["spec"]["template"]["spec"]
+    assert "cloud.google.com/gke-queued" in {each["key"] for each in job["tolerations"]}
