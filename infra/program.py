@@ -19,7 +19,7 @@ from infra.kubernetes import device_plugin, job, ownership
 from infra.kubernetes.gates import Gates, cheapest_pool
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.kueue import LOCAL_QUEUE, Kueue, KueueArgs
-from infra.kubernetes.kueue_release import KueueReleaseArgs, host_pool, own_pods
+from infra.kubernetes.kueue_release import KueueReleaseArgs, host_pool
 from infra.kubernetes.node_reader import NodeReaderArgs, TeamNodeReader
 from infra.kubernetes.quotas import Held
 from infra.kubernetes.results import Outputs
@@ -36,7 +36,7 @@ from infra.platform_output import published
 from infra.schema.problems import PREFIX, Problem, SettingsError
 from infra.schema.quantities import seconds
 from infra.schema.secret_values import protected
-from infra.settings.kueue import KueueSettings
+from infra.settings.kueue import OWN_PODS, REPLICAS, REQUESTS, KueueSettings
 from infra.settings.loading import clouds_of, load, pipelines_in
 from infra.settings.model import Settings
 from infra.settings.pipelines import folder
@@ -158,6 +158,8 @@ def _queues(
         namespaces=[*shares, *kueue.namespaces],
         ready_within=seconds(kueue.ready_within),
         wait=seconds(kueue.wait),
+        requests=REQUESTS,
+        replicas=REPLICAS,
         chart=kueue.chart,
         version=kueue.version,
         fair=bool(settings.teams),
@@ -173,7 +175,7 @@ def _queues(
             if each.schedule and placed[pipeline][0].platform == platform
         ]
         if kueue.install and (pool := host_pool(platform)):
-            held.append(Held(pool.name, own_pods()))
+            held.append(Held(pool.name, OWN_PODS))
         found[name] = Kueue(
             f"{name}-kueue",
             KueueArgs(

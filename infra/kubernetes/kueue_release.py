@@ -15,12 +15,6 @@ from infra.platform import Platform, Pool, Resources
 
 CHART = "kueue"
 
-REPLICAS = 2
-"""While none answers, nobody can create a Job in the namespaces that it looks after."""
-
-REQUESTS = Resources(cpu=100, memory=512)
-"""Of each of its pods. The chart's half a core is for clusters with thousands of Jobs; it may use what is idle."""
-
 LONGEST_BACKOFF = 1800
 """Seconds, at most, before Kueue tries again to start a Job whose nodes did not come."""
 
@@ -31,13 +25,15 @@ class KueueReleaseArgs:
 
     ``chart`` and ``version`` are a copy in place of the pinned chart. Of a Job whose pods are not all ready within
     ``ready_within`` seconds the nodes are given to others, and it waits again, for about ``wait`` seconds in all.
-    ``fair`` has namespaces that use less than others come first.
+    ``fair`` has namespaces that use less than others come first. Each of its ``replicas`` asks for ``requests``.
     """
 
     namespace: str
     namespaces: Sequence[str]
     ready_within: int
     wait: int
+    requests: Resources
+    replicas: int
     chart: str | None = None
     version: str | None = None
     fair: bool = False
@@ -78,25 +74,20 @@ def host_pool(platform: Platform) -> Pool | None:
     return next((pool for pool in platform.pools.values() if not pool.allocatable.gpus), None)
 
 
-def own_pods() -> Resources:
-    """What all of Kueue's pods ask for together."""
-    return Resources(cpu=REPLICAS * REQUESTS.cpu, memory=REPLICAS * REQUESTS.memory)
-
-
 def values(args: KueueReleaseArgs, pool: Pool | None) -> dict[str, Any]:
     """The chart's values (charts/kueue/values.yaml of v0.19.2)."""
     chart = charts()[CHART]
     manager: dict[str, Any] = {
         "resources": {
-            "requests": {"cpu": f"{REQUESTS.cpu}m", "memory": f"{REQUESTS.memory}Mi"},
-            "limits": {"memory": f"{REQUESTS.memory}Mi"},
+            "requests": {"cpu": f"{args.requests.cpu}m", "memory": f"{args.requests.memory}Mi"},
+            "limits": {"memory": f"{args.requests.memory}Mi"},
         }
     }
     if args.version in (None, chart.version):
         repository, _, tag = chart.image.partition(":")
         manager["image"] = {"repository": repository, "tag": tag, "pullPolicy": "IfNotPresent"}
     controller: dict[str, Any] = {
-        "replicas": REPLICAS,
+        "replicas": args.replicas,
         "manager": manager,
         "podDisruptionBudget": {"enabled": True, "minAvailable": 1},
     }

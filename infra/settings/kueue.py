@@ -5,9 +5,19 @@ from typing import Literal
 
 from pydantic import Field
 
+from infra.platform import Resources
 from infra.schema.base import ChartSettings, Duration, Int, Team
 
 MOST_SHARE = 1000
+
+REPLICAS = 2
+"""Kueue's own pods. While none answers, nobody can create a Job in the namespaces that it looks after."""
+
+REQUESTS = Resources(cpu=100, memory=512)
+"""Of each of them. The chart's half a core is for clusters with thousands of Jobs; they may use what is idle."""
+
+OWN_PODS = Resources(cpu=REPLICAS * REQUESTS.cpu, memory=REPLICAS * REQUESTS.memory)
+"""What they ask for together."""
 
 
 class KueueSettings(ChartSettings):

@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
-from infra.kubernetes.kueue_release import own_pods
+from infra.clouds.gcp.emulator import Emulator
 from infra.kubernetes.labels import PRIORITY_LABEL, QUEUE_LABEL
 from infra.kubernetes.quotas import divided
 from infra.platform_output import OUTPUT, PlatformFacts
 from infra.program import ROOT, declare
 from infra.review.stack import Resource
+from infra.settings.kueue import OWN_PODS
+from infra.settings.loading import load
 from tests.support.recording import Recording, record
+from tests.support.stack_values import GCP, changed
 
 API = "kubernetes:kueue.x-k8s.io/v1beta2:"
 JOB = "kubernetes:batch/v1:Job"
@@ -90,7 +93,7 @@ def test_a_flavor_is_a_pool_with_its_labels_and_taints(alone: Recording) -> None
 
 def test_quotas_are_all_nodes_less_what_is_in_no_queue(alone: Recording) -> None:
     queue = of_kind(alone, "ClusterQueue")["slipway"]
-    own = own_pods()
+    own = OWN_PODS
     assert quotas(queue) == {
         "slipway.cpu": {
             "cpu": f"{3 * 4000 - own.cpu}m",
@@ -285,16 +288,19 @@ def test_nodes_that_come_together_are_asked_for_by_a_check_on_their_flavor_alone
         "queued_provisioning": True,
         "nodes": {"total_max": 2},
     }
-    found = declare_gcp(load(changed(GCP, {"clusters.dev.pools.train": h100, "kueue": {"wait": "10h"}})), h100)
+    values = changed(GCP, {"clusters.dev.pools.train": h100, "kueue": {"wait": "10h"}})
+    config = {f"slipway:{key}": value for key, value in values.items()}
+    emulator = Emulator(load(values).request)
+    found = record(declare, {**config, **emulator.configuration}, preview=False, emulators=[emulator])
     queue = of_kind(found, "ClusterQueue")["slipway"]
     ((name, check),) = of_kind(found, "AdmissionCheck").items()
-    (config,) = of_kind(found, "ProvisioningRequestConfig").values()
+    (request,) = of_kind(found, "ProvisioningRequestConfig").values()
     rule = queue.inputs["spec"]["admissionChecksStrategy"]["admissionChecks"]
     assert rule == [{"name": name, "onFlavors": ["slipway.train"]}]
-    assert check.inputs["spec"]["parameters"]["name"] == config.inputs["metadata"]["name"]
+    assert check.inputs["spec"]["parameters"]["name"] == request.inputs["metadata"]["name"]
     # The API server takes no dot in it.
-    assert "." not in config.inputs["metadata"]["name"]
-    assert config.inputs["spec"]["provisioningClassName"] == "queued-provisioning.gke.io"
+    assert "." not in request.inputs["metadata"]["name"]
+    assert request.inputs["spec"]["provisioningClassName"] == "queued-provisioning.gke.io"
     assert check.urn in found.waits_for(queue)
     # GKE taints such nodes itself.
     taints = of_kind(found, "ResourceFlavor")["slipway.train"].inputs["spec"]["nodeTaints"]

@@ -149,3 +149,43 @@ def test_the_rest_is_the_platforms(
     (problem,) = caught.value.problems
     assert problem.key == f"slipway:{key}"
     assert reason in problem.reason
+
+
+def forecast(nodes: int, **step: Any) -> dict[str, Any]:
+    pool = {"selector": {"a": "b"}, "cpu": "4", "memory": "16Gi", "ephemeral_storage": "40Gi", "nodes": nodes}
+    others = {name: {"pool": "cpu"} for name in ("prepare", "compare")}
+    return {
+        "clusters": {"here": {"cloud": "existing", "pools": {"cpu": pool}}},
+        "store": {"kind": "nfs", "server": "10.0.0.5", "path": "/slipway"},
+        "pipelines": {"forecast": {"steps": {**others, "forecast": {"pool": "cpu", **step}}}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("nodes", "step", "install", "key", "reason"),
+    [
+        (2, {"cpu": "2500m", "workers": 3}, False, "workers", "room for 2 of its pods at once (2 nodes)"),
+        (
+            2,
+            {"cpu": "2500m", "workers": 4},
+            False,
+            "workers",
+            "4 pods ask for 10000m of CPU, and all of pool `cpu` is 8000m (2 nodes with 4000m)",
+        ),
+        (
+            1,
+            {"cpu": "3900m", "workers": 1},
+            True,
+            "cpu",
+            "all of pool `cpu` is 3800m (1 node with 4000m, less 200m for Kueue itself)",
+        ),
+    ],
+)
+def test_pods_that_never_run_at_once_are_refused_with_the_figures(
+    nodes: int, step: dict[str, Any], install: bool, key: str, reason: str
+) -> None:
+    values = forecast(nodes, **step)
+    assert load(values)
+    problem = the_problem({**values, "kueue": {"install": install}})
+    assert problem.key == f"slipway:pipelines.forecast.steps.forecast.{key}"
+    assert reason in problem.reason

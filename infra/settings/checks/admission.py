@@ -1,0 +1,103 @@
+"""Jobs that Kueue would never let in, or never see running: what their pods ask for, against their pool."""
+
+from collections.abc import Iterator, Mapping
+
+from infra.pipelines.contract import PodSettings, StepDeclaration, placements
+from infra.platform import Resources
+from infra.schema.problems import Finding, Path
+from infra.schema.quantities import cpu_millicores, mebibytes
+from infra.settings.checks.targets import Target, targets
+from infra.settings.kueue import OWN_PODS
+from infra.settings.parsing import Draft, Reading
+from infra.settings.pipelines import KEY, services_if_any, steps_if_any
+
+WORDS: Mapping[str, tuple[str, str]] = {
+    "cpu": ("m", "CPU"),
+    "memory": ("Mi", "memory"),
+    "ephemeral_storage": ("Mi", "ephemeral storage"),
+    "gpus": ("", "GPUs"),
+}
+"""Unit and name of each field of `Resources`."""
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    """Findings about steps whose pods never run at once, where Kueue waits until all of them can."""
+    draft = reading.draft
+    if draft.kueue is None or draft.kueue.local_queue:
+        return
+    pools, held = targets(draft), _held(draft)
+    for name, settings in draft.pipelines.items():
+        places = {id(placed): at for at, placed in placements(settings, (KEY, name))}
+        for step in steps_if_any(name, settings):
+            target = pools.get(step.placed_by.pool)
+            if target and target.node and target.most_nodes:
+                at = places.get(id(step.placed_by), (KEY, name))
+                yield from _never(at, step, target, held.get(target.name, []), draft)
+
+
+def _held(draft: Draft) -> dict[str, list[tuple[str, Resources]]]:
+    """What is on a pool at all times and in no queue: who, and how much."""
+    found: dict[str, list[tuple[str, Resources]]] = {}
+    for name, settings in draft.pipelines.items():
+        for service in services_if_any(name, settings):
+            asked = _asked(service.placed_by)
+            found.setdefault(service.placed_by.pool, []).append((f"the service `{service.name}`", asked))
+    for cluster in draft.clusters.values() if draft.kueue and draft.kueue.install else ():
+        host = next((name for name, pool in cluster.pools.items() if not pool.has_gpus), None)
+        if host and not cluster.other_stack:
+            found.setdefault(host, []).append(("Kueue itself", OWN_PODS))
+    return found
+
+
+def _asked(placed: PodSettings) -> Resources:
+    return Resources(
+        cpu=cpu_millicores(placed.cpu),
+        memory=mebibytes(placed.memory),
+        ephemeral_storage=mebibytes(placed.ephemeral_storage),
+        gpus=placed.asked_gpus,
+    )
+
+
+def _never(
+    at: Path, step: StepDeclaration, target: Target, held: list[tuple[str, Resources]], draft: Draft
+) -> Iterator[Finding]:
+    node, most = target.node, target.most_nodes
+    assert node is not None
+    assert most is not None
+    asked = _asked(step.placed_by)
+    pods = step.nodes.count if step.nodes else step.workers
+    key = (*at, "nodes" if step.nodes else "workers")
+    read: tuple[Path, ...] = (("kueue",), (*at, "pool"), *([target.nodes_key] if target.nodes_key else ()))
+    plural = "s" * (most != 1)
+    for name, (unit, words) in WORDS.items():
+        each, there = getattr(asked, name), getattr(node, name)
+        if not each or each > there:
+            # What is too large for a node is said of every step.
+            continue
+        taken = [(who, getattr(what, name)) for who, what in held if getattr(what, name)]
+        quota = there * most - sum(amount for _, amount in taken)
+        if each * pods > quota:
+            less = "".join(f", less {amount}{unit} for {who}" for who, amount in taken)
+            together = f"{pods} pods ask for {each * pods}{unit}" if pods > 1 else f"it asks for {each}{unit}"
+            yield Finding(
+                key if pods > 1 else (*at, name),
+                pods if pods > 1 else getattr(step.placed_by, name, None),
+                f"{together} of {words}, and all of pool `{target.name}` is {quota}{unit} "
+                f"({most} node{plural} with {there}{unit}{less}): Kueue would never let the Job in",
+                f"ask for {quota // pods}{unit} or less, or let the pool have more nodes",
+                read=(*read, *target.keys_of(name)),
+            )
+            return
+    room = most * min(
+        (getattr(node, name) // getattr(asked, name) for name in WORDS if getattr(asked, name)), default=pods
+    )
+    if step.nodes is None and pods > room > 0:
+        ready = draft.kueue.ready_within if draft.kueue else ""
+        yield Finding(
+            key,
+            pods,
+            f"pool `{target.name}` has room for {room} of its pods at once ({most} node{plural}), and Kueue "
+            f"stops a Job whose pods do not all run within {ready}",
+            f"write {room}, or let the pool have more nodes",
+            read=read,
+        )
