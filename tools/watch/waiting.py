@@ -126,7 +126,8 @@ def scheduling(words: str, pool: str = "") -> Reason:
         )
     if not clauses:
         return Reason(words or "no node takes it", "", words)
-    first = clauses[0]
+    # That a step's pods have a node each is meant; what keeps them from the other nodes is to be mended.
+    first = next((each for each in clauses if each.kind != "anti-affinity"), clauses[0])
     return Reason("; ".join(_unique(each.says for each in clauses)), first.fix, words, first.kind)
 
 

@@ -287,6 +287,13 @@ def test_a_pod_that_is_refused_is_told_with_its_cause(words: str, part: str) -> 
     assert part in found.says
 
 
+def test_what_keeps_a_pod_from_the_other_nodes_is_what_is_to_be_mended() -> None:
+    words = (
+        "0/2 nodes are available: 1 node(s) didn't match pod anti-affinity rules, 1 node(s) were unschedulable."
+    )
+    assert scheduling(words).fix.startswith("`kubectl uncordon`")
+
+
 QUEUED = job("mnist-train-2", suspend=True, labels={"kueue.x-k8s.io/queue-name": "slipway"})
 
 
