@@ -56,4 +56,6 @@ def _roles(at: Path, nodes: StepNodes) -> Iterator[Finding]:
         yield Finding((*at, role), nodes.roles[role], f"TensorFlow knows no role `{role}`", fix)
     if nodes.roles and not unknown:
         for reason, fix in unsuitable(nodes.roles, nodes.count):
-            yield Finding(at, nodes.roles, reason, fix, read=((*at[:-1], "count"),))
+            yield Finding(
+                at, nodes.roles, reason, fix, read=((*at[:-1], "count"), *((*at, each) for each in ROLES))
+            )

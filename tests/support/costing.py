@@ -76,10 +76,20 @@ def job(
     cpu: str = "3",
     pods: int = 1,
     labels: Mapping[str, str] | None = None,
+    together: bool = False,
 ) -> Resource:
-    """A Job that only the pool of that name takes, of so many pods at once."""
+    """A Job that only the pool of that name takes, of so many pods at once.
+
+    ``together`` puts each of them on a node of its own, and has it find the others.
+    """
+    template = _template(pool, cpu, gpus)
+    if together:
+        apart = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
+        found = {"subdomain": name, "affinity": {"podAntiAffinity": required}}
+        template = {**template, "spec": {**template["spec"], **found}}
     spec: dict[str, Any] = {
-        "template": _template(pool, cpu, gpus),
+        "template": template,
         "parallelism": pods,
         "completions": pods,
         **({"activeDeadlineSeconds": limit} if limit else {}),

@@ -170,12 +170,27 @@ DEVICE_PLUGIN = pod(
 CRON_JOB = "kubernetes:batch/v1:CronJob"
 NAMESPACE = "kubernetes:core/v1:Namespace"
 WIDE = (pool("cpu", max_nodes=4), pool("t4", gpus=1))
+APART: dict[str, Any] = {
+    "subdomain": "train",
+    "affinity": {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+            ]
+        }
+    },
+}
 ONLY_SPOT = {"nodeSelector": {"pool": "spot"}}
 
 
 def beside(*others: Resource, **options: Any) -> Stack:
     """A service, with all that it needs, and others."""
     return stack(serving(), entrance(), let_in(), *others, **options)
+
+
+def on_four_nodes(cpu: str) -> Resource:
+    """A Job whose four pods work together, with so much CPU each."""
+    return job(pod(container(resources=asking(cpu=cpu)), **APART), parallelism=4, completions=4)
 
 
 def scheduled(**changes: Any) -> Stack:
@@ -357,6 +372,14 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
         queued(stopPolicy="Hold"),
         queued(namespaceSelector={"matchLabels": {"team": "vision"}}),
         queued(name="other"),
+    ],
+    "more-nodes-than-room": [
+        stack(job(gpu_pod(**APART), **TOGETHER)),
+        # The service has half a CPU of one of the four nodes.
+        beside(on_four_nodes(cpu="4"), pools=WIDE),
+    ],
+    "spot-job-on-several-nodes": [
+        stack(job(gpu_pod(**APART), **TOGETHER), pools=[pool("t4", gpus=1, spot=True, max_nodes=2)]),
     ],
     "more-workers-than-room": [
         # Four CPUs, of which the service has half a one.
@@ -581,6 +604,17 @@ PASSES: Mapping[str, Sequence[Stack]] = {
         queued(without="ml"),
         queued(without="slipway"),
         queued(without="namespace", namespaceSelector={"matchLabels": {"team": "vision"}}),
+    ],
+    "more-nodes-than-room": [
+        stack(job(gpu_pod(**APART), **TOGETHER), pools=[pool("t4", gpus=1, max_nodes=2)]),
+        stack(job(gpu_pod(**APART))),
+        # Each of these can work alone.
+        stack(job(gpu_pod(), **TOGETHER)),
+        beside(on_four_nodes(cpu="3"), pools=WIDE),
+    ],
+    "spot-job-on-several-nodes": [
+        stack(job(gpu_pod(**APART), **TOGETHER), pools=[pool("t4", gpus=1, max_nodes=2)]),
+        stack(job(gpu_pod(**APART)), pools=[pool("t4", gpus=1, spot=True, max_nodes=2)]),
     ],
     "more-workers-than-room": [
         stack(job(pod(container(resources=asking(cpu="2"))), parallelism=2, completions=2)),

@@ -191,3 +191,27 @@ def test_an_update_of_some_jobs_finds_the_services_there() -> None:
     found = schedule(stack([WIDE], queue, days), times(days=100), {days.urn: Outcome.RUNS})
     assert at(found, "days") == (0, 100)
     assert [(work.number, work.kept) for work in found.work] == [(0, True)]
+
+
+TWO = Pool("gpu", least=0, most=2, hourly=3.6, gpus=4)
+
+
+def test_pods_that_work_together_have_a_node_each() -> None:
+    found = run(stack([TWO], job("train", "gpu", gpus=1, cpu="1", pods=2, together=True)), train=1000)
+    assert at(found, "train") == (0, 300 + GPU_IMAGE + 1000)
+    assert sorted(stays(found)) == [("gpu", 0, 0, 1545), ("gpu", 1, 0, 1545)]
+    assert [(work.number, work.pods) for work in found.work] == [(0, 1), (1, 1)]
+
+
+def test_they_hold_their_nodes_until_the_last_of_them_is_there() -> None:
+    one = job("one", "gpu", gpus=1)
+    found = run(stack([TWO], one, job("train", "gpu", gpus=4, pods=2, together=True)), one=1000, train=500)
+    # One node is free at once, the other when the Job before is through; the work begins with that.
+    assert at(found, "train") == (1545, 2045)
+    assert sorted(work.ends for work in found.work if work.resource.name == "train") == [2045, 2045]
+    assert min(work.begins for work in found.work if work.resource.name == "train") == 0
+
+
+def test_a_pool_without_a_node_for_each_never_runs_them() -> None:
+    found = run(stack([GPU], job("train", "gpu", gpus=1, pods=2, together=True)), train=1000)
+    assert (found.homeless, found.work) == (["train"], [])

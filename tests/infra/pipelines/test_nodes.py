@@ -1,0 +1,121 @@
+"""Steps on several nodes in a ``pipeline.yaml``: what they become, and what is wrong with them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.pipelines import file_reading
+from infra.pipelines.contract import MultiNodeSettings, Nodes, StepDeclaration
+from infra.pipelines.file_reading import Folder
+from infra.pipelines.step_rules import misfits
+from tests.infra.pipelines.sums import SECTION, written
+from tests.support.stack_values import changed
+
+
+def read(folder: Path, declared: object, **section: Any) -> tuple[dict[str, str], StepDeclaration]:
+    """What is wrong with the file, by key, and the step."""
+    path = written(folder, {"steps.train.nodes": declared})
+    found = file_reading.read(Folder(path, "sums", str(path)))
+    wrong = {each.key.partition(": ")[2]: f"{each.reason}; {each.fix}" for each in found.problems}
+    settings = found.settings.model_validate(
+        changed(SECTION, {f"steps.train.{key}": section[key] for key in section})
+    )
+    return wrong, next(each for each in found.steps(settings) if each.name == "train")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "meant"),
+    [
+        (2, Nodes(2)),
+        ({"count": 3, "wait": "90s", "port": 4000}, Nodes(3, {}, 90, 4000)),
+        ({"count": 5, "roles": {"ps": 1, "worker": 4}}, Nodes(5, {"ps": 1, "worker": 4})),
+        (1, None),
+        ({"count": 1, "roles": {"chief": 1}}, None),
+    ],
+)
+def test_a_number_or_a_section_says_how_many(tmp_path: Path, nodes: object, meant: Nodes | None) -> None:
+    wrong, step = read(tmp_path, nodes)
+    assert wrong == {}
+    assert step.nodes == meant
+    if meant:
+        assert step.nodes is not None
+        assert list(step.nodes.roles) == list(meant.roles), "in the order of their ranks"
+
+
+def test_a_stack_file_has_another_number_and_another_wait(tmp_path: Path) -> None:
+    _, step = read(tmp_path, 2, nodes=4, wait="30s")
+    assert step.nodes == Nodes(4, wait=30)
+    assert isinstance(step.placed_by, MultiNodeSettings)
+    _, alone = read(tmp_path, 2, nodes=1)
+    assert alone.nodes is None
+
+
+@pytest.mark.parametrize(
+    ("roles", "nodes", "meant"),
+    [
+        ({"chief": 1, "worker": 3}, 2, {"chief": 1, "worker": 1}),
+        ({"chief": 1, "worker": 3}, 6, {"chief": 1, "worker": 5}),
+        ({"chief": 1, "ps": 3}, 6, {"chief": 1, "ps": 3, "worker": 2}),
+    ],
+)
+def test_with_another_number_there_are_more_or_fewer_workers(
+    tmp_path: Path, roles: dict[str, int], nodes: int, meant: dict[str, int]
+) -> None:
+    _, step = read(tmp_path, {"count": 4, "roles": roles}, nodes=nodes)
+    assert step.nodes is not None
+    assert step.nodes.roles == meant
+
+
+@pytest.mark.parametrize(
+    ("nodes", "key", "words"),
+    [
+        (0, "nodes", "1 to 256 nodes"),
+        (True, "nodes", "write `2`"),
+        ("2", "nodes", "write `2`"),
+        ({"count": 300}, "nodes.count", "256"),
+        ({"wait": "5m"}, "nodes.count", "required"),
+        ({"count": 2, "port": 80}, "nodes.port", "1025"),
+        ({"cuont": 2}, "nodes.cuont", "did you mean `count`?"),
+        ({"count": 2, "roles": {"Master": 1, "worker": 1}}, "nodes.roles.Master", "write `chief`"),
+        ({"count": 2, "roles": {"PS": 1, "worker": 1}}, "nodes.roles.PS", "write `ps`"),
+        ({"count": 2, "roles": {"wroker": 2}}, "nodes.roles.wroker", "did you mean `worker`?"),
+        ({"count": 2, "roles": {"cook": 2}}, "nodes.roles.cook", "`chief`, `worker`, `ps` or `evaluator`"),
+        ({"count": 5, "roles": {"ps": 1, "worker": 3}}, "nodes.roles", "write `count: 4`, or `worker: 4`"),
+        ({"count": 4, "roles": {"chief": 2, "worker": 2}}, "nodes.roles", "write `chief: 1`"),
+        ({"count": 3, "roles": {"evaluator": 2, "worker": 1}}, "nodes.roles", "write `evaluator: 1`"),
+        ({"count": 2, "roles": {"ps": 1, "evaluator": 1}}, "nodes.roles", "none of the pods trains"),
+        ({"count": 2, "roles": {"worker": 0, "chief": 1}}, "nodes.roles.worker", "below 1"),
+    ],
+)
+def test_wrong_nodes_are_refused_with_the_fix(tmp_path: Path, nodes: object, key: str, words: str) -> None:
+    wrong, _ = read(tmp_path, nodes, nodes=2, wait="5m")
+    assert list(wrong) == [f"steps.train.{key}"]
+    assert words in wrong[f"steps.train.{key}"]
+
+
+def test_items_are_worked_on_by_workers_and_not_on_nodes(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        {
+            "steps.train.items": {"files": "{prepare}/*.csv"},
+            "steps.train.run": ["python", "train.py", "{item}", "{output}"],
+            "steps.train.results": {},
+        },
+    )
+    (problem,) = file_reading.read(Folder(path, "sums", str(path))).problems
+    assert problem.key == "sums/pipeline.yaml: steps.train.nodes"
+    assert "as `workers`" in problem.fix
+
+
+def test_a_pipeline_in_python_is_held_to_the_same() -> None:
+    placed = MultiNodeSettings(pool="gpu", nodes=3)
+
+    def reasons(nodes: Nodes) -> str:
+        step = StepDeclaration("train", "workloads.sums.train", placed, [], nodes=nodes)
+        return "\n".join(misfits([step]))
+
+    assert reasons(Nodes(3, {"chief": 1, "worker": 2})) == ""
+    assert "role `cook`" in reasons(Nodes(3, {"cook": 3}))
+    assert "the roles are those of 2 pods, and the step runs on 3 nodes" in reasons(Nodes(3, {"worker": 2}))
+    assert "fewer than one node" in reasons(Nodes(0))

@@ -1,0 +1,136 @@
+"""Steps on several nodes: what their pools cannot give is refused, with figures, before anything is created."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.settings.loading import load
+from tests.infra.pipelines.sums import stack, written
+from tests.support.refusals import problems, the_problem
+from tests.support.stack_values import changed
+
+TRAIN = "slipway:pipelines.sums.steps.train"
+ON_T4 = {"steps.train": {"pool": "train", "gpus": 1}}
+T4 = "clusters__dev__pools__train"
+AUTOPILOT = {
+    "mode": "autopilot",
+    "zones": None,
+    "pools": {"cpu": {"most_pods": 4}, "l4": {"accelerator": "nvidia-l4", "gpus": 1}},
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return written(tmp_path / "sums")
+
+
+def test_a_step_runs_on_as_many_nodes_as_its_pool_has(folder: Path) -> None:
+    assert load(stack(folder))
+    assert load(stack(folder, {**ON_T4}, **{f"{T4}__nodes": {"total_min": 0, "total_max": 2}}))
+
+
+def test_more_nodes_than_the_pool_can_have_are_refused(folder: Path) -> None:
+    found = the_problem(stack(folder, {"steps.train.nodes": 5}))
+    assert (found.key, found.value) == (f"{TRAIN}.nodes", 5)
+    assert "pool `cpu` has at most 2 nodes" in found.reason
+    assert "`slipway:clusters.dev.pools.cpu.nodes`" in found.fix
+    assert "write `nodes: 2` or less" in found.fix
+
+
+def test_another_pool_that_has_as_many_nodes_is_named(folder: Path) -> None:
+    wide = {"machine_type": "n1-standard-4", "accelerator": "nvidia-tesla-t4", "gpus": 1, "nodes": {"count": 2}}
+    found = the_problem(stack(folder, ON_T4, clusters__dev__pools__wide=wide))
+    assert "pool `train` has at most 1 node," in found.reason
+    # A count is per zone, and the cluster has two of them.
+    assert "take one that has (`wide`)" in found.fix
+    assert "`cpu`" not in found.fix
+    assert found.fix.endswith("write `nodes: 1`")
+
+
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [({"count": 1}, 2), ({"min": 0, "max": 2}, 4), ({"total_min": 0, "total_max": 3}, 3), ({}, 2)],
+)
+def test_nodes_are_counted_over_all_zones(folder: Path, limits: dict[str, int], most: int) -> None:
+    pool = {f"{T4}__nodes": limits}
+    assert load(stack(folder, {**ON_T4, "steps.train.nodes": most}, **pool))
+    found = the_problem(stack(folder, {**ON_T4, "steps.train.nodes": most + 1}, **pool))
+    assert f"at most {most} nodes" in found.reason
+
+
+def test_all_gpus_of_a_node_are_asked_for(folder: Path) -> None:
+    wide = {
+        f"{T4}__gpus": 4,
+        f"{T4}__nodes": {"total_min": 0, "total_max": 2},
+        f"{T4}__machine_type": "n1-standard-16",
+    }
+    found = the_problem(stack(folder, ON_T4, **wide))
+    assert (found.key, found.value) == (f"{TRAIN}.gpus", 1)
+    assert "each node of pool `train` has 4" in found.reason
+    assert "6 GPUs of 2 nodes would be paid for and idle" in found.reason
+    assert found.fix.startswith("write `gpus: 4`")
+    # The same where nothing is written: what to write is said.
+    missing = the_problem(stack(folder, {"steps.train": {"pool": "train"}}, **wide))
+    assert (missing.key, missing.fix) == (f"{TRAIN}.gpus", found.fix)
+    assert load(stack(folder, {"steps.train": {"pool": "train", "gpus": 4}}, **wide))
+    # On one node a step takes what it needs.
+    assert load(stack(folder, {"steps.train": {"pool": "train", "gpus": 1, "nodes": 1}}, **wide))
+
+
+def test_divided_gpus_are_refused(folder: Path) -> None:
+    shared = {f"{T4}__gpu_sharing": {"clients": 2}, f"{T4}__nodes": {"count": 2}}
+    found = the_problem(stack(folder, ON_T4, **shared))
+    assert found.key == f"{TRAIN}.nodes"
+    assert "divides its GPUs" in found.reason
+    assert "(`predict`)" in found.fix
+
+
+def test_pods_wait_for_less_than_the_time_limit(folder: Path) -> None:
+    found = the_problem(stack(folder, {"steps.train": {"pool": "cpu", "time_limit": "10m"}}))
+    assert (found.key, found.value) == (f"{TRAIN}.wait", "10m")
+    assert load(stack(folder, {"steps.train": {"pool": "cpu", "time_limit": "10m", "wait": "5m"}}))
+    assert load(stack(folder, {"steps.train": {"pool": "cpu", "time_limit": "10m", "nodes": 1}}))
+
+
+def test_on_autopilot_pods_are_counted(folder: Path) -> None:
+    values = changed(stack(folder), {f"clusters.dev.{key}": value for key, value in AUTOPILOT.items()})
+    assert load(values)
+    found = the_problem(changed(values, {"pipelines.sums.steps.train": {"pool": "l4", "gpus": 1}}))
+    assert "at most 1 node," in found.reason
+    assert "`slipway:clusters.dev.pools.l4.most_pods`" in found.fix
+
+
+def test_each_pool_of_a_matrix_is_held_to_it(folder: Path) -> None:
+    spread = {"steps.train": {"matrix": {"pool": ["train", "predict"]}, "gpus": 1}}
+    found = problems(stack(folder, spread, **{f"{T4}__nodes": {"total_min": 0, "total_max": 2}}))
+    assert [each.key for each in found] == [f"{TRAIN}.matrix.pool[1]"]
+    assert "with `nodes: 2`" in found[0].reason
+
+
+def test_everything_wrong_with_nodes_is_said_at_once(folder: Path) -> None:
+    wrong = {"steps.train": {"pool": "train", "gpus": 2, "nodes": 3, "wait": "3h"}}
+    assert {each.key for each in problems(stack(folder, wrong))} == {
+        f"{TRAIN}.{key}" for key in ("nodes", "gpus", "wait")
+    }
+
+
+def test_roles_need_so_many_nodes_at_least(tmp_path: Path) -> None:
+    roles = {"count": 4, "roles": {"chief": 1, "ps": 1, "worker": 2}}
+    folder = written(tmp_path / "sums", {"steps.train.nodes": roles})
+    wide: dict[str, Any] = {"clusters__dev__pools__cpu__nodes": {"count": 4}}
+    assert load(stack(folder, {"steps.train.nodes": 3}, **wide))
+    found = the_problem(stack(folder, {"steps.train.nodes": 2}, **wide))
+    assert found.key == f"{TRAIN}.nodes"
+    assert "`chief: 1`, `ps: 1` and `worker: 2`" in found.reason
+    assert found.fix == "write `nodes: 3` or more"
+
+
+def test_the_service_of_a_step_has_a_name_of_its_own(tmp_path: Path) -> None:
+    first, second = written(tmp_path / "sums"), written(tmp_path / "other")
+    values = stack(first)
+    section = values["pipelines"].pop("sums")
+    found = the_problem(changed(values, {"pipelines": {"7sums": section}}))
+    assert found.key == "slipway:pipelines.7sums"
+    assert "the Service of step `train` would be called `7sums-train`" in found.reason
+    assert load(changed(values, {"pipelines": {"a": section, "b": {**section, "uses": str(second)}}}))
