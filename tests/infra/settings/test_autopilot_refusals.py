@@ -38,6 +38,7 @@ OTHERS: dict[str, Any] = {
     "image_streaming": False,
     "gvnic": False,
     "placement": "compact",
+    "queued_provisioning": True,
     "max_pods_per_node": 16,
     "logging_variant": "MAX_THROUGHPUT",
     "auto_repair": False,

@@ -1,6 +1,6 @@
 """What a stack file may not say of Google Cloud."""
 
-from infra.clouds.gcp.rules import autopilot, clusters, filestore, keys, names, nodes, placement, pools, store
+from infra.clouds.gcp.rules import autopilot, clusters, filestore, keys, names, node_networks, nodes, pools, store
 from infra.clouds.gcp.rules.names import provider_problems
 
 __all__ = ["CHECKS", "provider_problems"]
@@ -11,7 +11,7 @@ CHECKS = (
     autopilot.check,
     nodes.check,
     pools.check,
-    placement.check,
+    node_networks.check,
     store.check,
     filestore.check,
     keys.check,

@@ -54,7 +54,6 @@ def check(request: Request) -> Iterator[Finding]:
             yield from _sharing(subject)
             yield from _capacity(subject)
             yield from _disks(subject)
-            yield from _network(subject)
 
 
 def _machine(subject: Subject) -> Iterator[Finding]:
@@ -384,18 +383,4 @@ def _disks(subject: Subject) -> Iterator[Finding]:
             f"not a number of local SSDs that `{machine.name}` can have: {has}",
             f"write {listed(machine.local_ssds)}" if machine.local_ssds else f"remove `{key}`",
             read=subject.on("machine_type", "local_ssd_count", "local_ssd_block_count"),
-        )
-
-
-def _network(subject: Subject) -> Iterator[Finding]:
-    """https://cloud.google.com/kubernetes-engine/docs/how-to/using-gvnic, "Requirements", read on 2026-11-20."""
-    pool = subject.pool
-    if pool.gvnic and pool.image_type != "COS_CONTAINERD":
-        unset = "gvnic" not in pool.model_fields_set
-        yield Finding(
-            (*subject.at, "gvnic"),
-            True,
-            f"{'the default, and ' if unset else ''}GKE has gVNIC only on Container-Optimized OS",
-            "write `gvnic: false`, or `image_type: COS_CONTAINERD`",
-            read=subject.on("image_type"),
         )

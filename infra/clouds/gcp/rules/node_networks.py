@@ -1,4 +1,4 @@
-"""GKE node pools whose nodes are to stand close together.
+"""The network of GKE nodes: its interface, and whether they are to stand close together.
 
 Sources, read in November 2026: https://docs.cloud.google.com/kubernetes-engine/docs/how-to/compact-placement,
 "Limitations"; what is bought as flex-start or from a reservation: the documents of
@@ -21,15 +21,31 @@ IMPOSSIBLE = {
 
 
 def check(request: Request) -> Iterator[Finding]:
-    """Findings about `placement`."""
+    """Findings about `gvnic` and `placement`."""
     for name, cluster in request.clusters_of(GcpCluster).items():
         for key, pool in cluster.pools.items():
             # What Autopilot has no use for is reported as that.
-            if pool.placement is not None and not cluster.autopilot:
-                yield from _pool(("clusters", name), cluster, key, pool)
+            if cluster.autopilot:
+                continue
+            yield from _gvnic(("clusters", name, "pools", key), pool)
+            if pool.placement is not None:
+                yield from _placement(("clusters", name), cluster, key, pool)
 
 
-def _pool(cluster_at: Path, cluster: GcpCluster, key: str, pool: GcpPool) -> Iterator[Finding]:
+def _gvnic(at: Path, pool: GcpPool) -> Iterator[Finding]:
+    """https://cloud.google.com/kubernetes-engine/docs/how-to/using-gvnic, "Requirements", read on 2026-11-20."""
+    if pool.gvnic and pool.image_type != "COS_CONTAINERD":
+        unset = "gvnic" not in pool.model_fields_set
+        yield Finding(
+            (*at, "gvnic"),
+            True,
+            f"{'the default, and ' if unset else ''}GKE has gVNIC only on Container-Optimized OS",
+            "write `gvnic: false`, or `image_type: COS_CONTAINERD`",
+            read=((*at, "image_type"),),
+        )
+
+
+def _placement(cluster_at: Path, cluster: GcpCluster, key: str, pool: GcpPool) -> Iterator[Finding]:
     at, allowed, machine = (*cluster_at, "pools", key), compact_placement(), machine_type(pool.machine_type)
     if machine is not None and machine.family not in allowed.families:
         yield Finding(
