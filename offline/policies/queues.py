@@ -103,13 +103,13 @@ POLICIES = (
         Severity.ERROR,
         "The quota of a Job's queue is enough for all of its pods.",
         _never_admitted,
-        MORE,
+        "Ask for less or for fewer pods, or let a pool whose nodes can take them have more of these.",
     ),
     Policy(
         "queue-inactive",
         Severity.ERROR,
         "The queue of a Job is active, and for its namespace.",
         _always_waiting,
-        ACTIVE,
+        "Declare the flavors and admission checks that the ClusterQueue names, and let it pick the namespace.",
     ),
 )
