@@ -50,7 +50,8 @@ def check(reading: Reading) -> Iterator[Finding]:
 def _queued_provisioning(draft: Draft) -> Iterator[Finding]:
     for name, cluster in draft.clusters.items():
         for pool, settings in cluster.pools.items():
-            if getattr(settings, "queued_provisioning", False):
+            # Where the cluster brings nodes by itself, the cloud's own check refuses the key.
+            if getattr(settings, "queued_provisioning", False) and not getattr(cluster, "autopilot", False):
                 yield Finding(
                     ("clusters", name, "pools", pool, "queued_provisioning"),
                     True,
