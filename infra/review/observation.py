@@ -21,18 +21,20 @@ class Observation:
     """One thing that was checked, or could not be.
 
     ``subject`` says what, ``said`` what was found, in words that follow it. ``mend`` is the command that puts it
-    right or shows it, empty where there is none. `STACK` in both stands for the stack.
+    right or shows it, empty where there is none, and ``advice`` what a command cannot do. `STACK` in ``mend`` is
+    the stack.
     """
 
     state: State
     subject: str
     said: str
     mend: str = ""
+    advice: str = ""
 
 
-def wrong(subject: str, said: str, mend: str) -> Observation:
-    """What makes `pulumi up` fail or surprise, with the command that mends it."""
-    return Observation(State.WRONG, subject, said, mend)
+def wrong(subject: str, said: str, mend: str, advice: str = "") -> Observation:
+    """What makes `pulumi up` fail or surprise, with the command that mends it or that ``advice`` needs."""
+    return Observation(State.WRONG, subject, said, mend, advice)
 
 
 def unknown(subject: str, said: str, mend: str = "") -> Observation:

@@ -1,6 +1,8 @@
 """The command line: ``python -m tools.doctor --stack gcp-dev``, for `make doctor STACK=gcp-dev`."""
 
+import logging
 import sys
+import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -34,6 +36,9 @@ def main(
     Changes nothing, and asks clouds and clusters only for what they have. Exits with 0 where all that could be
     checked is fine, and with 1 where something is missing or wrong.
     """
+    # What libraries say beside their errors would stand between the tables, which tell it all.
+    logging.disable()
+    warnings.simplefilter("ignore")
     examined = examine(ROOT, stack or ())
     if format is Format.JSON:
         sys.stdout.write(document(examined))

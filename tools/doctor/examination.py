@@ -54,7 +54,7 @@ def examine(root: Path, names: Sequence[str], seconds: float = SECONDS) -> list[
 
     shared = [*everywhere, Probe(backend.BACKEND, ask_backend)]
     own = {name: list(_probes(name, each, root, pins)) for name, each in evaluated.items()}
-    found = _answers([*shared, *(probe for each in own.values() for probe in each)], seconds)
+    found = answers([*shared, *(probe for each in own.values() for probe in each)], seconds)
     common = [observation for _ in shared for observation in found.pop(0)]
     examined: list[Examined] = []
     for name, probes in own.items():
@@ -94,7 +94,7 @@ def _probes(name: str, evaluated: Evaluated, root: Path, pins: Mapping[str, str]
     used = {each.package for each in stack.resources.values() if each.custom} - {"pulumi"}
     yield Probe("plugins", lambda: machine.plugins(used, pins))
     for each in dict.fromkeys(other.reference for other in others):
-        yield Probe(f"stack {each}", partial(_other_stack, each, others, root))
+        yield Probe(f"stack {each}", partial(of_other_stack, each, others, root))
     for cloud in clouds_of(raw):
         yield from CLOUDS[cloud].probes(stack, request)
         installs = settings.kueue.install if settings and settings.kueue else None
@@ -117,7 +117,7 @@ def _settings(name: str, raw: Mapping[str, Any], root: Path) -> Settings | None:
         return None
 
 
-def _other_stack(reference: str, clusters: Sequence[Reference], root: Path) -> Iterator[Observation]:
+def of_other_stack(reference: str, clusters: Sequence[Reference], root: Path) -> Iterator[Observation]:
     """Whether the stack that has the clusters was brought up: its outputs say how to reach them."""
     subject, names = f"stack {reference}", ", ".join(f"`{each.name}`" for each in clusters)
     up = f"pulumi up -s {reference}"
@@ -125,6 +125,10 @@ def _other_stack(reference: str, clusters: Sequence[Reference], root: Path) -> I
         found = machine.outputs(reference, root)
     except machine.CliError as error:
         why = str(error) if backend.chosen(root).url else "no state backend is chosen"
+        if "no stack named" in why:
+            said = f"is not in the state backend, and has the cluster {names}"
+            yield wrong(subject, said, f"pulumi stack init {reference} && {up}")
+            return
         yield unknown(
             subject,
             f"which has the cluster {names}, could not be read: {why}",
@@ -146,19 +150,19 @@ def _other_stack(reference: str, clusters: Sequence[Reference], root: Path) -> I
         yield fine(subject, f"has the cluster {names}")
 
 
-def _answers(probes: Sequence[Probe], seconds: float) -> list[list[Observation]]:
+def answers(probes: Sequence[Probe], seconds: float) -> list[list[Observation]]:
     """What each probe says, side by side. One that has not ended after ``seconds`` is left behind.
 
     Its thread is a daemon, so that nobody waits for it when the program ends.
     """
-    answers: list[list[Observation] | None] = [None] * len(probes)
+    given: list[list[Observation] | None] = [None] * len(probes)
 
     def ask(index: int, run: Callable[[], Iterable[Observation]], subject: str) -> None:
         try:
-            answers[index] = list(run())
+            given[index] = list(run())
         except Exception as error:
             said = f"could not be checked: {type(error).__name__}: {' '.join(str(error).split())}"
-            answers[index] = [unknown(subject, said)]
+            given[index] = [unknown(subject, said)]
 
     threads = [
         threading.Thread(target=ask, args=(index, each.run, each.subject), daemon=True)
@@ -171,5 +175,5 @@ def _answers(probes: Sequence[Probe], seconds: float) -> list[list[Observation]]
         thread.join(max(0.0, end - time.monotonic()))
     return [
         [unknown(each.subject, f"gave no answer within {seconds:g} s")] if answer is None else answer
-        for each, answer in zip(probes, answers, strict=True)
+        for each, answer in zip(probes, given, strict=True)
     ]

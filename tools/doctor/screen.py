@@ -76,6 +76,8 @@ def _section(title: str, observations: Sequence[Observation], console: Console) 
         console.print(Text(f"  {TITLES[state]}", style=STYLES[state]))
         for each in chosen:
             table.add_row(Text.assemble((each.subject, "bold"), " ", each.said))
+            if each.advice:
+                table.add_row(Padding(Text(f"fix: {each.advice}"), (0, 0, 0, 2)))
             if each.mend:
                 table.add_row(Padding(Text(f"$ {each.mend}", style="cyan", overflow="fold"), (0, 0, 0, 2)))
         console.print(Padding(table, (0, 0, 0, 4)))
@@ -107,6 +109,7 @@ def document(examined: Sequence[Examined]) -> str:
                     "subject": one.subject,
                     "said": one.said,
                     "mend": one.mend.replace(STACK, each.stack),
+                    "advice": one.advice,
                 }
                 for one in each.observations
             ],

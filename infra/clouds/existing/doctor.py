@@ -14,7 +14,7 @@ from infra.clouds.existing import live_claim, live_nodes
 from infra.clouds.existing.catalogue import single_node_classes
 from infra.clouds.existing.kubeconfig import KubeconfigError, as_argument, context_of
 from infra.clouds.existing.preflight import TIMEOUTS
-from infra.clouds.existing.settings import ExistingCluster, PvcStore
+from infra.clouds.existing.settings import ExistingCluster, PvcStore, S3CompatibleStore
 from infra.review.observation import STACK, Observation, Probe, fine, unknown, wrong
 from infra.review.properties import items, mapping, mappings, text
 from infra.review.stack import Stack
@@ -78,7 +78,7 @@ def _cluster(name: str, cluster: ExistingCluster, request: Request | None) -> It
         return
     for subject, check in (
         (f"nodes of `{name}`", _nodes(name, cluster, server)),
-        (f"storage of `{name}`", _storage(name, server, request)),
+        (f"storage of `{name}`", _storage(name, cluster, server, request)),
         (f"device plugin of `{name}`", _plugin(name, cluster, server)),
     ):
         try:
@@ -125,19 +125,27 @@ def _nodes(name: str, cluster: ExistingCluster, server: ApiServer) -> Iterator[O
     objects = server.all_of("v1", "Node")
     found, warnings = live_nodes.examine(name, cluster, objects)
     for each in found:
-        yield _of_finding(subject, each)
+        yield _of_finding(subject, each, f"{_kubectl(cluster, server)} get nodes --show-labels")
     for each in warnings:
-        yield wrong(subject, each, "kubectl get nodes")
+        yield wrong(subject, each, f"{_kubectl(cluster, server)} get nodes")
     if not found and not warnings:
         yield fine(subject, f"are {len(objects)}, and every pool has its own")
 
 
-def _of_finding(subject: str, finding: Finding) -> Observation:
-    return wrong(subject, f"contradict {key_of(finding.path)}: {finding.reason}", finding.fix)
+def _of_finding(subject: str, finding: Finding, see: str) -> Observation:
+    return wrong(subject, f"contradicts {key_of(finding.path)}: {finding.reason}", see, finding.fix)
 
 
-def _storage(name: str, server: ApiServer, request: Request) -> Iterator[Observation]:
+def _kubectl(cluster: ExistingCluster, server: ApiServer) -> str:
+    return f"kubectl --kubeconfig {as_argument(cluster.kubeconfig)} --context {shlex.quote(server.context or '')}"
+
+
+def _storage(name: str, cluster: ExistingCluster, server: ApiServer, request: Request) -> Iterator[Observation]:
     store, subject = request.store, f"storage of `{name}`"
+    see = f"{_kubectl(cluster, server)} get storageclass"
+    if isinstance(store, S3CompatibleStore):
+        yield from _driver(subject, cluster, server, store)
+        return
     if not isinstance(store, PvcStore):
         yield unknown(subject, "is outside the cluster, and only its nodes can mount it: the store gate tries it")
         return
@@ -145,7 +153,7 @@ def _storage(name: str, server: ApiServer, request: Request) -> Iterator[Observa
         yield unknown(subject, f"is {store.host_path} of a node, which nobody can look into from here")
         return
     grown = list(live_claim.check(server, store, request.namespace))
-    yield from (_of_finding(subject, each) for each in grown)
+    yield from (_of_finding(subject, each, see) for each in grown)
     classes = {
         text(mapping(each["metadata"]).get("name")): each
         for each in server.all_of("storage.k8s.io/v1", "StorageClass")
@@ -158,20 +166,41 @@ def _storage(name: str, server: ApiServer, request: Request) -> Iterator[Observa
     chosen = store.storage_class or next(iter(defaults), "")
     there = ", ".join(sorted(classes)) or "none"
     if store.storage_class and store.storage_class not in classes:
-        yield wrong(
-            subject, f"has no StorageClass `{store.storage_class}`; there is {there}", "kubectl get storageclass"
-        )
+        yield wrong(subject, f"has no StorageClass `{store.storage_class}`; there is {there}", see)
     elif not chosen:
         some = next(iter(sorted(classes)), "<name>")
         yield wrong(
             subject,
             f"has no default StorageClass, so that the store's claim waits for ever; there is {there}",
-            f"kubectl annotate storageclass {some} {DEFAULT_CLASS}=true",
+            f"{_kubectl(cluster, server)} annotate storageclass {some} {DEFAULT_CLASS}=true",
         )
     elif store.access_mode == "ReadWriteMany" and (why := single_node_classes().get(chosen)):
-        yield wrong(subject, f"`{chosen}` {why}, and the store is ReadWriteMany", "kubectl get storageclass")
+        yield wrong(subject, f"`{chosen}` {why}, and the store is ReadWriteMany", see)
     elif not grown:
         yield fine(subject, f"is made by the StorageClass `{chosen}`")
+
+
+def _driver(
+    subject: str, cluster: ExistingCluster, server: ApiServer, store: S3CompatibleStore
+) -> Iterator[Observation]:
+    """The CSI driver that mounts the bucket, and the Secret that it reads."""
+    kubectl = _kubectl(cluster, server)
+    if server.find("storage.k8s.io/v1", "CSIDriver", store.driver) is None:
+        yield wrong(
+            subject, f"has no CSI driver `{store.driver}`, which mounts the bucket", f"{kubectl} get csidriver"
+        )
+    else:
+        yield fine(subject, f"has the CSI driver `{store.driver}`")
+    secret = f"the Secret `{store.secret}` in namespace `{store.secret_namespace}`"
+    if server.find("v1", "Secret", store.secret, store.secret_namespace) is None:
+        keys = " ".join(f"--from-literal={key}=<…>" for key in ("accessKeyID", "secretAccessKey", "endpoint"))
+        yield wrong(
+            subject,
+            f"lacks {secret}, with the keys of the bucket",
+            f"{kubectl} -n {store.secret_namespace} create secret generic {store.secret} {keys}",
+        )
+    else:
+        yield fine(subject, f"has {secret}")
 
 
 def _plugin(name: str, cluster: ExistingCluster, server: ApiServer) -> Iterator[Observation]:

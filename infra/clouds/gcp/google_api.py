@@ -72,7 +72,7 @@ class Google:
         try:
             credentials.refresh(Request())
         except (exceptions.RefreshError, exceptions.MalformedError) as error:
-            raise NoCredentialsError(f"{self.source}: {_first(error)}") from error
+            raise _not_signed_in(error, self.source) from error
         except (exceptions.GoogleAuthError, OSError) as error:
             raise UnreachableError(f"Google's sign-in cannot be reached ({type(error).__name__})") from error
 
@@ -93,7 +93,7 @@ class Google:
                 method, ADDRESS.format(host=host, path=path), timeout=TIMEOUTS, **options
             )
         except (exceptions.RefreshError, exceptions.MalformedError) as error:
-            raise NoCredentialsError(f"{self.source}: {_first(error)}") from error
+            raise _not_signed_in(error, self.source) from error
         except (exceptions.GoogleAuthError, RequestException) as error:
             raise UnreachableError(f"{host} cannot be reached ({type(error).__name__})") from error
         try:
@@ -113,7 +113,7 @@ def _refused(status: int, error: Mapping[str, Any]) -> RefusedError:
 
 
 def signed_in(configuration: Mapping[str, Any]) -> Google:
-    """Google as the stack's ``configuration`` and this machine sign in. Raises NoCredentialsError."""
+    """Google as ``configuration`` and this machine sign in. Raises NoCredentialsError, UnreachableError."""
     # Imported here: it takes a third of a second, and only stacks on Google Cloud need it.
     from google.auth.transport.requests import AuthorizedSession  # noqa: PLC0415
 
@@ -154,7 +154,7 @@ def _of_key(key: str, name: str) -> Any:
     try:
         return load_credentials_from_dict(json.loads(key), scopes=[SCOPE])[0]
     except (GoogleAuthError, ValueError) as error:
-        raise NoCredentialsError(f"{name}: {_first(error)}") from error
+        raise _not_signed_in(error, name) from error
 
 
 def _of_file(file: Path, name: str) -> Any:
@@ -164,7 +164,7 @@ def _of_file(file: Path, name: str) -> Any:
     try:
         return load_credentials_from_file(str(file), scopes=[SCOPE])[0]
     except (GoogleAuthError, ValueError, OSError) as error:
-        raise NoCredentialsError(f"{name}: {_first(error)}") from error
+        raise _not_signed_in(error, name) from error
 
 
 def gcloud_folder() -> Path:
@@ -182,7 +182,20 @@ def _on_google_cloud() -> bool:
     return answer.headers.get("Metadata-Flavor") == "Google"
 
 
-def _first(error: Exception) -> str:
+def _not_signed_in(error: BaseException, source: str) -> Exception:
+    """Why a sign-in failed: google-auth tells some that never reached Google as if Google had refused them."""
+    from google.auth.exceptions import TransportError  # noqa: PLC0415
+    from requests import RequestException  # noqa: PLC0415
+
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, TransportError | RequestException):
+            return UnreachableError(f"Google's sign-in cannot be reached ({type(cause).__name__})")
+        cause = cause.__cause__ or cause.__context__
+    return NoCredentialsError(f"{source}: {_first(error)}")
+
+
+def _first(error: BaseException) -> str:
     """The first words of an error: google-auth adds the whole answer as a second argument."""
     return " ".join(str(error.args[0] if error.args else error).split())
 

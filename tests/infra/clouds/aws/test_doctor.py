@@ -1,0 +1,215 @@
+"""What AWS's recorded answers, held to the models of its services, say of a stack before its first `pulumi up`."""
+
+import tomllib
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+import pytest
+from botocore.stub import Stubber
+
+from infra.clouds.aws import doctor
+from infra.clouds.aws.settings import AwsCluster
+from infra.review.facts import Quota
+from infra.review.observation import Observation, State
+from infra.review.stack import Resource, Stack
+from infra.schema.request import Request
+
+CALLER = {
+    "UserId": "AROA:me",
+    "Account": "111122223333",
+    "Arn": "arn:aws:sts::111122223333:assumed-role/deploy/me",
+}
+
+
+@pytest.fixture(autouse=True)
+def somebody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[None]:
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "example")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    doctor.forget()
+    yield
+    doctor.forget()
+
+
+@pytest.fixture
+def stubs(monkeypatch: pytest.MonkeyPatch) -> dict[str, Stubber]:
+    """Clients whose answers are set before they are asked for, by service."""
+    session = botocore.session.Session()
+    found: dict[str, Stubber] = {}
+    for service in ("sts", "iam", "service-quotas", "ec2"):
+        client = session.create_client(service, region_name="us-east-2")
+        found[service] = Stubber(client)
+        found[service].activate()
+    monkeypatch.setattr(doctor.Account, "_client", lambda _, service, __: found[service].client)
+    return found
+
+
+def stack(*quotas: Quota, **configuration: Any) -> Stack:
+    vpc = Resource("urn:vpc", "aws:ec2/vpc:Vpc", "vpc", {})
+    values = {"aws:region": "us-east-2", **{f"aws:{key}": each for key, each in configuration.items()}}
+    return Stack("dev", {vpc.urn: vpc}, values, quotas=quotas)
+
+
+def request(**cluster: Any) -> Request:
+    made = AwsCluster.model_validate(
+        {
+            "cloud": "aws",
+            "region": "us-east-2",
+            "zones": ["use2-az1", "use2-az2"],
+            "control_plane": {"authorized_networks": {"here": "198.18.0.0/24"}},
+            "pools": {"train": {"instance_type": "g4dn.xlarge", "nodes": {"min": 0, "max": 1}}},
+            **cluster,
+        }
+    )
+    return Request({"ml": made}, None, "slipway", "runner", protect=False, pool_names={"ml": ["train"]})
+
+
+def examined(subject: Stack, asked: Request | None = None) -> dict[State, list[Observation]]:
+    found: dict[State, list[Observation]] = {state: [] for state in State}
+    for probe in doctor.probes(subject, asked):
+        for each in probe.run():
+            if each.subject != doctor.HELPER:
+                found[each.state].append(each)
+    return found
+
+
+def of(found: list[Observation], subject: str) -> list[tuple[str, str]]:
+    return [(each.said, each.mend) for each in found if each.subject == subject]
+
+
+T4 = Quota("All G and VT Spot", "us-east-2", 4, "vCPUs", "aws see", key=("ec2", "L-3819A6DF", "us-east-2"))
+LIMIT = {"ServiceCode": "ec2", "QuotaCode": "L-3819A6DF"}
+
+
+def answers(stubs: dict[str, Stubber], *, denied: bool, limit: float | None, zones: list[str]) -> None:
+    stubs["sts"].add_response("get_caller_identity", CALLER)
+    decision = "implicitDeny" if denied else "allowed"
+    stubs["iam"].add_response(
+        "simulate_principal_policy",
+        {
+            "EvaluationResults": [
+                {"EvalActionName": "ec2:CreateVpc", "EvalDecision": decision},
+                {"EvalActionName": "ec2:DeleteVpc", "EvalDecision": "allowed"},
+            ]
+        },
+        {
+            "PolicySourceArn": "arn:aws:iam::111122223333:role/deploy",
+            "ActionNames": ["ec2:CreateVpc", "ec2:DeleteVpc"],
+            "MaxItems": 1000,
+        },
+    )
+    if limit is None:
+        stubs["service-quotas"].add_client_error("get_service_quota", "NoSuchResourceException", "", 400)
+        stubs["service-quotas"].add_response("get_aws_default_service_quota", {"Quota": {"Value": 0.0}}, LIMIT)
+    else:
+        stubs["service-quotas"].add_response("get_service_quota", {"Quota": {"Value": limit}}, LIMIT)
+    stubs["ec2"].add_response(
+        "describe_instance_type_offerings",
+        {"InstanceTypeOfferings": [{"InstanceType": "g4dn.xlarge", "Location": each} for each in zones]},
+        {
+            "LocationType": "availability-zone-id",
+            "Filters": [{"Name": "instance-type", "Values": ["g4dn.xlarge"]}],
+        },
+    )
+
+
+def test_an_account_that_has_everything_is_fine(stubs: dict[str, Stubber]) -> None:
+    answers(stubs, denied=False, limit=8, zones=["use2-az2", "use2-az3"])
+    found = examined(stack(T4, allowedAccountIds=["111122223333"]), request())
+    assert found[State.WRONG] == []
+    # What others in the account use is in no answer, and is said.
+    assert [each.subject for each in found[State.UNKNOWN]] == [doctor.QUOTAS]
+    assert len(found[State.FINE]) == 6
+
+
+def test_each_thing_that_is_missing_comes_with_its_command(stubs: dict[str, Stubber]) -> None:
+    answers(stubs, denied=True, limit=None, zones=["use2-az3"])
+    examples = {"authorized_networks": {"here": "203.0.113.0/24"}}
+    found = examined(stack(T4, allowedAccountIds=["999900001111"]), request(control_plane=examples))[State.WRONG]
+    assert of(found, doctor.ACCOUNT)[0][0] == "is 111122223333, and the stack allows 999900001111"
+    ((said, mend),) = of(found, doctor.ACTIONS)
+    assert said == "of arn:aws:iam::111122223333:role/deploy lack ec2:CreateVpc"
+    assert mend.startswith("aws iam attach-role-policy --role-name deploy")
+    ((said, mend),) = of(found, doctor.QUOTAS)
+    assert said == "All G and VT Spot (us-east-2) is 0; the stack needs up to 4 vCPUs"
+    assert mend == (
+        "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code L-3819A6DF "
+        "--region us-east-2 --desired-value 4"
+    )
+    assert "do not offer g4dn.xlarge; use2-az3 do" in of(found, doctor.OFFERS)[0][0]
+    assert "authorized_networks.here' <your address>/32" in of(found, "authorized networks")[0][1]
+
+
+def test_what_may_not_be_read_is_unknown(stubs: dict[str, Stubber]) -> None:
+    stubs["sts"].add_response("get_caller_identity", CALLER)
+    stubs["iam"].add_client_error("simulate_principal_policy", "AccessDenied", "not authorized", 403)
+    stubs["service-quotas"].add_client_error("get_service_quota", "AccessDeniedException", "no", 403)
+    stubs["ec2"].add_client_error("describe_instance_type_offerings", "UnauthorizedOperation", "no", 403)
+    found = examined(stack(T4), request())
+    assert found[State.WRONG] == []
+    assert {each.subject for each in found[State.UNKNOWN]} == {
+        doctor.ACCOUNT,
+        doctor.ACTIONS,
+        doctor.QUOTAS,
+        doctor.OFFERS,
+    }
+
+
+def test_nobody_signed_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    found = examined(stack(T4))
+    assert of(found[State.WRONG], doctor.SIGN_IN)[0][1] == "aws configure sso"
+    assert len(found[State.UNKNOWN]) == 1
+    assert [each.subject for each in found[State.FINE]] == ["aws:region"]
+
+
+def test_a_single_sign_on_that_has_ended_names_its_profile(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text(
+        "[profile ml]\nsso_session = acme\nsso_account_id = 111122223333\nsso_role_name = deploy\n"
+        "[sso-session acme]\nsso_region = us-east-2\nsso_start_url = https://acme.awsapps.com/start\n",
+        encoding="utf-8",
+    )
+    found = examined(stack(profile="ml"))
+    assert of(found[State.WRONG], doctor.SIGN_IN)[0][1] == "aws sso login --profile ml"
+
+
+def test_a_profile_that_is_not_there(tmp_path: Path) -> None:
+    ((said, mend),) = of(examined(stack(profile="nobody"))[State.WRONG], doctor.SIGN_IN)
+    assert "nobody" in said
+    assert mend == "aws configure list-profiles"
+
+
+def test_an_address_where_nobody_answers_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    found = examined(stack(T4))
+    assert found[State.WRONG] == []
+    assert "AWS cannot be reached" in of(found[State.UNKNOWN], doctor.SIGN_IN)[0][0]
+
+
+def test_a_token_that_has_expired(stubs: dict[str, Stubber]) -> None:
+    stubs["sts"].add_client_error("get_caller_identity", "ExpiredToken", "is expired", 403)
+    assert of(examined(stack())[State.WRONG], doctor.SIGN_IN) == [("has expired", "aws configure sso")]
+
+
+def test_a_session_has_the_policies_of_its_role() -> None:
+    sso = "arn:aws:sts::111122223333:assumed-role/AWSReservedSSO_Admin_0123456789abcdef/me"
+    assert doctor.principal(sso) == (
+        "arn:aws:iam::111122223333:role/aws-reserved/sso.amazonaws.com/AWSReservedSSO_Admin_0123456789abcdef"
+    )
+    assert doctor.principal("arn:aws:iam::111122223333:user/me") == "arn:aws:iam::111122223333:user/me"
+
+
+def test_every_action_is_an_operation_of_aws() -> None:
+    session, services = botocore.session.Session(), {"elasticfilesystem": "efs"}
+    rules = tomllib.loads(doctor.DATA.read_text(encoding="utf-8"))["actions"]
+    names = {action for actions in rules.values() for action in actions} - {"iam:PassRole"}
+    for name in sorted(names):
+        service, operation = name.split(":")
+        assert operation in session.get_service_model(services.get(service, service)).operation_names, name

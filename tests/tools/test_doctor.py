@@ -1,0 +1,248 @@
+"""``make doctor``: this machine, the state backend, and what is shown of it all."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from infra.review.observation import STACK, Observation, Probe, State, fine, unknown, wrong
+from tools.doctor import backend, examination, machine
+from tools.doctor.examination import Examined
+from tools.doctor.screen import document, show
+
+ROOT = Path(__file__).parents[2]
+
+PULUMI = """#!{python}
+import sys
+answers = {answers!r}
+words = [each for each in sys.argv[1:] if each not in ("--non-interactive", "--color", "never")]
+code, out, complaint = answers.get(" ".join(words), (1, "", "error: unknown command"))
+print(out)
+print(complaint, file=sys.stderr)
+sys.exit(code)
+"""
+
+Answers = dict[str, tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine on which nobody has signed in to anything, without a Pulumi CLI."""
+    for name in list(os.environ):
+        if name.startswith(("PULUMI_", "AWS_", "GOOGLE_", "CLOUDSDK_", "GCLOUD_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+
+
+def install(tmp_path: Path, answers: Answers, *beside: str) -> None:
+    """A `pulumi` on PATH that answers as told, and programs beside it that do nothing."""
+    program = tmp_path / "bin" / "pulumi"
+    program.write_text(PULUMI.format(python=sys.executable, answers=answers), encoding="utf-8")
+    program.chmod(0o755)
+    for name in beside:
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\n", encoding="utf-8")
+        (tmp_path / "bin" / name).chmod(0o755)
+
+
+def said(observations: Sequence[Observation], state: State) -> list[tuple[str, str]]:
+    return [(each.subject, each.mend) for each in observations if each.state is state]
+
+
+def test_a_cli_of_another_version_is_named_with_the_pinned_one(tmp_path: Path) -> None:
+    install(tmp_path, {"version": (0, "v3.200.0", "")}, "pulumi-language-python")
+    first, second = machine.cli("3.260.0", ROOT)
+    assert first.state is State.WRONG
+    assert "is 3.200.0, and the programs here are pinned to 3.260.0" in first.said
+    assert first.mend == "curl -fsSL https://get.pulumi.com | sh -s -- --version 3.260.0"
+    assert second.state is State.FINE
+
+
+def test_a_cli_without_its_python_host_is_told(tmp_path: Path) -> None:
+    install(tmp_path, {"version": (0, "v3.260.0", "")})
+    assert [each.state for each in machine.cli("3.260.0", ROOT)] == [State.FINE, State.WRONG]
+
+
+def test_plugins_are_held_to_the_versions_of_their_sdks(tmp_path: Path) -> None:
+    folder = tmp_path / ".pulumi" / "plugins"
+    for name in ("resource-gcp-v9.34.0", "resource-kubernetes-v4.32.0", "resource-random-v4.21.4"):
+        (folder / name).mkdir(parents=True)
+    # A download that was cut short.
+    (folder / "resource-random-v4.21.4.partial").touch()
+    pins = {"pulumi-gcp": "9.35.0", "pulumi-kubernetes": "4.32.0", "pulumi-random": "4.21.4"}
+    found = list(machine.plugins(["gcp", "kubernetes", "random"], pins))
+    assert said(found, State.WRONG) == [
+        ("plugin gcp", "pulumi plugin install resource gcp 9.35.0"),
+        ("plugin random", "pulumi plugin install resource random 4.21.4"),
+    ]
+    assert "there is 9.34.0" in found[0].said
+    assert said(found, State.FINE) == [("plugin kubernetes", "")]
+
+
+def test_a_plugin_on_path_would_take_the_place_of_the_pinned_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".pulumi" / "plugins" / "resource-gcp-v9.35.0").mkdir(parents=True)
+    install(tmp_path, {}, "pulumi-resource-gcp")
+    pins = {"pulumi-gcp": "9.35.0"}
+    assert said(list(machine.plugins(["gcp"], pins)), State.WRONG) == [
+        ("plugin gcp", "export PULUMI_IGNORE_AMBIENT_PLUGINS=true")
+    ]
+    monkeypatch.setenv("PULUMI_IGNORE_AMBIENT_PLUGINS", "true")
+    assert said(list(machine.plugins(["gcp"], pins)), State.WRONG) == []
+
+
+def test_packages_are_held_to_the_lock_file(tmp_path: Path) -> None:
+    lock = tmp_path / "requirements.txt"
+    lock.write_text(
+        "pytest==0.0.1 \\\n    --hash=sha256:00\nno-such-package==1.0 ; python_version > '3'\n"
+        "other==1.0 ; sys_platform == 'plan9'\n",
+        encoding="utf-8",
+    )
+    (found,) = machine.packages(lock)
+    assert found.state is State.WRONG
+    assert "not 0.0.1" in found.said
+    assert "no-such-package missing" in found.said
+    assert "other" not in found.said
+
+
+def test_without_a_login_nothing_is_said_to_be_fine() -> None:
+    found = backend.check(ROOT, ["gcp-dev"])["gcp-dev"]
+    assert said(found, State.WRONG) == [("state backend", "pulumi login")]
+    assert said(found, State.UNKNOWN) == [("stack", "")]
+    assert said(found, State.FINE) == []
+
+
+def test_a_backend_of_this_machine_needs_no_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/state")
+    found = backend.check(ROOT, ["gcp-dev"])["gcp-dev"]
+    assert said(found, State.WRONG)[0] == ("state backend", f"mkdir -p {tmp_path}/state")
+    there = tmp_path / "state" / ".pulumi" / "stacks" / "slipway"
+    there.mkdir(parents=True)
+    (there / "gcp-dev.json").touch()
+    found = backend.check(ROOT, ["gcp-dev", "local"])
+    assert said(found["gcp-dev"], State.WRONG) == [
+        ("secrets of the stack", "export PULUMI_CONFIG_PASSPHRASE_FILE=<a file with the passphrase>")
+    ]
+    assert ("stack", f"pulumi stack init {STACK}") in said(found["local"], State.WRONG)
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "")
+    assert said(backend.check(ROOT, ["gcp-dev"])["gcp-dev"], State.WRONG) == []
+
+
+def test_a_login_that_has_ended_is_told_with_the_clis_own_words(tmp_path: Path) -> None:
+    (tmp_path / ".pulumi").mkdir()
+    url = "https://api.pulumi.com"
+    login = {"current": url, "accessTokens": {url: "pul-1"}, "accounts": {}}
+    (tmp_path / ".pulumi" / "credentials.json").write_text(json.dumps(login), encoding="utf-8")
+    install(tmp_path, {"whoami": (255, "", "error: [401] Unauthorized: No credentials provided or are invalid.")})
+    found = backend.check(ROOT, ["gcp-dev"])["gcp-dev"]
+    assert said(found, State.WRONG) == [("state backend", f"pulumi login {url}")]
+    assert "[401] Unauthorized" in found[0].said
+    install(
+        tmp_path,
+        {"whoami": (0, "me", ""), "stack ls --json": (0, json.dumps([{"name": "acme/gcp-dev"}]), "")},
+    )
+    found = backend.check(ROOT, ["gcp-dev"])["gcp-dev"]
+    assert [each.state for each in found] == [State.FINE, State.FINE]
+
+
+def test_another_stacks_outputs_are_read_through_the_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///nowhere")
+    ask = "stack output --json --stack gcp-platform"
+    reference = examination.Reference("dev", "gcp-platform", "dev")
+
+    def found(code: int, out: object, complaint: str = "") -> tuple[State, str]:
+        install(tmp_path, {ask: (code, json.dumps(out), complaint)})
+        (one,) = examination.of_other_stack("gcp-platform", [reference], ROOT)
+        return one.state, one.mend
+
+    assert found(0, {"platform": {"clusters": {"dev": {}}}}) == (State.FINE, "")
+    assert found(0, {}) == (State.WRONG, "pulumi up -s gcp-platform")
+    assert found(0, {"platform": {"clusters": {"other": {}}}}) == (State.WRONG, "pulumi up -s gcp-platform")
+    missing = "error: no stack named 'gcp-platform' found"
+    assert found(1, {}, missing) == (State.WRONG, "pulumi stack init gcp-platform && pulumi up -s gcp-platform")
+    assert found(1, {}, "error: could not reach the backend")[0] is State.UNKNOWN
+
+
+def test_who_gives_no_answer_holds_up_nobody() -> None:
+    never = threading.Event()
+
+    def silent() -> list[Observation]:
+        never.wait()
+        return []
+
+    def broken() -> list[Observation]:
+        raise ValueError("two\nlines")
+
+    probes = [Probe("slow", silent), Probe("broken", broken), Probe("quick", lambda: [fine("quick", "is there")])]
+    answers = examination.answers(probes, 0.2)
+    never.set()
+    assert [each.state for (each,) in answers] == [State.UNKNOWN, State.UNKNOWN, State.FINE]
+    assert answers[1][0].said == "could not be checked: ValueError: two lines"
+
+
+def shown(examined: Sequence[Examined], width: int) -> str:
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    show(examined, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_what_stacks_have_in_common_is_said_once_and_harm_comes_first(width: int) -> None:
+    common = [wrong("stack", "is not in the state backend yet", f"pulumi stack init {STACK}"), fine("CLI", "is 3")]
+    examined = [
+        Examined("one", [unknown("quota", "could not be read"), *common]),
+        Examined("two", [*common, wrong("nodes", "are none", "kubectl get nodes", "label one")]),
+    ]
+    text = shown(examined, width)
+    assert text.count("is not in the state backend yet") == 1
+    assert "$ for s in one two; do pulumi stack init $s; done" in text
+    assert text.index("All 2 stacks") < text.index("pulumi stack init") < text.index("label one")
+    assert "is 3" not in text
+    assert "two: 2 missing or wrong, 0 could not be checked, 1 fine" in text
+    assert max(map(len, text.splitlines())) <= width
+    lines = json.loads(document(examined))["stacks"][1]["observations"]
+    assert [each["state"] for each in lines] == ["wrong", "fine", "wrong"]
+    assert lines[0]["mend"] == "pulumi stack init two"
+
+
+@pytest.mark.slow
+def test_a_machine_without_anything_is_told_what_is_missing(tmp_path: Path) -> None:
+    # The network is not asked: nobody answers at that address.
+    env = {**os.environ, "NO_GCE_CHECK": "true", "AWS_EC2_METADATA_DISABLED": "true"}
+    command = [sys.executable, "-m", "tools.doctor", "--format", "json"]
+    command += ["--stack", "local", "--stack", "gcp-dev", "--stack", "aws-dev"]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, env=env)
+    assert done.returncode == 1, done.stderr
+    stacks = json.loads(done.stdout)["stacks"]
+    missing = {
+        each["stack"]: {one["subject"] for one in each["observations"] if one["state"] == "wrong"}
+        for each in stacks
+    }
+    assert {"Pulumi CLI", "state backend", "kubeconfig ~/.kube/config"} <= missing["local"]
+    assert {"gcp:project", "Google Cloud sign-in", "plugin gcp"} <= missing["gcp-dev"]
+    assert {"aws:region", "AWS sign-in", "authorized networks", "plugin aws"} <= missing["aws-dev"]
+    assert all(one["mend"] for each in stacks for one in each["observations"] if one["state"] == "wrong")
+
+
+@pytest.mark.slow
+def test_a_stack_file_with_a_mistake_is_told_in_one_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.doctor", "--stack", "no-such-stack"],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "stack file is wrong: there is no stack 'no-such-stack'" in " ".join(done.stdout.split())
+    assert "make check STACK=no-such-stack" in done.stdout
