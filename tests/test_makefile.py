@@ -142,6 +142,13 @@ def test_a_check_is_held_to_the_severity(preview: Preview) -> None:
     assert words[2:] == ["--stack", "gcp-dev", "--check", "--fail-on", "warning"]
 
 
+def test_a_doctor_looks_at_the_stacks_that_are_named(preview: Preview) -> None:
+    assert preview.make("doctor")[1] == ["-m", "tools.doctor"]
+    _, words, _ = preview.make("doctor", "STACK=gcp-dev,local", "FORMAT=json")
+    assert words == ["-m", "tools.doctor", "--stack", "gcp-dev", "--stack", "local", "--format", "json"]
+    assert preview.make("doctor", exits=1)[0] == 2
+
+
 @pytest.mark.parametrize("target", ["preview", "check"])
 @pytest.mark.parametrize("code", [0, 1, 2])
 def test_the_exit_code_is_left_where_make_cannot_change_it(preview: Preview, target: str, code: int) -> None:

@@ -165,10 +165,13 @@ def test_a_cluster_that_has_everything(server: Server, tmp_path: Path) -> None:
 def test_permissions_that_are_lacking_are_named_by_kind_and_namespace(server: Server, tmp_path: Path) -> None:
     server.forbidden = {("create", "jobs"), ("delete", "jobs"), ("patch", "namespaces")}
     assert of_cluster(tmp_path)[State.WRONG] == [
-        ("permissions in cluster `here` do not let you patch Namespace", "kubectl auth can-i patch namespace"),
+        (
+            "permissions in cluster `here` do not let you patch Namespace",
+            "kubectl create clusterrolebinding slipway-admin --clusterrole=cluster-admin --user=<you>",
+        ),
         (
             "permissions in cluster `here` do not let you create, delete Job in namespace `mine`",
-            "kubectl auth can-i delete job -n mine",
+            "kubectl create rolebinding slipway-admin -n mine --clusterrole=admin --user=<you>",
         ),
     ]
 

@@ -137,12 +137,17 @@ def _permissions(cluster: Cluster) -> Iterator[Observation]:
     for (verb, (_, kind), namespace), allowed in zip(asked, answers, strict=True):
         if allowed is False:
             refused.setdefault((kind, namespace), []).append(verb)
+    alike: dict[tuple[str, str], list[str]] = {}
     for (kind, namespace), verbs in refused.items():
-        place = f" in namespace `{namespace}`" if namespace else ""
+        alike.setdefault((namespace, ", ".join(verbs)), []).append(kind)
+    for (namespace, verbs), kinds in alike.items():
         yield wrong(
             f"permissions in {cluster.subject}",
-            f"do not let you {', '.join(verbs)} {kind}{place}",
-            f"kubectl auth can-i {verbs[-1]} {kind.lower()}{f' -n {namespace}' if namespace else ''}",
+            f"do not let you {verbs} {', '.join(kinds)}{f' in namespace `{namespace}`' if namespace else ''}",
+            # An administrator of the cluster runs it.
+            f"kubectl create rolebinding slipway-admin -n {namespace} --clusterrole=admin --user=<you>"
+            if namespace
+            else "kubectl create clusterrolebinding slipway-admin --clusterrole=cluster-admin --user=<you>",
         )
     if not refused:
         yield fine(f"permissions in {cluster.subject}", f"allow all {len(asked)} things asked about")

@@ -131,7 +131,7 @@ def of_other_stack(reference: str, clusters: Sequence[Reference], root: Path) ->
             return
         yield unknown(
             subject,
-            f"which has the cluster {names}, could not be read: {why}",
+            f"could not be read, and has the cluster {names}: {why}",
             f"pulumi stack output -s {reference}",
         )
         return

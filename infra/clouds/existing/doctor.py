@@ -68,8 +68,8 @@ def _cluster(name: str, cluster: ExistingCluster, request: Request | None) -> It
     except KubeconfigError as error:
         yield wrong(config, f"cannot be used: {error}", _way_in(cluster))
         yield unknown(
-            "version, permissions, nodes, storage and device plugin",
-            "of its cluster were not asked for without it",
+            "the cluster's version, permissions, nodes, storage and device plugin",
+            "were not asked for: its kubeconfig cannot be used",
         )
         return
     yield fine(config, f"has the context {server.context}")
