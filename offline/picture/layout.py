@@ -211,7 +211,7 @@ class _Frame:
             texts.append(Text(left, texts[0].y, taken, SMALL, times, soft=True))
         special = "gate" if job.gate else job.kind if job.kind != "Job" else ""
         kind = " ".join(filter(None, ["job", special, job.phase]))
-        pods = [f"{job.pods} pods at once"] if times else []
+        pods = [f"on {job.pods} nodes" if job.together else f"{job.pods} pods at once"] if times else []
         said = [f"{job.kind[0].upper()}{job.kind[1:]} {job.name}", *pods, *job.parts]
         about = ", ".join([*said, *filter(None, [job.phase.replace("-", " ")])])
         behind = [_behind(x, y, BEHIND * number) for number in range(min(job.pods, MOST_SHOWN) - 1, 0, -1)]

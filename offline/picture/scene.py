@@ -35,7 +35,7 @@ class Work:
 
     ``parts`` are what its pod asks for and how long it may take, the most important first. ``phase`` is how it
     ended, as a class of the picture's styles; empty where it did not run. ``pods`` is how many pods it has at
-    once.
+    once, ``together`` whether these work together, each on a node of its own.
     """
 
     urn: str
@@ -45,6 +45,7 @@ class Work:
     phase: str = ""
     kind: str = "Job"
     pods: int = 1
+    together: bool = False
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ def _work(job: Workload, phase: str) -> Work:
         parts = [
             *filter(None, (text(at(job.resource.properties, "spec", key)) for key in ("schedule", "timeZone")))
         ]
-    return Work(job.resource.urn, job.resource.name, parts, gate, phase, kind, job.pods)
+    return Work(job.resource.urn, job.resource.name, parts, gate, phase, kind, job.pods, job.together)
 
 
 def _connections(stack: Stack, jobs: Sequence[Workload]) -> list[tuple[str, str]]:

@@ -247,6 +247,7 @@ class Leg(Model):
     basis: str = Field(description="`measured`, `rehearsed`, `limit`, or the source of the estimate.")
     pods: int = Field(default=1, description="How many pods a Job has.")
     at_once: int = Field(default=1, description="How many of them its pool has room for at the same time.")
+    together: bool = Field(default=False, description="Whether they work together, each on a node of its own.")
 
 
 class Timeline(Model):

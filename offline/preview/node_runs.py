@@ -17,6 +17,13 @@ MEET, WAIT, ROLES, OUTPUT, SHARED = "--meet", "--wait", "--roles", "--output", "
 _OF_NODES = frozenset({"--node", MEET, WAIT, ROLES, "--gpus", SHARED})
 """Arguments of the launcher that say how the pods find one another, each with a value."""
 
+_TOLD = frozenset({"args", "command", "env", "resources", "volumeMounts"})
+
+SHARED_MEMORY = "shared-memory"
+
+RUNTIME = "workloads/runtime/"
+"""Where the files of the launcher are, and of the runner of commands."""
+
 _VARIABLES = frozenset({"JOB_UID", "JOB_NAME"})
 
 
@@ -56,6 +63,28 @@ def own_environment(job: Resource) -> list[str]:
     """The environment, each variable as text, without what tells a pod which it is of the others."""
     variables = mappings(_container(job).get("env"))
     return [str(sorted(each.items(), key=str)) for each in variables if each.get("name") not in _VARIABLES]
+
+
+def own_volumes(job: Resource) -> list[str]:
+    """The volumes as text, without the one for NCCL, which one GPU needs as soon as there are other nodes.
+
+    Without those of shipped files, too, which are told by themselves.
+    """
+    volumes = mappings(at(job.properties, "spec", "template", "spec", "volumes"))
+    return [str(each) for each in volumes if each.get("name") != SHARED_MEMORY and "configMap" not in each]
+
+
+def own_container(job: Resource) -> list[str]:
+    """The container as text, without what has words of its own, and with the mounts of `own_volumes`."""
+    container = _container(job)
+    rest = {key: each for key, each in container.items() if key not in _TOLD}
+    mounts = [each for each in mappings(container.get("volumeMounts")) if each.get("name") != SHARED_MEMORY]
+    return [str(rest), *map(str, mounts)]
+
+
+def without_launcher(paths: Sequence[str]) -> list[str]:
+    """Those ``paths`` of shipped files that are not of what starts programs, which decides no result."""
+    return [path for path in paths if not path.startswith(RUNTIME)]
 
 
 def _changes(old: Resource, new: Resource) -> Iterator[str]:

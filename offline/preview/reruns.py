@@ -153,6 +153,8 @@ class _Runs:
         earlier, now = self._moved.before.of(old), self._moved.after.of(new)
         changed = [path for path in now if path in earlier and earlier[path] != now[path]]
         came, went = [path for path in now if path not in earlier], [path for path in earlier if path not in now]
+        if node_runs.changes(old, new):
+            came, went = node_runs.without_launcher(came), node_runs.without_launcher(went)
         return [
             *_listed([path for path in changed if not self._moved.same(earlier[path], now[path])], "changed"),
             *_listed([path for path in came if not self._moved.explain(path)], "came"),
@@ -229,6 +231,8 @@ def _following(old: Resource, new: Resource) -> set[str]:
         "env": node_runs.own_environment,
     }
     following = {PARTS[key] for key, words in parts.items() if same(words)}
+    following |= {"its volumes"} if same(node_runs.own_volumes) else set()
+    following |= {"its pod's containers"} if same(node_runs.own_container) else set()
     return following | {"its pod's affinity", "its pod's subdomain"}
 
 

@@ -32,7 +32,8 @@ WORK_ALONE: frozenset[Basis] = frozenset({"rehearsed", "found", "unknown"})
 @dataclass(frozen=True)
 class Part:
     """One part of the time that a resource takes. ``basis`` is ``measured``, ``rehearsed``, ``limit``, or a
-    source. ``pods`` is how many pods a Job has, and ``at_once`` how many of them there is room for."""
+    source. ``pods`` is how many pods a Job has, and ``at_once`` how many of them there is room for; ``together``
+    says that they work together."""
 
     name: str
     type: str
@@ -40,6 +41,7 @@ class Part:
     basis: str
     pods: int = 1
     at_once: int = 1
+    together: bool = False
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,7 @@ class _Scheduler:
             return alone
         # That of all pods, also of those that wait for room: a limit and a time from a cluster are those of the
         # whole Job, and a rehearsal places pods on the same nodes.
-        whole_job = Part(resource.name, JOB, seconds, basis, workload.pods, at_once)
+        whole_job = Part(resource.name, JOB, seconds, basis, workload.pods, at_once, workload.together)
         if workload.together:
             return self._together(workload, time, after, nodes, whole_job)
         pods: list[Span] = []

@@ -252,6 +252,8 @@ def pods_words(leg: Leg) -> list[str]:
     """How many pods a Job has, and how many of them run at once; nothing for a single one."""
     if leg.pods < 2:
         return []
+    if leg.together:
+        return [f"on {leg.pods} nodes"]
     return [f"{leg.pods} pods" + ("" if leg.at_once == leg.pods else f", {leg.at_once} at a time")]
 
 

@@ -49,6 +49,7 @@ def _legs(span: Span) -> Iterator[Leg]:
                 basis=part.basis,
                 pods=part.pods,
                 at_once=part.at_once,
+                together=part.together,
             )
         begins += part.seconds
 
