@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.workloads.processes import Together
 from tests.workloads.steps import run
 
 
@@ -30,3 +32,13 @@ def training(tmp_path_factory: pytest.TempPathFactory, data: Path) -> tuple[Path
 def model(training: tuple[Path, str], tmp_path: Path) -> Path:
     """A copy of the finished training, to change at will."""
     return Path(shutil.copytree(training[0], tmp_path / "model"))
+
+
+@pytest.fixture
+def started() -> Iterator[list[Together]]:
+    """What a test starts is ended with it."""
+    found: list[Together] = []
+    yield found
+    for process in (process for each in found for process in each.processes):
+        process.kill()
+        process.wait()

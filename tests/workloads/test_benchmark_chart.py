@@ -34,6 +34,12 @@ DEFAULTS = {
     "peak_gpu_memory_bytes": 8 * 2**30,
     "finished": "2026-11-20T12:00:00Z",
 }
+SEVERAL = {
+    "one": {"nodes": 1, "gpus": 4, "images_per_second": 400.0, "images_per_second_per_gpu": 100.0},
+    "two": {"nodes": 2, "gpus": 8, "images_per_second": 720.0, "images_per_second_per_gpu": 90.0},
+    "two-small": {"nodes": 2, "gpus": 4, "images_per_second": 360.0, "images_per_second_per_gpu": 90.0},
+}
+"""One node of four GPUs, two of them, and two of two, which were measured on no single node."""
 SIZE_OF_PNG = slice(16, 24)
 """Where a PNG has its width and height, four bytes each."""
 
@@ -72,6 +78,38 @@ def test_of_one_configuration_the_last_measurement_counts(store: Path) -> None:
     write(store, "larger", batch_size_per_gpu=128)
     found = newest(collect([store]))
     assert [(each.run, each["batch_size_per_gpu"]) for each in found] == [("after", 64), ("larger", 128)]
+
+
+def test_several_nodes_are_compared_with_one_that_has_as_many_gpus(store: Path, tmp_path: Path) -> None:
+    for name, changes in SEVERAL.items():
+        write(store, name, **changes)
+    write(store, "old-fp16", precision="fp16", gpus=4)
+
+    output = run("benchmark.chart", "--results", store, "--output", tmp_path / "chart")
+
+    rows = {row["run"]: row for row in csv.DictReader((tmp_path / "chart" / "results.csv").open())}
+    assert {name: (row["nodes"], row["efficiency"]) for name, row in rows.items()} == {
+        "one": ("1", ""),
+        "two": ("2", "0.9"),
+        "two-small": ("2", ""),
+        "old-fp16": ("1", ""),
+    }
+    lines = {line.split("|")[-2].strip(): line for line in output.splitlines() if line.startswith("|")}
+    assert [name for name, line in lines.items() if "90%" in line] == ["two"]
+    shown = json.loads((tmp_path / "chart" / "results.json").read_text())["results"]
+    assert {each["run"]: each["efficiency"] for each in shown}["two"] == pytest.approx(0.9)
+
+
+def test_the_bars_of_several_nodes_say_how_much_is_left(store: Path) -> None:
+    for name, changes in SEVERAL.items():
+        write(store, name, **changes)
+    axes = Figure().subplots()
+    _panel(axes, newest(collect([store])))
+    said = [text.get_text() for text in axes.texts]
+    assert "90% of one\n720" in said
+    assert {"400", "360"} < set(said)
+    labels = {label.get_text() for label in axes.get_xticklabels()}
+    assert {"Tesla T4\n4 GPUs", "Tesla T4\n2 nodes, each 4 GPUs", "Tesla T4\n2 nodes, each 2 GPUs"} == labels
 
 
 @pytest.mark.parametrize("other", [{"xla": True}, {"data": "stored"}, {"image_size": 299}, {"reduced": True}])

@@ -14,6 +14,7 @@ import pytest
 from infra.kubernetes.arguments import arguments
 from infra.kubernetes.run import plan
 from infra.pipelines import shipping
+from infra.pipelines.contract import Nodes
 from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.discovery import declared_steps
 from infra.platform import Pool, Store
@@ -21,7 +22,7 @@ from infra.step import Step
 from tests.support import placing
 from tests.support.placing import Steps
 from tests.support.stand_in import cpu_pool, gpu_pool
-from workloads.benchmark.pipeline import Benchmark
+from workloads.benchmark.pipeline import PIPELINE, Benchmark
 from workloads.mnist.pipeline import Mnist
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +64,13 @@ def parsed(of: Callable[[Steps], Step], given: Benchmark) -> argparse.Namespace:
     """What the workload itself makes of a step's arguments."""
     module, given_arguments = inspect(given, lambda made: (of(made).module, arguments(plan(of(made), ROOT))))
     return importlib.import_module(module)._parse(given_arguments)
+
+
+def test_a_run_on_several_nodes_is_a_step_in_as_many_pods() -> None:
+    runs = {**RUNS, "two": {"pool": "gpu", "gpus": 1, "nodes": 2, "wait": "20m", "precisions": ["fp16"]}}
+    declared = {each.name: each.nodes for each in PIPELINE.steps(settings(runs=runs))}
+    assert declared["two-fp16"] == Nodes(2, wait=1200)
+    assert declared["one-fp32"] is None
 
 
 def test_each_precision_of_a_run_is_a_step_with_all_that_its_settings_say() -> None:

@@ -7,69 +7,18 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.workloads.steps import only_error, run, start
+from tests.workloads.processes import Together, addresses
+from tests.workloads.steps import only_error, run
 from workloads.runtime import collectives
 from workloads.runtime.devices import VARIABLE as VIRTUAL
 from workloads.runtime.exits import INTERRUPTED, MODEL_REFUSED, USAGE, StepError
 from workloads.runtime.store import MANIFEST, whole
 
 BATCH = ("--global-batch-size", 64)
-
-
-def addresses(count: int) -> list[str]:
-    with_ports = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    found = [f"127.0.0.1:{each.getsockname()[1]}" for each in with_ports]
-    for each in with_ports:
-        each.close()
-    return found
-
-
-def config(among: Sequence[str], rank: int) -> str:
-    return json.dumps({"cluster": {"worker": list(among)}, "task": {"type": "worker", "index": rank}})
-
-
-class Together:
-    """Processes of one training; `outputs` are the directories that each has for the store."""
-
-    def __init__(self, data: Path, outputs: Sequence[Path], *arguments: object, **environment: str) -> None:
-        among = addresses(len(outputs))
-        self.processes = [
-            start(
-                "mnist.train", "--data", data, "--output", output, *arguments,
-                **{collectives.VARIABLE: config(among, rank), **environment},
-            )
-            for rank, output in enumerate(outputs)
-        ]  # fmt: skip
-
-    def end(self) -> tuple[list[int], list[str]]:
-        """The exit code and the log of each."""
-        logs = [process.communicate(timeout=240)[0] for process in self.processes]
-        return [process.returncode for process in self.processes], logs
-
-    def wait_for(self, rank: int, words: str) -> None:
-        stream = self.processes[rank].stdout
-        assert stream is not None
-        seen = []
-        for line in stream:
-            seen.append(line)
-            if words in line:
-                return
-        raise AssertionError(f"{words!r} is not in {''.join(seen)}")
-
-
-@pytest.fixture
-def started() -> Iterator[list[Together]]:
-    """What a test starts is ended with it."""
-    found: list[Together] = []
-    yield found
-    for process in (process for each in found for process in each.processes):
-        process.kill()
-        process.wait()
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +41,7 @@ def test_four_processes_learn_what_one_does_and_the_first_alone_writes(
     alone: Path, data: Path, tmp_path: Path, started: list[Together]
 ) -> None:
     out = tmp_path / "model"
-    started.append(Together(data, [out] * 4, "--epochs", 3, *BATCH))
+    started.append(Together("mnist.train", [out] * 4, "--data", data, "--epochs", 3, *BATCH))
 
     codes, logs = started[0].end()
 
@@ -110,7 +59,7 @@ def test_four_processes_learn_what_one_does_and_the_first_alone_writes(
     output = run("mnist.predict", "--model", out, "--images", data / "images", "--output", tmp_path / "read")
     assert output.count("is the number") == 10
 
-    started.append(Together(data, [out] * 2, "--epochs", 3, *BATCH))
+    started.append(Together("mnist.train", [out] * 2, "--data", data, "--epochs", 3, *BATCH))
     codes, logs = started[1].end()
     assert codes == [0, 0]
     assert all(log.startswith("Nothing to do") for log in logs)
@@ -125,7 +74,9 @@ def test_processes_go_on_from_the_checkpoint_of_one_even_where_the_others_do_not
     shutil.copytree(alone / "checkpoints", out / "checkpoints")
     max((out / "checkpoints").iterdir()).unlink()
     arguments = ("--epochs", 3, "--batch-size", 16)
-    started.append(Together(data, [out, blind], *arguments, **{VIRTUAL: "nvidia-tesla-t4:2"}))
+    started.append(
+        Together("mnist.train", [out, blind], "--data", data, *arguments, **{VIRTUAL: "nvidia-tesla-t4:2"})
+    )
 
     codes, logs = started[0].end()
 
@@ -151,7 +102,7 @@ def test_when_one_is_killed_the_other_ends_with_one_line_and_all_can_start_again
     killed: int, data: Path, tmp_path: Path, started: list[Together]
 ) -> None:
     out = tmp_path / "model"
-    started.append(Together(data, [out] * 2, "--epochs", 4000, *BATCH))
+    started.append(Together("mnist.train", [out] * 2, "--data", data, "--epochs", 4000, *BATCH))
     started[0].wait_for(0, "Epoch 2/")
 
     started[0].processes[killed].kill()
@@ -162,7 +113,7 @@ def test_when_one_is_killed_the_other_ends_with_one_line_and_all_can_start_again
     assert codes[other] == collectives.OTHER_ENDED
     assert "another of the 2 processes ended, or cannot be reached" in only_error(logs[other])
     assert not (out / MANIFEST).exists()
-    started.append(Together(data, [out] * 2, "--epochs", 4000, *BATCH))
+    started.append(Together("mnist.train", [out] * 2, "--data", data, "--epochs", 4000, *BATCH))
     started[1].wait_for(0, "Resuming after epoch ")
 
 
@@ -170,7 +121,7 @@ def test_when_one_is_killed_the_other_ends_with_one_line_and_all_can_start_again
 def test_sigterm_ends_a_process_that_waits_for_another_in_a_collective(
     data: Path, tmp_path: Path, started: list[Together]
 ) -> None:
-    started.append(Together(data, [tmp_path / "model"] * 2, "--epochs", 4000, *BATCH))
+    started.append(Together("mnist.train", [tmp_path / "model"] * 2, "--data", data, "--epochs", 4000, *BATCH))
     started[0].wait_for(0, "Epoch 2/")
     first, second = started[0].processes
     second.send_signal(signal.SIGSTOP)
@@ -185,7 +136,9 @@ def test_sigterm_ends_a_process_that_waits_for_another_in_a_collective(
 @pytest.mark.slow
 def test_a_model_that_is_refused_is_refused_by_all(data: Path, tmp_path: Path, started: list[Together]) -> None:
     out = tmp_path / "model"
-    started.append(Together(data, [out] * 2, "--epochs", 1, "--min-accuracy", 0.999, *BATCH))
+    started.append(
+        Together("mnist.train", [out] * 2, "--data", data, "--epochs", 1, "--min-accuracy", 0.999, *BATCH)
+    )
     codes, logs = started[0].end()
     assert codes == [MODEL_REFUSED] * 2
     assert all("0.999 is asked for; nothing is published" in only_error(log) for log in logs)

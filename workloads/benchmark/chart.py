@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from workloads.benchmark.resnet50 import REMARK
-from workloads.benchmark.results import COLUMNS, Result, collect, newest
+from workloads.benchmark.results import COLUMNS, Result, collect, efficiency, newest
 from workloads.runtime.exits import OK, run, stop_on_sigterm
 from workloads.runtime.store import finished, publish, staging
 
 STEP = "benchmark.chart"
 CHART = "throughput.png"
 RESULTS = "results.json"
-FORMAT = 1
+FORMAT = 2
 """Of what is published. Raise it when that changes, and results drawn before are drawn again."""
 
 
@@ -54,8 +54,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def table(results: Sequence[Result]) -> str:
     """The results as a Markdown table."""
-    head = ("GPU", "GPUs", "Precision", "XLA", "Data", "Batch", "Images/s", "±", "Jitter", "Per GPU", "Run")
-    rows = [_cells(each) for each in results]
+    head = (
+        *("GPU", "Nodes", "GPUs", "Precision", "XLA", "Data", "Batch", "Images/s", "±", "Jitter", "Per GPU"),
+        *("Of one node", "Run"),
+    )
+    rows = [_cells(each, results) for each in results]
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
 
     def line(cells: Sequence[str]) -> str:
@@ -64,9 +67,11 @@ def table(results: Sequence[Result]) -> str:
     return "\n".join([line(head), line(["-" * width for width in widths]), *map(line, rows)])
 
 
-def _cells(each: Result) -> tuple[str, ...]:
+def _cells(each: Result, among: Sequence[Result]) -> tuple[str, ...]:
+    share = efficiency(each, among)
     return (
         f"{each['device']}{' *' if each['reduced'] else ''}",
+        str(each.nodes),
         str(each["gpus"]),
         each.precision,
         "yes" if each["xla"] else "no",
@@ -76,6 +81,7 @@ def _cells(each: Result) -> tuple[str, ...]:
         f"{each['uncertainty']:.1f}",
         f"{each['jitter']:.1f}",
         f"{each['images_per_second_per_gpu']:.1f}",
+        "" if share is None else f"{share:.0%}",
         each.run,
     )
 
@@ -85,17 +91,21 @@ def _write(folder: Path, everything: Sequence[Result], shown: Sequence[Result]) 
 
     draw(shown, folder / CHART)
     content: dict[str, Any] = {
-        "results": [{"run": each.run, **each.content} for each in shown],
-        "earlier": [{"run": each.run, **each.content} for each in everything if each not in shown],
+        "results": [_content(each, shown) for each in shown],
+        "earlier": [_content(each, everything) for each in everything if each not in shown],
     }
     (folder / RESULTS).write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(each.row() for each in shown)
+    writer.writerows(each.row(shown) for each in shown)
     (folder / "results.csv").write_text(text.getvalue(), encoding="utf-8")
     remark = f"\n\\* {REMARK}\n" if any(each["reduced"] for each in shown) else ""
     (folder / "results.md").write_text(f"{table(shown)}\n{remark}", encoding="utf-8")
+
+
+def _content(each: Result, among: Sequence[Result]) -> dict[str, Any]:
+    return {"run": each.run, **each.content, "nodes": each.nodes, "efficiency": efficiency(each, among)}
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:

@@ -1,4 +1,7 @@
-"""The bar chart: images per second by GPU type and count, a bar for each precision."""
+"""The bar chart: images per second by GPU type and count, a bar for each precision.
+
+Where one node was measured, too, bars of several say how much of that speed each of their GPUs has.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from workloads.benchmark.resnet50 import REMARK
-from workloads.benchmark.results import Result
+from workloads.benchmark.results import Result, efficiency
 
 COLOURS = {"fp32": "#4477aa", "fp32 (TF32)": "#66ccee", "bf16": "#228833", "fp16": "#ee8833"}
 """Paul Tol's palette, which most colour-blind people can tell apart."""
@@ -42,7 +45,7 @@ def _width(results: Sequence[Result]) -> float:
 def _panel(axes: Axes, results: Sequence[Result]) -> None:
     reduced = bool(results[0]["reduced"])
     labels = {each.configuration: _label(each, results) for each in results}
-    groups: dict[tuple[str, int], list[Result]] = {}
+    groups: dict[tuple[str, int, int], list[Result]] = {}
     for each in results:
         groups.setdefault(each.group, []).append(each)
     seen: set[str] = set()
@@ -69,7 +72,7 @@ def _panel(axes: Axes, results: Sequence[Result]) -> None:
                 label="_" + label if label in seen else label,
             )
             axes.annotate(
-                f"{each['images_per_second']:,.0f}" if not reduced else f"{each['images_per_second']:,.1f}",
+                _above(each, results),
                 (place + number, each["images_per_second"] + each["uncertainty"]),
                 xytext=(0, 4),
                 textcoords="offset points",
@@ -83,7 +86,7 @@ def _panel(axes: Axes, results: Sequence[Result]) -> None:
     axes.set_xticks([at for at, _ in ticks], [text for _, text in ticks])
     axes.tick_params(axis="x", length=0)
     axes.set_xlim(-1, place - GAP)
-    axes.set_ylim(0, 1.15 * max(each["images_per_second"] + each["uncertainty"] for each in results))
+    axes.set_ylim(0, 1.2 * max(each["images_per_second"] + each["uncertainty"] for each in results))
     axes.yaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.set_ylabel("images per second")
@@ -106,6 +109,13 @@ def _panel(axes: Axes, results: Sequence[Result]) -> None:
         ncols=min(len(ordered), 4),
         borderaxespad=0,
     )
+
+
+def _above(each: Result, results: Sequence[Result]) -> str:
+    """What stands above a bar."""
+    speed = f"{each['images_per_second']:,.{1 if each['reduced'] else 0}f}"
+    share = efficiency(each, results)
+    return speed if share is None else f"{share:.0%} of one\n{speed}"
 
 
 def _best(device: str, results: Sequence[Result]) -> float:
@@ -132,9 +142,11 @@ def _label(result: Result, among: Sequence[Result]) -> str:
     return ", ".join(parts)
 
 
-def _group_label(group: tuple[str, int], bars: Sequence[Result]) -> str:
-    device, count = group
+def _group_label(group: tuple[str, int, int], bars: Sequence[Result]) -> str:
+    device, nodes, count = group
+    among = f"{nodes} nodes, each " if nodes > 1 else ""
     if count == 0:
-        return "CPU"
-    stand_in = "\n(a CPU in its place)" if any(each["virtual_devices"] for each in bars) else ""
-    return f"{device}\n{count} GPU{'s' if count != 1 else ''}{stand_in}"
+        return f"{nodes} nodes, CPU" if nodes > 1 else "CPU"
+    each = count // nodes
+    stand_in = "\n(a CPU in its place)" if any(bar["virtual_devices"] for bar in bars) else ""
+    return f"{device}\n{among}{each} GPU{'s' if each != 1 else ''}{stand_in}"

@@ -61,7 +61,8 @@ def digest(folder: Path) -> str:
 
 @dataclass(frozen=True)
 class Batches:
-    """Batches without end for a training on `strategy`, whose replicas run on `devices` (none: the CPU).
+    """Batches without end for a training on `strategy`, whose replicas run on this process's `devices` (none: the
+    CPU).
 
     Each replica gets `batch` images of `size` x `size`; `seed` decides which.
     """
@@ -89,7 +90,7 @@ class Batches:
 
         def value(context: tf.distribute.ValueContext) -> tf.Tensor:
             replica = context.replica_id_in_sync_group
-            with tf.device(self.devices[replica] if self.devices else None):
+            with tf.device(self.devices[replica % len(self.devices)] if self.devices else None):
                 return make(replica)
 
         return self.strategy.experimental_distribute_values_from_function(value)
@@ -99,26 +100,50 @@ class Batches:
         import tensorflow as tf
 
         names = [str(path) for path in files(folder)]
+        if self.strategy.num_replicas_in_sync > 1:
+            # They go on for ever, and processes that are told so need not ask each other before each step.
+            def own(context: tf.distribute.InputContext) -> tf.data.Dataset:
+                return (
+                    self._of_files(names, context.num_input_pipelines, context.input_pipeline_id)
+                    .repeat()
+                    .prefetch(2)
+                )
+
+            return iter(self.strategy.distribute_datasets_from_function(own))
+        batches = self._of_files(names)
+        if self.devices and "GPU" in self.devices[0]:
+            return iter(batches.apply(tf.data.experimental.prefetch_to_device(self.devices[0])))
+        return iter(batches.prefetch(2))
+
+    def _of_files(self, names: list[str], processes: int = 1, process: int = 0) -> tf.data.Dataset:
+        """Batches of one replica from the files that one of several processes reads.
+
+        Each file has one reader. Where there are fewer files than processes all read all, and use a part.
+        """
+        import tensorflow as tf
+
+        shared = len(names) >= processes
+        read = names[process::processes] if shared else names
+
+        def records_of(name: tf.Tensor) -> tf.data.Dataset:
+            found = tf.data.TFRecordDataset(name)
+            return found if shared else found.shard(processes, process)
+
         records = (
-            tf.data.Dataset.from_tensor_slices(names)
-            .shuffle(len(names), self.seed)
+            tf.data.Dataset.from_tensor_slices(read)
+            .shuffle(len(read), self.seed)
             .repeat()
-            .interleave(tf.data.TFRecordDataset, cycle_length=READ_AT_ONCE, num_parallel_calls=tf.data.AUTOTUNE)
+            .interleave(records_of, cycle_length=READ_AT_ONCE, num_parallel_calls=tf.data.AUTOTUNE)
         )
-        numbers = tf.data.Dataset.random(self.seed, rerandomize_each_iteration=False)
-        batches = (
+        numbers = tf.data.Dataset.random(self.seed + process, rerandomize_each_iteration=False)
+        return (
             tf.data.Dataset.zip((records, numbers))
             .map(
                 lambda record, number: _example(record, tf.stack([self.seed, number]), self.size),
                 num_parallel_calls=tf.data.AUTOTUNE,
             )
-            .batch(self.batch * self.strategy.num_replicas_in_sync, drop_remainder=True)
+            .batch(self.batch, drop_remainder=True)
         )
-        if self.strategy.num_replicas_in_sync > 1:
-            return iter(self.strategy.experimental_distribute_dataset(batches.prefetch(2)))
-        if self.devices and "GPU" in self.devices[0]:
-            return iter(batches.apply(tf.data.experimental.prefetch_to_device(self.devices[0])))
-        return iter(batches.prefetch(2))
 
 
 def _example(record: tf.Tensor, seed: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:

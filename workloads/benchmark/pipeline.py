@@ -8,6 +8,8 @@ from pydantic import AfterValidator, Field
 
 from infra.accelerators import accelerator
 from infra.pipelines.contract import (
+    MultiNodeSettings,
+    Nodes,
     Pipeline,
     PipelineSettings,
     Section,
@@ -20,6 +22,7 @@ from infra.schema.base import Int, refuse
 from infra.schema.kubernetes_names import name_findings
 from infra.schema.paths import STORED, below_problem
 from infra.schema.problems import Finding, did_you_mean, listed
+from infra.schema.quantities import seconds
 
 Precision = Literal["fp32", "fp16", "bf16"]
 """What a training computes in."""
@@ -59,8 +62,12 @@ Data = Annotated[str, AfterValidator(_data)]
 """What a run trains on."""
 
 
-class Run(StepSettings):
-    """One GPU pool, and what is measured on it: ResNet-50 trained in each precision, one step after the other."""
+class Run(MultiNodeSettings):
+    """One GPU pool, and what is measured on it: ResNet-50 trained in each precision, one step after the other.
+
+    With `nodes`, so many nodes of the pool train it together. Where there is a run on one, too, the chart shows
+    what share of its images per second each GPU still has.
+    """
 
     precisions: list[Precision] = Field(
         default=["fp32", "fp16"],
@@ -165,6 +172,7 @@ def _measuring(name: str, run: Run, precision: Precision, seed: int, before: lis
         name=name,
         module="workloads.benchmark.resnet50",
         placed_by=run,
+        nodes=Nodes(run.nodes, wait=seconds(run.wait)) if run.nodes > 1 else None,
         arguments=[
             *("--output", "{output}", "--precision", precision, "--xla" if run.xla else "--no-xla"),
             *("--batch-size", str(run.batch_size), "--batches", str(run.batches)),
@@ -202,11 +210,14 @@ def _chart(settings: StepSettings, runs: list[StepDeclaration]) -> StepDeclarati
                 select="/results",
                 columns=(
                     Column(key="device", title="GPU"),
+                    Column(key="nodes", title="Nodes", format="integer"),
                     Column(key="gpus", title="GPUs", format="integer"),
                     Column(key="precision", title="Precision"),
                     Column(key="xla", title="XLA"),
                     Column(key="data", title="Data"),
                     Column(key="images_per_second", title="Images/s", format="number"),
+                    # No "percent", which ends at 100: by the luck of a measurement it is a little more.
+                    Column(key="efficiency", title="A GPU's share of one node's", format="number"),
                     Column(key="run", title="Run"),
                 ),
                 bars="images_per_second",

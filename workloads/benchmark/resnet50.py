@@ -1,7 +1,8 @@
 """Measure how many images per second this machine's accelerators train ResNet-50 with.
 
 The batch size is that of each accelerator. On a machine without accelerators, or where CPU devices stand in for
-them, a few small steps run in place of what was asked for, and the result says so. Run as `python -m
+them, a few small steps run in place of what was asked for, and the result says so. Where TF_CONFIG names several
+processes, they train one network together, and the first of them publishes the result. Run as `python -m
 workloads.benchmark.resnet50 --output DIR --precision fp16`.
 """
 
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from workloads.benchmark import inputs
 from workloads.benchmark.timing import HEADER, line, shown, speed, step_seconds, total
+from workloads.runtime import collectives
 from workloads.runtime.devices import Accelerator, accelerators, before_import, cpu_alone, describe, strategy
 from workloads.runtime.exits import (
     ACCELERATOR_REFUSED,
@@ -35,6 +37,8 @@ from workloads.runtime.exits import (
 from workloads.runtime.store import finished, publish, staging, store_errors
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+
     from workloads.benchmark.training import Training
 
 STEP = "benchmark.resnet50"
@@ -54,7 +58,9 @@ _started = time.monotonic()
 
 @dataclass(frozen=True)
 class Work:
-    """What is measured: `found` are the accelerators that take part, none where the CPU trains."""
+    """What is measured: `found` are the accelerators of this node that take part, none where the CPU trains; each
+    of the `nodes` has as many.
+    """
 
     found: list[Accelerator]
     batch_size: int
@@ -62,6 +68,12 @@ class Work:
     warm_up: int
     image_size: int
     reduced: bool
+    nodes: int = 1
+
+    @property
+    def replicas(self) -> int:
+        """How many train together."""
+        return max(len(self.found), 1) * self.nodes
 
 
 @dataclass(frozen=True)
@@ -84,9 +96,10 @@ def main(arguments: list[str] | None = None) -> int:
     Raises:
         StepError: ACCELERATOR_REFUSED where there are fewer accelerators than --gpus, BAD_INPUT for images that
         cannot be read, USAGE for a batch that does not fit into memory, MODEL_REFUSED for a loss that is not
-        finite, STORE_TROUBLE.
+        finite, STORE_TROUBLE; of several processes OTHERS_MISSING and OTHER_ENDED.
     """
     options = _parse(arguments)
+    among = collectives.group()
     stop_on_sigterm("nothing was published; the same command starts over")
     stored = options.data != inputs.SYNTHETIC
     data = {"data": inputs.digest(Path(options.data))} if stored else {}
@@ -100,6 +113,7 @@ def main(arguments: list[str] | None = None) -> int:
         "gpus": options.gpus,
         "data": "stored" if stored else inputs.SYNTHETIC,
         "seed": options.seed,
+        **({"nodes": among.count} if among else {}),
     }
     earlier = finished(options.output, STEP, data, settings)
     if earlier is not None:
@@ -108,21 +122,59 @@ def main(arguments: list[str] | None = None) -> int:
         return OK
 
     before_import(libraries=options.libraries)
-    work = _work(options, cpu_alone() if options.gpus == 0 else accelerators())
+    if among is None:
+        work = _work(options, cpu_alone() if options.gpus == 0 else accelerators())
+        result = _run(options, settings, work, strategy(work.found))
+        _publish(options, data, settings, work, result)
+    else:
+        work, result = _run_together(options, data, settings, among)
+    _print_total(result["images_per_second"], reduced=work.reduced)
+    return OK
+
+
+def _run(
+    options: argparse.Namespace, settings: dict[str, Any], work: Work, distribution: tf.distribute.Strategy
+) -> dict[str, Any]:
+    """Measure; returns the contents of result.json."""
     print(_announce(work, options), flush=True)
-    result = _result(options, settings, work, _measure(options, work))
+    return _result(options, settings, work, _measure(options, work, distribution))
+
+
+def _run_together(
+    options: argparse.Namespace, data: dict[str, str], settings: dict[str, Any], among: collectives.Group
+) -> tuple[Work, dict[str, Any]]:
+    """Measure as one of several processes. The first of them publishes, and none leaves before it has."""
+    with collectives.others(among):
+        distribution, there = collectives.join(among, options.gpus)
+        work = _work(options, there, among.count)
+        result = _run(options, settings, work, distribution)
+        if among.writes:
+            _publish(options, data, settings, work, result)
+        collectives.barrier(distribution)
+    return work, result
+
+
+def _publish(
+    options: argparse.Namespace,
+    data: dict[str, str],
+    settings: dict[str, Any],
+    work: Work,
+    result: dict[str, Any],
+) -> None:
     with staging() as staged:
         text = json.dumps(result, indent=2, allow_nan=False) + "\n"
         (staged / RESULT).write_text(text, encoding="utf-8")
         summary = {
             "images_per_second": result["images_per_second"],
-            "devices": describe(work.found),
+            "devices": _devices(work),
             "reduced": work.reduced,
         }
         publish(staged, options.output, step=STEP, inputs=data, settings=settings, summary=summary)
     print(f"Published {options.output / RESULT}")
-    _print_total(result["images_per_second"], reduced=work.reduced)
-    return OK
+
+
+def _devices(work: Work) -> str:
+    return f"{work.nodes} nodes with {describe(work.found)}" if work.nodes > 1 else describe(work.found)
 
 
 def _print_total(images_per_second: float, *, reduced: bool) -> None:
@@ -133,8 +185,8 @@ def _print_total(images_per_second: float, *, reduced: bool) -> None:
     print(total(images_per_second))
 
 
-def _work(options: argparse.Namespace, there: list[Accelerator]) -> Work:
-    """What is to be measured on this machine."""
+def _work(options: argparse.Namespace, there: list[Accelerator], nodes: int = 1) -> Work:
+    """What is to be measured on this machine, one of `nodes`."""
     asked = len(there) if options.gpus is None else options.gpus
     if len(there) < asked:
         raise StepError(
@@ -146,16 +198,17 @@ def _work(options: argparse.Namespace, there: list[Accelerator]) -> Work:
     amounts = {name: getattr(options, name) for name in REDUCED}
     reduced = not found or any(one.virtual for one in found)
     if reduced:
-        found = found[:REDUCED_REPLICAS]
+        # Of several nodes each has one: TensorFlow takes one CPU of each.
+        found = found[: REDUCED_REPLICAS if nodes == 1 else 1]
         amounts = {name: min(amount, REDUCED[name]) for name, amount in amounts.items()}
-    return Work(found=found, reduced=reduced, **amounts)
+    return Work(found=found, reduced=reduced, nodes=nodes, **amounts)
 
 
 def _announce(work: Work, options: argparse.Namespace) -> str:
     lines = [
-        f"{MODEL} on {describe(work.found)}, {options.precision}, XLA {'on' if options.xla else 'off'}: "
+        f"{MODEL} on {_devices(work)}, {options.precision}, XLA {'on' if options.xla else 'off'}: "
         f"{work.warm_up} + {work.batches} steps of {work.batch_size} images of {work.image_size} x "
-        f"{work.image_size} on each of {max(len(work.found), 1)} device(s)"
+        f"{work.image_size} on each of {work.replicas} device(s)"
     ]
     if work.reduced:
         lines.append(
@@ -165,7 +218,7 @@ def _announce(work: Work, options: argparse.Namespace) -> str:
     return "\n".join(lines)
 
 
-def _measure(options: argparse.Namespace, work: Work) -> Measured:
+def _measure(options: argparse.Namespace, work: Work, distribution: tf.distribute.Strategy) -> Measured:
     import keras
     import tensorflow as tf
 
@@ -175,11 +228,10 @@ def _measure(options: argparse.Namespace, work: Work) -> Measured:
         # Rewriting the graph for speed takes a second of the few that it then runs.
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     keras.utils.set_random_seed(options.seed)
-    distribution = strategy(work.found)
     training = build(distribution, options.precision, work.image_size, xla=options.xla)
-    feed = inputs.Batches(
-        distribution, [one.device for one in work.found], work.batch_size, work.image_size, options.seed
-    )
+    # Virtual ones of several nodes are no devices of TensorFlow.
+    devices = [one.device for one in work.found if work.nodes == 1 or not one.virtual]
+    feed = inputs.Batches(distribution, devices, work.batch_size, work.image_size, options.seed)
     try:
         with store_errors(Path(options.data)):
             synthetic = options.data == inputs.SYNTHETIC
@@ -244,7 +296,7 @@ def _result(
     import keras
     import tensorflow as tf
 
-    replicas = max(len(work.found), 1)
+    replicas = work.replicas
     images = work.batch_size * replicas
     found = speed(images, measured.seconds)
     images_per_second = images * work.batches / measured.wall
@@ -255,7 +307,8 @@ def _result(
         "device": work.found[0].model if work.found else "CPU",
         "compute_capability": ".".join(map(str, capability)) if capability else None,
         # What a fast GPU is compared by; a stand-in counts as the GPUs that it was asked to be.
-        "gpus": (len(work.found) if options.gpus is None else options.gpus),
+        "gpus": (len(work.found) if options.gpus is None else options.gpus) * work.nodes,
+        "nodes": work.nodes,
         "replicas": replicas,
         "virtual_devices": any(one.virtual for one in work.found),
         "reduced": work.reduced,
@@ -320,7 +373,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--xla", action=argparse.BooleanOptionalAction, default=False, help="compile with XLA (default: no)"
     )
-    parser.add_argument("--gpus", type=int, help="accelerators to use (default: all there are; 0: the CPU)")
+    parser.add_argument(
+        "--gpus", type=int, help="accelerators of each node to use (default: all there are; 0: the CPU)"
+    )
     parser.add_argument(
         "--data",
         default=inputs.SYNTHETIC,

@@ -20,6 +20,7 @@ COLUMNS = (
     *(
         "run",
         "device",
+        "nodes",
         "gpus",
         "precision",
         "xla",
@@ -29,7 +30,7 @@ COLUMNS = (
         "images_per_second",
     ),
     *("uncertainty", "jitter", "images_per_second_per_gpu", "compile_seconds", "peak_gpu_memory_bytes"),
-    *("reduced", "finished"),
+    *("efficiency", "reduced", "finished"),
 )
 """Keys of a row in results.csv."""
 
@@ -46,9 +47,19 @@ class Result:
         return self.content[key]
 
     @property
+    def nodes(self) -> int:
+        """How many nodes trained together; one where the result does not say."""
+        return int(self.content.get("nodes", 1))
+
+    @property
     def configuration(self) -> tuple[Any, ...]:
         """What has to be equal for two results to be two measurements of one thing."""
-        keys = ("device", "gpus", "precision", "xla", "data", "image_size", "batch_size_per_gpu", "reduced")
+        return self.nodes, self["gpus"], *self.alike
+
+    @property
+    def alike(self) -> tuple[Any, ...]:
+        """What of the configuration is left, where nodes and GPUs do not count."""
+        keys = ("device", "precision", "xla", "data", "image_size", "batch_size_per_gpu", "reduced")
         return tuple(self.content[key] for key in keys)
 
     @property
@@ -57,13 +68,14 @@ class Result:
         return f"{self['precision']} (TF32)" if self["tensor_float_32"] else str(self["precision"])
 
     @property
-    def group(self) -> tuple[str, int]:
-        """Device and how many of it."""
-        return str(self["device"]), int(self["gpus"])
+    def group(self) -> tuple[str, int, int]:
+        """Device, how many nodes, and how many of it on all of them."""
+        return str(self["device"]), self.nodes, int(self["gpus"])
 
-    def row(self) -> dict[str, Any]:
-        """The values of COLUMNS."""
-        return {"run": self.run, **{name: self.content[name] for name in COLUMNS if name != "run"}}
+    def row(self, among: Iterable[Result]) -> dict[str, Any]:
+        """The values of COLUMNS, where `among` are the results beside it."""
+        own = {"run": self.run, "nodes": self.nodes, "efficiency": efficiency(self, among)}
+        return {**own, **{name: self.content[name] for name in COLUMNS if name not in own}}
 
 
 def collect(folders: Iterable[Path]) -> list[Result]:
@@ -86,7 +98,7 @@ def collect(folders: Iterable[Path]) -> list[Result]:
                     check(place)
                     content = json.loads((place / RESULT).read_text(encoding="utf-8"))
                     result = Result(_name(place), manifest.digest, content)
-                    _ = result.row(), result.configuration, result.precision
+                    _ = result.row([]), result.configuration, result.precision
                 except (NotWholeError, ValueError, KeyError, TypeError) as error:
                     print(f"Left out: {place}: {error!r}" if isinstance(error, KeyError) else f"Left out: {error}")
                     continue
@@ -111,6 +123,21 @@ def newest(results: Iterable[Result]) -> list[Result]:
             each["batch_size_per_gpu"],
         ),
     )
+
+
+def efficiency(result: Result, among: Iterable[Result]) -> float | None:
+    """Images per second and GPU on several nodes, as a share of those on one with as many GPUs.
+
+    None on one node, and where `among` has no such measurement. The last one counts.
+    """
+    if result.nodes == 1:
+        return None
+    one = [
+        each
+        for each in among
+        if each.nodes == 1 and each.alike == result.alike and each["gpus"] * result.nodes == result["gpus"]
+    ]
+    return result["images_per_second_per_gpu"] / one[-1]["images_per_second_per_gpu"] if one else None
 
 
 def _places(folder: Path) -> Iterator[Path]:

@@ -17,7 +17,10 @@ LEARNING_RATE = 0.001
 MOMENTUM = 0.9
 LOSS_SCALE = 128.0
 """For fp16, whose smallest numbers gradients would fall below; what tf_cnn_benchmarks takes for ResNet
-(scripts/tf_cnn_benchmarks/models/model.py, read 2026-11-20). A step whose gradients overflow halves it."""
+(scripts/tf_cnn_benchmarks/models/model.py, read 2026-11-20). A step whose gradients overflow halves it, on one
+node. Among several Keras would ask the gradients of one replica of each process whether they did, and where the
+processes differ, some would wait for ever for the others (LossScaleOptimizer._tf_apply, Keras 3.15.1): there
+gradients that overflow count as zero."""
 
 
 class FusedSGD(keras.optimizers.SGD):
@@ -43,7 +46,8 @@ class FusedSGD(keras.optimizers.SGD):
 
 @dataclass(frozen=True)
 class Training:
-    """`step` runs one training step on a batch of images and labels and returns the mean loss, a scalar tensor.
+    """`step` runs one training step on a batch of images and labels and returns the mean loss of this process's
+    replicas, a scalar tensor.
 
     Its work may go on after it returned: `finish` waits until all devices are idle.
     """
@@ -52,10 +56,15 @@ class Training:
     step: Callable[[Any, Any], tf.Tensor]
     optimizer: keras.Optimizer
 
-    @staticmethod
-    def finish() -> None:
-        """Wait until every device has done what it was given."""
-        tf.test.experimental.sync_devices()
+    def finish(self) -> None:
+        """Wait until every device of this process has done what it was given."""
+        if not isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy):
+            tf.test.experimental.sync_devices()
+            return
+        # TensorFlow's own function tries those of the other processes, too, and fails.
+        for device in self.strategy.extended.worker_devices:
+            with tf.device(device):
+                tf.raw_ops.SyncDevice()
 
     @property
     def updates(self) -> int:
@@ -70,12 +79,14 @@ def build(strategy: tf.distribute.Strategy, precision: str, image_size: int, *, 
     stay outside, on one GPU as on many, so that their figures differ by nothing else.
     """
     keras.mixed_precision.set_global_policy(POLICIES[precision])
+    among_processes = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+    fixed_scale = LOSS_SCALE if precision == "fp16" and among_processes else None
     with strategy.scope():
         model = keras.applications.ResNet50(
             weights=None, input_shape=(image_size, image_size, 3), classes=CLASSES, classifier_activation=None
         )
-        optimizer: keras.Optimizer = FusedSGD(LEARNING_RATE, momentum=MOMENTUM)
-        if precision == "fp16":
+        optimizer: keras.Optimizer = FusedSGD(LEARNING_RATE, momentum=MOMENTUM, loss_scale_factor=fixed_scale)
+        if precision == "fp16" and not among_processes:
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=LOSS_SCALE)
         optimizer.build(model.trainable_variables)
 
@@ -89,13 +100,16 @@ def build(strategy: tf.distribute.Strategy, precision: str, image_size: int, *, 
 
     def on_replica(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         loss, found = gradients(images, labels)
+        if fixed_scale is not None:
+            found = [tf.where(tf.math.is_finite(each), each, tf.zeros_like(each)) for each in found]
         optimizer.apply_gradients(zip(found, model.trainable_variables, strict=True))
         return loss
 
     @tf.function(autograph=False)
     def step(images: Any, labels: Any) -> tf.Tensor:
         losses = strategy.run(on_replica, args=(images, labels))
-        return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)
+        # Among processes, the mean of all would be one more exchange in every step.
+        return tf.reduce_mean(tf.stack(strategy.experimental_local_results(losses)))
 
     return Training(strategy, step, optimizer)
 

@@ -91,8 +91,8 @@ def join(among: Group, most: int | None = None) -> tuple[tf.distribute.Strategy,
     """Wait for all others, and return the strategy that trains with them and the accelerators that it uses here.
 
     All processes have the same number of them, `most` at most. NCCL adds up between GPUs, a ring of TCP between
-    CPUs. Where accelerators are virtual, one CPU replica does the work of all: MultiWorkerMirroredStrategy takes no
-    more CPU devices of a process than one. Call it before any other operation of TensorFlow.
+    CPUs. Where accelerators are virtual, one CPU replica does the work of all: the strategy takes no more than one
+    CPU of a process. Call it before any other operation of TensorFlow.
 
     Raises:
         StepError: OTHERS_MISSING after PATIENCE.
@@ -118,8 +118,8 @@ def join(among: Group, most: int | None = None) -> tuple[tf.distribute.Strategy,
         print(f"A CPU does the work of {count} x {model} of this node; nothing here runs on a GPU", flush=True)
         return strategy, [Accelerator(f"virtual:{index}", model, virtual=True) for index in range(count)]
     found: list[Accelerator] = []
-    logical = [device.name for device in tf.config.list_logical_devices("GPU")]
-    for gpu, name in zip(gpus, logical, strict=True):
+    # Among TensorFlow's logical devices are those of the other processes.
+    for gpu, name in zip(gpus, strategy.extended.worker_devices if gpus else (), strict=True):
         details = dict(tf.config.experimental.get_device_details(gpu))
         found.append(Accelerator(name, str(details.get("device_name", "unknown GPU")), details=details))
     return strategy, found
@@ -182,7 +182,7 @@ def others(among: Group) -> Iterator[None]:
         raise StepError(
             OTHER_ENDED,
             f"another of the {among.count} processes ended, or cannot be reached; its own log says why. Start all "
-            f"of them again ({why[0][:200]})",
+            f"of them again ({type(error).__name__}: {why[0][:200]})",
         ) from error
 
 

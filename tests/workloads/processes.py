@@ -1,0 +1,52 @@
+"""Several processes of one training, as a launcher starts them."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.workloads.steps import start
+from workloads.runtime import collectives
+
+
+def addresses(count: int) -> list[str]:
+    with_ports = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    found = [f"127.0.0.1:{each.getsockname()[1]}" for each in with_ports]
+    for each in with_ports:
+        each.close()
+    return found
+
+
+def config(among: Sequence[str], rank: int) -> str:
+    return json.dumps({"cluster": {"worker": list(among)}, "task": {"type": "worker", "index": rank}})
+
+
+class Together:
+    """Processes of one training; `outputs` are the directories that each has for the store."""
+
+    def __init__(self, module: str, outputs: Sequence[Path], *arguments: object, **environment: str) -> None:
+        among = addresses(len(outputs))
+        self.processes = [
+            start(
+                module, "--output", output, *arguments,
+                **{collectives.VARIABLE: config(among, rank), **environment},
+            )
+            for rank, output in enumerate(outputs)
+        ]  # fmt: skip
+
+    def end(self) -> tuple[list[int], list[str]]:
+        """The exit code and the log of each."""
+        logs = [process.communicate(timeout=240)[0] for process in self.processes]
+        return [process.returncode for process in self.processes], logs
+
+    def wait_for(self, rank: int, words: str) -> None:
+        stream = self.processes[rank].stdout
+        assert stream is not None
+        seen = []
+        for line in stream:
+            seen.append(line)
+            if words in line:
+                return
+        raise AssertionError(f"{words!r} is not in {''.join(seen)}")
