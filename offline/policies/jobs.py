@@ -101,7 +101,7 @@ def _without_checkpoints(stack: Stack) -> Iterator[Violation]:
 
 def _together_on_spot(stack: Stack) -> Iterator[Violation]:
     for workload, pools in _on_spot(stack):
-        if workload.together:
+        if workload.together and workload.labels.get(NAME) not in GATES:
             pods = workload.pods
             yield Violation(
                 workload.resource.urn,
