@@ -22,6 +22,7 @@ PLUGINS = {
     "gcp-prod": {"kubernetes", "gcp"},
     "gcp-platform": {"kubernetes", "gcp"},
     "gcp-team": {"kubernetes", "gcp"},
+    "gcp-distributed": {"kubernetes", "gcp"},
     "aws-dev": {"kubernetes", "aws"},
     "aws-prod": {"kubernetes", "aws"},
     "gcp-batch": {"kubernetes", "gcp", "random"},
@@ -37,9 +38,8 @@ BATCH = frozenset({"fraud-prepare", "fraud-days", "fraud-evaluate", "forecast-fo
 JOBS = {"gcp-platform": frozenset[str](), "gcp-batch": BATCH, "onprem-batch": BATCH}
 """Jobs of stacks that do not run MNIST."""
 
-CHARTS = "nvidia.github.io"
-NEEDS_A_CHART = {"openshift"}
-"""Stacks whose preview fetches a chart."""
+CHARTS = {"openshift": "nvidia.github.io", "gcp-distributed": "registry.k8s.io"}
+"""Stacks whose preview fetches a chart, and from which host."""
 
 KUBECONFIG = {
     "apiVersion": "v1",
@@ -97,8 +97,8 @@ def stack(request: pytest.FixtureRequest, checkout: Path, environment: dict[str,
         pytest.skip("the Pulumi CLI is not on PATH")
     if missing := PLUGINS[name] - installed_plugins():
         pytest.skip(f"provider plugins are not installed: {', '.join(sorted(missing))}")
-    if name in NEEDS_A_CHART and not reachable(CHARTS):
-        pytest.skip(f"{CHARTS} cannot be reached")
+    if name in CHARTS and not reachable(CHARTS[name]):
+        pytest.skip(f"{CHARTS[name]} cannot be reached")
     made = pulumi(checkout, environment, "stack", "init", name)
     assert made.returncode == 0, made.stderr
     if "gcp" in PLUGINS[name]:

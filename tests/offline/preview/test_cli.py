@@ -359,7 +359,7 @@ def test_each_unreadable_stack_file_is_one_error_and_keeps_the_other_previews(cl
     assert "Traceback" not in done.stdout + done.stderr
     stacks = {each["stack"]: each for each in json.loads(done.stdout)["stacks"]}
     told = {name: [failure["message"] for failure in each["failures"]] for name, each in stacks.items()}
-    assert len(told) == 12
+    assert len(told) == 13
     assert {name: len(messages) for name, messages in told.items() if messages} == dict.fromkeys(bad, 1)
     assert "more than 20,000 values" in told["local"][0]
     assert "it is a named pipe" in told["onprem"][0]
