@@ -12,10 +12,10 @@ from infra.settings.parsing import Draft, Reading
 from infra.settings.pipelines import KEY, services_if_any, steps_if_any
 
 WORDS: Mapping[str, tuple[str, str]] = {
-    "cpu": ("m", "CPU"),
-    "memory": ("Mi", "memory"),
-    "ephemeral_storage": ("Mi", "ephemeral storage"),
-    "gpus": ("", "GPUs"),
+    "cpu": ("m", " of CPU"),
+    "memory": ("Mi", " of memory"),
+    "ephemeral_storage": ("Mi", " of ephemeral storage"),
+    "gpus": ("", " GPUs"),
 }
 """Unit and name of each field of `Resources`."""
 
@@ -66,6 +66,9 @@ def _never(
     assert most is not None
     asked = _asked(step.placed_by)
     pods = step.nodes.count if step.nodes else step.workers
+    if step.nodes and pods > most:
+        # Said of every step with nodes, with or without a queue.
+        return
     key = (*at, "nodes" if step.nodes else "workers")
     read: tuple[Path, ...] = (("kueue",), (*at, "pool"), *([target.nodes_key] if target.nodes_key else ()))
     plural = "s" * (most != 1)
@@ -78,13 +81,14 @@ def _never(
         quota = there * most - sum(amount for _, amount in taken)
         if each * pods > quota:
             less = "".join(f", less {amount}{unit} for {who}" for who, amount in taken)
+            each_pod = " in each pod" if pods > 1 else ""
             together = f"{pods} pods ask for {each * pods}{unit}" if pods > 1 else f"it asks for {each}{unit}"
             yield Finding(
                 key if pods > 1 else (*at, name),
                 pods if pods > 1 else getattr(step.placed_by, name, None),
-                f"{together} of {words}, and all of pool `{target.name}` is {quota}{unit} "
+                f"{together}{words}, and all of pool `{target.name}` is {quota}{unit} "
                 f"({most} node{plural} with {there}{unit}{less}): Kueue would never let the Job in",
-                f"ask for {quota // pods}{unit} or less, or let the pool have more nodes",
+                f"ask for {quota // pods}{unit} or less{each_pod}, or let the pool have more nodes",
                 read=(*read, *target.keys_of(name)),
             )
             return
