@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from benchmarks.stand_in_job import StandInJob
 from tests.workloads.processes import Together, addresses
 from tests.workloads.steps import only_error, run
 from workloads.runtime import collectives
@@ -218,8 +221,6 @@ def test_nobody_waits_for_ever(rank: int, monkeypatch: pytest.MonkeyPatch) -> No
 def test_who_comes_and_goes_or_says_something_else_is_not_one_of_them() -> None:
     among = addresses(3)
     code = "import sys; from workloads.runtime.collectives import Group, meet; meet(Group(tuple(sys.argv[2:]), int(sys.argv[1])), 60)"  # noqa: E501
-    import sys
-
     first, third = (
         subprocess.Popen([sys.executable, "-c", code, str(rank), *among], stderr=subprocess.PIPE)
         for rank in (0, 2)
@@ -236,3 +237,32 @@ def test_who_comes_and_goes_or_says_something_else_is_not_one_of_them() -> None:
     assert (first.poll(), third.poll()) == (None, None)
     collectives.meet(collectives.Group(tuple(among), 1), 60)
     assert [each.wait(60) for each in (first, third)] == [0, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("killed", [0, 1])
+def test_the_launcher_starts_all_again_when_one_is_killed_and_the_model_is_the_same(
+    killed: int, training: tuple[Path, str], data: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    words = [sys.executable, "-m", "workloads.mnist.train", "--data", data, "--output", out, *BATCH]
+    job = StandInJob(tmp_path / "job", 2, ["--step", "mnist.train", "--wait", 120, "--shared", out], words)
+    try:
+        job.start_all()
+        while not list(out.glob("checkpoints/epoch-*.keras")):
+            assert job.failed is None, job.logs()
+            job.look_after()
+        for process in job.programs(killed):
+            os.kill(process, signal.SIGKILL)
+        job.run(400)
+    finally:
+        left = job.left_behind() if job.is_over else []
+        job.kill()
+
+    assert job.failed is None, job.logs()
+    assert not left
+    assert "Generation 2: " in job.text(0)
+    assert job.text(0).count("Resuming after epoch ") == 1
+    assert whole(out) == (True, "")
+    assert curve(out) == pytest.approx(curve(training[0]), rel=1e-3)
