@@ -139,9 +139,11 @@ class _Placement:
             rest = f"beside {', '.join(beside)}, {stays}, so it would wait for ever: {fix}"
             pulumi.log.warn(f"{key}.pool: pool {step.pool.name} has no room for the step {rest}")
         elif step.nodes and there < step.pods:
-            rest = f"one a node, so none of them would start and the step would fail after {step.nodes.wait} s"
-            has = f"{step.pool.max_nodes} node{'s' * (step.pool.max_nodes != 1)} with room for {there} of its pods"
-            pulumi.log.warn(f"{key}.nodes: pool {step.pool.name} has {has}, of {step.pods}, {rest}")
+            rest = (
+                f"these would wait for the others, and the step fail after {step.nodes.wait} s: let the pool grow"
+            )
+            has = f"room for {there} of {step.pods} pods, one a node"
+            pulumi.log.warn(f"{key}.nodes: pool {step.pool.name} has {has}; {rest}, or ask for less")
         elif step.workers > there:
             rest = "the others wait until one of them is through"
             pulumi.log.warn(f"{key}.workers: pool {step.pool.name} has room for {there} of {step.workers}; {rest}")
@@ -158,7 +160,9 @@ class _Placement:
             for each in self._meant(declared.variant.of)
             if each.variant and each.placed_by.pool == declared.placed_by.pool
         ]
-        before = beside.index(declared) - max(1, room(step, self.services) // step.pods)
+        # Pods of two variants may share a node.
+        there = room(replace(step, nodes=None), self.services)
+        before = beside.index(declared) - max(1, there // step.pods)
         return [self._step(beside[before])] if before >= 0 else []
 
     def _meant(self, name: str) -> list[StepDeclaration]:

@@ -1,16 +1,25 @@
 """Steps on several nodes in a ``pipeline.yaml``: what they become, and what is wrong with them."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from infra.kubernetes.gates import Gates
 from infra.pipelines import file_reading
 from infra.pipelines.contract import MultiNodeSettings, Nodes, StepDeclaration
+from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.file_reading import Folder
+from infra.pipelines.placement import place, room
 from infra.pipelines.step_rules import misfits
-from tests.infra.pipelines.sums import SECTION, written
+from infra.settings.loading import load
+from infra.step import Step
+from tests.infra.pipelines.sums import SECTION, stack, written
+from tests.support.checkout import ROOT
+from tests.support.recording import record
 from tests.support.stack_values import changed
+from tests.support.stand_in import platform
 
 
 def read(folder: Path, declared: object, **section: Any) -> tuple[dict[str, str], StepDeclaration]:
@@ -119,3 +128,50 @@ def test_a_pipeline_in_python_is_held_to_the_same() -> None:
     assert "role `cook`" in reasons(Nodes(3, {"cook": 3}))
     assert "the roles are those of 2 pods, and the step runs on 3 nodes" in reasons(Nodes(3, {"worker": 2}))
     assert "fewer than one node" in reasons(Nodes(0))
+
+
+BESIDE = {"services": {"cache": {"kind": "valkey", "resources": {"cpu": "3"}}}, "steps.train.connects": ["cache"]}
+ON_TWO_NODES = {"steps.train": {"pool": "cpu", "cpu": "2"}}
+
+
+def placed(folder: Path, section: dict[str, Any]) -> list[Step]:
+    """The steps, on a pool that has two nodes with 3900m each."""
+    pipeline = DeclaredPipeline("sums", str(folder), load(stack(folder, section)).pipelines["sums"])
+
+    def program() -> Any:
+        return place([pipeline], {"here": platform()}, Gates("image"), ROOT)["sums"]
+
+    return record(program, {}, preview=True).result
+
+
+def test_room_is_counted_one_pod_a_node(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    train = next(each for each in placed(written(tmp_path / "alone"), ON_TWO_NODES) if each.name == "train")
+    assert (train.pods, room(train)) == (2, 2)
+    small = replace(train, resources=replace(train.resources, cpu=100))
+    assert room(small) == 2
+    assert room(replace(small, nodes=None)) > 2
+    assert not caplog.records
+
+
+def test_services_may_leave_no_room_for_all_of_the_nodes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    section = {**ON_TWO_NODES, "services": {"cache": {"pool": "cpu"}}}
+    placed(written(tmp_path / "beside", BESIDE), section)
+    (warning,) = [each.getMessage() for each in caplog.records if "room" in each.getMessage()]
+    assert warning.startswith(
+        "slipway:pipelines.sums.steps.train.nodes: pool cpu has room for 1 of 2 pods, one a node"
+    )
+
+
+def test_variants_share_nodes_where_both_fit(tmp_path: Path) -> None:
+    folder = written(
+        tmp_path / "variants",
+        {"steps.train.matrix": {"rate": [0.1, 0.2]}, "steps.report.run": ["python", "report.py", "{output}"]},
+    )
+
+    def waits(cpu: str) -> bool:
+        steps = {each.name: each for each in placed(folder, {"steps.train": {"pool": "cpu", "cpu": cpu}})}
+        first, second = (each for name, each in steps.items() if name.startswith("train-"))
+        return first.job in {each.job for each in second.after}
+
+    assert waits("2"), "each takes both nodes"
+    assert not waits("1")
