@@ -80,7 +80,7 @@ CATEGORIES: Mapping[str, re.Pattern[str]] = {
     "GPUs": re.compile(
         rf"(Job|ConfigMap) ({ACCELERATOR_GATE}|{DEVICES_GATE}|{NETWORK_GATE}|{_PUBLISHING}).*"
         r"|ClusterRole.*|ServiceAccount .*-nodes-account.*"
-        rf"|.*({re.escape(GPU_RESOURCE)}|\.image|args\.({_READ})|volumes\.shared-memory)"
+        rf"|.*({re.escape(GPU_RESOURCE)}|\.image|args\.({_READ})|volume(s|Mounts)\.shared-memory)"
     ),
     "Capacity": re.compile(
         r"ResourceQuota .*|.*\.resources\.(requests|limits)\.(cpu|memory)"
@@ -231,6 +231,8 @@ def _objects(
             pools.setdefault(str(placed["pool"]), f"<pool of {place[-1]}>")
     values[PIPELINES] = sections
     values.pop(f"{PREFIX}rehearsal", None)
+    # Whether Jobs queue for their nodes is the stack's choice on every cloud.
+    values.pop(f"{PREFIX}kueue", None)
     others = OtherStacks(root, declare, preview=False).of(stack)
     settings = load(without_prefix(values), others.resolve)
     stand_ins = emulators(settings.request)
