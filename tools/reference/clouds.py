@@ -80,7 +80,7 @@ CATEGORIES: Mapping[str, re.Pattern[str]] = {
     "GPUs": re.compile(
         rf"(Job|ConfigMap) ({ACCELERATOR_GATE}|{DEVICES_GATE}|{NETWORK_GATE}|{_PUBLISHING}).*"
         r"|ClusterRole.*|ServiceAccount .*-nodes-account.*"
-        rf"|.*({re.escape(GPU_RESOURCE)}|\.image|args\.({_READ})|volume(s|Mounts)\.shared-memory)"
+        rf"|.*({re.escape(GPU_RESOURCE)}|\.image|args\.({_READ})|volume(s|Mounts)\.shared-memory(\.mountPath)?)"
     ),
     "Capacity": re.compile(
         r"ResourceQuota .*|.*\.resources\.(requests|limits)\.(cpu|memory)"
