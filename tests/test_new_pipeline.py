@@ -286,7 +286,7 @@ def test_declarations_are_read_without_pulumi_and_tensorflow() -> None:
         f"print([pipeline(name).settings.__name__ for name in {shipped.pipelines()}], list(supplements()));"
         "print([name for name in sys.modules if name.partition('.')[0] in {'pulumi', 'tensorflow', 'keras'}])"
     )
-    said = ["['Benchmark', 'Diagnosis', 'Forecast', 'Fraud', 'Inpainting', 'Mnist'] ['cuda']", "[]"]
+    said = ["['Benchmark', 'Diagnosis', 'Forecast', 'Fraud', 'Handwriting', 'Inpainting', 'Mnist'] ['cuda']", "[]"]
     assert run(ROOT, "-c", code).splitlines() == said
 
 
