@@ -23,7 +23,7 @@ The lines that it writes, which tools may read (`I` stands for a rank, `N` for t
     Generation 2: all programs ended well
     error: STEP: waited for 1 of N pods: rank I at HOST:PORT, 600 s of 600 s; … (exit code 14)
     error: STEP: stopped: the program of pod I (HOST) failed with exit code 3: … (exit code 15)
-    error: STEP: this pod was killed 4 times in a row, and nothing new was written in between: … (exit code 16)
+    error: STEP: this pod was killed 6 times in a row, and nothing new was written in between: … (exit code 16)
 """
 
 from __future__ import annotations

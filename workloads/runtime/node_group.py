@@ -18,9 +18,9 @@ SILENCE = 10.0
 """Seconds without a sign of life after which a pod is lost."""
 SETTLE = 3.0
 """Seconds after a failure in which the loss of another pod explains it, or a better explanation arrives."""
-MOST_KILLS = 3
+MOST_KILLS = 5
 """How often in a row a pod, or its program, may be killed while nothing new is written."""
-MOST_KILLS_OF_ALL = 9
+MOST_KILLS_OF_ALL = 12
 """The same for all pods together: where memory is short, it is so for each of them."""
 
 NODES_MISSING = 14
