@@ -218,6 +218,10 @@ def _table(declared: Table, content: Any) -> ShownTable:
     columns = list(declared.columns)
     if declared.bars and all(each.key != declared.bars for each in columns):
         columns.append(Column(key=declared.bars, title="", format="number"))
+    if rows:
+        # What no row has a value for would only make the others narrower.
+        filled = {each.key for each in columns if any(row.get(each.key) is not None for row in rows)}
+        columns = [each for each in columns if each.key in {*filled, declared.bars}] or columns[:1]
     keys = [each.key for each in columns]
     for number, row in enumerate(rows):
         for each in columns:

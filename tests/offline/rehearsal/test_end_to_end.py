@@ -171,7 +171,7 @@ def test_a_benchmark_that_is_asked_for_measures_on_every_gpu_after_the_predictio
         assert float(speed) > 0
         assert "say nothing about a GPU" in remark
     shown = output.split("ResNet-50 training throughput", 1)[1]
-    assert re.search(r"nvidia-h100-80gb +1 +fp16 +no +synthetic +[\d.]+ +[\d.]+ +━+ +h100-fp16", shown)
+    assert re.search(r"nvidia-h100-80gb +1 +1 +fp16 +no +synthetic +[\d.]+ +[\d.]+ +━+ +h100-fp16", shown)
     assert "these figures say nothing about the GPUs" in shown
     assert output.index("mnist-predict: succeeded") < output.index("benchmark-h100-fp32: running")
     (chart,) = folder.glob("store/benchmark/chart/*/throughput.png")

@@ -81,6 +81,7 @@ RESULTS = (
             Column(key="run", title="Run"),
             Column(key="xla", title="XLA"),
             Column(key="speed", title="Images/s", format="number"),
+            Column(key="watts", title="Watts that nobody measured", format="number"),
         ),
         bars="speed",
         spread="plus",
@@ -186,6 +187,7 @@ def test_it_shows_the_results_that_jobs_declare(report: tuple[Path, str]) -> Non
         "All of <them>",
     ):
         assert shown in text, shown
+    assert "nobody measured" not in text
     assert f"data:image/png;base64,{base64.b64encode(PNG).decode()}" in page.fetches
     lengths = [float(each) for each in re.findall(r'class="meter"><i style="width:([\d.]+)%', report[1])[:2]]
     assert lengths == pytest.approx([100 * 12345.67 / 12444.37, 100 * 1000 / 12444.37], abs=0.06)
