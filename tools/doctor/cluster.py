@@ -15,7 +15,8 @@ from infra.review.stack import Resource, Stack
 
 OLDEST, NEWEST = 29, 36
 """Minor versions of Kubernetes: the oldest that has all that is declared (Jobs' ``podReplacementPolicy`` is on
-since 1.29, kubernetes.io/docs/concepts/workloads/controllers/job), and the newest that this was run against."""
+since 1.29, kubernetes.io/docs/concepts/workloads/controllers/job), and the newest that is looked for; 1.34 is
+the newest that this was run against."""
 
 VERBS = ("get", "create", "patch", "delete")
 """What Pulumi's provider does to an object over its life: it applies on the server's side, which is a patch."""

@@ -263,7 +263,7 @@ def test_a_small_change_fits_on_a_screen_with_data_loss_first(clone: Path, tmp_p
     rows = [line for line in shown if line.startswith("| **")]
     assert rows[0].startswith("| **gcp-dev** |"), "what most happens to stands first"
     assert "1 to 6 (were 1 to 4)" in rows[0]
-    assert len(rows) == 8
+    assert len(rows) == 9
     assert markdown.count("`mnist-prepare`") == 1, "a Job is told once"
     commands = [line for line in markdown.splitlines() if "gcloud compute" in line]
     assert len(commands) == len(set(commands))
@@ -294,7 +294,7 @@ def test_an_invalid_stack_file_is_reported_first_without_secrets(clone: Path, fo
         assert stacks[0]["stack"] == "local"
         values = {each["key"]: each["value"] for each in stacks[0]["failures"][0]["problems"]}
         assert values["slipway:namespace"] == "[secret]"
-        assert len([each for each in stacks if each["changes"]]) == 11
+        assert len([each for each in stacks if each["changes"]]) == 12
         return
     lines = done.stdout.splitlines()
     told = next(index for index, line in enumerate(lines) if "cannot be evaluated" in line)
