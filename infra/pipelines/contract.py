@@ -6,14 +6,15 @@ knows neither clusters nor Jobs: `infra.pipelines.placement` puts its steps on p
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Generic, Literal, Self, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from pydantic import BaseModel, Field
 
+from infra.pipelines.apps import AppDeclaration
+from infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
 from infra.pipelines.results import Result
 from infra.platform import Priority, Resources
-from infra.schema.base import Cpu, Duration, Int, Memory, Model, PoolSettings, Size
+from infra.schema.base import Duration, Int, Model, PoolSettings, Size
 from infra.schema.cron import Cron, TimeZone
 from infra.schema.image import Image
 from infra.schema.paths import STORED
@@ -28,31 +29,6 @@ OF_SERVICES = ("data", "port", "password")
 
 MOST_NODES = 256
 """Pods of one training. A mistake has more."""
-
-
-class PodSettings(Model):
-    """Where a pod runs and what it may use."""
-
-    pool: str = Field(description="Name of a pool of any of the stack's clusters.")
-    cpu: Cpu = Field(default="1", description="CPU asked for, as a Kubernetes quantity.")
-    memory: Memory = Field(default="4Gi", description="Memory asked for, and its limit.")
-    ephemeral_storage: Size = Field(default="4Gi", description="Scratch space for temporary files.")
-
-    @property
-    def asked_gpus(self) -> int:
-        """The GPUs (or shares of one) that it asks for."""
-        return 0
-
-    @cached_property
-    def on_pools(self) -> Sequence[tuple[Path, Self]]:
-        """The settings for each pool that they name, with the place of its name in them.
-
-        That is these settings themselves, or copies where a step runs on several pools.
-        """
-        return tuple(self._on_pools())
-
-    def _on_pools(self) -> Iterator[tuple[Path, Self]]:
-        yield ("pool",), self
 
 
 class StepSettings(PodSettings):
@@ -144,44 +120,6 @@ class Section(Generic[S]):
 
 
 @dataclass(frozen=True)
-class ShippedFolder:
-    """A folder of images of the repository that travels with a step.
-
-    ``path`` is relative to the repository. ``setting`` is the key of the section that names it:
-    ``predict.images``.
-    """
-
-    path: str
-    setting: str
-
-
-@dataclass(frozen=True)
-class Substitute:
-    """What a rehearsal runs of a command that needs what this machine lacks.
-
-    ``run`` takes the command's place where its program is not on this machine; it may hold the same references.
-    ``requirements`` is the path of a lock file with the packages that the step's own image has.
-    """
-
-    run: Sequence[str] = ()
-    requirements: str | None = None
-
-
-@dataclass(frozen=True)
-class Command:
-    """A program of a step's image that knows nothing of Slipway. ``workloads.runtime.command`` starts it.
-
-    ``code`` is the folder whose files ship with the step, and in which the program starts: a path relative to the
-    repository, or absolute. Of its Python files those ship that the program imports, and those that one of
-    ``files``, patterns below ``code``, names; of its other files all.
-    """
-
-    code: str
-    files: Sequence[str] = ()
-    substitute: Substitute | None = None
-
-
-@dataclass(frozen=True)
 class Variant:
     """Which of the steps made from one that has a matrix: ``of`` is that step's name.
 
@@ -236,13 +174,6 @@ class Nodes:
     roles: Mapping[str, int] = field(default_factory=dict[str, int])
     wait: int = 600
     port: int = 2222
-
-
-@dataclass(frozen=True)
-class Probe:
-    """How a service shows that it is ready: by accepting a connection, or by answering HTTP at ``path``."""
-
-    path: str | None = None
 
 
 @dataclass(frozen=True)
@@ -316,7 +247,8 @@ class Pipeline(Generic[S]):
     the rest then stands for what of it can be read, so that stack files are still checked against it.
 
     ``starter`` is the section that `make new` writes into a stack file: plain values, with its steps on the pools
-    `cpu` and `gpu`. Where it is empty, that is what the settings require. ``services`` are made like ``steps``.
+    `cpu` and `gpu`. Where it is empty, that is what the settings require. ``services`` and
+    ``apps`` are made like ``steps``.
     """
 
     settings: type[S]
@@ -326,6 +258,7 @@ class Pipeline(Generic[S]):
     problems: Sequence[Problem] = ()
     starter: Mapping[str, object] = field(default_factory=dict[str, object])
     services: Callable[[S], Sequence[ServiceDeclaration]] = lambda _: ()
+    apps: Callable[[S], Sequence[AppDeclaration]] = lambda _: ()
 
 
 @dataclass(frozen=True)

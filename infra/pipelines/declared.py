@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.contract import PipelineSettings, ServiceDeclaration, StepDeclaration, placements
-from infra.pipelines.discovery import declared_steps, file_of, services_of, steps_of
+from infra.pipelines.discovery import apps_of, declared_steps, file_of, services_of, steps_of
 from infra.pipelines.pipeline_file import NAMES
 from infra.schema.problems import key_of
 
@@ -33,8 +34,13 @@ class DeclaredPipeline:
         """The services that it declares; raises SettingsError where they cannot be said."""
         return services_of(self.folder, self.settings)
 
-    def key(self, declared: StepDeclaration | ServiceDeclaration) -> str:
-        """The key of the stack file that places a step or a service."""
+    @property
+    def apps(self) -> Sequence[AppDeclaration]:
+        """The apps that it declares; raises SettingsError where they cannot be said."""
+        return apps_of(self.folder, self.settings)
+
+    def key(self, declared: StepDeclaration | ServiceDeclaration | AppDeclaration) -> str:
+        """The key of the stack file that places a step, a service or an app."""
         sections = placements(self.settings)
         places = (at for at, each in sections if any(own is declared.placed_by for _, own in each.on_pools))
         return self.setting(*next(places, ()))

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TypeVar
 
 from infra.pipelines import file_reading
+from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.contract import (
     AnyPipeline,
     Pipeline,
@@ -125,6 +126,19 @@ def services_of(folder: str, settings: PipelineSettings) -> Sequence[ServiceDecl
         raise
     except Exception as error:
         raise _failed(file_of(folder), "`services` fails", error) from error
+
+
+def apps_of(folder: str, settings: PipelineSettings) -> Sequence[AppDeclaration]:
+    """The apps that the pipeline of ``folder`` has with ``settings``, in its order, whether they fit or not.
+
+    Raises SettingsError where it cannot say them.
+    """
+    try:
+        return tuple(pipeline(folder).apps(settings))
+    except SettingsError:
+        raise
+    except Exception as error:
+        raise _failed(file_of(folder), "`apps` fails", error) from error
 
 
 def declared_steps(folder: str, settings: PipelineSettings) -> Sequence[StepDeclaration]:

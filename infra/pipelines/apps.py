@@ -1,0 +1,124 @@
+"""What a pipeline declares of its apps: programs that run after its steps, for people and for one another.
+
+A model server, a page, TensorBoard and a notebook are apps. A service, by contrast, is there before the steps and
+for them. A stack runs an app where its section of the stack file names it; all others are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import Field
+
+from infra.pipelines.exposure import IngressSettings
+from infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
+from infra.schema.base import Int, Model, Size
+from infra.schema.image import Image
+
+MOST_REPLICAS = 100
+"""Pods of one app. A mistake has more."""
+
+OF_APPS = ("store", "pipeline", "port", "data", "token")
+"""References in the arguments of an app beside those to steps: the store, the pipeline's directory there, its
+port, the directory of its volume, and its token."""
+
+
+class Autoscale(Model):
+    """More pods while those that are there are busy, and fewer again when they are not."""
+
+    most: Int = Field(ge=2, le=MOST_REPLICAS, description="Pods at most; `replicas` are the least.")
+    cpu: Int = Field(
+        default=70,
+        ge=10,
+        le=95,
+        description="Percent of the CPU asked for that the pods use on average before there are more.",
+    )
+
+
+class AppSettings(PodSettings):
+    """Where an app runs, what each of its pods may use, and who reaches it."""
+
+    gpus: Int = Field(default=0, ge=0, description="GPUs (or shares of one) that each pod asks for.")
+    replicas: Int = Field(default=1, ge=1, le=MOST_REPLICAS, description="Pods that answer.")
+    autoscale: Autoscale | None = Field(
+        default=None, description="More pods while they are busy; default: always as many as `replicas`."
+    )
+    image: Image | None = Field(
+        default=None, description="Image by digest (`…@sha256:…`); default: the one that the pipeline declares."
+    )
+    ingress: IngressSettings | None = Field(
+        default=None,
+        description="How people reach it from outside the cluster: by HTTPS alone, and after a login; default: by "
+        "port-forward only.",
+    )
+
+    @property
+    def asked_gpus(self) -> int:
+        """The GPUs (or shares of one) that it asks for."""
+        return self.gpus
+
+
+class KeptAppSettings(AppSettings):
+    """Where an app with a volume of its own runs. It has one pod."""
+
+    storage: Size = Field(default="5Gi", description="Size of the volume that keeps its data.")
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Where an app answers Prometheus: HTTP at ``path`` of the port called ``port``."""
+
+    path: str = "/metrics"
+    port: str = "http"
+
+
+@dataclass(frozen=True)
+class AppDeclaration:
+    """One app: what it runs, what it reads, whom it asks, and which of the pipeline's settings place it.
+
+    ``module`` is started as ``python -m <module>`` with ``arguments``. Where it is None, ``arguments`` are the
+    whole command line; with ``command`` files ship with it. ``image`` is the one where the settings name none;
+    None: TensorFlow's. ``arguments`` and the values of ``environment`` may hold ``{<input>}`` (the directory of a
+    step's result), ``{<folder>}`` (a shipped folder) and what `OF_APPS` lists; whoever refers to the store or to
+    a step has the store mounted, for reading alone unless ``writes``.
+
+    ``port`` speaks HTTP and is called ``http``; ``ports`` are others by name, such as ``grpc``. ``inputs`` are
+    steps by the input's name: the app starts once they succeeded, and anew when one ran again. ``after`` are steps
+    that only have to succeed first. ``connects`` are apps of the pipeline that it asks: it has their host and port
+    as ``<APP>_ADDRESS`` in its environment, which `service_variables` names, and nobody else reaches them. An app
+    that ``people`` use has a port-forward command in the stack's outputs and an address in `make demo`; ``path``
+    is its first page, and ``title`` what people call it.
+
+    With ``token`` it is given a generated one, which ``{token}`` stands for, and which is a secret output. With
+    ``keeps_data`` it has one pod and a volume, at ``{data}``; ``placed_by`` then is a `KeptAppSettings`.
+    ``requirements`` is the path of a pinned requirements file, installed before it starts. ``metrics`` says where
+    Prometheus reads it. ``grace`` are the seconds between SIGTERM and SIGKILL. ``substitute`` is what a rehearsal
+    runs where this machine lacks the program.
+    """
+
+    name: str
+    title: str
+    placed_by: AppSettings
+    port: int
+    arguments: Sequence[str]
+    module: str | None = None
+    command: Command | None = None
+    image: str | None = None
+    ports: Mapping[str, int] = field(default_factory=dict[str, int])
+    inputs: Mapping[str, str] = field(default_factory=dict[str, str])
+    after: Sequence[str] = ()
+    connects: Sequence[str] = ()
+    folders: Mapping[str, ShippedFolder] = field(default_factory=dict[str, ShippedFolder])
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    secrets: Mapping[str, str] = field(default_factory=dict[str, str])
+    requirements: str | None = None
+    probe: Probe = field(default_factory=Probe)
+    metrics: Metrics | None = None
+    people: bool = True
+    path: str = "/"
+    writes: bool = False
+    token: bool = False
+    keeps_data: bool = False
+    grace: int = 30
+    substitute: Substitute | None = None

@@ -1,0 +1,81 @@
+"""What every pod that a pipeline declares has: where it runs, what it may use, and what it starts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+from pydantic import Field
+
+from infra.schema.base import Cpu, Memory, Model, Size
+from infra.schema.problems import Path
+
+
+class PodSettings(Model):
+    """Where a pod runs and what it may use."""
+
+    pool: str = Field(description="Name of a pool of any of the stack's clusters.")
+    cpu: Cpu = Field(default="1", description="CPU asked for, as a Kubernetes quantity.")
+    memory: Memory = Field(default="4Gi", description="Memory asked for, and its limit.")
+    ephemeral_storage: Size = Field(default="4Gi", description="Scratch space for temporary files.")
+
+    @property
+    def asked_gpus(self) -> int:
+        """The GPUs (or shares of one) that it asks for."""
+        return 0
+
+    @cached_property
+    def on_pools(self) -> Sequence[tuple[Path, Self]]:
+        """The settings for each pool that they name, with the place of its name in them.
+
+        That is these settings themselves, or copies where a step runs on several pools.
+        """
+        return tuple(self._on_pools())
+
+    def _on_pools(self) -> Iterator[tuple[Path, Self]]:
+        yield ("pool",), self
+
+
+@dataclass(frozen=True)
+class ShippedFolder:
+    """A folder of images of the repository that travels with a step.
+
+    ``path`` is relative to the repository. ``setting`` is the key of the section that names it:
+    ``predict.images``.
+    """
+
+    path: str
+    setting: str
+
+
+@dataclass(frozen=True)
+class Substitute:
+    """What a rehearsal runs of a command that needs what this machine lacks.
+
+    ``run`` takes the command's place where its program is not on this machine; it may hold the same references.
+    ``requirements`` is the path of a lock file with the packages that the step's own image has.
+    """
+
+    run: Sequence[str] = ()
+    requirements: str | None = None
+
+
+@dataclass(frozen=True)
+class Command:
+    """A program of a step's image that knows nothing of Slipway. ``workloads.runtime.command`` starts it.
+
+    ``code`` is the folder whose files ship with the step, and in which the program starts: a path relative to the
+    repository, or absolute. Of its Python files those ship that the program imports, and those that one of
+    ``files``, patterns below ``code``, names; of its other files all.
+    """
+
+    code: str
+    files: Sequence[str] = ()
+    substitute: Substitute | None = None
+
+
+@dataclass(frozen=True)
+class Probe:
+    """How a service shows that it is ready: by accepting a connection, or by answering HTTP at ``path``."""
+
+    path: str | None = None
