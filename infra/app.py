@@ -3,14 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from infra.pipelines.apps import AppDeclaration
+from infra.pipelines.apps import AppDeclaration, folder_of, object_name
 from infra.pipelines.contract import service_variables
 from infra.platform import Platform, Pool, Resources
-from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from infra.step import Step
-
-NAME_LIMIT = KUBERNETES_NAME_LIMIT - 12
-"""Longest name of an app's objects, some of which have a word behind it."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,12 @@ class App:
     @property
     def object_name(self) -> str:
         """The name of its Kubernetes objects, and its host name in the namespace: ``<pipeline>-<app>``."""
-        return fit(f"{self.pipeline}-{self.name}", NAME_LIMIT)
+        return object_name(self.pipeline, self.name)
+
+    @property
+    def folder(self) -> str:
+        """The folder of the store that it has to itself where it writes, as a path below the root."""
+        return folder_of(self.pipeline, self.name)
 
     @property
     def service_account(self) -> str:

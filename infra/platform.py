@@ -238,8 +238,10 @@ class Platform:
     ``reads_nodes`` where the stack may not let a pod read the cluster's nodes. ``context`` is that of
     ``kubeconfig``, where it is not its current one. ``owned`` is False where the cluster is another
     stack's, which declares all that is in no namespace. ``teams`` is what the teams have whose own stacks run Jobs
-    here, by name. ``volume_class`` is the StorageClass of volumes that one pod has to itself; None: the cluster's
-    default. ``queue`` is what another stack, which has the cluster, declares of Kueue for this stack's Jobs.
+    here, by name. ``app_annotations`` are those of the service accounts of apps, by the account's name; one that
+    needs none is not there. ``volume_class`` is the StorageClass of volumes that one pod has to itself; None: the
+    cluster's default. ``queue`` is what another stack, which has the cluster, declares of Kueue for this stack's
+    Jobs.
     """
 
     name: str
@@ -259,6 +261,9 @@ class Platform:
     context: str | None = None
     owned: bool = True
     teams: Mapping[str, TeamAccess] = field(default_factory=dict[str, TeamAccess])
+    app_annotations: "Mapping[str, Mapping[str, pulumi.Input[str]]]" = field(
+        default_factory=dict[str, "Mapping[str, pulumi.Input[str]]"]
+    )
     volume_class: "pulumi.Input[str] | None" = None
     queue: QueueAccess | None = None
 

@@ -37,6 +37,7 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
     "infra/settings": [
         "infra/clouds/registry.py",
         *DECLARATION,
+        "infra/pipelines/apps.py",
         "infra/pipelines/discovery.py",
         "infra/service.py",
         "infra/step.py",
@@ -52,7 +53,17 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
         "infra/service.py",
         "infra/platform.py",
     ],
+    "infra/app.py": [
+        "infra/pipelines/apps.py",
+        "infra/pipelines/contract.py",
+        "infra/schema",
+        "infra/platform.py",
+        "infra/step.py",
+    ],
     "infra/kubernetes": [
+        "infra/app.py",
+        "infra/pipelines/apps.py",
+        "infra/pipelines/exposure.py",
         "infra/service.py",
         "infra/step.py",
         "infra/pipelines/results.py",

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 
 from pydantic import Field
 
+from infra.pipelines import references
 from infra.pipelines.exposure import IngressSettings
 from infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
 from infra.schema.base import Int, Model, Size
 from infra.schema.image import Image
+from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 MOST_REPLICAS = 100
 """Pods of one app. A mistake has more."""
@@ -22,6 +24,13 @@ MOST_REPLICAS = 100
 OF_APPS = ("store", "pipeline", "port", "data", "token")
 """References in the arguments of an app beside those to steps: the store, the pipeline's directory there, its
 port, the directory of its volume, and its token."""
+
+
+OF_STORE = ("store", "pipeline")
+"""Those of `OF_APPS` that mean a place in the store."""
+
+NAME_LIMIT = KUBERNETES_NAME_LIMIT - 12
+"""Longest name of an app's objects, some of which have a word behind it."""
 
 
 class Autoscale(Model):
@@ -122,3 +131,20 @@ class AppDeclaration:
     keeps_data: bool = False
     grace: int = 30
     substitute: Substitute | None = None
+
+    @property
+    def uses_store(self) -> bool:
+        """Whether it refers to the store or to a step's result, and so has the store mounted."""
+        places = {*OF_STORE, *self.inputs}
+        words = [*self.arguments, *self.environment.values()]
+        return any(name in places for word in words for name in references.names(word))
+
+
+def object_name(pipeline: str, app: str) -> str:
+    """The name of an app's Kubernetes objects, its service account among them: ``<pipeline>-<app>``."""
+    return fit(f"{pipeline}-{app}", NAME_LIMIT)
+
+
+def folder_of(pipeline: str, app: str) -> str:
+    """The folder of the store, as a path below its root, that an app which writes has to itself."""
+    return f"{pipeline}/{app}"

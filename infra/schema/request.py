@@ -14,6 +14,20 @@ STORE_KIND: Path = ("store", "kind")
 
 
 @dataclass(frozen=True)
+class AppAccess:
+    """An app that has the store mounted: its Kubernetes service account, and the folder that it may write.
+
+    ``folder`` is a path below the store's root; None for an app that only reads. ``name`` is unique in the stack,
+    ``<pipeline>-<app>``, and ``pool`` is the one that its pods run on.
+    """
+
+    name: str
+    pool: str
+    service_account: str
+    folder: str | None = None
+
+
+@dataclass(frozen=True)
 class Request:
     """The clusters of a stack, its store, and what both have in common.
 
@@ -23,6 +37,7 @@ class Request:
     providers then change Secrets in place, where they would otherwise delete one first and make it again
     (``enable_secret_mutable``). ``teams`` are those whose own stacks run Jobs on the clusters, by name.
     ``has_services`` says that a pipeline has a service, which keeps its data on a volume of one node at a time.
+    ``apps`` are the apps of pipelines that have the store mounted.
     """
 
     clusters: Mapping[str, ClusterSettings]
@@ -34,10 +49,15 @@ class Request:
     has_secrets: bool = False
     teams: Mapping[str, Team] = field(default_factory=dict[str, Team])
     has_services: bool = False
+    apps: Sequence[AppAccess] = ()
 
     def clusters_of(self, kind: type[C]) -> Mapping[str, C]:
         """The clusters of one cloud, by name."""
         return {name: cluster for name, cluster in self.clusters.items() if isinstance(cluster, kind)}
+
+    def apps_on(self, cluster: str) -> Sequence[AppAccess]:
+        """Those of ``apps`` whose pool is one of the cluster's."""
+        return [each for each in self.apps if each.pool in self.pool_names.get(cluster, ())]
 
     @property
     def cloud_places(self) -> tuple[Path, ...]:

@@ -18,7 +18,7 @@ from infra.schema.paths import LocalPath, StorePath
 from infra.schema.request import Request
 from infra.schema.secret_values import SecretText
 from infra.settings.kueue import KueueSettings
-from infra.settings.pipelines import any_services, section_type
+from infra.settings.pipelines import any_services, apps_with_store, section_type
 from infra.settings.suppressions import Policies
 
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -127,6 +127,7 @@ class Settings(Model):
             teams=self.teams,
             has_secrets=bool(self.secrets),
             has_services=any_services(self.pipelines),
+            apps=apps_with_store(self.pipelines),
         )
 
 

@@ -20,7 +20,7 @@ from infra.schema.secret_values import SecretText
 from infra.settings import references
 from infra.settings.kueue import KueueSettings
 from infra.settings.model import Settings, model_of
-from infra.settings.pipelines import KEY, any_services
+from infra.settings.pipelines import KEY, any_services, apps_with_store
 
 
 def _draft(model: type[ClusterSettings]) -> type[ClusterSettings]:
@@ -87,6 +87,7 @@ class Reading:
             pool_names={name: tuple(pool for of, pool in self.names if of == name) for name in draft.clusters},
             teams=draft.teams,
             has_services=any_services(draft.pipelines),
+            apps=apps_with_store(draft.pipelines),
         )
 
     def judges(self, finding: Finding) -> bool:

@@ -7,9 +7,12 @@ from typing import Annotated, Any, cast
 from pydantic import AfterValidator, ConfigDict
 from typing_extensions import TypedDict
 
+from infra.pipelines import apps
+from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.contract import PipelineSettings, ServiceDeclaration, StepDeclaration
-from infra.pipelines.discovery import folder_of, is_path, known, pipeline, services_of, steps_of
+from infra.pipelines.discovery import apps_of, folder_of, is_path, known, pipeline, services_of, steps_of
 from infra.schema.problems import SettingsError
+from infra.schema.request import AppAccess
 
 KEY = "pipelines"
 
@@ -102,3 +105,28 @@ def services_if_any(name: str, settings: PipelineSettings) -> Sequence[ServiceDe
 def any_services(sections: Mapping[str, PipelineSettings]) -> bool:
     """Whether a pipeline that the section `pipelines` runs has a service."""
     return any(services_if_any(name, settings) for name, settings in sections.items())
+
+
+def apps_if_any(name: str, settings: PipelineSettings) -> Sequence[AppDeclaration]:
+    """The apps of the pipeline that the section runs, right or wrong; none where they cannot be said."""
+    if not is_known(name, settings):
+        return ()
+    try:
+        return apps_of(folder(name, settings), settings)
+    except SettingsError:
+        return ()
+
+
+def apps_with_store(sections: Mapping[str, PipelineSettings]) -> tuple[AppAccess, ...]:
+    """The apps of the pipelines that the section `pipelines` runs which have the store mounted."""
+    return tuple(
+        AppAccess(
+            f"{name}-{app.name}",
+            app.placed_by.pool,
+            apps.object_name(name, app.name),
+            apps.folder_of(name, app.name) if app.writes else None,
+        )
+        for name, settings in sections.items()
+        for app in apps_if_any(name, settings)
+        if app.uses_store
+    )

@@ -85,6 +85,10 @@ def platforms(request: Request) -> Mapping[str, Platform]:
                 own, namespace=each.namespace, service_account=each.service_account, statements=statements
             )
             pod_identity(f"run-{team}", theirs)
+    for app in request.apps:
+        if statements := store.app(app.folder):
+            theirs = replace(own, service_account=app.service_account, statements=statements)
+            ready.extend(pod_identity(f"app-{app.name}", theirs).ready)
     if declared.registry:
         image_repository("images", declared, request.protect)
     profile = "".join(f" {each}" for each in profile_option())

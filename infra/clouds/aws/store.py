@@ -39,13 +39,15 @@ class TeamStore:
 class AwsStore:
     """The store, what to wait for before the first pod, and what the Jobs' own identity may do to it.
 
-    ``teams`` are the stores of other teams' stacks, by the team's name.
+    ``teams`` are the stores of other teams' stacks, by the team's name. ``app`` says what the identity of an app
+    may do to it that has the folder of its own, or None, which it is given.
     """
 
     store: Store
     ready: Sequence[pulumi.Resource]
     statements: Sequence[Statement] = ()
     teams: Mapping[str, TeamStore] = field(default_factory=dict[str, TeamStore])
+    app: Callable[[str | None], Sequence[Statement]] = lambda _: ()
 
 
 def s3_store(name: str, settings: S3Store, namespace: str, args: MountArgs) -> AwsStore:
@@ -73,6 +75,7 @@ def s3_store(name: str, settings: S3Store, namespace: str, args: MountArgs) -> A
         store=store(ROOT, volume),
         ready=[volume],
         statements=_bucket_statements(settings, bucket, region, ROOT),
+        app=lambda folder: _app_statements(settings, bucket, region, folder),
         teams={
             team: TeamStore(
                 store(team_root(team), each), _bucket_statements(settings, bucket, region, team_root(team))
@@ -181,5 +184,23 @@ def _bucket_statements(settings: S3Store, bucket: aws.s3.Bucket, region: str, ro
             [pulumi.Output.concat(bucket.arn, f"/{root}/*")],
         ),
         allow(["s3:ListBucket"], [bucket.arn], {"StringLike": {"s3:prefix": [root, f"{root}/*"]}}),
+        *kms_statements(settings, region, ["kms:Decrypt", "kms:GenerateDataKey"]),
+    ]
+
+
+def _app_statements(settings: S3Store, bucket: aws.s3.Bucket, region: str, folder: str | None) -> list[Statement]:
+    """Read and list the objects of the stack's store; write and delete only those below ``folder``, if any."""
+    reading = [
+        allow(["s3:GetObject"], [pulumi.Output.concat(bucket.arn, f"/{ROOT}/*")]),
+        allow(["s3:ListBucket"], [bucket.arn], {"StringLike": {"s3:prefix": [ROOT, f"{ROOT}/*"]}}),
+    ]
+    if folder is None:
+        return [*reading, *kms_statements(settings, region, ["kms:Decrypt"])]
+    return [
+        *reading,
+        allow(
+            ["s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
+            [pulumi.Output.concat(bucket.arn, f"/{ROOT}/{folder}/*")],
+        ),
         *kms_statements(settings, region, ["kms:Decrypt", "kms:GenerateDataKey"]),
     ]

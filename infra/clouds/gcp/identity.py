@@ -8,6 +8,7 @@ import pulumi_gcp as gcp
 
 from infra.clouds.gcp.names import SERVICE_ACCOUNT_LIMIT, resource_name
 from infra.clouds.gcp.settings import Impersonation
+from infra.schema.request import AppAccess
 
 NODE_ROLES = (
     # Logs, metrics and autoscaling signals: the least that GKE wants of a node. Source, 2026-11-20:
@@ -19,6 +20,10 @@ NODE_ROLES = (
 
 STORE_ROLE = "roles/storage.objectUser"
 """Read, write, list and delete objects; nothing on the bucket itself or its policy."""
+
+READING_ROLE = "roles/storage.objectViewer"
+"""Read and list objects. It is what GKE's mounts ask for that only read
+(docs.cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-setup, seen November 2026)."""
 
 LISTING_ROLE = "roles/storage.legacyBucketReader"
 """List the names of a bucket's objects, and read none of them.
@@ -56,7 +61,8 @@ class WorkloadIdentityArgs:
     """Which Kubernetes service account may use which bucket, and how.
 
     ``team`` is the name of the team whose service account it is, and of its folder in the bucket, which is then
-    all that it may use; None for the stack's own, which may use the whole bucket.
+    all that it may use; None for the stack's own, which may use the whole bucket. ``app`` is the app whose service
+    account it is, which may read the whole bucket and write its own folder, if it has one.
     ``after`` are the clusters: the project's Workload Identity pool comes with its first cluster, and a grant to a
     member of a pool that is not there yet is refused.
     """
@@ -68,10 +74,24 @@ class WorkloadIdentityArgs:
     bucket: gcp.storage.Bucket
     after: Sequence[pulumi.Resource]
     team: str | None = None
+    app: AppAccess | None = None
 
     def named(self, *parts: str) -> str:
-        """A name of a resource: ``<part>-<part>``, with the team's at its end."""
-        return "-".join([*parts, *([self.team] if self.team else [])])
+        """A name of a resource: ``<part>-<part>``, with the team's or the app's at its end."""
+        of = self.app.name if self.app else self.team
+        return "-".join([*parts, *([of] if of else [])])
+
+    @property
+    def account(self) -> str:
+        """What the Google service account that the pods impersonate is for, as a part of names."""
+        return "app" if self.app else "run"
+
+    @property
+    def title(self) -> str:
+        """Whose that account is, for people."""
+        if self.app:
+            return f"App {self.app.name}"
+        return f"Jobs of {self.team or f'{pulumi.get_project()} {pulumi.get_stack()}'}"
 
 
 def node_identity(project: str, after: Sequence[pulumi.Resource]) -> NodeIdentity:
@@ -98,7 +118,7 @@ def workload_pool(project: str) -> str:
 
 
 def workload_identity(args: WorkloadIdentityArgs) -> WorkloadIdentity:
-    """Lets only pods of the Kubernetes service account read and write the bucket.
+    """Lets only pods of the Kubernetes service account at the bucket.
 
     The pods are let in as themselves, or as a Google service account that they impersonate. The same namespace and
     service account in two clusters of a project are one identity.
@@ -113,15 +133,15 @@ def workload_identity(args: WorkloadIdentityArgs) -> WorkloadIdentity:
         )
         return WorkloadIdentity({}, _store_grants(args, principal))
     account = gcp.serviceaccount.Account(
-        args.named("workload"),
-        account_id=resource_name(SERVICE_ACCOUNT_LIMIT, args.named("run")),
+        args.named("workload", *(["app"] if args.app else [])),
+        account_id=resource_name(SERVICE_ACCOUNT_LIMIT, args.named(args.account)),
         project=args.project,
-        display_name=f"Jobs of {args.team or f'{pulumi.get_project()} {pulumi.get_stack()}'}",
+        display_name=args.title,
         opts=pulumi.ResourceOptions(depends_on=args.after),
     )
     impersonations = [
         gcp.serviceaccount.IAMMember(
-            args.named("workload", project),
+            args.named("workload", *(["app"] if args.app else []), project),
             service_account_id=account.name,
             role="roles/iam.workloadIdentityUser",
             member=f"serviceAccount:{workload_pool(project)}[{args.namespace}/{args.service_account}]",
@@ -134,28 +154,50 @@ def workload_identity(args: WorkloadIdentityArgs) -> WorkloadIdentity:
 
 
 def _store_grants(args: WorkloadIdentityArgs, member: pulumi.Input[str]) -> list[pulumi.Resource]:
-    opts = pulumi.ResourceOptions(depends_on=args.after)
-    if args.team is None:
+    if args.app:
+        reading = _grant(args, args.named("store-reader"), READING_ROLE, member)
+        if args.app.folder is None:
+            return [reading]
+        title, of = f"slipway-app-{args.app.name}", f"the app {args.app.name}"
         return [
-            gcp.storage.BucketIAMMember(
-                "store-user", bucket=args.bucket.name, role=STORE_ROLE, member=member, opts=opts
-            )
-        ]
-    objects = pulumi.Output.concat("projects/_/buckets/", args.bucket.name, f"/objects/{args.team}/")
-    return [
-        gcp.storage.BucketIAMMember(
-            args.named("store-user"),
-            bucket=args.bucket.name,
-            role=STORE_ROLE,
-            member=member,
-            condition=gcp.storage.BucketIAMMemberConditionArgs(
-                title=f"slipway-{args.team}",
-                description=f"Objects of the team {args.team}",
-                expression=objects.apply(lambda start: f'resource.name.startsWith("{start}")'),
+            reading,
+            _grant(
+                args, args.named("store-writer"), STORE_ROLE, member, _objects(args, args.app.folder, title, of)
             ),
-            opts=opts,
-        ),
-        gcp.storage.BucketIAMMember(
-            args.named("store-names"), bucket=args.bucket.name, role=LISTING_ROLE, member=member, opts=opts
-        ),
+        ]
+    if args.team is None:
+        return [_grant(args, "store-user", STORE_ROLE, member)]
+    condition = _objects(args, args.team, f"slipway-{args.team}", f"the team {args.team}")
+    return [
+        _grant(args, args.named("store-user"), STORE_ROLE, member, condition),
+        _grant(args, args.named("store-names"), LISTING_ROLE, member),
     ]
+
+
+def _grant(
+    args: WorkloadIdentityArgs,
+    name: str,
+    role: str,
+    member: pulumi.Input[str],
+    condition: gcp.storage.BucketIAMMemberConditionArgs | None = None,
+) -> pulumi.Resource:
+    return gcp.storage.BucketIAMMember(
+        name,
+        bucket=args.bucket.name,
+        role=role,
+        member=member,
+        condition=condition,
+        opts=pulumi.ResourceOptions(depends_on=args.after),
+    )
+
+
+def _objects(
+    args: WorkloadIdentityArgs, folder: str, title: str, of: str
+) -> gcp.storage.BucketIAMMemberConditionArgs:
+    """Only the objects below ``folder``; a grant's condition never holds for listing."""
+    objects = pulumi.Output.concat("projects/_/buckets/", args.bucket.name, f"/objects/{folder}/")
+    return gcp.storage.BucketIAMMemberConditionArgs(
+        title=title,
+        description=f"Objects of {of}",
+        expression=objects.apply(lambda start: f'resource.name.startsWith("{start}")'),
+    )

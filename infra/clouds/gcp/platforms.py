@@ -1,7 +1,7 @@
 """Everything on Google Cloud, and each of its clusters as a `Platform`."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pulumi
 import pulumi_gcp as gcp
@@ -90,7 +90,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
         access = _file_system(args, request.namespace, made)
     else:
         assert bucket is not None
-        access = dict.fromkeys(made, _bucket(project_id, request, stored, bucket, made))
+        access = _in_clusters(request, _bucket(project_id, request, stored, bucket, made), made)
     return {
         name: _platform(name, ours[name], each, project_id=project_id, access=access[name])
         for name, each in made.items()
@@ -99,11 +99,12 @@ def platforms(request: Request) -> Mapping[str, Platform]:
 
 @dataclass(frozen=True)
 class _Access:
-    """The store as one cluster has it, and what lets its pods at it."""
+    """The store as one cluster has it, and what lets its pods at it; ``apps`` by their service account."""
 
     store: Store
     identity: WorkloadIdentity
     teams: Mapping[str, TeamAccess]
+    apps: Mapping[str, WorkloadIdentity] = field(default_factory=dict[str, WorkloadIdentity])
     volumes: Sequence[pulumi.Resource] = ()
 
 
@@ -133,7 +134,20 @@ def _bucket(
         )
         for team, each in request.teams.items()
     }
-    return _Access(store, identity, teams)
+    apps = {
+        each.service_account: workload_identity(replace(own, service_account=each.service_account, app=each))
+        for each in request.apps
+    }
+    return _Access(store, identity, teams, apps)
+
+
+def _in_clusters(request: Request, access: _Access, clusters: Iterable[str]) -> dict[str, _Access]:
+    """``access`` as each cluster has it: with the apps whose pods run there."""
+    on = {name: {each.service_account for each in request.apps_on(name)} for name in clusters}
+    return {
+        name: replace(access, apps={key: each for key, each in access.apps.items() if key in there})
+        for name, there in on.items()
+    }
 
 
 def _file_system(args: FilestoreArgs, namespace: str, clusters: Mapping[str, GkeCluster]) -> dict[str, _Access]:
@@ -145,7 +159,7 @@ def _file_system(args: FilestoreArgs, namespace: str, clusters: Mapping[str, Gke
             store,
             WorkloadIdentity({}, []),
             {},
-            [filestore_volume(f"{name}-store-volume", args, instance, namespace, each.provider)],
+            volumes=[filestore_volume(f"{name}-store-volume", args, instance, namespace, each.provider)],
         )
         for name, each in clusters.items()
     }
@@ -167,7 +181,11 @@ def _platform(
         },
         store=access.store,
         service_account_annotations=access.identity.annotations,
-        ready=[*access.identity.grants, *access.volumes],
+        ready=[
+            *access.identity.grants,
+            *access.volumes,
+            *(grant for each in access.apps.values() for grant in each.grants),
+        ],
         connect=(
             f"gcloud container clusters get-credentials {cluster.gke_name}"
             f" --location {settings.location} --project {project_id}{endpoint}"
@@ -176,6 +194,7 @@ def _platform(
         egress=EGRESS,
         creates_namespace=settings.owns_namespace,
         teams=access.teams,
+        app_annotations={name: each.annotations for name, each in access.apps.items() if each.annotations},
     )
 
 
