@@ -16,13 +16,15 @@ PAGE = SETTINGS.with_name("import.md")
 HEAD = """# Import a TFJob
 
 ```sh
-make import MANIFEST=tfjob.yaml
+make import MANIFEST=docs/examples/tfjob/tfjob.yaml NAME=line
+make new STACK=line CLOUD=existing USES=line
+make rehearse STACK=line
 ```
 
-writes a pipeline's folder below `workloads/` from a manifest that you have: a `TFJob` or `PyTorchJob` of
-`kubeflow.org` (v1 or v1beta2), or a `Job` of `batch/v1`. It says line by line what it could not carry over and
-what takes its place, and the head of the `pipeline.yaml` that it writes says it again. Nothing is left out
-without a word.
+The first command writes a pipeline's folder below `workloads/` from a manifest that you have: a `TFJob` or
+`PyTorchJob` of `kubeflow.org` (v1 or v1beta2), or a `Job` of `batch/v1`. It says line by line what it could not
+carry over and what takes its place, and the head of the `pipeline.yaml` that it writes says it again. Nothing is
+left out without a word.
 
 | option | what it does |
 | --- | --- |
@@ -30,12 +32,9 @@ without a word.
 | `NAME=<name>` | the pipeline's name; default: the training's |
 | `CODE=<folder>` | the folder of the program, which is copied; default: files beside the manifest |
 
-The training becomes one step called `train` with [`nodes`](distributed.md), as many as all roles have pods. Then:
-
-```sh
-make new STACK=mine CLOUD=existing USES=<name>
-make rehearse STACK=mine
-```
+The training becomes one step called `train` with [`nodes`](distributed.md), as many as all roles have pods. The
+other two commands write a stack file for it and run it on this machine, where its program is at hand: that of the
+example is, in two processes that really train together.
 
 - **All pods of a step are alike.** Each asks for the most that any role asks for. Where roles have commands or
   variables of their own, `by_role.py` starts the one of its pod.

@@ -230,7 +230,7 @@ def test_kills_of_one_after_the_other_are_final_too() -> None:
         pods.end(kill % 3, "killed", words="SIGKILL")
         pods.ready(0, 1, 2)
     assert pods.group.verdict is not None
-    assert "4 times in a row (all pods together 10 times)" in pods.group.verdict["text"]
+    assert "5 times in a row (all pods together 13 times)" in pods.group.verdict["text"]
 
 
 def test_an_eviction_of_rank_0_is_no_kill_for_its_successor() -> None:
