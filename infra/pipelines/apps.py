@@ -101,7 +101,8 @@ class AppDeclaration:
 
     With ``token`` it is given a generated one, which ``{token}`` stands for, and which is a secret output. With
     ``keeps_data`` it has one pod and a volume, at ``{data}``; ``placed_by`` then is a `KeptAppSettings`.
-    ``requirements`` is the path of a pinned requirements file, installed before it starts. ``metrics`` says where
+    ``requirements`` is the path of a pinned requirements file, installed before it starts. ``files`` are files of
+    the repository beside the module's own that it reads below its working directory. ``metrics`` says where
     Prometheus reads it. ``grace`` are the seconds between SIGTERM and SIGKILL. ``substitute`` is what a rehearsal
     runs where this machine lacks the program.
     """
@@ -122,6 +123,7 @@ class AppDeclaration:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     secrets: Mapping[str, str] = field(default_factory=dict[str, str])
     requirements: str | None = None
+    files: Sequence[str] = ()
     probe: Probe = field(default_factory=Probe)
     metrics: Metrics | None = None
     people: bool = True

@@ -1,0 +1,149 @@
+"""Apps of the kind `page`: a web page where people try the image classifier that another app serves."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from infra.pipelines.apps import AppDeclaration, AppSettings, Metrics
+from infra.pipelines.contract import literal, service_variables
+from infra.pipelines.pods import Probe
+from infra.schema.base import Cpu, Float, Int, Memory, Model, Size
+
+KIND = "page"
+
+MODULE = "workloads.page"
+
+REQUIREMENTS = "workloads/page/requirements.txt"
+"""The lock file of what it runs on, relative to the repository."""
+
+FILES = tuple(f"workloads/page/static/{name}" for name in ("index.html", "page.css", "page.js", "icon.svg"))
+"""What it sends to browsers."""
+
+PORT, METRICS_PORT = 8080, 9464
+"""Of people and of Prometheus. The second is another one, so that no visitor reads it."""
+
+PROXIES = 1
+"""Proxies in front of a page that people reach from outside, where nobody says it."""
+
+
+class PageSettings(AppSettings):
+    """Where a page runs, and how much its visitors may ask of it."""
+
+    cpu: Cpu = Field(default="500m", description="CPU asked for, as a Kubernetes quantity.")
+    memory: Memory = Field(default="512Mi", description="Memory asked for, and its limit.")
+    ephemeral_storage: Size = Field(default="1Gi", description="Scratch space for temporary files.")
+    rate: Float = Field(
+        default=10, gt=0, le=10_000, description="Predictions a second that each visitor may ask for, on average."
+    )
+    rate_of_all: Float = Field(
+        default=200, gt=0, le=100_000, description="Predictions a second that each pod asks the server for."
+    )
+    proxies: Int | None = Field(
+        default=None,
+        ge=0,
+        le=10,
+        description="Proxies in front of it that write visitors' addresses into `X-Forwarded-For`; default: 1 "
+        "with `ingress`, else 0. With a wrong number visitors share one rate, or can name any address as theirs.",
+    )
+
+
+class Pictures(Model):
+    """What images the model takes. What is not said is read from its signature."""
+
+    width: Int | None = Field(default=None, ge=1, le=4096, description="Pixels of a row.")
+    height: Int | None = Field(default=None, ge=1, le=4096, description="Rows.")
+    channels: Literal[1, 3] | None = Field(default=None, description="1: grey levels; 3: red, green and blue.")
+    ink: Literal["light", "dark", "any"] = Field(
+        default="any",
+        description="`light`: the model reads light drawings on a dark ground, and others are "
+        "inverted; `dark`: the other way round; `any`: images are left as they are, as photographs are.",
+    )
+    fit: Literal["content", "contain", "cover", "stretch"] | None = Field(
+        default=None,
+        description="How an image of another size is brought to the model's: `content` cuts out what is drawn, "
+        "scales it to `share` of the side and centres its mass; `contain` adds a margin, `cover` cuts one off, "
+        "`stretch` changes the proportions. Default: `content` for drawings, else `cover`.",
+    )
+    share: Float = Field(default=20 / 28, gt=0, le=1, description="With `content`: the drawing's share of a side.")
+    black: Float | None = Field(
+        default=None, description="The number that stands for black; default: 0, whatever the model's type."
+    )
+    white: Float | None = Field(
+        default=None, description="The number that stands for white; default: 255 for whole numbers, else 1."
+    )
+
+
+class Page(Model):
+    """What a page shows, and whom it asks."""
+
+    serving: str = Field(description="The app that serves the model.")
+    model: str = Field(description="The model's name there.")
+    version: str | None = Field(
+        default="stable", description="The label of the version that answers; null: the newest one."
+    )
+    title: str = Field(default="Try the model", max_length=80, description="What stands above it.")
+    labels: list[str] = Field(
+        default_factory=list[str], description="What the model's outputs mean, in their order; default: 0, 1, 2, …"
+    )
+    samples: str | None = Field(
+        default=None,
+        description="A folder of images with `labels.json`, a folder for each label, or an `.npz` file with "
+        "`images` and `labels`, that the model was not trained on: `{prepare}/images`. Without one the page reads "
+        "nothing.",
+    )
+    pictures: Pictures = Field(default_factory=Pictures, description="What images the model takes.")
+
+
+def declaration(
+    name: str, settings: PageSettings, page: Page, inputs: Mapping[str, str] | None = None
+) -> AppDeclaration:
+    """A page called ``name``. ``inputs`` are the steps that `Page.samples` refers to, by the input's name."""
+    return AppDeclaration(
+        name=name,
+        title=page.title,
+        placed_by=settings,
+        port=PORT,
+        ports={"metrics": METRICS_PORT},
+        module=MODULE,
+        arguments=[
+            *("--host", "0.0.0.0", "--port", "{port}", "--metrics-port", str(METRICS_PORT)),
+            *("--serving-variable", service_variables(page.serving)[0]),
+            *_arguments(page),
+            *_bounds(settings),
+        ],
+        inputs=inputs or {},
+        connects=[page.serving],
+        requirements=REQUIREMENTS,
+        files=FILES,
+        probe=Probe("/healthz"),
+        metrics=Metrics(port="metrics"),
+    )
+
+
+def _arguments(page: Page) -> Sequence[str]:
+    pictures = page.pictures
+    options = {
+        "model": literal(page.model),
+        "version-label": page.version and literal(page.version),
+        "title": literal(page.title),
+        "samples": page.samples,
+        "width": pictures.width,
+        "height": pictures.height,
+        "channels": pictures.channels,
+        "ink": pictures.ink,
+        "fit": pictures.fit,
+        "share": round(pictures.share, 6),
+        "black": pictures.black,
+        "white": pictures.white,
+    }
+    # With `=`, so that a value that begins with a dash is one.
+    words = [f"--{key}={value}" for key, value in options.items() if value is not None]
+    return [*words, *(f"--label={literal(label)}" for label in page.labels)]
+
+
+def _bounds(settings: PageSettings) -> Sequence[str]:
+    proxies = settings.proxies
+    if proxies is None:
+        proxies = PROXIES if settings.ingress else 0
+    return [f"--rate={settings.rate:g}", f"--rate-of-all={settings.rate_of_all:g}", f"--proxies={proxies}"]
