@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.marked_processes import marked
 from benchmarks.queue_kill_plan import LEASE, ON_SERVER, ON_WORKERS, POWER, Event
 from benchmarks.valkey_server import PASSWORD, ValkeyServer
 from workloads.runtime.item_queue import ItemQueue, Row, Rules
@@ -267,15 +268,7 @@ class Run:
 
     def _processes(self, index: int | None = None) -> list[int]:
         """The processes of a worker, or of all: with their programs, and whatever these started."""
-        mark = f"{_MARK}={self._mark}:{'' if index is None else f'{index}:'}".encode()
-        found: list[int] = []
-        for entry in os.scandir("/proc"):
-            if entry.name.isdigit():
-                with contextlib.suppress(OSError):
-                    variables = Path(entry.path, "environ").read_bytes().split(b"\0")
-                    if any(each.startswith(mark) for each in variables):
-                        found.append(int(entry.name))
-        return found
+        return marked(_MARK, f"{self._mark}:{'' if index is None else f'{index}:'}")
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[dict[str, set[bytes]]]:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.marked_processes import marked
 from workloads.runtime.node_group import NEIGHBOUR_FAILED
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -144,15 +145,7 @@ class StandInJob:
 
     def processes(self, index: int | None = None) -> list[int]:
         """The processes of a pod, or of all: with their programs, and whatever these started."""
-        mark = f"{_MARK}={self.folder}:{'' if index is None else f'{index}:'}".encode()
-        found: list[int] = []
-        for entry in os.scandir("/proc"):
-            if entry.name.isdigit():
-                with contextlib.suppress(OSError):
-                    variables = Path(entry.path, "environ").read_bytes().split(b"\0")
-                    if any(each.startswith(mark) for each in variables):
-                        found.append(int(entry.name))
-        return found
+        return marked(_MARK, f"{self.folder}:{'' if index is None else f'{index}:'}")
 
     def programs(self, index: int) -> list[int]:
         """The processes of a pod's program."""

@@ -4,15 +4,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.text import Text
 
 from infra.pipelines.discovery import ROOT
 from tools.importing.conversion import convert
 from tools.importing.manifest import read
 from tools.importing.writing import draft
-from tools.new.writing import RefusedError, show, write
+from tools.new.writing import Draft, carry_out
 
 
 def main(
@@ -25,20 +22,12 @@ def main(
     Says of every field that is not carried over why, and overwrites nothing. Exits with 0 where the folder is
     written, with 2 where an option or the manifest is wrong, and with 1 where it cannot be written.
     """
-    errors = Console(stderr=True, highlight=False)
-    try:
+
+    def made() -> Draft:
         found = read(Path(manifest).expanduser())
-        written = draft(found, convert(found), name, Path(code).expanduser() if code else None)
-        write(written, ROOT)
-    except RefusedError as refused:
-        show(refused.problems, errors)
-        raise typer.Exit(2) from None
-    except OSError as error:
-        errors.print(f"[red]error:[/] it could not be written: {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(1) from None
-    console = Console(highlight=False)
-    for line in written.said:
-        console.print(Text(line), soft_wrap=True)
+        return draft(found, convert(found), name, Path(code).expanduser() if code else None)
+
+    carry_out(made, ROOT)
 
 
 if __name__ == "__main__":

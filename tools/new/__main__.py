@@ -4,15 +4,12 @@ from collections.abc import Mapping
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.text import Text
 
 from infra.pipelines.discovery import ROOT
 from infra.schema.problems import Problem
 from tools.new import pipeline as pipelines
 from tools.new import stack as stacks
-from tools.new.writing import Draft, RefusedError, show, write
+from tools.new.writing import Draft, RefusedError, carry_out
 
 OF_A_STACK = ("CLOUD", "USES", "REGION", "GPU")
 WAYS = "`make new PIPELINE=churn`, then `make new STACK=mine CLOUD=… USES=churn`"
@@ -34,20 +31,9 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     Asks nothing, and overwrites nothing. Exits with 0 where it is written, with 2 where an option is wrong, and
     with 1 where it cannot be written; nothing is then left behind.
     """
-    errors = Console(stderr=True, highlight=False)
-    try:
-        given = dict(zip(OF_A_STACK, (cloud, uses, region, gpu), strict=True))
-        draft = _draft(pipeline, stack, {key: value for key, value in given.items() if value}, example)
-        write(draft, ROOT)
-    except RefusedError as refused:
-        show(refused.problems, errors)
-        raise typer.Exit(2) from None
-    except OSError as error:
-        errors.print(f"[red]error:[/] it could not be written: {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(1) from None
-    console = Console(highlight=False)
-    for line in draft.said:
-        console.print(Text(line), soft_wrap=True)
+    given = dict(zip(OF_A_STACK, (cloud, uses, region, gpu), strict=True))
+    named = {key: value for key, value in given.items() if value}
+    carry_out(lambda: _draft(pipeline, stack, named, example), ROOT)
 
 
 def _draft(pipeline: str, stack: str, given: Mapping[str, str], example: str) -> Draft:

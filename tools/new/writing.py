@@ -2,12 +2,14 @@
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from infra.schema.problems import Problem
 
@@ -60,7 +62,27 @@ def write(draft: Draft, root: Path) -> None:
         made.rename(draft.target)
 
 
-def show(problems: Sequence[Problem], console: Console) -> None:
+def carry_out(make: Callable[[], Draft], root: Path) -> None:
+    """Writes what ``make`` returns below ``root``, and says so on the terminal.
+
+    Raises typer.Exit with 2 where ``make`` or a target refuses, and with 1 where it cannot be written.
+    """
+    errors = Console(stderr=True, highlight=False)
+    try:
+        draft = make()
+        write(draft, root)
+    except RefusedError as refused:
+        _show(refused.problems, errors)
+        raise typer.Exit(2) from None
+    except OSError as error:
+        errors.print(f"[red]error:[/] it could not be written: {escape(str(error))}", soft_wrap=True)
+        raise typer.Exit(1) from None
+    console = Console(highlight=False)
+    for line in draft.said:
+        console.print(Text(line), soft_wrap=True)
+
+
+def _show(problems: Sequence[Problem], console: Console) -> None:
     """Prints every problem with its value, reason and fix."""
     count = len(problems)
     console.print(f"[red]error:[/] {count} problem{'s' if count != 1 else ''}; nothing was written")
