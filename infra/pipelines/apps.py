@@ -83,6 +83,18 @@ class Metrics:
 
 
 @dataclass(frozen=True)
+class Idle:
+    """When an app with a volume is stopped because nobody uses it: its pod goes, and its node with it.
+
+    From a pod of its own ``module`` looks every few minutes, and scales the app to no pod once it was unused for
+    ``after`` seconds. It is given the app's address and token; docs/notebook.md says how the app comes back.
+    """
+
+    module: str
+    after: int
+
+
+@dataclass(frozen=True)
 class AppDeclaration:
     """One app: what it runs, what it reads, whom it asks, and which of the pipeline's settings place it.
 
@@ -105,6 +117,10 @@ class AppDeclaration:
     the repository beside the module's own that it reads below its working directory. ``metrics`` says where
     Prometheus reads it. ``grace`` are the seconds between SIGTERM and SIGKILL. ``substitute`` is what a rehearsal
     runs where this machine lacks the program.
+
+    ``modules`` ship beside ``module``, with what they import. Where ``module`` and ``command`` are both there, the
+    command's files ship in the bundle's folder of code, and the module is started. ``idle`` says when the app is
+    stopped.
     """
 
     name: str
@@ -113,6 +129,7 @@ class AppDeclaration:
     port: int
     arguments: Sequence[str]
     module: str | None = None
+    modules: Sequence[str] = ()
     command: Command | None = None
     image: str | None = None
     ports: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -133,6 +150,7 @@ class AppDeclaration:
     keeps_data: bool = False
     grace: int = 30
     substitute: Substitute | None = None
+    idle: Idle | None = None
 
     @property
     def uses_store(self) -> bool:
