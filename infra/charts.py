@@ -19,8 +19,9 @@ class Chart:
     """A chart of a public repository. ``digest`` is the SHA-256 of its archive; ``image`` has its tag, and
     its digest where that is published.
 
-    ``images`` are the images for clusters of a Kubernetes version, where the chart's has to match it. ``manifest``
-    is the digest by which an OCI registry has the chart, and by which Helm then takes it.
+    ``images`` are the images for clusters of a Kubernetes version, where the chart's has to match it, or those
+    beside ``image`` by what they are of the chart. ``manifest`` is the digest by which an OCI registry has the
+    chart, and by which Helm then takes it.
     """
 
     name: str

@@ -224,6 +224,26 @@ class DevicePlugin:
     openshift: bool = False
 
 
+MetricsApi = Literal["monitoring.googleapis.com/v1", "monitoring.coreos.com/v1"]
+"""By which objects a collector is told what to read: Google's PodMonitoring, or the Prometheus operator's
+PodMonitor."""
+
+
+@dataclass(frozen=True)
+class Collector:
+    """What reads metrics in a cluster: the pods with ``pod_labels`` in ``namespace``.
+
+    ``monitor_labels`` are those without which it does not look at the objects of ``api``. With ``reads_gpus`` it
+    reads those of GPUs without being told.
+    """
+
+    api: MetricsApi
+    namespace: str
+    pod_labels: Mapping[str, str]
+    monitor_labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    reads_gpus: bool = False
+
+
 @dataclass(frozen=True)
 class Platform:
     """One cluster, ready for pipelines.
@@ -241,7 +261,7 @@ class Platform:
     here, by name. ``app_annotations`` are those of the service accounts of apps, by the account's name; one that
     needs none is not there. ``volume_class`` is the StorageClass of volumes that one pod has to itself; None: the
     cluster's default. ``queue`` is what another stack, which has the cluster, declares of Kueue for this stack's
-    Jobs.
+    Jobs. ``collector`` is what the cloud itself reads metrics with; None: nothing does.
     """
 
     name: str
@@ -266,6 +286,7 @@ class Platform:
     )
     volume_class: "pulumi.Input[str] | None" = None
     queue: QueueAccess | None = None
+    collector: Collector | None = None
 
 
 @dataclass(frozen=True)

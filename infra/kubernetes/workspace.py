@@ -8,6 +8,7 @@ import pulumi_kubernetes as k8s
 
 from infra.kubernetes.device_plugin import NvidiaDevicePlugin, NvidiaDevicePluginArgs, gpu_pools
 from infra.kubernetes.labels import PART_OF
+from infra.kubernetes.metrics import Measured
 from infra.kubernetes.network_policy import PUBLIC_HTTPS, NetworkPoliciesArgs, network_policies
 from infra.kubernetes.node_reader import NodeReader, NodeReaderArgs
 from infra.kubernetes.pod import mebibytes
@@ -47,7 +48,8 @@ class WorkspaceArgs:
     ``egress`` is where pods may connect to beyond what every stack needs; None leaves that open. ``services`` is
     how many services pipelines have there, and ``scheduled`` whether one runs by the clock. ``queue`` is the
     LocalQueue of Kueue by which its Jobs are admitted; None: each Job starts at once. ``groups`` is how many steps
-    there run on several nodes. ``admission`` says how Jobs are admitted.
+    there run on several nodes. ``admission`` says how Jobs are admitted. ``measured`` is what is measured there;
+    None: nothing.
     """
 
     platform: Platform
@@ -60,6 +62,7 @@ class WorkspaceArgs:
     queue: str | None = None
     admission: Admission | None = None
     groups: int = 0
+    measured: Measured | None = None
 
 
 class Workspace(pulumi.ComponentResource):
@@ -71,7 +74,8 @@ class Workspace(pulumi.ComponentResource):
     ``ready`` are the resources to wait for before the first pod, and ``devices``, by pool, those to wait for
     before a pod that uses the pool's GPUs. ``limits_egress`` says that its pods can connect only to what a policy
     allows. ``queue`` is the LocalQueue of its Jobs, ``priorities`` are WorkloadPriorityClasses by a step's
-    `priority`, and ``wait`` is how many seconds somebody waits for the admission of a Job.
+    `priority`, and ``wait`` is how many seconds somebody waits for the admission of a Job. ``measured`` is what is
+    measured of its pods; `infra.kubernetes.metrics.scrapers` says of it who may read that.
     """
 
     def __init__(self, name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -82,6 +86,7 @@ class Workspace(pulumi.ComponentResource):
         self.service_account = args.service_account
         self.limits_egress = args.egress is not None
         self.queue = args.queue
+        self.measured = args.measured
         access = args.admission.access if args.admission else None
         self.priorities: Mapping[Priority, str] = access.priorities if access else {}
         self.wait = args.admission.wait if args.admission else 0

@@ -38,6 +38,7 @@ class Request:
     (``enable_secret_mutable``). ``teams`` are those whose own stacks run Jobs on the clusters, by name.
     ``has_services`` says that a pipeline has a service, which keeps its data on a volume of one node at a time.
     ``apps`` are the apps of pipelines that have the store mounted.
+    ``has_dashboards`` says that the cloud shows metrics that it collects itself on dashboards of the stack's.
     """
 
     clusters: Mapping[str, ClusterSettings]
@@ -50,6 +51,7 @@ class Request:
     teams: Mapping[str, Team] = field(default_factory=dict[str, Team])
     has_services: bool = False
     apps: Sequence[AppAccess] = ()
+    has_dashboards: bool = False
 
     def clusters_of(self, kind: type[C]) -> Mapping[str, C]:
         """The clusters of one cloud, by name."""

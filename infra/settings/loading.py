@@ -11,7 +11,7 @@ from infra.schema import limits
 from infra.schema.corrections import as_written
 from infra.schema.plain_values import order
 from infra.schema.problems import Finding, Problem, SettingsError, key_of
-from infra.settings.checks import admission, kueue, names, pipelines, secrets, services, steps, teams
+from infra.settings.checks import admission, kueue, metrics, names, pipelines, secrets, services, steps, teams
 from infra.settings.model import Rehearsal, Settings
 from infra.settings.parsing import OVERLAY, Reading, read
 from infra.settings.pipelines import folder, folders_in, is_known
@@ -28,6 +28,7 @@ CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
     teams.check,
     kueue.check,
     admission.check,
+    metrics.check,
     secrets.check,
 )
 """Those that hold on every cloud."""

@@ -18,6 +18,7 @@ from infra.schema.paths import LocalPath, StorePath
 from infra.schema.request import Request
 from infra.schema.secret_values import SecretText
 from infra.settings.kueue import KueueSettings
+from infra.settings.metrics import MetricsSettings
 from infra.settings.pipelines import any_services, apps_with_store, section_type
 from infra.settings.suppressions import Policies
 
@@ -97,6 +98,12 @@ class Settings(Model):
         description="Kueue holds each Job back until there is room for all of its pods. Default: none; for a "
         "team's stack, that of the stack that has the clusters.",
     )
+    metrics: MetricsSettings | None = Field(
+        default=None,
+        description="What is measured of Jobs, apps, queues and GPUs, and who reads it. Default: nothing is. "
+        "Switched on or off, it changes the pods of all steps: their Jobs start again, and find the results that "
+        "are there.",
+    )
     pipelines: dict[str, PipelineSettings] = Field(
         default_factory=dict[str, PipelineSettings],
         description="The pipelines to run, each by a name: that of a folder below `workloads/`, or one of your "
@@ -128,6 +135,7 @@ class Settings(Model):
             has_secrets=bool(self.secrets),
             has_services=any_services(self.pipelines),
             apps=apps_with_store(self.pipelines),
+            has_dashboards=bool(self.metrics and self.metrics.collect and self.metrics.dashboards),
         )
 
 

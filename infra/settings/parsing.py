@@ -19,6 +19,7 @@ from infra.schema.salvage import copied, leave_out, leave_out_wrong, rests_on_re
 from infra.schema.secret_values import SecretText
 from infra.settings import references
 from infra.settings.kueue import KueueSettings
+from infra.settings.metrics import MetricsSettings
 from infra.settings.model import Settings, model_of
 from infra.settings.pipelines import KEY, any_services, apps_with_store
 
@@ -52,6 +53,7 @@ class Draft(Model):
     store: Store | None = None
     teams: dict[str, Team] = Field(default_factory=dict[str, Team])
     kueue: KueueSettings | None = None
+    metrics: MetricsSettings | None = None
     pipelines: dict[str, PipelineSettings] = Field(default_factory=dict[str, PipelineSettings])
     secrets: dict[str, SecretText] = Field(default_factory=dict[str, SecretStr])
 

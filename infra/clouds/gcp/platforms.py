@@ -21,7 +21,7 @@ from infra.clouds.gcp.preflight import project
 from infra.clouds.gcp.services import enable_services
 from infra.clouds.gcp.settings import FilestoreStore, GcpCluster, GcpPool, GcsStore
 from infra.clouds.gcp.store import gcs_store, team_store
-from infra.platform import Egress, Platform, Pool, Store, TeamAccess, dns_of
+from infra.platform import Collector, Egress, Platform, Pool, Store, TeamAccess, dns_of
 from infra.schema.request import Request
 
 EGRESS = (
@@ -34,6 +34,14 @@ EGRESS = (
     dns_of("kube-system", 53),
 )
 """What pods need beside HTTPS to public addresses."""
+
+COLLECTOR = Collector(
+    "monitoring.googleapis.com/v1", "gke-gmp-system", {"app.kubernetes.io/name": "collector"}, reads_gpus=True
+)
+"""Google Cloud Managed Service for Prometheus, which runs on every cluster here, Autopilot's included: a DaemonSet
+in a namespace that GKE manages (charts/operator/templates of GoogleCloudPlatform/prometheus-engine at commit
+2ffde4ec7b7e, read on 2026-11-22; that namespace is `gmp-system` outside of GKE). It reads the exporter that GKE
+runs on GPU nodes (cloud.google.com/kubernetes-engine/docs/how-to/dcgm-metrics, read on 2026-11-22)."""
 
 
 def platforms(request: Request) -> Mapping[str, Platform]:
@@ -195,6 +203,7 @@ def _platform(
         creates_namespace=settings.owns_namespace,
         teams=access.teams,
         app_annotations={name: each.annotations for name, each in access.apps.items() if each.annotations},
+        collector=COLLECTOR,
     )
 
 
