@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,8 @@ VALIDATION = "val_"
 """What Keras puts before the name of a value that it measures on validation data."""
 
 
-def curves(result: Result, declared: Mapping[str, Any], points: Sequence[Mapping[str, float]]) -> Figure:
-    """A chart for each curve, that of the training and that of the validation data in one."""
+def curves(result: Result, declared: Mapping[str, Any], points: Sequence[Mapping[str, float]]) -> bytes:
+    """A PNG file with a chart for each curve, that of the training and that of the validation data in one."""
     from matplotlib.figure import Figure
 
     names = list(declared["curves"]) or [each for each in points[0] if not each.startswith(VALIDATION)]
@@ -30,18 +31,18 @@ def curves(result: Result, declared: Mapping[str, Any], points: Sequence[Mapping
         axis.set(title=name, xlabel=declared.get("unit", "epoch"))
         axis.grid(alpha=0.3)
         axis.legend()
-    return figure
+    return _png(figure)
 
 
-def bars(values: Sequence[float], labels: Sequence[str] = (), title: str = "") -> Figure:
-    """A bar for each class."""
+def bars(values: Sequence[float], labels: Sequence[str] = (), title: str = "") -> bytes:
+    """A PNG file with a bar for each class."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5, 2.2), layout="constrained")
     axis = figure.subplots()
     axis.bar([*labels] or [str(index) for index in range(len(values))], values)
     axis.set(title=title, ylim=(0, 1))
-    return figure
+    return _png(figure)
 
 
 def shares(outputs: Sequence[float]) -> list[float]:
@@ -53,3 +54,9 @@ def shares(outputs: Sequence[float]) -> list[float]:
         return values.tolist()
     raised = np.exp(values - values.max())
     return (raised / raised.sum()).tolist()
+
+
+def _png(figure: Figure) -> bytes:
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png")
+    return stream.getvalue()

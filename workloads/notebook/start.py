@@ -32,7 +32,7 @@ display(Markdown("\n".join(rows)))
 for step, title, value in runs.numbers():
     print(f"{step}: {title} {value:g}")
 for result, declared, points in runs.curves():
-    display(drawing.curves(result, declared, points))
+    display(Image(drawing.curves(result, declared, points)))
 for picture in runs.pictures():
     display(Image(str(picture)))
 
@@ -62,7 +62,7 @@ else:
                 shares = drawing.shares(outputs)
                 best = max(range(len(shares)), key=shares.__getitem__)
                 title = f"{file.name}: class {best}, {shares[best]:.1%}"
-                display(Image(str(file), width=84), drawing.bars(shares, title=title))
+                display(Image(str(file), width=84), Image(drawing.bars(shares, title=title)))
     except ModelError as error:
         print(error)
 

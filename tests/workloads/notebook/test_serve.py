@@ -1,0 +1,93 @@
+"""The notebook's server, as the app starts it: who comes in, and what is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.workloads.notebook.servers import TOKEN, Lab, lab
+from tests.workloads.steps import only_error, run
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with lab(tmp_path_factory.mktemp("kept") / "data") as found:
+        yield found
+
+
+@pytest.mark.parametrize("token", ["", "   ", "short"])
+def test_without_a_token_nothing_is_served(token: str, tmp_path: Path) -> None:
+    output = run("notebook.serve", "--folder", tmp_path / "data", code=2, JUPYTER_TOKEN=token)
+    assert "JUPYTER_TOKEN has no token of 16 characters" in only_error(output)
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/status", "/api/contents", "/api/kernels", "/api/terminals", "/files/start.ipynb", "/api/me"]
+)
+def test_only_the_token_opens_it(server: Lab, path: str) -> None:
+    refused, _, content = server.ask(path, token=None)
+    assert refused in {302, 401, 403}, path
+    assert b"nbformat" not in content
+    assert server.ask(path, token="another-token-of-the-same-length")[0] in {302, 401, 403}
+    assert server.ask(path)[0] == 200
+
+
+def test_what_the_kubelet_asks_needs_no_token(server: Lab) -> None:
+    assert server.ask("/api", token=None)[0] == 200
+
+
+def test_the_page_of_a_stranger_leads_to_the_login(server: Lab) -> None:
+    status, headers, _ = server.ask("/lab", token=None)
+    assert status == 302
+    assert headers["Location"].endswith("/login?next=%2Flab")
+    status, _, content = server.ask("/lab")
+    assert status == 200
+    assert b"JupyterLab" in content
+
+
+def test_other_origins_and_forged_requests_are_refused(server: Lab) -> None:
+    status, headers, _ = server.ask(f"/lab?token={TOKEN}", token=None)
+    assert status == 200
+    cookie = headers["Set-Cookie"].partition(";")[0]
+    # With the cookie that a browser sends by itself, and no token.
+    status, headers, _ = server.ask("/api/kernels", "POST", token=None, body={}, Cookie=cookie)
+    assert status == 403
+    status, headers, _ = server.ask("/api/status", token=None, Cookie=cookie, Origin="https://example.org")
+    assert not headers.get("Access-Control-Allow-Origin")
+    assert "frame-ancestors 'self'" in server.ask("/lab")[1]["Content-Security-Policy"]
+
+
+def test_no_password_can_be_set(server: Lab) -> None:
+    server.ask(f"/login?next=%2Flab&token={TOKEN}", "POST", token=None)
+    assert b"new_password" not in server.ask("/login", token=None)[2]
+
+
+def test_the_terminal_is_there(server: Lab) -> None:
+    name = server.json("/api/terminals", "POST", {})["name"]
+    assert server.ask(f"/api/terminals/{name}", "DELETE")[0] == 204
+
+
+@pytest.mark.slow
+def test_the_starting_notebook_is_written_once(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    with lab(folder) as server:
+        found = server.json("/api/contents/start.ipynb")
+        assert found["content"]["cells"][0]["source"].startswith("# This pipeline's run")
+        assert found["content"]["nbformat"] == 4
+    (folder / "start.ipynb").write_text(json.dumps({"mine": True}))
+    # Who had the folder once does not decide who may come in.
+    (folder / ".jupyter" / "jupyter_server_config.json").write_text('{"IdentityProvider": {"token": ""}}')
+    (folder / "jupyter_server_config.py").write_text("c.IdentityProvider.token = ''\n")
+    with lab(folder) as server:
+        assert server.ask("/api/status", token=None)[0] == 403
+    assert json.loads((folder / "start.ipynb").read_text()) == {"mine": True}
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    output = run("notebook.serve", "--folder", tmp_path / "file" / "data", code=5, JUPYTER_TOKEN=TOKEN)
+    assert str(tmp_path / "file") in only_error(output)
