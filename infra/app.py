@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from infra.pipelines.apps import AppDeclaration, folder_of, object_name
 from infra.pipelines.contract import service_variables
 from infra.platform import Platform, Pool, Resources
-from infra.step import Step
+from infra.step import Command, Step
+
+HTTP = "http"
+"""The name of the port that every app has."""
 
 
 @dataclass(frozen=True)
@@ -14,7 +18,10 @@ class App:
     """One app, placed. ``declared`` says what it is.
 
     ``inputs`` are the steps whose results it reads, by the input's name, and ``after`` those that only have to
-    succeed first. ``clients`` are the names of the pipeline's apps that connect to it.
+    succeed first. ``clients`` are the names of the pipeline's apps that connect to it, and ``connects`` those that
+    it connects to, by their names. ``command`` is its own code, where it ships any, and ``folders`` are images
+    that it ships. ``storage`` is in MiB. ``spare`` says that its pool has room for one pod more than it has at
+    most, so that a new one can be there before an old one goes.
     """
 
     pipeline: str
@@ -26,6 +33,11 @@ class App:
     inputs: Mapping[str, Step] = field(default_factory=dict[str, Step])
     after: Sequence[Step] = ()
     clients: Sequence[str] = ()
+    connects: Mapping[str, "App"] = field(default_factory=dict[str, "App"])
+    command: Command | None = None
+    folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    storage: int = 0
+    spare: bool = True
 
     @property
     def name(self) -> str:
@@ -61,3 +73,33 @@ class App:
     def address_variable(self) -> str:
         """The environment variable in which these find it."""
         return service_variables(self.name)[0]
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where the apps that connect to it find each of its ports, by environment variable."""
+        others = {
+            service_variables(f"{self.name}-{port}")[0]: f"{self.object_name}:{number}"
+            for port, number in self.declared.ports.items()
+        }
+        return {self.address_variable: self.address, **others}
+
+    @property
+    def all_ports(self) -> dict[str, int]:
+        """Its ports by name; that of people and of the other apps is called `HTTP`."""
+        return {HTTP: self.declared.port, **self.declared.ports}
+
+    @property
+    def token_variable(self) -> str:
+        """The environment variable in which it alone finds its token."""
+        return f"{self.name.upper().replace('-', '_')}_TOKEN"
+
+    @property
+    def most(self) -> int:
+        """The most pods that it has at once, but for those of an update."""
+        placed_by = self.declared.placed_by
+        return placed_by.autoscale.most if placed_by.autoscale else placed_by.replicas
+
+    @property
+    def uses_store(self) -> bool:
+        """Whether it has the store mounted."""
+        return self.declared.uses_store

@@ -13,20 +13,22 @@ from typing import Any
 import pulumi
 from pulumi.runtime.config import CONFIG, is_config_secret
 
+from infra.app import App
 from infra.clouds.other_stack.outputs import outputs_of
 from infra.clouds.registry import CLOUDS, Cloud
-from infra.kubernetes import device_plugin, job, ownership
+from infra.kubernetes import app, device_plugin, job, ownership
 from infra.kubernetes.gates import Gates, cheapest_pool
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.kueue import LOCAL_QUEUE, Kueue, KueueArgs
 from infra.kubernetes.kueue_release import KueueReleaseArgs, host_pool
 from infra.kubernetes.node_reader import NodeReaderArgs, TeamNodeReader
 from infra.kubernetes.quotas import Held
-from infra.kubernetes.results import Outputs
+from infra.kubernetes.results import Outputs, app_outputs
 from infra.kubernetes.schedule import RUNNER, PipelineSchedule, PipelineScheduleArgs
 from infra.kubernetes.service import services_of
 from infra.kubernetes.workspace import Admission, Workspace, WorkspaceArgs, reads_nodes
 from infra.pipelines import placement, shipping
+from infra.pipelines.app_placement import place_apps
 from infra.pipelines.contract import PipelineSettings
 from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.images import CPU_IMAGE
@@ -89,9 +91,13 @@ def declare(root: Path = ROOT) -> Declared:
     gates = Gates(CPU_IMAGE)
     placed = placement.place(pipelines_of(settings.pipelines), platforms, gates, root)
     steps = [step for of_pipeline in placed.values() for step in of_pipeline]
+    placed_apps = place_apps(pipelines_of(settings.pipelines), platforms, placed, gates, root)
+    apps = [each for of_pipeline in placed_apps.values() for each in of_pipeline]
+    before_apps = [step for each in apps for step in (*each.inputs.values(), *each.after)]
     services = Counter(each.platform.name for each in services_of(steps))
+    apps_there = Counter(each.platform.name for each in apps)
     groups = Counter(each.platform.name for each in with_those_before(steps) if each.nodes)
-    queues = _queues(settings, platforms, steps, placed)
+    queues = _queues(settings, platforms, steps, apps, placed)
     workspaces = {
         name: Workspace(
             name,
@@ -105,11 +111,13 @@ def declare(root: Path = ROOT) -> Declared:
                 any(each.schedule for each in settings.pipelines.values()),
                 *_queue(settings, platform, queues.get(name)),
                 groups=groups[name],
+                apps=apps_there[name],
             ),
         )
         for name, platform in platforms.items()
     }
-    jobs = job.declare(steps, workspaces, root, settings.secrets)
+    jobs = job.declare([*steps, *before_apps], workspaces, root, settings.secrets)
+    running = app.declare(apps, workspaces, jobs, root, settings.secrets)
     for name, each in settings.pipelines.items():
         if each.schedule:
             own = [jobs[step.job] for step in placed[name]]
@@ -122,7 +130,8 @@ def declare(root: Path = ROOT) -> Declared:
             )
     outputs = Outputs(jobs, workspaces)
     for name, of_pipeline in placed.items():
-        pulumi.export(name, outputs.of(of_pipeline))
+        own = [running[f"{each.pipeline}-{each.name}"] for each in placed_apps[name]]
+        pulumi.export(name, outputs.of(of_pipeline) | app_outputs(own))
     if outputs.described:
         pulumi.export(SHOW, outputs.described)
     pulumi.export(STORE, next(iter(platforms.values())).store.url)
@@ -146,6 +155,7 @@ def _queues(
     settings: Settings,
     platforms: Mapping[str, Platform],
     steps: Sequence[Step],
+    apps: Sequence[App],
     placed: Mapping[str, Sequence[Step]],
 ) -> dict[str, Kueue]:
     """What the stack declares of Kueue, by cluster."""
@@ -169,6 +179,12 @@ def _queues(
         if not platform.owned:
             continue
         held = [Held(each.pool.name, each.requests) for each in services_of(steps) if each.platform == platform]
+        held += [
+            Held(each.pool.name, each.requests)
+            for each in apps
+            if each.platform == platform
+            for _ in range(each.most)
+        ]
         held += [
             Held(cheapest_pool(platform).name, RUNNER)
             for pipeline, each in settings.pipelines.items()

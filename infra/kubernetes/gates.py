@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from infra.app import App
 from infra.kubernetes.device_plugin import fingerprint, gpu_pools
 from infra.platform import GPU_RESOURCE, Interconnect, Platform, Pool, Resources
 from infra.step import ACCELERATOR_GATE, DEVICES_GATE, GATES_FOLDER, NETWORK_GATE, STORE_GATE, Step
@@ -70,6 +71,16 @@ class Gates:
             if step.nodes is not None:
                 gates.append(self._network_gate(step, gates[-1], tensorflow=tensorflow))
         return replace(step, after=(*step.after, *gates))
+
+    def before(self, app: App) -> App:
+        """``app`` with the gates that it has to wait for.
+
+        None tests its GPUs: the image of a server may have no Python that could.
+        """
+        gates = [self._store_gate(app.platform)] if app.uses_store else []
+        if app.resources.gpus and app.platform.reads_nodes:
+            gates.append(self._devices_gate(app.platform))
+        return replace(app, after=(*app.after, *gates))
 
     def _store_gate(self, platform: Platform) -> Step:
         key = ("store", platform.name)

@@ -17,6 +17,12 @@ PART_OF = {"app.kubernetes.io/part-of": "slipway", "app.kubernetes.io/managed-by
 SERVICE = "slipway/service"
 """The label of the pods of a service with its name."""
 
+APP = "slipway/app"
+"""The label of the pods of an app with its name."""
+
+PEOPLE = "slipway/people"
+"""The annotation of the Service of an app that people use: JSON, ``title`` and the ``path`` of its first page."""
+
 INSTANCE = "app.kubernetes.io/instance"
 """The label that names the stack that owns an object, as `instance` spells it."""
 
@@ -73,6 +79,11 @@ def job_labels(pipeline: str, step: str, queue: str | None, priority: str | None
 def service_labels(pipeline: str, service: str) -> dict[str, str]:
     """Labels of the pods of one service, and of no others."""
     return {**step_labels(pipeline, service), SERVICE: service}
+
+
+def app_labels(pipeline: str, app: str) -> dict[str, str]:
+    """Labels of the pods of one app, and of no others."""
+    return {**step_labels(pipeline, app), APP: app}
 
 
 def inputs_of(annotations: Mapping[str, object]) -> dict[str, str]:

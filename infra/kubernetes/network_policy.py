@@ -12,7 +12,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.kubernetes.gates import DEVICES_GATE
-from infra.kubernetes.labels import COMPONENT, NAME, PART_OF, SERVICE, service_labels, step_labels
+from infra.kubernetes.labels import APP, COMPONENT, NAME, PART_OF, SERVICE, service_labels, step_labels
 from infra.kubernetes.node_group import group_name
 from infra.platform import Egress
 from infra.service import Service
@@ -30,7 +30,8 @@ class NetworkPoliciesArgs:
     """``egress`` is where pods may connect to; None leaves that open.
 
     ``pods`` are labels of the pods that the policies hold for; None: all pods of the namespace. With ``services``
-    there are pods among them that have policies of their own, with ``scheduled`` some that create Jobs.
+    there are pods among them that have policies of their own, with ``apps`` those of apps, with ``scheduled`` some
+    that create Jobs.
     """
 
     namespace: str
@@ -38,6 +39,7 @@ class NetworkPoliciesArgs:
     pods: Mapping[str, str] | None = None
     services: bool = False
     scheduled: bool = False
+    apps: bool = False
 
 
 def network_policies(name: str, args: NetworkPoliciesArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
@@ -71,10 +73,11 @@ def network_policies(name: str, args: NetworkPoliciesArgs, opts: pulumi.Resource
                             ),
                             # Policies add up, and a service may connect to less than a step.
                             *([_no_service()] if args.services else []),
+                            *([_no_app()] if args.apps else []),
                         ],
                     ),
                     policy_types=["Egress"],
-                    egress=[_rule(each) for each in args.egress],
+                    egress=[rule(each) for each in args.egress],
                 ),
                 opts=opts,
             )
@@ -167,7 +170,12 @@ def _no_service() -> k8s.meta.v1.LabelSelectorRequirementArgs:
     return k8s.meta.v1.LabelSelectorRequirementArgs(key=SERVICE, operator="DoesNotExist")
 
 
-def _rule(egress: Egress) -> k8s.networking.v1.NetworkPolicyEgressRuleArgs:
+def _no_app() -> k8s.meta.v1.LabelSelectorRequirementArgs:
+    return k8s.meta.v1.LabelSelectorRequirementArgs(key=APP, operator="DoesNotExist")
+
+
+def rule(egress: Egress) -> k8s.networking.v1.NetworkPolicyEgressRuleArgs:
+    """What lets pods connect to ``egress``."""
     if egress.namespace:
         peer = k8s.networking.v1.NetworkPolicyPeerArgs(
             namespace_selector=k8s.meta.v1.LabelSelectorArgs(

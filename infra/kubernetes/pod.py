@@ -154,18 +154,18 @@ def _container(run: Run) -> k8s.core.v1.ContainerArgs:
     own = {name: in_pod(value, there) for name, value in step.environment.items()}
     addresses = {each.address_variable: each.address for each in step.connects.values()}
     devices, network = fast_network(step)
-    environment: dict[str, pulumi.Input[str]] = {**_environment(), **network, **own, **addresses}
+    environment: dict[str, pulumi.Input[str]] = {**python_environment(), **network, **own, **addresses}
     if step.publishes:
         environment[RECORD_VARIABLE] = pulumi.Output.concat(STORE, "/", record(run))
-    mounts = [_mount("bundle", BUNDLE, read_only=True), _mount("tmp", TEMPORARY)]
+    mounts = [mount("bundle", BUNDLE, read_only=True), mount("tmp", TEMPORARY)]
     if step.requirements:
         environment["PYTHONPATH"] = INSTALLED
-        mounts.append(_mount("packages", INSTALLED, read_only=True))
+        mounts.append(mount("packages", INSTALLED, read_only=True))
     if step.uses_store:
         mounts.append(k8s.core.v1.VolumeMountArgs(name=step.platform.store.volume.name, mount_path=STORE))
-    mounts.extend(_mount(name, f"{FOLDERS}/{name}", read_only=True) for name in run.folders)
+    mounts.extend(mount(name, f"{FOLDERS}/{name}", read_only=True) for name in run.folders)
     if _shares_memory(step):
-        mounts.append(_mount("shared-memory", SHARED_MEMORY))
+        mounts.append(mount("shared-memory", SHARED_MEMORY))
     module = runner(step) if step.command else step.module or ""
     return _python(
         step.name,
@@ -176,7 +176,7 @@ def _container(run: Run) -> k8s.core.v1.ContainerArgs:
         devices=devices,
         environment=environment,
         more=[
-            *(_from_secret(secret_name(step.pipeline), name, variable) for variable, name in step.secrets.items()),
+            *(from_secret(secret_name(step.pipeline), name, variable) for variable, name in step.secrets.items()),
             *(password(each) for each in step.connects.values()),
             *([_from_field("JOB_UID", JOB_UID)] if step.items or step.nodes else []),
             *([_from_field(JOB_NAME_VARIABLE, JOB_NAME)] if step.nodes else []),
@@ -194,8 +194,8 @@ def _installer(run: Run) -> k8s.core.v1.ContainerArgs:
         ["--requirements", step.requirements.file, "--target", INSTALLED],
         run,
         replace(step.requests, gpus=0),
-        environment=_environment(),
-        mounts=[_mount("bundle", BUNDLE, read_only=True), _mount("tmp", TEMPORARY), _mount("packages", INSTALLED)],
+        environment=python_environment(),
+        mounts=[mount("bundle", BUNDLE, read_only=True), mount("tmp", TEMPORARY), mount("packages", INSTALLED)],
     )
 
 
@@ -235,10 +235,11 @@ def _python(
 
 def password(service: Service) -> k8s.core.v1.EnvVarArgs:
     """The environment variable in which a container finds the password of ``service``."""
-    return _from_secret(password_secret_name(service), PASSWORD, service.password_variable)
+    return from_secret(password_secret_name(service), PASSWORD, service.password_variable)
 
 
-def _from_secret(secret: str, key: str, variable: str) -> k8s.core.v1.EnvVarArgs:
+def from_secret(secret: str, key: str, variable: str) -> k8s.core.v1.EnvVarArgs:
+    """The environment ``variable`` with what a Kubernetes Secret has under ``key``."""
     selector = k8s.core.v1.SecretKeySelectorArgs(name=secret, key=key)
     return k8s.core.v1.EnvVarArgs(name=variable, value_from=k8s.core.v1.EnvVarSourceArgs(secret_key_ref=selector))
 
@@ -258,7 +259,8 @@ def home() -> dict[str, str]:
     }
 
 
-def _environment() -> Mapping[str, str]:
+def python_environment() -> dict[str, str]:
+    """What a Python program is told beside: where it may write, and to say what it does at once."""
     return {
         **home(),
         "PYTHONUNBUFFERED": "1",
@@ -267,7 +269,8 @@ def _environment() -> Mapping[str, str]:
     }
 
 
-def _mount(name: str, path: str, *, read_only: bool = False) -> k8s.core.v1.VolumeMountArgs:
+def mount(name: str, path: str, *, read_only: bool = False) -> k8s.core.v1.VolumeMountArgs:
+    """Where the volume called ``name`` stands in a container."""
     return k8s.core.v1.VolumeMountArgs(name=name, mount_path=path, read_only=read_only or None)
 
 

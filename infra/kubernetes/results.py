@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pulumi
 
+from infra.kubernetes.app import PipelineApp
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.workspace import Workspace
 from infra.pipelines.results import Curves, File, Number, Picture, Result, Table
@@ -115,6 +116,13 @@ class Outputs:
             "job": job.job.urn,
         }
         return pulumi.Output.from_input(f"make show STACK={pulumi.get_stack()} {name}")
+
+
+def app_outputs(apps: Sequence[PipelineApp]) -> dict[str, pulumi.Input[Any]]:
+    """The outputs of a pipeline's apps, beside those of its steps: how people reach each, and with what token."""
+    forwards = {each.app.name: each.forward for each in apps if each.forward is not None}
+    tokens = {each.app.name: each.token for each in apps if each.token is not None}
+    return {**({"apps": forwards} if forwards else {}), **({"tokens": tokens} if tokens else {})}
 
 
 def _picked(result: Number | Table | Curves, content: Any) -> Any:

@@ -48,8 +48,8 @@ class WorkspaceArgs:
     ``egress`` is where pods may connect to beyond what every stack needs; None leaves that open. ``services`` is
     how many services pipelines have there, and ``scheduled`` whether one runs by the clock. ``queue`` is the
     LocalQueue of Kueue by which its Jobs are admitted; None: each Job starts at once. ``groups`` is how many steps
-    there run on several nodes. ``admission`` says how Jobs are admitted. ``measured`` is what is measured there;
-    None: nothing.
+    there run on several nodes, and ``apps`` how many apps there are. ``admission`` says how Jobs are admitted.
+    ``measured`` is what is measured there; None: nothing.
     """
 
     platform: Platform
@@ -63,6 +63,7 @@ class WorkspaceArgs:
     admission: Admission | None = None
     groups: int = 0
     measured: Measured | None = None
+    apps: int = 0
 
 
 class Workspace(pulumi.ComponentResource):
@@ -73,9 +74,10 @@ class Workspace(pulumi.ComponentResource):
     Nothing can connect to its pods, and they can connect only to what `infra.kubernetes.network_policy` says.
     ``ready`` are the resources to wait for before the first pod, and ``devices``, by pool, those to wait for
     before a pod that uses the pool's GPUs. ``limits_egress`` says that its pods can connect only to what a policy
-    allows. ``queue`` is the LocalQueue of its Jobs, ``priorities`` are WorkloadPriorityClasses by a step's
-    `priority`, and ``wait`` is how many seconds somebody waits for the admission of a Job. ``measured`` is what is
-    measured of its pods; `infra.kubernetes.metrics.scrapers` says of it who may read that.
+    allows, and ``egress`` is what that is; None: everything. ``queue`` is the LocalQueue of its Jobs,
+    ``priorities`` are WorkloadPriorityClasses by a step's `priority`, and ``wait`` is how many seconds somebody
+    waits for the admission of a Job. ``measured`` is what is measured of its pods;
+    `infra.kubernetes.metrics.scrapers` says of it who may read that.
     """
 
     def __init__(self, name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -85,6 +87,7 @@ class Workspace(pulumi.ComponentResource):
         self.namespace = args.namespace
         self.service_account = args.service_account
         self.limits_egress = args.egress is not None
+        self.egress = _egress(args)
         self.queue = args.queue
         self.measured = args.measured
         access = args.admission.access if args.admission else None
@@ -109,7 +112,12 @@ class Workspace(pulumi.ComponentResource):
         # A namespace that was there before may hold pods of others.
         pods = None if own else PART_OF
         limits = NetworkPoliciesArgs(
-            args.namespace, _egress(args), pods, services=args.services > 0, scheduled=args.scheduled
+            args.namespace,
+            _egress(args),
+            pods,
+            services=args.services > 0,
+            scheduled=args.scheduled,
+            apps=args.apps > 0,
         )
         policies = network_policies(name, limits, in_namespace)
         ready: list[pulumi.Resource] = [*own, service_account, *policies]
@@ -147,7 +155,9 @@ def _own_namespace(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions)
     quota = k8s.core.v1.ResourceQuota(
         f"{name}-quota",
         metadata=k8s.meta.v1.ObjectMetaArgs(name="pools", namespace=args.namespace, labels=PART_OF),
-        spec=k8s.core.v1.ResourceQuotaSpecArgs(hard=quota_of(args.platform, args.services + args.groups)),
+        spec=k8s.core.v1.ResourceQuotaSpecArgs(
+            hard=quota_of(args.platform, args.services + args.groups + args.apps)
+        ),
         opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[namespace])),
     )
     return [namespace, quota]

@@ -12,7 +12,6 @@ from infra.kubernetes.gates import Gates, cheapest_pool, reading
 from infra.kubernetes.shipped_files import left_out
 from infra.pipelines.contract import (
     PodSettings,
-    ServiceDeclaration,
     StepDeclaration,
     Supplement,
 )
@@ -55,14 +54,14 @@ def place(
 def _services(pipeline: DeclaredPipeline, platforms: Mapping[str, Platform]) -> Iterator[Service]:
     """The services of ``pipeline``, each once for all its steps."""
     for declared in pipeline.services:
-        platform, pool = _pool(declared, platforms)
+        platform, pool = pool_of(declared.placed_by.pool, platforms)
         yield Service(
             pipeline=pipeline.name,
             name=declared.name,
             image=declared.image,
             platform=platform,
             pool=pool,
-            resources=_resources(declared.placed_by),
+            resources=resources_of(declared.placed_by),
             arguments=declared.arguments,
             port=declared.port,
             storage=mebibytes(declared.placed_by.storage),
@@ -71,10 +70,8 @@ def _services(pipeline: DeclaredPipeline, platforms: Mapping[str, Platform]) -> 
         )
 
 
-def _pool(
-    declared: StepDeclaration | ServiceDeclaration, platforms: Mapping[str, Platform]
-) -> tuple[Platform, Pool]:
-    name = declared.placed_by.pool
+def pool_of(name: str, platforms: Mapping[str, Platform]) -> tuple[Platform, Pool]:
+    """The pool of that name, and the platform that has it."""
     platform = next(each for each in platforms.values() if name in each.pools)
     return platform, platform.pools[name]
 
@@ -200,7 +197,7 @@ class _Placement:
 
     def _on_its_pool(self, declared: StepDeclaration) -> Step:
         settings = declared.placed_by
-        platform, pool = _pool(declared, self.platforms)
+        platform, pool = pool_of(settings.pool, self.platforms)
         directory = rf"\1{{store}}/{self.pipeline.name}"
         beside = [*self.pipeline.steps, *self.pipeline.services]
         command = declared.command and command_of(declared, beside, self.root)
@@ -212,7 +209,7 @@ class _Placement:
             image=settings.image or tensorflow_image(pool),
             platform=platform,
             pool=pool,
-            resources=_resources(settings),
+            resources=resources_of(settings),
             time_limit=seconds(settings.time_limit),
             priority=settings.priority or "normal",
             requirements=None if command else requirements_of(declared),
@@ -272,7 +269,11 @@ class _Placement:
     def _beside(self, step: Step) -> tuple[Platform, Pool]:
         """Where what ``step`` lacks is installed: on the pool of the pipeline's first step without GPUs."""
         beside = next((each for each in self.pipeline.steps if not each.placed_by.gpus), None)
-        return _pool(beside, self.platforms) if beside else (step.platform, cheapest_pool(step.platform))
+        return (
+            pool_of(beside.placed_by.pool, self.platforms)
+            if beside
+            else (step.platform, cheapest_pool(step.platform))
+        )
 
 
 NEEDED = ("cpu", "memory", "ephemeral_storage", "gpus")
@@ -306,7 +307,8 @@ def _fitting(free: tuple[int, ...], wanted: tuple[int, ...]) -> int:
     return min((there // amount for there, amount in zip(free, wanted, strict=True) if amount), default=1)
 
 
-def _resources(settings: PodSettings) -> Resources:
+def resources_of(settings: PodSettings) -> Resources:
+    """What a pod asks for that ``settings`` place."""
     return Resources(
         cpu=cpu_millicores(settings.cpu),
         memory=mebibytes(settings.memory),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from infra.kubernetes.run import bundle_of, command_bundle
 from infra.kubernetes.shipped_files import ShippingError, image_folder
+from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.contract import ServiceDeclaration, StepDeclaration
 from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.lock_files import COMMAND, unpinned
@@ -82,7 +83,7 @@ def _command_problems(
         )
 
 
-def _substituted(declared: StepDeclaration | ServiceDeclaration) -> str | None:
+def _substituted(declared: StepDeclaration | ServiceDeclaration | AppDeclaration) -> str | None:
     """The lock file of what stands in for its program in a rehearsal."""
     if isinstance(declared, StepDeclaration):
         substitute = declared.command.substitute if declared.command else None
@@ -92,13 +93,15 @@ def _substituted(declared: StepDeclaration | ServiceDeclaration) -> str | None:
 
 
 def command_of(
-    declared: StepDeclaration, beside: Iterable[StepDeclaration | ServiceDeclaration], root: Path
+    declared: StepDeclaration | AppDeclaration,
+    beside: Iterable[StepDeclaration | ServiceDeclaration | AppDeclaration],
+    root: Path,
 ) -> Command:
-    """The command of ``declared``; ``beside`` are the steps and services of its pipeline, below ``root``."""
+    """The command of ``declared``; ``beside`` are the steps, services and apps of its pipeline, below ``root``."""
     assert declared.command is not None
     locks: set[Path] = set()
     for each in beside:
-        named = (each.requirements if isinstance(each, StepDeclaration) else None, _substituted(each))
+        named = (None if isinstance(each, ServiceDeclaration) else each.requirements, _substituted(each))
         locks |= {(root / lock).resolve() for lock in named if lock}
     return Command((root / declared.command.code).resolve(), tuple(declared.command.files), frozenset(locks))
 

@@ -1,0 +1,339 @@
+"""From an app of a pipeline to what runs it in a cluster: pods, a host name, an identity, and who may connect."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pulumi
+import pulumi_kubernetes as k8s
+from pulumi_random import RandomPassword
+from pydantic import SecretStr
+
+from infra.app import App
+from infra.kubernetes import app_policies
+from infra.kubernetes.app_files import PlannedApp, plan
+from infra.kubernetes.app_pod import (
+    TOKEN,
+    app_secret_name,
+    bundle_map,
+    folder_map,
+    template,
+    token_secret_name,
+)
+from infra.kubernetes.job import StepJob
+from infra.kubernetes.labels import PEOPLE, app_labels
+from infra.kubernetes.pod import mebibytes
+from infra.kubernetes.service import PASSWORD_LENGTH, PATIENCE, STATEFUL_SET_NAME_LIMIT
+from infra.kubernetes.shipped_files import config_map
+from infra.kubernetes.workspace import Workspace
+from infra.schema.names import fit, short_digest
+from infra.service import DATA
+
+
+@dataclass(frozen=True)
+class PipelineAppArgs:
+    """``workspace`` is where the app runs, ``after`` are the Jobs that have to succeed before it starts.
+
+    ``connected`` are the apps that it connects to, and ``secrets`` the values that it is given, by their names.
+    """
+
+    planned: PlannedApp
+    workspace: Workspace
+    after: Sequence[StepJob] = ()
+    connected: Sequence["PipelineApp"] = ()
+    secrets: Mapping[str, SecretStr] = field(default_factory=dict[str, SecretStr])
+
+
+class PipelineApp(pulumi.ComponentResource):
+    """An app with what it needs: its identity, a host name, what it ships, and who may connect to it.
+
+    ``forward`` is the command that brings its port to a person's machine, and ``token`` what they log in with;
+    each is None where the app has none. ``ready`` are the resources to wait for before what connects to it.
+    """
+
+    def __init__(self, name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slipway:kubernetes:PipelineApp", name, {}, opts)
+        planned, workspace = args.planned, args.workspace
+        app = planned.app
+        self.app = app
+        on_cluster = pulumi.ResourceOptions(
+            parent=self, provider=workspace.platform.provider, depends_on=[*workspace.ready]
+        )
+        before: list[pulumi.Resource] = [
+            _service_account(name, args, on_cluster),
+            *_maps(args, on_cluster),
+            *_given(name, args, on_cluster),
+            *app_policies.declare(name, app, workspace.namespace, egress=workspace.egress, opts=on_cluster),
+        ]
+        token = self._token(name, args, on_cluster) if app.declared.token else None
+        self.token: pulumi.Output[str] | None = pulumi.Output.secret(token.result) if token else None
+        spec = template(planned, pulumi.Output.unsecret(token.bcrypt_hash) if token else None)
+        pods = _pods(
+            name,
+            args,
+            spec,
+            pulumi.ResourceOptions.merge(
+                on_cluster,
+                pulumi.ResourceOptions(
+                    depends_on=[
+                        *before,
+                        *([token] if token else []),
+                        *app.pool.resources,
+                        *([workspace.devices[app.pool.name]] if _waits_for_devices(args) else []),
+                        *(each.job for each in args.after),
+                        *(resource for each in args.connected for resource in each.ready),
+                    ],
+                    # Both would have the same labels, and the Service would lead to either.
+                    delete_before_replace=True,
+                    custom_timeouts=pulumi.CustomTimeouts(create=f"{PATIENCE}s", update=f"{PATIENCE}s"),
+                ),
+            ),
+        )
+        host = _host(name, args, pods, on_cluster)
+        _several(name, args, on_cluster)
+        self.ready: tuple[pulumi.Resource, ...] = (pods, host)
+        port = app.declared.port
+        self.forward: pulumi.Output[str] | None = None
+        if app.declared.people:
+            where = f"--namespace {workspace.namespace} port-forward service/{app.object_name} {port}:{port}"
+            self.forward = pulumi.Output.concat(workspace.platform.kubectl, " ", where)
+        self.register_outputs({"address": app.address})
+
+    def _token(self, name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> RandomPassword:
+        made = RandomPassword(
+            f"{name}-{TOKEN}", length=PASSWORD_LENGTH, special=False, opts=pulumi.ResourceOptions(parent=self)
+        )
+        k8s.core.v1.Secret(
+            f"{name}-{TOKEN}",
+            metadata=_metadata(args, token_secret_name(self.app)),
+            type="Opaque",
+            string_data={TOKEN: pulumi.Output.secret(made.result)},
+            opts=opts,
+        )
+        return made
+
+
+def declare(
+    apps: Sequence[App],
+    workspaces: Mapping[str, Workspace],
+    jobs: Mapping[str, StepJob],
+    root: Path,
+    secrets: Mapping[str, SecretStr],
+) -> dict[str, PipelineApp]:
+    """Declares ``apps``, each once, by ``<pipeline>-<app>``.
+
+    ``workspaces`` are by platform, ``jobs`` by their steps, ``root`` is the repository whose files the apps ship,
+    and ``secrets`` are the stack's by name. Raises ShippingError.
+    """
+    runs = {name: job.run for name, job in jobs.items()}
+    declared: dict[str, PipelineApp] = {}
+
+    def declare_one(app: App) -> PipelineApp:
+        planned = plan(app, root, runs)
+        if planned.name not in declared:
+            before = {step.job: jobs[step.job] for step in (*app.inputs.values(), *app.after)}
+            connected = [declare_one(each) for each in app.connects.values()]
+            args = PipelineAppArgs(
+                planned, workspaces[app.platform.name], list(before.values()), connected, secrets
+            )
+            declared[planned.name] = PipelineApp(planned.name, args)
+        return declared[planned.name]
+
+    for app in apps:
+        declare_one(app)
+    return declared
+
+
+def _metadata(
+    args: PipelineAppArgs, name: str, annotations: Mapping[str, pulumi.Input[str]] | None = None
+) -> k8s.meta.v1.ObjectMetaArgs:
+    app = args.planned.app
+    return k8s.meta.v1.ObjectMetaArgs(
+        name=name,
+        namespace=args.workspace.namespace,
+        labels=app_labels(app.pipeline, app.name),
+        annotations=dict(annotations) if annotations else None,
+    )
+
+
+def _service_account(name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> k8s.core.v1.ServiceAccount:
+    app = args.planned.app
+    return k8s.core.v1.ServiceAccount(
+        name,
+        metadata=_metadata(args, app.service_account, app.platform.app_annotations.get(app.service_account)),
+        automount_service_account_token=False,
+        opts=opts,
+    )
+
+
+def _maps(args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+    """What the app ships. The names end in digests: pods that are still there keep what they have mounted, until
+    the update that replaces them is through.
+    """
+    planned, namespace = args.planned, args.workspace.namespace
+    labels = app_labels(planned.app.pipeline, planned.app.name)
+    files = {folder_map(planned, name): each for name, each in planned.folders.items()}
+    if planned.bundle:
+        files[bundle_map(planned)] = planned.bundle
+    return [config_map(name, each, namespace, labels, opts) for name, each in files.items()]
+
+
+def _given(name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+    """The Secret with what the app is given of the stack's."""
+    app = args.planned.app
+    if not app.declared.secrets:
+        return []
+    values = {
+        each: pulumi.Output.secret(args.secrets[each].get_secret_value()) for each in app.declared.secrets.values()
+    }
+    return [
+        k8s.core.v1.Secret(
+            f"{name}-given",
+            metadata=_metadata(args, app_secret_name(app)),
+            type="Opaque",
+            string_data=dict(sorted(values.items())),
+            opts=opts,
+        )
+    ]
+
+
+def _waits_for_devices(args: PipelineAppArgs) -> bool:
+    app = args.planned.app
+    return bool(app.resources.gpus) and app.pool.name in args.workspace.devices
+
+
+def _pods(
+    name: str, args: PipelineAppArgs, pod: k8s.core.v1.PodTemplateSpecArgs, opts: pulumi.ResourceOptions
+) -> k8s.apps.v1.Deployment | k8s.apps.v1.StatefulSet:
+    app = args.planned.app
+    selector = k8s.meta.v1.LabelSelectorArgs(match_labels=app_labels(app.pipeline, app.name))
+    if app.declared.keeps_data:
+        return k8s.apps.v1.StatefulSet(
+            name,
+            metadata=_metadata(args, _stateful_set_name(app)),
+            spec=_stateful_set(app, selector, pod),
+            opts=opts,
+        )
+    placed_by = app.declared.placed_by
+    # A pod more than there are may find no room, above all no GPU: the update would wait for ever.
+    spare = 1 if app.spare else 0
+    return k8s.apps.v1.Deployment(
+        name,
+        metadata=_metadata(args, app.object_name),
+        spec=k8s.apps.v1.DeploymentSpecArgs(
+            # With an autoscaler the number is its own, and not set back by the next `up`.
+            replicas=None if placed_by.autoscale else placed_by.replicas,
+            selector=selector,
+            strategy=k8s.apps.v1.DeploymentStrategyArgs(
+                type="RollingUpdate",
+                rolling_update=k8s.apps.v1.RollingUpdateDeploymentArgs(max_surge=spare, max_unavailable=1 - spare),
+            ),
+            revision_history_limit=2,
+            progress_deadline_seconds=PATIENCE - 60,
+            template=pod,
+        ),
+        opts=opts,
+    )
+
+
+def _stateful_set_name(app: App) -> str:
+    """The name of the StatefulSet, which changes with what cannot be changed of one: its volume."""
+    class_ = app.platform.volume_class
+    volume = f"{app.storage} {class_ if isinstance(class_, str) else ''}"
+    mark = short_digest(hashlib.sha256(volume.encode()).hexdigest())
+    return fit(f"{app.object_name}-{mark}", STATEFUL_SET_NAME_LIMIT)
+
+
+def _stateful_set(
+    app: App, selector: k8s.meta.v1.LabelSelectorArgs, pod: k8s.core.v1.PodTemplateSpecArgs
+) -> k8s.apps.v1.StatefulSetSpecArgs:
+    return k8s.apps.v1.StatefulSetSpecArgs(
+        replicas=1,
+        service_name=app.object_name,
+        selector=selector,
+        # `OrderedReady` would keep a pod that never became ready (see `infra.kubernetes.service`).
+        pod_management_policy="Parallel",
+        update_strategy=k8s.apps.v1.StatefulSetUpdateStrategyArgs(type="RollingUpdate"),
+        persistent_volume_claim_retention_policy=(
+            k8s.apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicyArgs(
+                when_deleted="Delete", when_scaled="Retain"
+            )
+        ),
+        template=pod,
+        volume_claim_templates=[
+            k8s.core.v1.PersistentVolumeClaimArgs(
+                metadata=k8s.meta.v1.ObjectMetaArgs(name=DATA, labels=app_labels(app.pipeline, app.name)),
+                spec=k8s.core.v1.PersistentVolumeClaimSpecArgs(
+                    access_modes=["ReadWriteOnce"],
+                    storage_class_name=app.platform.volume_class,
+                    resources=k8s.core.v1.VolumeResourceRequirementsArgs(
+                        requests={"storage": mebibytes(app.storage)}
+                    ),
+                ),
+            )
+        ],
+    )
+
+
+def _host(
+    name: str, args: PipelineAppArgs, pods: pulumi.Resource, opts: pulumi.ResourceOptions
+) -> k8s.core.v1.Service:
+    app = args.planned.app
+    people = {PEOPLE: json.dumps({"title": app.declared.title, "path": app.declared.path})}
+    return k8s.core.v1.Service(
+        name,
+        metadata=_metadata(args, app.object_name, people if app.declared.people else None),
+        spec=k8s.core.v1.ServiceSpecArgs(
+            type="ClusterIP",
+            selector=app_labels(app.pipeline, app.name),
+            ports=[
+                k8s.core.v1.ServicePortArgs(name=each, port=port, target_port=each, protocol="TCP")
+                for each, port in app.all_ports.items()
+            ],
+        ),
+        # Pulumi waits until a ready pod stands behind it. Declared before its pods, it would wait in vain where
+        # one resource is created at a time.
+        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[pods])),
+    )
+
+
+def _several(name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> None:
+    """What keeps several pods several: one goes at a time, and more come while they are busy."""
+    app = args.planned.app
+    autoscale = app.declared.placed_by.autoscale
+    if app.declared.placed_by.replicas > 1:
+        k8s.policy.v1.PodDisruptionBudget(
+            name,
+            metadata=_metadata(args, app.object_name),
+            spec=k8s.policy.v1.PodDisruptionBudgetSpecArgs(
+                max_unavailable=1,
+                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=app_labels(app.pipeline, app.name)),
+            ),
+            opts=opts,
+        )
+    if autoscale:
+        k8s.autoscaling.v2.HorizontalPodAutoscaler(
+            name,
+            metadata=_metadata(args, app.object_name),
+            spec=k8s.autoscaling.v2.HorizontalPodAutoscalerSpecArgs(
+                scale_target_ref=k8s.autoscaling.v2.CrossVersionObjectReferenceArgs(
+                    api_version="apps/v1", kind="Deployment", name=app.object_name
+                ),
+                min_replicas=app.declared.placed_by.replicas,
+                max_replicas=autoscale.most,
+                metrics=[
+                    k8s.autoscaling.v2.MetricSpecArgs(
+                        type="Resource",
+                        resource=k8s.autoscaling.v2.ResourceMetricSourceArgs(
+                            name="cpu",
+                            target=k8s.autoscaling.v2.MetricTargetArgs(
+                                type="Utilization", average_utilization=autoscale.cpu
+                            ),
+                        ),
+                    )
+                ],
+            ),
+            opts=opts,
+        )

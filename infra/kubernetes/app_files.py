@@ -1,0 +1,69 @@
+"""What an app ships to its pods, and the results of steps that it reads there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.app import App
+from infra.kubernetes.bundle import collect, normalised
+from infra.kubernetes.code_folder import code_files
+from infra.kubernetes.run import INSTALLER, Run
+from infra.kubernetes.shipped_files import Files, image_folder, require_fit
+from infra.step import CODE
+
+LOCK = "requirements.txt"
+"""Where the lock file of an app stands in its bundle."""
+
+IN_IMAGE = "install them as a package into an image and name that as `image`"
+"""What to do with code that is more than one ConfigMap holds."""
+
+
+@dataclass(frozen=True)
+class PlannedApp:
+    """An app with the files that it ships, and the runs whose results it reads.
+
+    ``bundle`` is None where it ships nothing: its image has all that it runs.
+    """
+
+    app: App
+    bundle: Files | None
+    folders: Mapping[str, Files]
+    inputs: Mapping[str, Run]
+
+    @property
+    def name(self) -> str:
+        """Logical name of what is declared for it: ``<pipeline>-<app>``."""
+        return f"{self.app.pipeline}-{self.app.name}"
+
+
+def plan(app: App, root: Path, runs: Mapping[str, Run]) -> PlannedApp:
+    """Finds what ``app`` ships, below the repository's ``root``; ``runs`` are by their Jobs' lasting names.
+
+    Raises ShippingError where a file is missing or too big.
+    """
+    folders = {name: image_folder(folder, root) for name, folder in app.folders.items()}
+    inputs = {name: runs[step.job] for name, step in app.inputs.items()}
+    return PlannedApp(app, bundle_of(app, root), folders, inputs)
+
+
+def bundle_of(app: App, root: Path) -> Files | None:
+    """The files that ``app`` ships beside its folders of images: its module or its code, and its lock file.
+
+    Raises ShippingError.
+    """
+    declared = app.declared
+    installer = [INSTALLER] if declared.requirements else []
+    contents: dict[str, bytes] = {}
+    if declared.module or installer:
+        modules = [*([declared.module] if declared.module else []), *declared.modules, *installer]
+        contents.update(collect(modules, root, list(declared.files)).contents)
+    if app.command:
+        code = code_files(app.command, declared.arguments)
+        contents.update({f"{CODE}/{path}": content for path, content in code.items()})
+    if declared.requirements:
+        contents[LOCK] = normalised(root / declared.requirements)
+    if not contents:
+        return None
+    files = Files(contents)
+    require_fit(files.sizes, IN_IMAGE)
+    return files

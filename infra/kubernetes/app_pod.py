@@ -1,0 +1,256 @@
+"""The pod of an app: one container within the *restricted* Pod Security Standard, which stays until told to go."""
+
+import json
+from dataclasses import replace
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from infra.app import App
+from infra.kubernetes.app_files import LOCK, PlannedApp
+from infra.kubernetes.arguments import BUNDLE, FOLDERS, STORE, escaped
+from infra.kubernetes.labels import INPUTS_ANNOTATION, app_labels
+from infra.kubernetes.pod import (
+    INSTALLED,
+    TEMPORARY,
+    container_security,
+    empty,
+    from_secret,
+    limits,
+    mount,
+    pod_security,
+    python_environment,
+    requests,
+    tolerations,
+)
+from infra.kubernetes.run import INSTALLER
+from infra.kubernetes.shipped_files import config_map_name, volume
+from infra.service import DATA
+from infra.step import CODE
+
+DATA_PATH = "/data"
+"""Where the volume of an app is mounted."""
+
+TOKEN = "token"
+"""The key of the Kubernetes Secret with an app's token, and the reference to it in a command line."""
+
+TOKEN_ANNOTATION = "slipway/token"
+"""The annotation of an app's pods with the bcrypt hash of its token: a new token starts new pods."""
+
+DRAINING = 5
+"""Seconds that a pod which is to go still answers, so that every node has learned to send requests elsewhere
+(kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle, "Pod termination flow", seen November 2026)."""
+
+PROBE_PERIOD = 2
+STARTING = 900
+"""Seconds between two probes, and seconds that an app may take to load before it is started anew."""
+
+
+def bundle_map(planned: PlannedApp) -> str:
+    """Logical name of the ConfigMap with what the app ships."""
+    return f"{planned.name}-bundle"
+
+
+def folder_map(planned: PlannedApp, folder: str) -> str:
+    """Logical name of the ConfigMap with one of its folders of images."""
+    return f"{planned.name}-{folder}"
+
+
+def token_secret_name(app: App) -> str:
+    """The name of the Kubernetes Secret with the token of ``app``, under the key `TOKEN`."""
+    return f"{app.object_name}-{TOKEN}"
+
+
+def app_secret_name(app: App) -> str:
+    """The name of the Kubernetes Secret with what ``app`` is given of the stack's secrets. It has no other's."""
+    return f"{app.object_name}-given"
+
+
+def template(planned: PlannedApp, token_hash: pulumi.Input[str] | None) -> k8s.core.v1.PodTemplateSpecArgs:
+    """The template of the app's pods. It changes with all that decides what they answer, so that new ones start:
+    the files that it ships, the results that it reads, and the hash of its token.
+    """
+    app = planned.app
+    annotations: dict[str, pulumi.Input[str]] = dict(app.platform.store.pod_annotations if app.uses_store else {})
+    if planned.inputs:
+        annotations[INPUTS_ANNOTATION] = json.dumps({name: each.path for name, each in planned.inputs.items()})
+    if token_hash is not None:
+        annotations[TOKEN_ANNOTATION] = token_hash
+    return k8s.core.v1.PodTemplateSpecArgs(
+        metadata=k8s.meta.v1.ObjectMetaArgs(labels=app_labels(app.pipeline, app.name), annotations=annotations),
+        spec=k8s.core.v1.PodSpecArgs(
+            service_account_name=app.service_account,
+            # No app talks to the Kubernetes API.
+            automount_service_account_token=False,
+            enable_service_links=False,
+            termination_grace_period_seconds=app.declared.grace + DRAINING,
+            security_context=pod_security(app.platform),
+            node_selector=dict(app.pool.selector),
+            tolerations=tolerations(app.pool) or None,
+            topology_spread_constraints=_spread(app),
+            init_containers=[_installer(planned)] if app.declared.requirements else None,
+            containers=[_container(planned)],
+            volumes=_volumes(planned),
+        ),
+    )
+
+
+def words(planned: PlannedApp) -> list[str]:
+    """The command line of the container, with the paths that it has in the pod."""
+    declared = planned.app.declared
+    own = [word(each, planned) for each in declared.arguments]
+    return ["python3", "-m", declared.module, *own] if declared.module else own
+
+
+def word(text: str, planned: PlannedApp) -> str:
+    """``text`` with what its references stand for in the pod, where the kubelet fills in the token."""
+    app = planned.app
+    mark = "\0"
+    there = {
+        "store": STORE,
+        "pipeline": f"{STORE}/{app.pipeline}",
+        "port": str(app.declared.port),
+        DATA: DATA_PATH,
+        TOKEN: mark,
+        **{name: f"{STORE}/{each.path}" for name, each in planned.inputs.items()},
+        **{name: f"{FOLDERS}/{name}" for name in planned.folders},
+    }
+    *before, last = text.format_map(there).split(mark)
+    variable = f"$({app.token_variable})"
+    # A `$` in front of the variable is one in front of its parenthesis.
+    return "".join(escaped(f"{each}(")[:-1] + variable for each in before) + escaped(last)
+
+
+def _spread(app: App) -> list[k8s.core.v1.TopologySpreadConstraintArgs] | None:
+    """Several pods on as many nodes as there are, so that one node takes few of them along."""
+    if app.most == 1:
+        return None
+    return [
+        k8s.core.v1.TopologySpreadConstraintArgs(
+            max_skew=1,
+            topology_key="kubernetes.io/hostname",
+            # Pods that do not fit so are better together than pending: a pool may be one node.
+            when_unsatisfiable="ScheduleAnyway",
+            label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=app_labels(app.pipeline, app.name)),
+        )
+    ]
+
+
+def _container(planned: PlannedApp) -> k8s.core.v1.ContainerArgs:
+    app = planned.app
+    declared = app.declared
+    command, *args = words(planned)
+    environment: dict[str, str] = {
+        **python_environment(),
+        **({"PYTHONPATH": INSTALLED} if declared.requirements else {}),
+        **{name: word(value, planned) for name, value in declared.environment.items()},
+        **{name: address for each in app.connects.values() for name, address in each.addresses.items()},
+    }
+    return k8s.core.v1.ContainerArgs(
+        name=app.name,
+        image=app.image,
+        image_pull_policy="IfNotPresent",
+        command=[command],
+        args=args or None,
+        working_dir=_working_directory(planned),
+        env=[
+            # In front of those whose values name it: the kubelet puts in what stands above alone.
+            *([from_secret(token_secret_name(app), TOKEN, app.token_variable)] if declared.token else []),
+            *(k8s.core.v1.EnvVarArgs(name=key, value=value) for key, value in environment.items()),
+            *(from_secret(app_secret_name(app), name, variable) for variable, name in declared.secrets.items()),
+        ],
+        ports=[
+            k8s.core.v1.ContainerPortArgs(name=name, container_port=port, protocol="TCP")
+            for name, port in app.all_ports.items()
+        ],
+        # No liveness probe: an app that is only slow would be killed with the requests that it works on. One that
+        # has ended is started again without a probe.
+        startup_probe=_probe(app, STARTING // PROBE_PERIOD),
+        readiness_probe=_probe(app, 3),
+        lifecycle=k8s.core.v1.LifecycleArgs(
+            pre_stop=k8s.core.v1.LifecycleHandlerArgs(sleep=k8s.core.v1.SleepActionArgs(seconds=DRAINING))
+        ),
+        resources=k8s.core.v1.ResourceRequirementsArgs(
+            requests=requests(app.requests), limits=limits(app.requests)
+        ),
+        security_context=container_security(),
+        # `pulumi up` shows the message of a pod that does not become ready: with this, the log's last lines.
+        termination_message_policy="FallbackToLogsOnError",
+        volume_mounts=_mounts(planned),
+    )
+
+
+def _working_directory(planned: PlannedApp) -> str | None:
+    if planned.app.declared.module:
+        return BUNDLE
+    return f"{BUNDLE}/{CODE}" if planned.app.command else None
+
+
+def _installer(planned: PlannedApp) -> k8s.core.v1.ContainerArgs:
+    app = planned.app
+    return k8s.core.v1.ContainerArgs(
+        name="packages",
+        image=app.image,
+        image_pull_policy="IfNotPresent",
+        command=["python3", "-m", INSTALLER],
+        args=["--requirements", LOCK, "--target", INSTALLED],
+        working_dir=BUNDLE,
+        env=[k8s.core.v1.EnvVarArgs(name=key, value=value) for key, value in python_environment().items()],
+        resources=k8s.core.v1.ResourceRequirementsArgs(
+            requests=requests(replace(app.requests, gpus=0)), limits=limits(replace(app.requests, gpus=0))
+        ),
+        security_context=container_security(),
+        termination_message_policy="FallbackToLogsOnError",
+        volume_mounts=[
+            mount("bundle", BUNDLE, read_only=True),
+            mount("tmp", TEMPORARY),
+            mount("packages", INSTALLED),
+        ],
+    )
+
+
+def _probe(app: App, failures: int) -> k8s.core.v1.ProbeArgs:
+    path = app.declared.probe.path
+    return k8s.core.v1.ProbeArgs(
+        http_get=k8s.core.v1.HTTPGetActionArgs(path=path, port=app.declared.port) if path else None,
+        tcp_socket=None if path else k8s.core.v1.TCPSocketActionArgs(port=app.declared.port),
+        period_seconds=PROBE_PERIOD,
+        timeout_seconds=PROBE_PERIOD,
+        failure_threshold=failures,
+    )
+
+
+def _mounts(planned: PlannedApp) -> list[k8s.core.v1.VolumeMountArgs]:
+    app = planned.app
+    mounts = [mount("tmp", TEMPORARY)]
+    if planned.bundle:
+        mounts.append(mount("bundle", BUNDLE, read_only=True))
+    if app.declared.requirements:
+        mounts.append(mount("packages", INSTALLED, read_only=True))
+    if app.uses_store:
+        mounts.append(
+            k8s.core.v1.VolumeMountArgs(
+                name=app.platform.store.volume.name, mount_path=STORE, read_only=not app.declared.writes or None
+            )
+        )
+    mounts += [mount(name, f"{FOLDERS}/{name}", read_only=True) for name in planned.folders]
+    if app.declared.keeps_data:
+        mounts.append(mount(DATA, DATA_PATH))
+    return mounts
+
+
+def _volumes(planned: PlannedApp) -> list[k8s.core.v1.VolumeArgs]:
+    app = planned.app
+    scratch = app.requests.ephemeral_storage
+    volumes = [empty("tmp", scratch)]
+    if planned.bundle:
+        volumes.append(volume("bundle", config_map_name(bundle_map(planned), planned.bundle), planned.bundle))
+    if app.declared.requirements:
+        volumes.append(empty("packages", scratch))
+    if app.uses_store:
+        volumes.append(app.platform.store.volume)
+    volumes += [
+        volume(name, config_map_name(folder_map(planned, name), files), files)
+        for name, files in planned.folders.items()
+    ]
+    return volumes

@@ -1,0 +1,78 @@
+"""From the apps that pipelines declare to apps on pools: each with its image, and with those that it asks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from infra.app import App
+from infra.kubernetes.gates import Gates
+from infra.pipelines.apps import AppDeclaration, KeptAppSettings
+from infra.pipelines.declared import DeclaredPipeline
+from infra.pipelines.images import tensorflow_image
+from infra.pipelines.placement import pool_of, resources_of
+from infra.pipelines.shipping import command_of
+from infra.platform import Platform
+from infra.schema.quantities import mebibytes
+from infra.step import Step
+
+
+def place_apps(
+    pipelines: Sequence[DeclaredPipeline],
+    platforms: Mapping[str, Platform],
+    steps: Mapping[str, Sequence[Step]],
+    gates: Gates,
+    root: Path,
+) -> dict[str, list[App]]:
+    """The apps of each pipeline by its name; ``steps`` are those of the pipelines, as they were placed.
+
+    ``root`` is the repository whose files they ship.
+    """
+    return {
+        each.name: _Apps(each, platforms, {step.name: step for step in steps[each.name]}, gates, root).apps()
+        for each in pipelines
+    }
+
+
+@dataclass
+class _Apps:
+    pipeline: DeclaredPipeline
+    platforms: Mapping[str, Platform]
+    steps: Mapping[str, Step]
+    gates: Gates
+    root: Path
+    made: dict[str, App] = field(default_factory=dict[str, App])
+
+    @cached_property
+    def declared(self) -> dict[str, AppDeclaration]:
+        return {each.name: each for each in self.pipeline.apps}
+
+    def apps(self) -> list[App]:
+        """In the order of the declaration."""
+        return [self._app(name) for name in self.declared]
+
+    def _app(self, name: str) -> App:
+        if name not in self.made:
+            self.made[name] = self._placed(self.declared[name])
+        return self.made[name]
+
+    def _placed(self, declared: AppDeclaration) -> App:
+        settings = declared.placed_by
+        platform, pool = pool_of(settings.pool, self.platforms)
+        beside = [*self.pipeline.steps, *self.pipeline.services, *self.declared.values()]
+        app = App(
+            pipeline=self.pipeline.name,
+            declared=declared,
+            image=settings.image or declared.image or tensorflow_image(pool),
+            platform=platform,
+            pool=pool,
+            resources=resources_of(settings),
+            inputs={name: self.steps[of] for name, of in declared.inputs.items()},
+            after=[self.steps[name] for name in declared.after],
+            clients=[each.name for each in self.declared.values() if declared.name in each.connects],
+            connects={each: self._app(each) for each in declared.connects},
+            command=command_of(declared, beside, self.root) if declared.command else None,
+            folders={name: self.root / each.path for name, each in declared.folders.items()},
+            storage=mebibytes(settings.storage) if isinstance(settings, KeptAppSettings) else 0,
+        )
+        return self.gates.before(app)
