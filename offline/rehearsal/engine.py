@@ -14,7 +14,7 @@ from infra.review.properties import strings
 from infra.review.stack import JOB, Resource
 from offline.engine.monitor import NotCreatedError, Observer
 from offline.engine.scheduling import PodRequest, add
-from offline.policies.workloads import Workload
+from offline.policies.workloads import STATEFUL_SET, Workload
 from offline.rehearsal import job_controller
 from offline.rehearsal.admission import admit
 from offline.rehearsal.api_server import ApiServer
@@ -32,11 +32,12 @@ from offline.rehearsal.processes import Reaper, Stop
 from offline.rehearsal.queues import JobQueues, Ticket
 from offline.rehearsal.result_integrity import Results
 from offline.rehearsal.scheduler import CancelledError, Scheduler, UnschedulableError
+from offline.rehearsal.server_specs import app_of
+from offline.rehearsal.servers import Surroundings
 from offline.rehearsal.service_accounts import mounts_token
 from offline.rehearsal.service_records import ServiceRecord
-from offline.rehearsal.services import Services, Surroundings
+from offline.rehearsal.services import Services
 from offline.rehearsal.state import Place, State
-from offline.rehearsal.stateful_sets import STATEFUL_SET
 
 REPLACE_UNREADY = "pulumi.com/replaceUnready"
 """The annotation with which `pulumi up` runs a failed Job again instead of repeating its failure."""
@@ -60,11 +61,11 @@ class Display(Protocol):
         ...
 
     def service(self, record: ServiceRecord) -> None:
-        """Something about the service changed."""
+        """Something about the service or app changed."""
         ...
 
     def note(self, record: JobRecord | ServiceRecord, text: str) -> None:
-        """Something worth a line happened to the Job or the service."""
+        """Something worth a line happened to the Job, the service or the app."""
         ...
 
 
@@ -92,6 +93,7 @@ class Engine(Observer):
     evicted: bool = False
     """Whether the pod that was to be disrupted was."""
     _patience: float = PATIENCE
+    _closing: bool = False
     _active: dict[str, Stop] = field(default_factory=dict[str, Stop])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -118,16 +120,19 @@ class Engine(Observer):
     def interrupt(self, grace: float = PATIENCE) -> None:
         """Stops the running Jobs and starts no other. Safe in a signal handler; a second call cuts the grace.
 
-        Services run until `close`, so that the Jobs that end can still reach them.
+        Services and apps run until `close`, so that the Jobs that end can still reach them.
         """
         self.interrupted = True
         self._patience = min(self._patience, grace)
+        # From another thread: a signal handler must not wait for a lock that the code it interrupted holds.
         for stop in list(self._active.values()):
-            # From another thread: a signal handler must not wait for a lock that the code it interrupted holds.
             threading.Thread(target=stop.request, args=("interrupted", grace), daemon=True).start()
+        if self._closing:
+            threading.Thread(target=self.services.end, args=(grace,), daemon=True).start()
 
     def close(self) -> None:
-        """Ends the services."""
+        """Ends the services and apps."""
+        self._closing = True
         self.services.close(self._patience)
 
     def registering(self, resource: Resource) -> None:
@@ -135,12 +140,25 @@ class Engine(Observer):
             self._record(resource)
         try:
             self.objects.admit(resource)
-            if resource.type == STATEFUL_SET:
-                self.services.add(resource, lambda: self.interrupted)
+            if resource.type == STATEFUL_SET or app_of(resource):
+                self._add_server(resource)
         except (UnsupportedError, RefusedError, UnschedulableError) as error:
             raise NotCreatedError(str(error)) from error
         except CancelledError as error:
             raise NotCreatedError("the rehearsal was interrupted") from error
+
+    def _add_server(self, resource: Resource) -> None:
+        """Adds a service or an app; an app is ready when this returns. It may raise what `Services.add` raises."""
+        stop = Stop()
+        with self._lock:
+            self._active[resource.urn] = stop
+        try:
+            if self.interrupted:
+                raise CancelledError
+            self.services.add(resource, stop)
+        finally:
+            with self._lock:
+                del self._active[resource.urn]
 
     def created(self, resource: Resource) -> None:
         self.objects.add(resource)
@@ -339,7 +357,7 @@ class Engine(Observer):
             return self.records[resource.urn]
 
     def note(self, record: JobRecord | ServiceRecord, text: str) -> None:
-        """Something worth a line happened to the Job or the service."""
+        """Something worth a line happened to the Job, the service or the app."""
         record.notes.append(text)
         self.display.note(record, text)
 

@@ -38,6 +38,9 @@ debug-application/determine-reason-pod-failure, seen November 2026)."""
 _REFERENCE = re.compile(r"\$(?:\$|\((?P<name>[^)]*)\))")
 """Kubernetes' reference to a variable in commands, arguments and environment."""
 
+_MARKS = 0xF0000
+"""The first of the characters, of those for private use, that stand for addresses while a text is rewritten."""
+
 _FIELD_WITH_KEY = re.compile(r"metadata\.(?P<of>labels|annotations)\['(?P<key>[^']+)'\]")
 
 
@@ -162,9 +165,7 @@ class Kubelet:
         variables = self._variables(pod, container)
 
         def here(text: str) -> str:
-            for address, pattern in pod.addresses.items():
-                text = pattern.sub(address, text)
-            return localize(text, mounts)
+            return localize(readdressed(text, pod.addresses), mounts)
 
         given = {name: here(value) for name, value in variables.items()}
         scratch = mounts.get("/tmp", folder / "scratch")
@@ -284,6 +285,20 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
         return variables.get(name, match[0])
 
     return _REFERENCE.sub(replace, text)
+
+
+def readdressed(text: str, addresses: Mapping[str, re.Pattern[str]]) -> str:
+    """``text`` with what each pattern matches replaced by its address.
+
+    The patterns are looked for one after the other, and none finds anything in an address that is already there:
+    a port of this machine may be one that the container was told, too.
+    """
+    marks = {chr(_MARKS + index): address for index, address in enumerate(addresses)}
+    for mark, pattern in zip(marks, addresses.values(), strict=True):
+        text = pattern.sub(mark, text)
+    for mark, address in marks.items():
+        text = text.replace(mark, address)
+    return text
 
 
 def localize(text: str, mounts: Mapping[str, Path]) -> str:

@@ -53,8 +53,9 @@ HOST_NAME = "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 """The key of the rules about other pods without which a pod is not placed."""
 
-PROBES = frozenset({"livenessProbe", "ports", "readinessProbe", "startupProbe"})
-"""Keys of containers that run until they are told to end."""
+PROBES = frozenset({"lifecycle", "livenessProbe", "ports", "readinessProbe", "startupProbe"})
+"""Keys of containers that run until they are told to end. What is done before their end is of use to a load
+balancer alone, which a rehearsal has none of."""
 
 GRACE_PERIOD = 30
 """Kubernetes' default for terminationGracePeriodSeconds."""
@@ -132,7 +133,8 @@ class PodSpec:
 def pod_spec(template: Properties, *, restarts: bool = False) -> PodSpec:
     """The pod that ``template`` (``spec.template`` of a Job) describes. Raises UnsupportedError.
 
-    With ``restarts`` it is the template of a StatefulSet, whose container is started again whenever it ends.
+    With ``restarts`` it is that of a StatefulSet or a Deployment, whose container is started again whenever it
+    ends.
     """
     metadata, spec = mapping(template.get("metadata")), mapping(template.get("spec"))
     _refuse_unknown("pod", spec, POD_KEYS)

@@ -31,6 +31,7 @@ from offline.engine.other_stacks import OtherStacks
 from offline.engine.stack_config import load_stack
 from offline.engine.stack_references import references
 from offline.evaluation.worker import stood_in
+from offline.policies.workloads import STATEFUL_SET
 from offline.rehearsal import programs, secrets, store_files, summary
 from offline.rehearsal.cluster_objects import cluster_of
 from offline.rehearsal.comparison import compare
@@ -43,7 +44,6 @@ from offline.rehearsal.outcome import OK, Configuration, Options, Outcome
 from offline.rehearsal.processes import Reaper
 from offline.rehearsal.result_integrity import Results
 from offline.rehearsal.state import OUTPUTS, RESULTS, Lock, Place, State, kept
-from offline.rehearsal.stateful_sets import STATEFUL_SET
 from offline.rehearsal.terminal import LiveDisplay, PlainDisplay
 
 PROJECT = "slipway"

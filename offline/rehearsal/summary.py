@@ -99,11 +99,11 @@ def pods_of(record: JobRecord) -> list[str]:
     return found
 
 
-def services_table(records: Sequence[ServiceRecord]) -> Table:
-    """The table of the services: name, pool, how long each ran, its memory, how it ended."""
-    table = Table(title="Services", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for column in ("Service", "Pool", "Ran for", "Peak memory", "Result"):
-        right, whole = column in {"Ran for", "Peak memory"}, column == "Service"
+def servers_table(kind: str, records: Sequence[ServiceRecord]) -> Table:
+    """The table of the services, or of the apps: name, pool, how long each ran, its memory, how it ended."""
+    table = Table(title=f"{kind}s", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for column in (kind, "Pool", "Ran for", "Peak memory", "Result"):
+        right, whole = column in {"Ran for", "Peak memory"}, column == kind
         table.add_column(column, justify="right" if right else "left", overflow="fold", no_wrap=whole)
     for record in records:
         failed = record.phase is ServicePhase.FAILED
@@ -115,8 +115,15 @@ def services_table(records: Sequence[ServiceRecord]) -> Table:
 
 
 def ending(record: ServiceRecord) -> str:
-    """How a service ended, and how often it was started."""
-    return f"{record.phase}, started {record.starts} times" if record.starts > 1 else str(record.phase)
+    """How a service or an app ended, how often it was started, and how many pods it has in a cluster."""
+    found = [str(record.phase)]
+    if record.kind == "app" and record.phase in {ServicePhase.RUNNING, ServicePhase.ENDED}:
+        found = [f"was ready, {record.phase}" if record.phase is ServicePhase.ENDED else "ready"]
+    if record.starts > 1:
+        found.append(f"started {record.starts} times")
+    if record.replicas > 1:
+        found.append(f"1 of {record.replicas} pods")
+    return ", ".join(found)
 
 
 def schedules(resources: Iterable[Resource]) -> list[str]:
@@ -197,12 +204,13 @@ def ran(
     services: Sequence[ServiceRecord] = (),
     scheduled: Sequence[str] = (),
 ) -> None:
-    """The Jobs, the services, and what is ``scheduled``."""
+    """The Jobs, the services, the apps, and what a rehearsal only says: what is ``scheduled``."""
     console.print()
     console.print(jobs_table(records) if records else "The stack runs no Jobs.")
-    if services:
-        console.print()
-        console.print(services_table(services))
+    for title in ("Service", "App"):
+        if own := [each for each in services if each.kind == title.lower()]:
+            console.print()
+            console.print(servers_table(title, own))
     if scheduled:
         console.print()
     for line in scheduled:

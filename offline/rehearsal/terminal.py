@@ -236,12 +236,12 @@ def describe(record: JobRecord) -> str:
 
 
 def describe_service(record: ServiceRecord) -> str:
-    """The service's phase in a few words."""
+    """The phase of a service or an app in a few words."""
     texts = {
-        ServicePhase.UNUSED: "service, starts when a Job needs it",
-        ServicePhase.STARTING: f"service starts on {record.pool}",
-        ServicePhase.RUNNING: f"service runs on {record.pool}",
-        ServicePhase.ENDED: f"service ended after {record.seconds:.1f} s",
-        ServicePhase.FAILED: f"service failed: {record.reason}",
+        ServicePhase.UNUSED: f"{record.kind}, starts when a Job needs it",
+        ServicePhase.STARTING: f"{record.kind} starts on {record.pool}",
+        ServicePhase.RUNNING: f"{record.kind} runs on {record.pool}",
+        ServicePhase.ENDED: f"{record.kind} ended after {record.seconds:.1f} s",
+        ServicePhase.FAILED: f"{record.kind} failed: {record.reason}",
     }
     return texts[record.phase]

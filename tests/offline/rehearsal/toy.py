@@ -14,7 +14,15 @@ import pulumi
 import pulumi_kubernetes as k8s
 from rich.console import Console
 
-from infra.kubernetes.labels import INPUTS_ANNOTATION, NAME, RESULTS_ANNOTATION, RUN_ANNOTATION, VARIANT_ANNOTATION
+from infra.kubernetes.labels import (
+    APP,
+    INPUTS_ANNOTATION,
+    NAME,
+    PEOPLE,
+    RESULTS_ANNOTATION,
+    RUN_ANNOTATION,
+    VARIANT_ANNOTATION,
+)
 from infra.pipelines.results import RESULTS, Result
 from offline.rehearsal.outcome import Options, Outcome
 from offline.rehearsal.session import Session, configure
@@ -128,6 +136,25 @@ def ask(word, tries=1):
             time.sleep(0.1)
 """
 """What its clients share."""
+
+SITE = """
+import http.server, os, pathlib, signal, sys, threading
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+said = pathlib.Path(sys.argv[2]).read_text() if len(sys.argv) > 2 else "nothing"
+print("says", said, flush=True)
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        if self.path == "/die":
+            os._exit(7)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(said.encode())
+    def log_message(self, *_):
+        pass
+http.server.ThreadingHTTPServer(("0.0.0.0" if ":" not in sys.argv[1] else sys.argv[1].split(":")[0],
+    int(sys.argv[1].split(":")[-1])), Handler).serve_forever()
+"""
+"""A web server that says what is in a file; it ends when it is asked for ``/die``."""
 
 SPREAD = k8s.core.v1.TopologySpreadConstraintArgs(
     max_skew=1, topology_key="kubernetes.io/hostname", when_unsatisfiable="ScheduleAnyway"
@@ -326,6 +353,80 @@ class Toys:
             opts=self.options([self.namespace, secret]),
         )
         return [service, stateful]
+
+    def app(
+        self,
+        name: str,
+        script: str,
+        *arguments: str,
+        after: Sequence[pulumi.Resource] = (),
+        env: Sequence[k8s.core.v1.EnvVarArgs] = (),
+        port: int = 8000,
+        probe: str | None = "/",
+        people: Mapping[str, str] | None = None,
+        replicas: int = 1,
+        cpu: str = "100m",
+        memory: str = "256Mi",
+        grace: int = 5,
+        keeps_data: bool = False,
+    ) -> list[pulumi.Resource]:
+        """A Deployment that runs ``python -c script arguments…`` as the app ``name`` and listens on ``port``.
+
+        It is ready when it answers HTTP at the path ``probe``. ``people`` is the annotation of its Service. With
+        ``keeps_data`` it is a StatefulSet of one with a volume at /data.
+        """
+        labels = {APP: name}
+        metadata = k8s.meta.v1.ObjectMetaArgs(name=name, namespace=NAMESPACE)
+        annotations = {PEOPLE: json.dumps(people)} if people else None
+        host = k8s.core.v1.Service(
+            name,
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=name, namespace=NAMESPACE, annotations=annotations),
+            spec=k8s.core.v1.ServiceSpecArgs(
+                selector=labels, ports=[k8s.core.v1.ServicePortArgs(name="http", port=port, target_port="http")]
+            ),
+            opts=self.options([self.namespace]),
+        )
+        path = k8s.core.v1.HTTPGetActionArgs(path=probe, port="http")
+        claim = k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name="store")
+        mounts = [k8s.core.v1.VolumeMountArgs(name="store", mount_path="/store")]
+        if keeps_data:
+            mounts.append(k8s.core.v1.VolumeMountArgs(name="data", mount_path="/data"))
+        container = k8s.core.v1.ContainerArgs(
+            name="main",
+            command=["python", "-c", script, *arguments],
+            env=list(env),
+            ports=[k8s.core.v1.ContainerPortArgs(name="http", container_port=port)],
+            readiness_probe=k8s.core.v1.ProbeArgs(http_get=path) if probe else None,
+            lifecycle=k8s.core.v1.LifecycleArgs(
+                pre_stop=k8s.core.v1.LifecycleHandlerArgs(sleep=k8s.core.v1.SleepActionArgs(seconds=5))
+            ),
+            resources=k8s.core.v1.ResourceRequirementsArgs(requests={"cpu": cpu}, limits={"memory": memory}),
+            volume_mounts=mounts,
+        )
+        template = k8s.core.v1.PodTemplateSpecArgs(
+            metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels),
+            spec=k8s.core.v1.PodSpecArgs(
+                containers=[container],
+                volumes=[k8s.core.v1.VolumeArgs(name="store", persistent_volume_claim=claim)],
+                termination_grace_period_seconds=grace,
+            ),
+        )
+        options = self.options([self.namespace, self.claim, *after])
+        selector = k8s.meta.v1.LabelSelectorArgs(match_labels=labels)
+        if not keeps_data:
+            spec = k8s.apps.v1.DeploymentSpecArgs(replicas=replicas, selector=selector, template=template)
+            return [host, k8s.apps.v1.Deployment(name, metadata=metadata, spec=spec, opts=options)]
+        own = k8s.core.v1.PersistentVolumeClaimArgs(
+            metadata=k8s.meta.v1.ObjectMetaArgs(name="data"),
+            spec=k8s.core.v1.PersistentVolumeClaimSpecArgs(
+                access_modes=["ReadWriteOnce"],
+                resources=k8s.core.v1.VolumeResourceRequirementsArgs(requests={"storage": "1Gi"}),
+            ),
+        )
+        kept = k8s.apps.v1.StatefulSetSpecArgs(
+            replicas=1, service_name=name, selector=selector, template=template, volume_claim_templates=[own]
+        )
+        return [host, k8s.apps.v1.StatefulSet(name, metadata=metadata, spec=kept, opts=options)]
 
 
 def password_of(service: str) -> k8s.core.v1.EnvVarArgs:
