@@ -1,0 +1,1 @@
+"""A web page where people try an image classifier that TensorFlow Serving serves."""

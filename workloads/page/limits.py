@@ -1,0 +1,121 @@
+"""What visitors may take: so many requests a second, each and all together, and so many at once.
+
+All is kept in memory and bounded, and holds for one process: behind a load balancer each pod counts for itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+
+CLIENTS = 20_000
+"""Clients that are remembered. Beyond these the one that is longest silent is forgotten, as if it were new."""
+
+
+class TooManyError(Exception):
+    """A client, or all of them, asked for more than they may. ``seconds`` is when to come back."""
+
+    def __init__(self, seconds: float, *, everyone: bool) -> None:
+        super().__init__("too many requests")
+        self.seconds = seconds
+        self.everyone = everyone
+
+
+class BusyError(Exception):
+    """As many requests wait already as may wait."""
+
+
+@dataclass
+class _Bucket:
+    tokens: float
+    at: float
+
+
+class Rate:
+    """``each`` requests a second for every client, ``everyone`` for all; those of ``burst`` seconds at once."""
+
+    def __init__(
+        self, each: float, everyone: float, burst: float = 2.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._rates = (each, everyone)
+        self._most = (max(each * burst, 1.0), max(everyone * burst, 1.0))
+        self._clock = clock
+        self._clients: OrderedDict[str, _Bucket] = OrderedDict()
+        self._all = _Bucket(self._most[1], clock())
+
+    def take(self, client: str) -> None:
+        """Count a request of ``client``.
+
+        Raises:
+            TooManyError: it, or all together, had as many as they may have.
+        """
+        now = self._clock()
+        own = self._clients.pop(client, None) or _Bucket(self._most[0], now)
+        self._clients[client] = own
+        if len(self._clients) > CLIENTS:
+            self._clients.popitem(last=False)
+        for place, bucket in enumerate((own, self._all)):
+            bucket.tokens = min(bucket.tokens + (now - bucket.at) * self._rates[place], self._most[place])
+            bucket.at = now
+        for place, bucket in enumerate((own, self._all)):
+            if bucket.tokens < 1:
+                raise TooManyError((1 - bucket.tokens) / self._rates[place], everyone=place == 1)
+        own.tokens -= 1
+        self._all.tokens -= 1
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+
+class Turnstile:
+    """Lets ``parallel`` requests through at a time, while at most ``waiting`` others wait."""
+
+    def __init__(self, parallel: int, waiting: int) -> None:
+        self._semaphore = asyncio.Semaphore(parallel)
+        self._most = waiting
+        self.waiting = 0
+
+    @contextlib.asynccontextmanager
+    async def turn(self) -> AsyncGenerator[None]:
+        """Waits for a turn, and has it until the block ends.
+
+        Raises:
+            BusyError: too many wait.
+        """
+        if self._semaphore.locked() and self.waiting >= self._most:
+            raise BusyError
+        self.waiting += 1
+        try:
+            await self._semaphore.acquire()
+        finally:
+            self.waiting -= 1
+        try:
+            yield
+        finally:
+            self._semaphore.release()
+
+
+def client_of(peer: str, forwarded: Sequence[str], proxies: int) -> str:
+    """Who asks: the address of the connection, or the one that the outermost of ``proxies`` wrote down.
+
+    ``forwarded`` are the values of `X-Forwarded-For`. Each proxy appends whom it talks to, so that only the last
+    ``proxies`` entries come from them: what stands before anybody can write. Of IPv6 the network counts, of which
+    a client has every address.
+    """
+    if proxies:
+        entries = [entry.strip() for value in forwarded for entry in value.split(",")]
+        if len(entries) >= proxies:
+            peer = entries[-proxies]
+    try:
+        address = ipaddress.ip_address(peer.strip("[]").partition("%")[0])
+    except ValueError:
+        return "unknown"
+    if isinstance(address, ipaddress.IPv6Address):
+        mapped = address.ipv4_mapped
+        return str(mapped or ipaddress.ip_network((address, 64), strict=False))
+    return str(address)
