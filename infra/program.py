@@ -21,9 +21,11 @@ from infra.kubernetes.gates import Gates, cheapest_pool
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.kueue import LOCAL_QUEUE, Kueue, KueueArgs
 from infra.kubernetes.kueue_release import KueueReleaseArgs, host_pool
+from infra.kubernetes.metrics import Measured, collector_of
 from infra.kubernetes.node_reader import NodeReaderArgs, TeamNodeReader
 from infra.kubernetes.quotas import Held
 from infra.kubernetes.results import Outputs, app_outputs
+from infra.kubernetes.run import Usage
 from infra.kubernetes.schedule import RUNNER, PipelineSchedule, PipelineScheduleArgs
 from infra.kubernetes.service import services_of
 from infra.kubernetes.workspace import Admission, Workspace, WorkspaceArgs, reads_nodes
@@ -112,6 +114,7 @@ def declare(root: Path = ROOT) -> Declared:
                 *_queue(settings, platform, queues.get(name)),
                 groups=groups[name],
                 apps=apps_there[name],
+                measured=_measured(settings, platform),
             ),
         )
         for name, platform in platforms.items()
@@ -205,6 +208,17 @@ def _queues(
             ),
         )
     return found
+
+
+def _measured(settings: Settings, platform: Platform) -> Measured | None:
+    """What is measured on a cluster, and who reads it; None where nothing is."""
+    said = settings.metrics
+    if said is None:
+        return None
+    found = said.prometheus
+    collector = collector_of(platform, found.namespace, found.pod_labels, found.labels) if said.collect else None
+    usage = Usage(said.port if collector else 0, said.idle.below, said.idle.share) if said.usage else None
+    return Measured(collector, seconds(said.interval), usage)
 
 
 def _queue(settings: Settings, platform: Platform, kueue: Kueue | None) -> tuple[str | None, Admission | None]:

@@ -143,6 +143,11 @@ class Step:
         return f"{self.pipeline}-{self.name}"
 
     @property
+    def is_own(self) -> bool:
+        """Whether it is one of a pipeline's own steps: no gate, and nothing that installs what others need."""
+        return not self.supplements and self.pipeline not in (*GATES, PACKAGES)
+
+    @property
     def publishes(self) -> bool:
         """Whether it leaves a result in a directory of its own."""
         return self.command is not None or any("{output}" in argument for argument in self.arguments)

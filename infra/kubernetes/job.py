@@ -15,6 +15,7 @@ from infra.kubernetes.labels import (
     QUEUE_LABEL,
     RESULTS_ANNOTATION,
     RUN_ANNOTATION,
+    USAGE_ANNOTATION,
     VARIANT_ANNOTATION,
     job_labels,
     step_labels,
@@ -22,14 +23,14 @@ from infra.kubernetes.labels import (
 from infra.kubernetes.network_policy import group_policy
 from infra.kubernetes.node_group import headless_service
 from infra.kubernetes.node_reader import NAME as NODE_READER
-from infra.kubernetes.pod import bundle_map, folder_map, requests, template
+from infra.kubernetes.pod import bundle_map, folder_map, requests, template, usage_folder
 from infra.kubernetes.run import Known, Run, plan
 from infra.kubernetes.secrets import declare_secrets
 from infra.kubernetes.service import PipelineService, PipelineServiceArgs, services_of
 from infra.kubernetes.shipped_files import config_map
 from infra.kubernetes.workspace import Workspace
 from infra.platform import ASKED_ANNOTATION, Priority
-from infra.step import GATES, PACKAGES, PRIORITIES, Step
+from infra.step import PRIORITIES, Step
 
 PATIENCE = 600
 """Seconds that Pulumi waits for a Job past the Job's own time limit, so that the Job's verdict comes first."""
@@ -177,6 +178,8 @@ def job_annotations(run: Run) -> dict[str, str]:
     found: dict[str, str] = {}
     if run.step.publishes:
         found[RUN_ANNOTATION] = run.path
+    if run.usage and run.step.uses_store:
+        found[USAGE_ANNOTATION] = usage_folder(run)
     if run.inputs:
         found[INPUTS_ANNOTATION] = json.dumps({name: each.path for name, each in run.inputs.items()})
     if run.step.results:
@@ -184,8 +187,7 @@ def job_annotations(run: Run) -> dict[str, str]:
             {"kind": each.kind, **each.model_dump(mode="json", exclude_defaults=True)} for each in run.step.results
         ]
         found[RESULTS_ANNOTATION] = json.dumps(results)
-    users = not run.step.supplements and run.step.pipeline not in (*GATES, PACKAGES)
-    if users and run.step.requests != run.step.resources:
+    if run.step.is_own and run.step.requests != run.step.resources:
         found[ASKED_ANNOTATION] = json.dumps(requests(run.step.resources))
     if variant := run.step.variant:
         best = {"best": {"by": run.step.best.by, "of": run.step.best.of}} if run.step.best else {}
@@ -235,7 +237,7 @@ def _priorities(steps: Sequence[Step]) -> Mapping[str, Priority]:
     found: dict[str, Priority] = {}
 
     def need(step: Step, priority: Priority) -> None:
-        own = priority if step.supplements or step.pipeline in (*GATES, PACKAGES) else step.priority
+        own = step.priority if step.is_own else priority
         if step.job in found and PRIORITIES.index(own) <= PRIORITIES.index(found[step.job]):
             return
         found[step.job] = own
@@ -260,7 +262,7 @@ def declare(
     stack's by name. Raises ShippingError.
     """
     declared: dict[str, StepJob] = {}
-    known = Known()
+    known = Known(next((each.measured.usage for each in workspaces.values() if each.measured), None))
     priorities = _priorities(steps)
     given = declare_secrets(steps, workspaces, secrets)
     services = _declare_services(steps, workspaces)

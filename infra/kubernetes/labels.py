@@ -40,6 +40,13 @@ VARIANT_ANNOTATION = "slipway/variant"
 ``values`` are the variant's own by the names of parameters, or ``pool``. ``best`` is there where others read the
 best of them: with ``by``, the name of a result, and ``of``, ``max`` or ``min``."""
 
+USAGE_ANNOTATION = "slipway/usage"
+"""The annotation of a Job with the folder below the store's root in which its pods keep what they use
+(`workloads.runtime.measure`): a file for each by its index. A Job that is not measured has none."""
+
+MEASURED = "slipway/measured"
+"""The label of pods of steps that answer Prometheus while they run."""
+
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 """The label of a Job with the LocalQueue by which Kueue admits it
 (kueue.sigs.k8s.io/docs/tasks/run/jobs, seen November 2026)."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pulumi_kubernetes as k8s
 
+from infra.kubernetes.run import Usage
 from infra.platform import Collector, Platform
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
@@ -17,19 +18,6 @@ November 2026)."""
 OPERATOR_API = "monitoring.coreos.com/v1"
 """The API of the Prometheus operator's PodMonitor (github.com/prometheus-operator/prometheus-operator,
 v0.93.1)."""
-
-
-@dataclass(frozen=True)
-class Usage:
-    """How the use of CPU, memory and GPUs of a step is measured beside its program.
-
-    ``port`` is where its pods answer while they run. A GPU that is busy for fewer than ``idle_below`` percent of a
-    sample is idle; more than ``idle_share`` percent of the time is worth a word.
-    """
-
-    port: int
-    idle_below: int
-    idle_share: int
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.kubernetes.arguments import BUNDLE, FOLDERS, STORE, arguments, filled_in, in_pod, places
-from infra.kubernetes.labels import step_labels
+from infra.kubernetes.labels import MEASURED, step_labels
 from infra.kubernetes.node_group import JOB_NAME, JOB_NAME_VARIABLE, fast_network, group_name, one_a_node
-from infra.kubernetes.run import INSTALLER, LAUNCHER, Run, runner
+from infra.kubernetes.run import INSTALLER, LAUNCHER, MEASURE, Run, runner
 from infra.kubernetes.run_records import record
 from infra.kubernetes.shipped_files import config_map_name, volume
 from infra.platform import GPU_RESOURCE, Platform, Pool, Resources
@@ -32,6 +32,13 @@ about 15 (cloud.google.com/kubernetes-engine/docs/concepts/spot-vms, seen Novemb
 SHARED_MEMORY_SIZE = 1024
 """MiB for NCCL, which moves gradients between a node's GPUs through /dev/shm; the runtime's default of 64 MiB
 makes it fail (docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html, seen November 2026)."""
+
+USAGE = ".usage"
+"""The store's folder of what steps used: `.usage/<run>/<index>.json`. A step's own directory is whole once it is
+published, and checked: nothing may be written there beside the program."""
+
+USAGE_PORT = "usage"
+"""The name of the port at which the pods of a step answer Prometheus."""
 
 JOB_UID = "metadata.labels['batch.kubernetes.io/controller-uid']"
 """Where a pod has the UID of its Job: another one each time that the Job runs again
@@ -77,7 +84,13 @@ def template(run: Run, service_account: str) -> k8s.core.v1.PodTemplateSpecArgs:
         **(step.platform.store.pod_annotations if step.uses_store else {}),
     }
     return k8s.core.v1.PodTemplateSpecArgs(
-        metadata=k8s.meta.v1.ObjectMetaArgs(labels=step_labels(step.pipeline, step.name), annotations=annotations),
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            labels={
+                **step_labels(step.pipeline, step.name),
+                **({MEASURED: "true"} if run.usage and run.usage.port else {}),
+            },
+            annotations=annotations,
+        ),
         spec=k8s.core.v1.PodSpecArgs(
             restart_policy="Never",
             service_account_name=service_account,
@@ -180,9 +193,30 @@ def _container(run: Run) -> k8s.core.v1.ContainerArgs:
             *(password(each) for each in step.connects.values()),
             *([_from_field("JOB_UID", JOB_UID)] if step.items or step.nodes else []),
             *([_from_field(JOB_NAME_VARIABLE, JOB_NAME)] if step.nodes else []),
+            *([_from_field("POD_IP", "status.podIP")] if run.usage and run.usage.port else []),
         ],
         mounts=mounts,
+        before=_measuring(run),
+        port=run.usage.port if run.usage else 0,
     )
+
+
+def usage_folder(run: Run) -> str:
+    """The folder below the store's root in which the pods of ``run`` keep what they use."""
+    return f"{USAGE}/{run.path}"
+
+
+def _measuring(run: Run) -> list[str]:
+    """The words before those of the step's program where what it uses is measured; none where it is not."""
+    usage, step = run.usage, run.step
+    if usage is None:
+        return []
+    words = ["python3", "-m", MEASURE, "--step", f"{step.pipeline}.{step.name}", "--gpus", str(step.requests.gpus)]
+    if step.uses_store:
+        words += ["--file", f"{STORE}/{usage_folder(run)}/{{index}}.json"]
+    if usage.port:
+        words += ["--port", str(usage.port)]
+    return [*words, "--idle-below", str(usage.idle_below), "--idle-share", str(usage.idle_share), "--"]
 
 
 def _installer(run: Run) -> k8s.core.v1.ContainerArgs:
@@ -210,12 +244,19 @@ def _python(
     devices: Mapping[str, str] = MappingProxyType({}),
     more: Sequence[k8s.core.v1.EnvVarArgs] = (),
     mounts: Sequence[k8s.core.v1.VolumeMountArgs],
+    before: Sequence[str] = (),
+    port: int = 0,
 ) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name=name,
         image=run.step.image,
         image_pull_policy="IfNotPresent",
-        command=["python3" if module == LAUNCHER or run.step.command else run.step.interpreter, "-m", module],
+        command=[
+            *before,
+            "python3" if module == LAUNCHER or run.step.command else run.step.interpreter,
+            "-m",
+            module,
+        ],
         args=list(args),
         working_dir=BUNDLE,
         env=[
@@ -226,6 +267,9 @@ def _python(
         resources=k8s.core.v1.ResourceRequirementsArgs(
             requests={**requests(resources), **devices}, limits={**limits(resources), **devices}
         ),
+        ports=[k8s.core.v1.ContainerPortArgs(name=USAGE_PORT, container_port=port, protocol="TCP")]
+        if port
+        else None,
         security_context=container_security(),
         # `pulumi up` shows the message of a failed pod: with this, the log's last lines.
         termination_message_policy="FallbackToLogsOnError",

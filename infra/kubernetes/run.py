@@ -35,11 +35,27 @@ RUNNER_FORMAT = 1
 """Part of the digest of every command, in place of the runner's files. Raise it when the runner starts to treat
 the same command differently, and every command runs again."""
 
+MEASURE = "workloads.runtime.measure"
+"""The module that starts the program of a step, whatever it is, and measures what it uses."""
+
 LIBRARIES = "libraries"
 """The input with the CUDA libraries that an image lacks."""
 
 INSTALLER = "workloads.runtime.packages"
 """The module that an init container runs to install a step's requirements."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """How the use of CPU, memory and GPUs of a step is measured beside its program.
+
+    ``port`` is where its pods answer while they run; 0: nowhere. A GPU that is busy for fewer than ``idle_below``
+    percent of a sample is idle; more than ``idle_share`` percent of the time is worth a word.
+    """
+
+    port: int
+    idle_below: int
+    idle_share: int
 
 
 @dataclass(frozen=True)
@@ -49,6 +65,7 @@ class Run:
     ``digest`` is the SHA-256 over all that decides the result, the digests of its inputs included: when one of
     them changes, so do those of all the steps after it. CPU, memory and time limits decide nothing, nor do the
     number of workers and how they share the items. The number of nodes does: programs divide their data by it.
+    With ``usage`` what it uses is measured, which decides nothing either.
     """
 
     step: Step
@@ -56,6 +73,7 @@ class Run:
     folders: Mapping[str, Files]
     inputs: Mapping[str, "Run"]
     digest: str
+    usage: Usage | None = None
 
     @property
     def name(self) -> str:
@@ -93,8 +111,12 @@ class Run:
 
 @dataclass
 class Known:
-    """What was found so far below one repository's root: runs by the identity of their step, and bundles."""
+    """What was found so far below one repository's root: runs by the identity of their step, and bundles.
 
+    With ``usage`` the pipelines' own steps are measured.
+    """
+
+    usage: Usage | None = None
     runs: dict[int, Run] = field(default_factory=dict[int, Run])
     bundles: dict[object, Files] = field(default_factory=dict[object, Files])
 
@@ -151,8 +173,10 @@ def plan(step: Step, root: Path, known: Known | None = None) -> Run:
         "arguments": list(step.arguments),
         "inputs": {name: each.digest for name, each in inputs.items()},
     }
-    shipped = _with_launcher(bundle, root) if step.nodes else bundle
-    known.runs[id(step)] = Run(step, shipped, folders, inputs, _digest(decisive))
+    shipped = _with_files_of(LAUNCHER, bundle, root) if step.nodes else bundle
+    usage = known.usage if step.is_own else None
+    shipped = _with_files_of(MEASURE, shipped, root) if usage else shipped
+    known.runs[id(step)] = Run(step, shipped, folders, inputs, _digest(decisive), usage)
     return known.runs[id(step)]
 
 
@@ -194,9 +218,9 @@ def _bundle(step: Step, root: Path, known: Known) -> Files:
     return found
 
 
-def _with_launcher(bundle: Files, root: Path) -> Files:
-    """``bundle`` with the launcher's files, which decide nothing."""
-    return Files({**collect([LAUNCHER], root).contents, **bundle.contents})
+def _with_files_of(module: str, bundle: Files, root: Path) -> Files:
+    """``bundle`` with the files of ``module``, which starts the step's program and decides nothing."""
+    return Files({**collect([module], root).contents, **bundle.contents})
 
 
 def _program(step: Step, bundle: Files) -> dict[str, object]:

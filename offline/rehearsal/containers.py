@@ -1,16 +1,17 @@
 """Gives the containers of programs of a pipeline's own the packages that they have on a cluster."""
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from infra.kubernetes.run import LAUNCHER, RUNNER, WORKER
+from infra.kubernetes.run import LAUNCHER, MEASURE, RUNNER, WORKER
 from infra.pipelines import packages
 from infra.pipelines.images import has_tensorflow
 from offline.rehearsal.cluster_objects import RefusedError
 from offline.rehearsal.environments import Environment, EnvironmentFailedError, Environments, Software
-from offline.rehearsal.kubelet import Pod, Prepare, Prepared
+from offline.rehearsal.kubelet import Pod, Prepare, Prepared, in_project
 from offline.rehearsal.pods import Container
 from offline.rehearsal.programs import PYTHON, Program, search_path
 
@@ -33,6 +34,13 @@ class Containers:
         ``note`` is told of packages that are installed, and of what runs in another program's place. A module of
         the project's is left to the project's Python.
         """
+
+        def measured(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> Prepared | None:
+            if list(words[1:3]) != ["-m", MEASURE]:
+                return prepare(pod, container, words, folder)
+            begins = words.index("--") + 1
+            found = prepare(pod, container, words[begins:], folder) or in_project(words[begins:])
+            return Prepared([sys.executable, *words[1:begins], *found.words], found.path)
 
         def prepare(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> Prepared | None:
             if list(words[1:3]) == ["-m", packages.MODULE]:
@@ -59,7 +67,7 @@ class Containers:
             own = [*prepared.words[: prepared.words.index("--") + 1]]
             return Prepared([*own, *(word.format_map(_places(own)) for word in program.substitute)], prepared.path)
 
-        return prepare
+        return measured
 
     def instead_of(self, service: str, container: Container) -> Container:
         """``container`` of the service with this logical name, or what runs in its place on this machine."""

@@ -177,7 +177,7 @@ class Kubelet:
                 f"workingDir {container.working_dir!r} is in no volume, and a rehearsal has no image"
             )
         prepared = self.prepare(pod, container, words, working_dir) if self.prepare else None
-        prepared = prepared or _in_project(words)
+        prepared = prepared or in_project(words)
         environment = {
             **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
             "PATH": os.pathsep.join(prepared.path),
@@ -239,7 +239,8 @@ class Kubelet:
         return {VIRTUAL_ACCELERATORS: f"{pod.placement.node.accelerator}:{container.requests.gpus}"}
 
 
-def _in_project(words: Sequence[str]) -> Prepared:
+def in_project(words: Sequence[str]) -> Prepared:
+    """``words`` as the project's own Python runs them, which has what its modules need."""
     python = [sys.executable] if words[0] in {"python", "python3"} else [words[0]]
     path = [str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]
     return Prepared([*python, *words[1:]], path)

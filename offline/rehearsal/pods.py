@@ -38,6 +38,7 @@ CONTAINER_KEYS = frozenset(
         "image",
         "imagePullPolicy",
         "name",
+        "ports",
         "resources",
         "securityContext",
         "terminationMessagePath",
@@ -53,7 +54,7 @@ HOST_NAME = "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 """The key of the rules about other pods without which a pod is not placed."""
 
-PROBES = frozenset({"lifecycle", "livenessProbe", "ports", "readinessProbe", "startupProbe"})
+PROBES = frozenset({"lifecycle", "livenessProbe", "readinessProbe", "startupProbe"})
 """Keys of containers that run until they are told to end. What is done before their end is of use to a load
 balancer alone, which a rehearsal has none of."""
 

@@ -1,0 +1,319 @@
+"""Run a program and measure beside it what it uses of CPU, memory and GPUs.
+
+The program gets its own command line, its output comes out as it is, and its exit code is this one's. What was
+measured is kept in the file that `--file` names, which is written again and again so that a pod that is killed
+leaves it too, and is answered to Prometheus at `--port` of the pod's own address. Nothing that goes wrong with it
+ends the program.
+
+Run as `python3 -m workloads.runtime.measure --step mnist.train --gpus 1 --file FILE -- python -m program`.
+Standard library only, Python 3.9.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from types import FrameType
+from typing import Any, BinaryIO, cast
+
+from workloads.runtime import processes
+from workloads.runtime.nvml import Nvml, UnavailableError
+from workloads.runtime.usage import MIB, Gpu, Usage
+from workloads.runtime.usage_server import serve, text
+
+EMULATED = "SLIPWAY_VIRTUAL_ACCELERATORS"
+"""Set where CPUs stand in for GPUs (`workloads.runtime.devices`)."""
+
+ADDRESS = "POD_IP"
+"""The pod's own address, at which alone it answers."""
+
+PERIOD = 2.0
+"""Seconds between two samples. The driver's own sample of a GPU's use is at most one second."""
+
+FIRST_FILE, MOST_BETWEEN_FILES = 2.0, 30.0
+"""Seconds until the file is written first, and at most between two times; in between they double."""
+
+FIRST_LINE, BETWEEN_LINES = 60.0, 300.0
+"""Seconds until a line about the use of GPUs stands in the log, and between two."""
+
+_PIECE = 1 << 16
+_LAST_WORDS = 2.0
+"""Seconds for which the output of a program is still read once it has ended: what it started may hold it open."""
+
+_LONGEST_LINE = 4096
+
+_KEPT = 20
+"""Pods before the last one of which figures are kept."""
+
+_RATE = re.compile(
+    rb"(\d[\d,]*(?:\.\d+)?)\s*"
+    rb"((?:images?|imgs?|examples?|samples?|tokens?|records?|rows?|batch(?:es)?|steps?|it)\s*(?:/|per)\s*s(?:ec(?:ond)?)?)\b",
+    re.IGNORECASE,
+)
+
+
+class Measurement:
+    """Samples one process tree. ``idle_share`` percent of idle time are worth a warning."""
+
+    def __init__(self, usage: Usage, file: Path | None, idle_share: int) -> None:
+        self.usage = usage
+        self._file = file
+        self._idle_share = idle_share
+        self._nvml = self._opened()
+        self._lock = threading.Lock()
+        self._began = self._last = time.monotonic()
+        self._next_file, self._between_files = FIRST_FILE, FIRST_FILE
+        self._next_line = FIRST_LINE
+        self._before = _records_in(file)
+        self._cpu_before = 0.0
+        self._tail = b""
+
+    def _opened(self) -> Nvml | None:
+        usage = self.usage
+        if not usage.asked_gpus or usage.emulated:
+            return None
+        try:
+            nvml = Nvml()
+        except (UnavailableError, AttributeError) as error:
+            usage.trouble = str(error)
+            return None
+        usage.gpus = [Gpu(name) for name in nvml.names]
+        return nvml
+
+    def sample(self, root: int) -> None:
+        """Look once at the process ``root`` with all that it started, and at the GPUs."""
+        now = time.monotonic()
+        with self._lock:
+            usage, seconds = self.usage, now - self._last
+            self._last = now
+            usage.seconds = now - self._began
+            usage.samples += 1
+            used = processes.of(root)
+            cores = 0.0
+            if used is not None:
+                # What a process used that nobody waited for is lost with it: the sum may not go back.
+                total = max(used.cpu, usage.cpu_seconds or 0.0)
+                cores = (total - (usage.cpu_seconds or 0.0)) / seconds if seconds > 0 else 0.0
+                usage.cpu_seconds = total
+                usage.memory = used.memory
+                usage.memory_peak = max(usage.memory_peak, used.memory)
+            for gpu, reading in zip(usage.gpus, self._nvml.read() if self._nvml else []):  # noqa: B905
+                gpu.add(seconds, reading.busy, usage.idle_below)
+                gpu.watts_now = reading.watts
+                gpu.memory_now = reading.memory_used or 0
+                gpu.memory_peak = max(gpu.memory_peak, gpu.memory_now)
+                gpu.memory_total = reading.memory_total or 0
+            busy = [gpu.busy_now for gpu in usage.gpus if gpu.busy_now is not None]
+            point = [usage.seconds, cores, usage.memory / MIB]
+            usage.course.add([*point, sum(busy) / len(busy) / 100] if busy else point)
+
+    def report(self) -> None:
+        """Write the file and the line in the log where they are due."""
+        elapsed = self.usage.seconds
+        if elapsed >= self._next_file:
+            self._between_files = min(2 * self._between_files, MOST_BETWEEN_FILES)
+            self._next_file = elapsed + self._between_files
+            self.write()
+        if self.usage.gpus and elapsed >= self._next_line:
+            self._next_line = elapsed + BETWEEN_LINES
+            self.say()
+
+    def say(self) -> None:
+        """The line, and behind it a warning where GPUs were idle for too long."""
+        print(self.usage.line(), flush=True)
+        idle = self.usage.idle
+        if idle is not None and 100 * idle > self._idle_share:
+            count = len(self.usage.gpus)
+            who = "the GPU" if count == 1 else f"{count} GPUs"
+            print(
+                f"warning: {who} did next to nothing for {100 * idle:.0f} % of {self.usage.seconds:.0f} s, which "
+                "are paid all the same: look at how the data reaches it, or ask for less",
+                flush=True,
+            )
+
+    def write(self) -> None:
+        """Keep what is known so far."""
+        if self._file is None:
+            return
+        with self._lock:
+            content = self.usage.encode(self._before)
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            temporary = self._file.with_name(f".{self._file.name}.{os.getpid()}.tmp")
+            temporary.write_bytes(content)
+            temporary.replace(self._file)
+        except OSError as error:
+            print(f"warning: what the step uses cannot be kept: {error}", file=sys.stderr, flush=True)
+            self._file = None
+
+    def finish(self, *, well: bool) -> None:
+        """Take up what the system says of the program once it has ended, and keep it."""
+        with self._lock:
+            usage = self.usage
+            usage.done = well
+            usage.seconds = time.monotonic() - self._began
+            ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+            usage.cpu_seconds = max(usage.cpu_seconds or 0.0, ended.ru_utime + ended.ru_stime)
+            # KiB on Linux, bytes on macOS (getrusage(2)).
+            largest = ended.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+            usage.memory_peak = max(usage.memory_peak, largest)
+        self.write()
+
+    def listen(self, piece: bytes) -> None:
+        """Look for a speed in what the program writes."""
+        *lines, self._tail = (self._tail + piece).replace(b"\r", b"\n").split(b"\n")
+        self._tail = self._tail[-_LONGEST_LINE:]
+        for line in reversed(lines):
+            if found := _RATE.search(line[-_LONGEST_LINE:]):
+                with self._lock:
+                    self.usage.rate = float(found[1].replace(b",", b""))
+                    self.usage.rate_unit = found[2].decode().lower().replace(" ", "")
+                return
+
+    def text(self) -> str:
+        """All metrics, for Prometheus."""
+        with self._lock:
+            return text(self.usage)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program; returns its exit code, 128 + n where signal n ended it."""
+    options = _parse(sys.argv[1:] if arguments is None else arguments)
+    usage = Usage(
+        step=options.step,
+        pod=os.environ.get("POD_NAME", ""),
+        began=datetime.now(timezone.utc).isoformat(timespec="seconds"),  # noqa: UP017
+        asked_gpus=options.gpus,
+        idle_below=options.idle_below,
+        emulated=os.environ.get(EMULATED, "") if options.gpus else "",
+    )
+    file = options.file and Path(str(options.file).replace("{index}", os.environ.get("JOB_COMPLETION_INDEX", "0")))
+    measurement = Measurement(usage, file, options.idle_share)
+    _answer(options.port, measurement)
+    return _run(options.words, measurement)
+
+
+def _run(words: Sequence[str], measurement: Measurement) -> int:
+    received: list[int] = []
+    started: list[subprocess.Popen[bytes]] = []
+
+    def forward(number: int, _: FrameType | None) -> None:
+        received.append(number)
+        for process in started:
+            process.send_signal(number)
+
+    # In a container this process is process 1, for which Linux ignores a signal unless a handler is set.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, forward)
+    try:
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+    except OSError as error:
+        print(
+            f"error: {words[0]} cannot be started: {error.strerror} (exit code 127)", file=sys.stderr, flush=True
+        )
+        return 127
+    started.append(process)
+    for number in received:
+        process.send_signal(number)
+    assert process.stdout is not None
+    copying = threading.Thread(target=_copy, args=(process.stdout, measurement), daemon=True)
+    copying.start()
+    over = threading.Event()
+    sampling = threading.Thread(target=_sample, args=(process.pid, measurement, over), daemon=True)
+    sampling.start()
+    code = process.wait()
+    over.set()
+    copying.join(_LAST_WORDS)
+    sampling.join(_LAST_WORDS)
+    measurement.finish(well=code == 0)
+    if code == 0:
+        # Of a program that failed, the log's end is its own: that is what people are shown of the pod.
+        measurement.say()
+    return code if code >= 0 else 128 - code
+
+
+def _sample(root: int, measurement: Measurement, over: threading.Event) -> None:
+    try:
+        measurement.sample(root)
+        while not over.wait(PERIOD):
+            measurement.sample(root)
+            measurement.report()
+    except Exception as error:
+        print(f"warning: what the step uses is not measured any more: {error!r}", file=sys.stderr, flush=True)
+
+
+def _copy(stream: BinaryIO, measurement: Measurement) -> None:
+    while piece := os.read(stream.fileno(), _PIECE):
+        view = memoryview(piece)
+        while view:
+            view = view[os.write(1, view) :]
+        measurement.listen(piece)
+
+
+def _answer(port: int, measurement: Measurement) -> None:
+    address = os.environ.get(ADDRESS)
+    if not port or not address:
+        return
+    try:
+        serve(address, port, measurement.text)
+    except OSError as error:
+        print(
+            f"warning: nobody can read what the step uses at {address}:{port}: {error}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def _records_in(file: Path | None) -> list[dict[str, Any]]:
+    """What pods before this one left, without their courses: they had its place, and were taken away."""
+    try:
+        found = json.loads(file.read_text()) if file else None
+    except (OSError, ValueError):
+        return []
+    if not isinstance(found, dict):
+        return []
+    last = cast("dict[str, Any]", found)
+    before = last.pop("before", None)
+    last.pop("course", None)
+    return [*(cast("list[dict[str, Any]]", before) if isinstance(before, list) else []), last][-_KEPT:]
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python3 -m workloads.runtime.measure",
+        usage="%(prog)s --step NAME [options] -- PROGRAM [ARGUMENT...]",
+        description=__doc__,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--step", required=True, metavar="NAME", help="whose use it is, as in mnist.train")
+    add("--file", metavar="FILE", help="where it is kept; {index} stands for the pod's own of several")
+    add("--gpus", type=int, default=0, help="GPUs that the step asked for (default: 0)")
+    add("--port", type=int, default=0, help="port at which Prometheus is answered (default: none)")
+    add("--idle-below", type=int, default=5, help="percent below which a GPU is idle (default: 5)")
+    add("--idle-share", type=int, default=30, help="percent of idle time that is worth a warning (default: 30)")
+    split_at = list(arguments).index("--") if "--" in arguments else len(arguments)
+    options = parser.parse_args(arguments[:split_at])
+    options.words = list(arguments[split_at + 1 :])
+    if not options.words:
+        parser.error("the program to run is missing: write it after --")
+    return options
+
+
+if __name__ == "__main__":
+    CODE = main()
+    sys.stdout.flush()
+    os._exit(CODE)
