@@ -252,6 +252,9 @@ class ClusterSettings(Model):
         cloud: Any
         pools: dict[str, Any]
 
+    collects_metrics: ClassVar[bool] = False
+    """Whether the cloud itself reads what runs on the cluster answers Prometheus."""
+
     creates_namespace: bool = Field(
         default=True,
         description="`false`: the namespace is there already, and the stack neither changes nor deletes it. "

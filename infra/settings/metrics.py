@@ -28,7 +28,7 @@ class IdleSettings(Model):
 
 
 class ExporterSettings(ChartSettings):
-    """NVIDIA's dcgm-exporter on the nodes of GPU pools. GKE runs its own, and never this one."""
+    """NVIDIA's dcgm-exporter on the nodes of GPU pools, on clusters whose cloud does not export what GPUs do."""
 
     install: bool = Field(
         default=True,
@@ -76,13 +76,13 @@ class MetricsSettings(Model):
     idle: IdleSettings = Field(default_factory=IdleSettings, description="When an idle GPU is worth a word.")
     collect: bool = Field(
         default=True,
-        description="Have metrics read: on GKE by Google Cloud Managed Service for Prometheus, elsewhere by the "
-        "Prometheus of `prometheus`. Who reads them is let in to their ports, and nobody else.",
+        description="Have metrics read: by what the cloud reads them with, else by the Prometheus of "
+        "`prometheus`. Who reads them is let in to their ports, and nobody else.",
     )
     interval: Duration = Field(default="30s", description="Time between two readings.")
     dashboards: bool = Field(
         default=True,
-        description="Declare dashboards of what is read: for Grafana as ConfigMaps, on GKE in Cloud Monitoring.",
+        description="Declare dashboards of what is read: in the cloud's service, else for Grafana as ConfigMaps.",
     )
     prometheus: PrometheusSettings = Field(
         default_factory=PrometheusSettings, description="What reads them where the cloud does not."

@@ -242,6 +242,8 @@ class GcpCluster(ClusterSettings):
 
     other_names: ClassVar[Mapping[str, str]] = {"region": "location", "zone": "location", "tags": "labels"}
 
+    collects_metrics: ClassVar[bool] = True
+
     cloud: Literal["gcp"] = Field(description="`gcp`: a cluster that Slipway creates on GKE.")
     mode: Literal["standard", "autopilot"] = Field(
         default="standard",

@@ -88,7 +88,7 @@ def _of_teams(draft: Draft) -> Iterator[Finding]:
 
 def _uncollected(draft: Draft) -> list[str]:
     """The clusters whose cloud does not collect metrics itself."""
-    return [name for name, each in draft.clusters.items() if each.cloud != "gcp"]
+    return [name for name, each in draft.clusters.items() if not each.collects_metrics]
 
 
 def _prometheus(metrics: MetricsSettings, draft: Draft) -> Iterator[Finding]:
@@ -99,7 +99,7 @@ def _prometheus(metrics: MetricsSettings, draft: Draft) -> Iterator[Finding]:
         yield Finding(
             at,
             None,
-            "Google Cloud collects the metrics of all clusters of this stack",
+            "the cloud itself collects the metrics of all clusters of this stack",
             "remove it",
             read=(("clusters",),),
         )

@@ -21,7 +21,7 @@ CASES: list[Case] = [
     ({"metrics": {"port": 80}}, "metrics.port", "", ""),
     ({"metrics": {"collect": False, "interval": "30s"}}, "metrics.interval", "`collect` is false", "remove it"),
     ({"metrics": {"collect": False, "prometheus": {}}}, PROMETHEUS, "`collect` is false", "remove it"),
-    ({"metrics": {"prometheus": {}}}, PROMETHEUS, "Google Cloud collects", "remove it"),
+    ({"metrics": {"prometheus": {}}}, PROMETHEUS, "the cloud itself collects", "remove it"),
     ({"metrics": {"gpus": {"chart": "/nowhere.tgz"}}}, "metrics.gpus.chart", "cannot be read", "fetch it again"),
     (
         {"metrics": {"gpus": {"version": "4.0.0"}}},
