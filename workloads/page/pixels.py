@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import io
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -35,6 +36,8 @@ Fit = Literal["content", "contain", "cover", "stretch"]
 
 ImageFile.LOAD_TRUNCATED_IMAGES = False
 Image.MAX_IMAGE_PIXELS = LARGEST
+# Up to twice as many Pillow would only warn of: `decode` refuses them.
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
 class ImageError(ValueError):

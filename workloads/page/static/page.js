@@ -143,8 +143,6 @@ function point(event) {
 
 paper.addEventListener("pointerdown", (event) => {
   if (event.button !== 0 || (stroke && !event.isPrimary)) return;
-  event.preventDefault();
-  paper.focus({ preventScroll: true });
   paper.setPointerCapture(event.pointerId);
   cursor.visible = cursor.down = false;
   startDrawing();
