@@ -120,7 +120,7 @@ def declare(root: Path = ROOT) -> Declared:
         for name, platform in platforms.items()
     }
     jobs = job.declare([*steps, *before_apps], workspaces, root, settings.secrets)
-    running = app.declare(apps, workspaces, jobs, root, settings.secrets)
+    running = app.declare(apps, workspaces, jobs, root, settings.secrets, image=CPU_IMAGE)
     for name, each in settings.pipelines.items():
         if each.schedule:
             own = [jobs[step.job] for step in placed[name]]
@@ -192,6 +192,11 @@ def _queues(
             Held(cheapest_pool(platform).name, RUNNER)
             for pipeline, each in settings.pipelines.items()
             if each.schedule and placed[pipeline][0].platform == platform
+        ]
+        held += [
+            Held(cheapest_pool(platform).name, RUNNER)
+            for each in apps
+            if each.declared.idle and each.platform == platform
         ]
         if kueue.install and (pool := host_pool(platform)):
             held.append(Held(pool.name, OWN_PODS))

@@ -21,6 +21,9 @@ STORE_GATE, DEVICES_GATE, ACCELERATOR_GATE, NETWORK_GATE = GATES = (
 SCHEDULED_RUN = "scheduled-run"
 """What stands in front of the pipeline's name in the names of what runs it by the clock."""
 
+IDLE_WATCH = "idle-watch"
+"""What stands in front of an app's name in the names of what stops it while nobody uses it."""
+
 GATES_FOLDER = "gates"
 """The folder of the store that gates write to."""
 

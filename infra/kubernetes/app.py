@@ -22,6 +22,7 @@ from infra.kubernetes.app_pod import (
     template,
     token_secret_name,
 )
+from infra.kubernetes.idle import IdleWatch, IdleWatchArgs
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.labels import PEOPLE, app_labels
 from infra.kubernetes.pod import mebibytes
@@ -36,11 +37,14 @@ from infra.service import DATA
 class PipelineAppArgs:
     """``workspace`` is where the app runs, ``after`` are the Jobs that have to succeed before it starts.
 
-    ``connected`` are the apps that it connects to, and ``secrets`` the values that it is given, by their names.
+    ``image`` is one with Python, and ``root`` the repository. ``connected`` are the apps that it connects to, and
+    ``secrets`` the values that it is given, by their names.
     """
 
     planned: PlannedApp
     workspace: Workspace
+    image: str
+    root: Path
     after: Sequence[StepJob] = ()
     connected: Sequence["PipelineApp"] = ()
     secrets: Mapping[str, SecretStr] = field(default_factory=dict[str, SecretStr])
@@ -50,7 +54,8 @@ class PipelineApp(pulumi.ComponentResource):
     """An app with what it needs: its identity, a host name, what it ships, and who may connect to it.
 
     ``forward`` is the command that brings its port to a person's machine, and ``token`` what they log in with;
-    each is None where the app has none. ``ready`` are the resources to wait for before what connects to it.
+    each is None where the app has none. ``start`` is the command that brings it back once it was stopped because
+    nobody used it. ``ready`` are the resources to wait for before what connects to it.
     """
 
     def __init__(self, name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -94,6 +99,12 @@ class PipelineApp(pulumi.ComponentResource):
         host = _host(name, args, pods, on_cluster)
         _several(name, args, on_cluster)
         self.ready: tuple[pulumi.Resource, ...] = (pods, host)
+        self.start: pulumi.Output[str] | None = None
+        if app.declared.idle:
+            watch = IdleWatchArgs(
+                app, app.declared.idle, _stateful_set_name(app), workspace, args.image, args.root, self.ready
+            )
+            self.start = IdleWatch(f"{name}-idle", watch, pulumi.ResourceOptions(parent=self)).start
         port = app.declared.port
         self.forward: pulumi.Output[str] | None = None
         if app.declared.people:
@@ -121,11 +132,13 @@ def declare(
     jobs: Mapping[str, StepJob],
     root: Path,
     secrets: Mapping[str, SecretStr],
+    *,
+    image: str,
 ) -> dict[str, PipelineApp]:
     """Declares ``apps``, each once, by ``<pipeline>-<app>``.
 
     ``workspaces`` are by platform, ``jobs`` by their steps, ``root`` is the repository whose files the apps ship,
-    and ``secrets`` are the stack's by name. Raises ShippingError.
+    ``secrets`` are the stack's by name, and ``image`` is one with Python. Raises ShippingError.
     """
     runs = {name: job.run for name, job in jobs.items()}
     declared: dict[str, PipelineApp] = {}
@@ -136,7 +149,7 @@ def declare(
             before = {step.job: jobs[step.job] for step in (*app.inputs.values(), *app.after)}
             connected = [declare_one(each) for each in app.connects.values()]
             args = PipelineAppArgs(
-                planned, workspaces[app.platform.name], list(before.values()), connected, secrets
+                planned, workspaces[app.platform.name], image, root, list(before.values()), connected, secrets
             )
             declared[planned.name] = PipelineApp(planned.name, args)
         return declared[planned.name]
@@ -250,7 +263,8 @@ def _stateful_set(
     app: App, selector: k8s.meta.v1.LabelSelectorArgs, pod: k8s.core.v1.PodTemplateSpecArgs
 ) -> k8s.apps.v1.StatefulSetSpecArgs:
     return k8s.apps.v1.StatefulSetSpecArgs(
-        replicas=1,
+        # One that is stopped while nobody uses it is not started by the next `up`.
+        replicas=None if app.declared.idle else 1,
         service_name=app.object_name,
         selector=selector,
         # `OrderedReady` would keep a pod that never became ready (see `infra.kubernetes.service`).

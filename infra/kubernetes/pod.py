@@ -71,8 +71,10 @@ def secret_name(pipeline: str) -> str:
     return fit(f"{pipeline}-secrets", KUBERNETES_NAME_LIMIT)
 
 
-def template(run: Run, service_account: str) -> k8s.core.v1.PodTemplateSpecArgs:
-    """The pod template of the Job that runs ``run``.
+def template(
+    run: Run, service_account: str, more: Sequence[k8s.core.v1.EnvVarArgs] = ()
+) -> k8s.core.v1.PodTemplateSpecArgs:
+    """The pod template of the Job that runs ``run``, with ``more`` environment variables.
 
     Nothing in it differs between two evaluations of the program while the run's result is there: a changed
     template replaces the Job.
@@ -107,7 +109,7 @@ def template(run: Run, service_account: str) -> k8s.core.v1.PodTemplateSpecArgs:
             affinity=one_a_node(step) if step.nodes else None,
             subdomain=group_name(step) if step.nodes else None,
             init_containers=[_installer(run)] if step.requirements else None,
-            containers=[_container(run)],
+            containers=[_container(run, more)],
             volumes=_volumes(run),
         ),
     )
@@ -161,7 +163,7 @@ def tolerations(pool: Pool) -> list[k8s.core.v1.TolerationArgs]:
     ]
 
 
-def _container(run: Run) -> k8s.core.v1.ContainerArgs:
+def _container(run: Run, more: Sequence[k8s.core.v1.EnvVarArgs]) -> k8s.core.v1.ContainerArgs:
     step = run.step
     there = places(run) | filled_in(step)
     own = {name: in_pod(value, there) for name, value in step.environment.items()}
@@ -194,6 +196,7 @@ def _container(run: Run) -> k8s.core.v1.ContainerArgs:
             *([_from_field("JOB_UID", JOB_UID)] if step.items or step.nodes else []),
             *([_from_field(JOB_NAME_VARIABLE, JOB_NAME)] if step.nodes else []),
             *([_from_field("POD_IP", "status.podIP")] if run.usage and run.usage.port else []),
+            *more,
         ],
         mounts=mounts,
         before=_measuring(run),

@@ -119,10 +119,14 @@ class Outputs:
 
 
 def app_outputs(apps: Sequence[PipelineApp]) -> dict[str, pulumi.Input[Any]]:
-    """The outputs of a pipeline's apps, beside those of its steps: how people reach each, and with what token."""
+    """The outputs of a pipeline's apps, beside those of its steps: how people reach each, with what
+    token, and how one is started again that was stopped because nobody used it.
+    """
     forwards = {each.app.name: each.forward for each in apps if each.forward is not None}
     tokens = {each.app.name: each.token for each in apps if each.token is not None}
-    return {**({"apps": forwards} if forwards else {}), **({"tokens": tokens} if tokens else {})}
+    starts = {each.app.name: each.start for each in apps if each.start is not None}
+    found = {"apps": forwards, "tokens": tokens, "start": starts}
+    return {name: each for name, each in found.items() if each}
 
 
 def _picked(result: Number | Table | Curves, content: Any) -> Any:

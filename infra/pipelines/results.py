@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-PIPELINE_OUTPUTS = ("runs", "browse")
+PIPELINE_OUTPUTS = ("runs", "browse", "apps", "tokens", "start")
 """What the output of each pipeline has beside its results: where those of its steps are, as URLs and as pages."""
 
 STACK_OUTPUTS = STORE, CONNECT, KUBECONFIG, SHOW, PLATFORM = "store", "connect", "kubeconfig", "show", "platform"

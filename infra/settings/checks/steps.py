@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from infra.pipelines.apps import AppSettings
 from infra.pipelines.contract import PodSettings, StepSettings, placements
 from infra.pipelines.discovery import supplements
 from infra.pipelines.images import GPU_IMAGE
@@ -62,6 +63,8 @@ def _fits(at: Path, placed: PodSettings, target: Target, draft: Draft) -> Iterat
     elif isinstance(placed, StepSettings):
         yield from several(at, placed, target, draft)
         yield from _gpus(at, placed, target, draft)
+    elif isinstance(placed, AppSettings):
+        yield from _gpus(at, placed, target, draft)
     elif target.pool.has_gpus:
         without = [name for name, other in targets(draft).items() if not other.pool.has_gpus]
         yield Finding(
@@ -83,7 +86,7 @@ def _fits(at: Path, placed: PodSettings, target: Target, draft: Draft) -> Iterat
         yield from _amounts(at, placed, target, target.node, draft)
 
 
-def _gpus(at: Path, step: StepSettings, target: Target, draft: Draft) -> Iterator[Finding]:
+def _gpus(at: Path, step: StepSettings | AppSettings, target: Target, draft: Draft) -> Iterator[Finding]:
     read = target.keys_of("gpus")
     if step.gpus and not target.pool.has_gpus:
         with_gpus = [name for name, other in targets(draft).items() if other.pool.has_gpus]

@@ -1,0 +1,220 @@
+"""The kind `notebook`: what a stack with one declares, and what stops it while nobody uses it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.clouds.existing.emulator import Emulator as ExistingEmulator
+from infra.pipelines.contract import Best, Command, StepDeclaration, StepSettings, Variant
+from infra.pipelines.notebook import NotebookSettings, declaration
+from infra.pipelines.results import Number
+from infra.program import declare
+from infra.settings.loading import load
+from tests.support.checkout import ROOT
+from tests.support.recording import Recording, record
+
+PIPELINE = '''
+from pydantic import Field
+
+from infra.pipelines.apps import AppDeclaration, AppSettings
+from infra.pipelines.contract import Pipeline, PipelineSettings, StepDeclaration, StepSettings
+from infra.pipelines.notebook import NotebookSettings, declaration
+
+
+class Settings(PipelineSettings):
+    """Tries a notebook."""
+
+    train: StepSettings = Field(description="Where it trains.")
+    serving: AppSettings = Field(description="Where the model is served.")
+    notebook: NotebookSettings | None = Field(default=None, description="Where the notebook runs.")
+
+
+def steps(settings: Settings) -> list[StepDeclaration]:
+    return [StepDeclaration("train", "workloads.mnist.train", settings.train, ["--output", "{output}"])]
+
+
+def apps(settings: Settings) -> list[AppDeclaration]:
+    if settings.notebook is None:
+        return []
+    model = AppDeclaration("serving", "Model", settings.serving, 8501, ["serve"], image="i@sha256:" + "1" * 64)
+    own = declaration("notebook", settings.notebook, steps(settings), serving="serving", model="digits")
+    return [model, own]
+
+
+PIPELINE = Pipeline(settings=Settings, steps=steps, apps=apps)
+'''
+
+ON_CPU = {"pool": "cpu"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "pipeline.py").write_text(PIPELINE)
+    return tmp_path
+
+
+def run(folder: Path, notebook: Mapping[str, Any] | None, **more: Any) -> Recording:
+    nodes = {"selector": {"a": "b"}, "cpu": "8", "memory": "32Gi", "ephemeral_storage": "40Gi"}
+    gpu = {**nodes, "selector": {"a": "gpu"}, "accelerator": "nvidia-tesla-t4", "gpus": 1}
+    own = {"notebook": dict(notebook)} if notebook else {}
+    values: dict[str, Any] = {
+        "clusters": {
+            "here": {"cloud": "existing", "kubeconfig": "/nowhere", "pools": {"cpu": nodes, "gpu": gpu}},
+        },
+        "store": {"kind": "pvc", "access_mode": "ReadWriteMany", "storage_class": "shared"},
+        "pipelines": {"tried": {"uses": str(folder), "train": ON_CPU, "serving": ON_CPU, **own}},
+        **more,
+    }
+    emulators = [ExistingEmulator(load(values).request)]
+    configuration = {f"slipway:{key}": value for key, value in values.items()}
+    return record(lambda: declare(ROOT), configuration, preview=False, emulators=emulators)
+
+
+def only(recording: Recording, kind: str, name: str) -> Mapping[str, Any]:
+    (found,) = [
+        each.inputs for each in recording.of(f"kubernetes:{kind}") if each.inputs["metadata"]["name"] == name
+    ]
+    return found
+
+
+def test_it_runs_on_a_gpu_with_its_folder_and_the_store_for_reading(folder: Path) -> None:
+    recording = run(folder, {"pool": "gpu", "gpus": 1, "storage": "20Gi", "idle": "30m"})
+    (stateful,) = recording.of("kubernetes:apps/v1:StatefulSet")
+    spec = stateful.inputs["spec"]
+    # One that was stopped stays stopped with the next `up`.
+    assert "replicas" not in spec
+    pod = spec["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["command"] + container["args"] == [
+        *("python3", "-m", "workloads.notebook.serve", "--folder", "/data"),
+        *("--listen", "*", "--port", "8888", "--idle", "1800"),
+    ]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    mounts = {each["mountPath"]: each.get("readOnly", False) for each in container["volumeMounts"]}
+    assert mounts["/store"] is True
+    assert mounts["/data"] is False
+    assert container["readinessProbe"]["httpGet"]["path"] == "/api"
+    environment = {each["name"]: each.get("value") for each in container["env"]}
+    assert environment["SERVING_ADDRESS"] == "tried-serving:8501"
+    assert environment["SLIPWAY_PIPELINE"] == "/store/tried"
+    assert environment["SLIPWAY_MODEL"] == "digits"
+    words = json.loads(environment["SLIPWAY_STEPS"])["train"]["words"]
+    assert words == ["python3", "-m", "workloads.mnist.train", "--output", "{output}"]
+    assert pod["automountServiceAccountToken"] is False
+    assert spec["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"] == "20480Mi"
+
+
+def test_the_steps_it_has_at_hand_ship_with_it(folder: Path) -> None:
+    recording = run(folder, {"pool": "cpu"})
+    shipped = {
+        key.replace("--", "/")
+        for each in recording.of("kubernetes:core/v1:ConfigMap")
+        if each.inputs["metadata"]["name"].startswith("tried-notebook-bundle")
+        for key in each.inputs["binaryData" if "binaryData" in each.inputs else "data"]
+    }
+    text = "\n".join(sorted(shipped))
+    for part in ("train.py", "start.py", "served.py", "drawing.py", "requirements.txt"):
+        assert part in text, text
+
+
+def test_the_token_is_generated_and_nowhere_in_the_pods_words(folder: Path) -> None:
+    recording = run(folder, {"pool": "cpu"})
+    (stateful,) = recording.of("kubernetes:apps/v1:StatefulSet")
+    (container,) = stateful.inputs["spec"]["template"]["spec"]["containers"]
+    assert {"name": "JUPYTER_TOKEN", "value": "$(NOTEBOOK_TOKEN)"} in container["env"]
+    secret = only(recording, "core/v1:Secret", "tried-notebook-token")
+    token = secret["stringData"]["token"]
+    assert token not in json.dumps(stateful.inputs["spec"]["template"])
+    assert set(recording.exports["tried"]["tokens"]) == {"notebook"}
+
+
+def test_what_stops_it_may_do_that_and_nothing_else(folder: Path) -> None:
+    recording = run(folder, {"pool": "cpu", "idle": "2h"})
+    name = only_stateful_set(recording)
+    (role,) = recording.of("kubernetes:rbac.authorization.k8s.io/v1:Role")
+    assert role.inputs["rules"] == [
+        {
+            "apiGroups": ["apps"],
+            "resources": ["statefulsets/scale"],
+            "resourceNames": [name],
+            "verbs": ["patch"],
+        }
+    ]
+    watch = only(recording, "batch/v1:CronJob", "tried-notebook-idle")["spec"]
+    assert watch["concurrencyPolicy"] == "Forbid"
+    pod = watch["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == "tried-notebook-idle"
+    assert pod["automountServiceAccountToken"] is True
+    (container,) = pod["containers"]
+    assert container["command"] == ["python", "-m", "workloads.notebook.idle"]
+    assert container["args"] == [
+        *("--app", "tried-notebook:8888", "--after", "7200", "--scale", name, "--namespace", "slipway"),
+        *("--api", "https://kubernetes.default.svc"),
+        *("--service-account", "/var/run/secrets/kubernetes.io/serviceaccount"),
+    ]
+    (token,) = [each for each in container["env"] if each["name"] == "APP_TOKEN"]
+    assert token["valueFrom"]["secretKeyRef"] == {"name": "tried-notebook-token", "key": "token"}
+    asked = only(recording, "networking.k8s.io/v1:NetworkPolicy", "tried-notebook-idle")["spec"]
+    assert asked["podSelector"]["matchLabels"]["slipway/app"] == "notebook"
+    (peer,) = asked["ingress"][0]["from"]
+    assert peer["podSelector"]["matchLabels"]["app.kubernetes.io/name"] == "idle-watch"
+    labels = watch["jobTemplate"]["spec"]["template"]["metadata"]["labels"]
+    assert peer["podSelector"]["matchLabels"].items() <= labels.items()
+
+
+def test_the_outputs_say_how_it_starts_again(folder: Path) -> None:
+    recording = run(folder, {"pool": "cpu"})
+    kubectl = "kubectl --kubeconfig /nowhere --namespace slipway"
+    assert recording.exports["tried"]["start"] == {
+        "notebook": f"{kubectl} scale statefulset/{only_stateful_set(recording)} --replicas=1"
+    }
+    assert recording.exports["tried"]["apps"]["notebook"].endswith("port-forward service/tried-notebook 8888:8888")
+
+
+def test_a_stack_without_one_has_nothing_of_it(folder: Path) -> None:
+    recording = run(folder, None)
+    assert recording.of("kubernetes:batch/v1:CronJob") == []
+    assert recording.of("kubernetes:apps/v1:StatefulSet") == []
+
+
+def only_stateful_set(recording: Recording) -> str:
+    (found,) = recording.of("kubernetes:apps/v1:StatefulSet")
+    return found.inputs["metadata"]["name"]
+
+
+def test_programs_and_variants_are_at_hand_too() -> None:
+    on_cpu = StepSettings(pool="cpu")
+    share = Number(name="share", title="Share", path="count.json", select="/share")
+    made = [
+        StepDeclaration(
+            f"count-{shortest}",
+            None,
+            on_cpu,
+            ["python", "count.py", "--shortest", shortest, "--output", "{output}"],
+            command=Command("workloads/lines"),
+            variant=Variant("count", {"shortest": shortest}),
+            best=Best("share"),
+            results=(share,),
+        )
+        for shortest in ("3", "5")
+    ]
+    draw = StepDeclaration(
+        "draw",
+        None,
+        on_cpu,
+        ["python", "draw.py", "{count}", "{{}}"],
+        {"count": "count"},
+        command=Command("workloads/lines"),
+    )
+    found = declaration("notebook", NotebookSettings(pool="cpu"), [*made, draw])
+    assert found.command is not None
+    assert found.command.code == "workloads/lines"
+    assert found.connects == ()
+    described = json.loads(found.environment["SLIPWAY_STEPS"].format_map({}))
+    assert described["draw"]["words"] == ["python", "draw.py", "{count}", "{{}}"]
+    assert described["draw"]["inputs"] == {"count": ["count-3", "count-5"]}
+    assert described["draw"]["best"] == {"count": {"path": "count.json", "select": "/share", "of": "max"}}
+    assert described["draw"]["code"] == "code"
