@@ -7,7 +7,7 @@ comma := ,
 # What may be set, on the command line or in the environment. Recipes take these as variables of the shell ("$$STACK"),
 # so their values are words and nothing else: make would expand a `$(shell …)` in them wherever it expands the variable,
 # and where it exports one of the command line.
-OPTIONS := STACK FRESH BENCHMARK TESTS BASE FORMAT FAIL_ON OUTPUT PICTURES \
+OPTIONS := STACK FRESH FOR BENCHMARK TESTS BASE FORMAT FAIL_ON OUTPUT PICTURES \
 	PIPELINE CLOUD USES REGION GPU MANIFEST NAME CODE \
 	STEP FOLLOW ONCE ATTEMPTS KUBECONFIG_FILE KUBE_CONTEXT
 TOOLS := VENV BIN PYTHON SHELL UV_SYSTEM_CERTS
@@ -28,7 +28,7 @@ CA_STORES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt
 export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 
 .DEFAULT_GOAL := help
-TARGETS := help setup new import rehearse preview check doctor show watch logs pin-images pictures test test-fast lint format bench bench-evaluation \
+TARGETS := help setup new import rehearse demo preview check doctor show watch logs pin-images pictures test test-fast lint format bench bench-evaluation \
 	lock clean \
 	ci-preview ci-verdict ci-comment ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
 	ci-drift ci-drift-issue
@@ -84,6 +84,10 @@ import: $(VENV)/.runtime ## Write a pipeline from a TFJob, PyTorchJob or Job, MA
 
 rehearse: $(VENV)/.runtime ## Run a stack here, on the CPU [STACK=gcp-dev] [FRESH=1] [BENCHMARK=1]
 	@$(BIN)/python -m offline.rehearsal --stack "$${STACK:-gcp-dev}" $${FRESH:+--fresh} $${BENCHMARK:+--benchmark}
+
+demo: $(VENV)/.runtime ## Rehearse a stack, then keep its page and other apps here until Ctrl-C [STACK=demo] [FRESH=1] [FOR=60]
+	@$(BIN)/python -m offline.rehearsal.demo $${STACK:+--stack "$$STACK"} $${FRESH:+--fresh} $${FOR:+--for "$$FOR"} \
+		$${BENCHMARK:+--benchmark}
 
 # make itself exits 2 whenever a target fails, so the preview's own exit code is left in build/preview/status:
 # 0 clean, 1 findings, 2 not evaluated.

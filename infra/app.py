@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.pipelines.apps import AppDeclaration, folder_of, object_name
+from infra.pipelines.apps import AppDeclaration, folder_of, object_name, token_variable
 from infra.pipelines.contract import service_variables
 from infra.platform import Platform, Pool, Resources
 from infra.step import Command, Step
@@ -91,7 +91,7 @@ class App:
     @property
     def token_variable(self) -> str:
         """The environment variable in which it alone finds its token."""
-        return f"{self.name.upper().replace('-', '_')}_TOKEN"
+        return token_variable(self.name)
 
     @property
     def most(self) -> int:

@@ -1,6 +1,7 @@
 """The pod of an app: one container within the *restricted* Pod Security Standard, which stays until told to go."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pulumi
@@ -25,6 +26,7 @@ from infra.kubernetes.pod import (
 )
 from infra.kubernetes.run import INSTALLER
 from infra.kubernetes.shipped_files import config_map_name, volume
+from infra.pipelines.apps import AppDeclaration, token_variable
 from infra.service import DATA
 from infra.step import CODE
 
@@ -105,18 +107,23 @@ def words(planned: PlannedApp) -> list[str]:
 def word(text: str, planned: PlannedApp) -> str:
     """``text`` with what its references stand for in the pod, where the kubelet fills in the token."""
     app = planned.app
+    return filled_in(text, app.pipeline, app.declared, {name: each.path for name, each in planned.inputs.items()})
+
+
+def filled_in(text: str, pipeline: str, declared: AppDeclaration, inputs: Mapping[str, str]) -> str:
+    """``text`` as it stands in the pod of an app; ``inputs`` are the directories in the store of what it reads."""
     mark = "\0"
     there = {
         "store": STORE,
-        "pipeline": f"{STORE}/{app.pipeline}",
-        "port": str(app.declared.port),
+        "pipeline": f"{STORE}/{pipeline}",
+        "port": str(declared.port),
         DATA: DATA_PATH,
         TOKEN: mark,
-        **{name: f"{STORE}/{each.path}" for name, each in planned.inputs.items()},
-        **{name: f"{FOLDERS}/{name}" for name in planned.folders},
+        **{name: f"{STORE}/{path}" for name, path in inputs.items()},
+        **{name: f"{FOLDERS}/{name}" for name in declared.folders},
     }
     *before, last = text.format_map(there).split(mark)
-    variable = f"$({app.token_variable})"
+    variable = f"$({token_variable(declared.name)})"
     # A `$` in front of the variable is one in front of its parenthesis.
     return "".join(escaped(f"{each}(")[:-1] + variable for each in before) + escaped(last)
 

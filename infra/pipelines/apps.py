@@ -165,6 +165,11 @@ def object_name(pipeline: str, app: str) -> str:
     return fit(f"{pipeline}-{app}", NAME_LIMIT)
 
 
+def token_variable(app: str) -> str:
+    """The environment variable in which an app finds its token."""
+    return f"{app.upper().replace('-', '_')}_TOKEN"
+
+
 def folder_of(pipeline: str, app: str) -> str:
     """The folder of the store, as a path below its root, that an app which writes has to itself."""
     return f"{pipeline}/{app}"

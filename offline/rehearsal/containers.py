@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from infra.kubernetes.run import LAUNCHER, MEASURE, RUNNER, WORKER
+from infra.kubernetes.run import INSTALLER, LAUNCHER, MEASURE, RUNNER, WORKER
 from infra.pipelines import packages
 from infra.pipelines.images import has_tensorflow
 from offline.rehearsal.cluster_objects import RefusedError
 from offline.rehearsal.environments import Environment, EnvironmentFailedError, Environments, Software
+from offline.rehearsal.image_packages import has_all_of
 from offline.rehearsal.kubelet import Pod, Prepare, Prepared, in_project
-from offline.rehearsal.pods import Container
+from offline.rehearsal.pods import Container, PodSpec
 from offline.rehearsal.programs import PYTHON, Program, search_path
 
 OUTPUT = "--output"
@@ -21,7 +22,7 @@ OUTPUT = "--output"
 
 @dataclass(frozen=True)
 class Containers:
-    """Prepares the containers of a rehearsal; ``programs`` are by the logical name of their Job or StatefulSet."""
+    """Prepares the containers of a rehearsal; ``programs`` are by the logical name of what runs them."""
 
     programs: Mapping[str, Program]
     environments: Environments
@@ -69,20 +70,32 @@ class Containers:
 
         return measured
 
-    def instead_of(self, service: str, container: Container) -> Container:
-        """``container`` of the service with this logical name, or what runs in its place on this machine."""
-        program = self.programs.get(service)
+    def instead_of(self, server: str, pod: PodSpec) -> PodSpec:
+        """``pod`` of the service or app with this logical name, or what runs in its place on this machine."""
+        program = self.programs.get(server)
         if program is None or program.installed or program.is_here() or not program.substitute:
-            return container
-        return replace(container, command=program.substitute, args=[])
+            return pod
+        words = program.instead(pod.annotations)
+        return replace(pod, container=replace(pod.container, command=words, args=[]))
 
-    def of_service(self, service: str, note: Callable[[str], None]) -> Prepare:
-        """Prepares the container of the service with this logical name; ``note`` is told of what is installed."""
+    def of_server(self, server: str, note: Callable[[str], None]) -> Prepare:
+        """Prepares the containers of the service or app with this logical name.
+
+        ``note`` is told of packages that are installed. A module of the project's is left to the project's Python
+        where that has all that the app's lock file pins.
+        """
 
         def prepare(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> Prepared | None:  # noqa: ARG001
-            program = self.programs.get(service)
-            if program is None:
+            program = self.programs.get(server)
+            if program is None or _is_of_project(program):
                 return None
+            if list(words[1:3]) == ["-m", INSTALLER]:
+                self._environment(program, pod, note)
+                said = f"{program.software} is in the environment of this rehearsal"
+                return Prepared([sys.executable, "-c", f"print({said!r})"], search_path())
+            if program.stand_in and not program.is_here():
+                own = [sys.executable, "-m", program.stand_in.module, *words[1:]]
+                return Prepared(own, search_path(), program.stand_in.environment)
             if not program.installed and words[0] not in PYTHON:
                 return Prepared(words, search_path())
             environment = self._environment(program, pod, note)
@@ -115,6 +128,11 @@ class Containers:
         elif software.locks and not known:
             note(f"uses the environment with {software} that was made before: {place}")
         return environment
+
+
+def _is_of_project(program: Program) -> bool:
+    """Whether it is a module of the project's, whose Python has all that the lock file of its app pins."""
+    return bool(program.app and program.app.module) and all(map(has_all_of, program.software.locks))
 
 
 def _in(environment: Environment, words: Sequence[str]) -> Prepared:

@@ -28,6 +28,7 @@ from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.kubelet import Kubelet, Prepare
 from offline.rehearsal.pod_hosts import pod_addresses
 from offline.rehearsal.pods import PodSpec, UnsupportedError
+from offline.rehearsal.ports import as_declared, free_ports
 from offline.rehearsal.processes import Reaper, Stop
 from offline.rehearsal.queues import JobQueues, Ticket
 from offline.rehearsal.result_integrity import Results
@@ -82,6 +83,8 @@ class Engine(Observer):
     disrupt: str | None = None
     """Logical name, or its last part, of a Job whose pod is to be evicted once; after a colon the pod's index."""
     containers: Containers | None = None
+    keeps: bool = False
+    """Whether the apps stay when the Jobs are through. They then have their own ports where these are free."""
     backoff: float = job_controller.BACKOFF
     scheduler: Scheduler = field(default_factory=lambda: Scheduler(most=PODS))
     objects: Objects = field(default_factory=Objects)
@@ -107,9 +110,10 @@ class Engine(Observer):
                 self.scheduler,
                 self.request,
                 self._service_kubelet,
-                self.containers.instead_of if self.containers else lambda _, container: container,
+                self.containers.instead_of if self.containers else lambda _, pod: pod,
                 self.display.service,
                 self.note,
+                as_declared if self.keeps else lambda wanted: free_ports(len(wanted)),
             )
         )
         for emulator in self.emulators:
@@ -309,7 +313,7 @@ class Engine(Observer):
     def _service_kubelet(self, record: ServiceRecord, namespace: Namespace) -> Kubelet:
         containers = self.containers
         note = partial(self.note, record)
-        return self._kubelet(namespace, containers.of_service(record.name, note) if containers else None)
+        return self._kubelet(namespace, containers.of_server(record.name, note) if containers else None)
 
     def _kubelet(self, namespace: Namespace, prepare: Prepare | None) -> Kubelet:
         drivers = frozenset[str]().union(*(each.store_drivers for each in self.emulators))

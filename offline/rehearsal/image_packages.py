@@ -1,11 +1,12 @@
 """The Python packages of images, as far as the project's own environment has them."""
 
 import csv
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 TENSORFLOW = ("tensorflow", "tensorflow-cpu")
@@ -58,6 +59,27 @@ def link(packages: Mapping[str, metadata.Distribution], folder: Path) -> None:
             target = folder / whole
             target.parent.mkdir(parents=True, exist_ok=True)
             target.symlink_to(site / whole)
+
+
+def has_all_of(lock: Path) -> bool:
+    """Whether the project's own environment has every package that ``lock`` pins, at its version."""
+    try:
+        text = lock.read_text(encoding="utf-8")
+    except OSError:
+        return False
+    for line in re.sub(r"\\\r?\n", " ", text).splitlines():
+        content = re.split(r"(?:^|\s)(?:#|--hash=)", line)[0].strip()
+        if not content:
+            continue
+        try:
+            wanted = Requirement(content)
+            if wanted.marker is not None and not wanted.marker.evaluate():
+                continue
+            if not wanted.specifier.contains(metadata.version(wanted.name), prereleases=True):
+                return False
+        except (InvalidRequirement, metadata.PackageNotFoundError):
+            return False
+    return True
 
 
 def _files(distribution: metadata.Distribution) -> Iterator[str]:

@@ -82,10 +82,11 @@ class Pod:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A container's command line, and the folders in which its programs are looked for."""
+    """A container's command line, the folders in which its programs are looked for, and variables of its own."""
 
     words: Sequence[str]
     path: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 Prepare = Callable[[Pod, Container, Sequence[str], Path], Prepared | None]
@@ -187,6 +188,7 @@ class Kubelet:
             "HOSTNAME": pod.spec.hostname or pod.name,
             **self._devices(pod, container),
             **given,
+            **prepared.environment,
         }
         return Launch(
             command=prepared.words,

@@ -11,6 +11,9 @@ LOOPBACK = "127.0.0.1"
 LOWEST = 20_000
 """Below are ports at which services of a machine often listen."""
 
+UNPRIVILEGED = 1024
+"""Below it only an administrator's programs may listen."""
+
 OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 """Where Linux keeps the range from which connections get the port of their own end."""
 
@@ -35,6 +38,18 @@ def free_ports(count: int) -> list[int]:
         while len(found) < count:
             found.append(_any_free())
         return found
+
+
+def as_declared(wanted: Sequence[int]) -> list[int]:
+    """The ports ``wanted`` themselves, as far as nothing listens at them and anybody may; others for the rest."""
+    found: list[int] = []
+    for port in wanted:
+        with _lock:
+            own = port >= UNPRIVILEGED and port not in _given and _is_free(port)
+            if own:
+                _given.add(port)
+        found.append(port if own else free_ports(1)[0])
+    return found
 
 
 def _candidates() -> Sequence[int]:

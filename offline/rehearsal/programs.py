@@ -1,20 +1,24 @@
-"""The programs of steps and services: with which packages, and what stands in for one that this machine lacks."""
+"""The programs of steps, services and apps: with which packages, and what stands in for one that is not here."""
 
 import contextlib
 import os
 import shlex
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from infra.kubernetes.app_pod import filled_in
+from infra.kubernetes.labels import inputs_of
 from infra.kubernetes.service import word
+from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.contract import Command, ServiceDeclaration, StepDeclaration, Substitute, service_variables
 from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.images import has_tensorflow
 from infra.schema.problems import Problem, SettingsError
 from offline.rehearsal.environments import Software
+from offline.rehearsal.stand_ins import STAND_INS, StandIn
 
 PYTHON = ("python", "python3")
 """Programs that every environment has."""
@@ -24,12 +28,13 @@ SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 
 @dataclass(frozen=True)
 class Program:
-    """The program of a step or a service, and what a rehearsal may run in its place.
+    """The program of a step, a service or an app, and what a rehearsal may run in its place.
 
-    ``of`` is the step or service with its pipeline, ``churn.train``, ``kind`` which of the two it is, and ``key``
-    the place of its command. ``words`` are its command line as declared. ``software`` is what its image and lock
-    files have; ``installed`` says that the program may be one of theirs. ``substitute`` is the command line for a
-    machine that lacks the program, and empty where the pipeline has none.
+    ``of`` is the step, service or app with its pipeline, ``churn.train``, ``kind`` which of these it is, and
+    ``key`` the place of its command. ``words`` are its command line as declared. ``software`` is what its image
+    and lock files have; ``installed`` says that the program may be one of theirs. ``substitute`` is the command
+    line for a machine that lacks the program, and empty where the pipeline has none. ``app`` is the app that
+    it is of.
     """
 
     of: str
@@ -38,7 +43,20 @@ class Program:
     software: Software
     installed: bool
     substitute: Sequence[str] = ()
-    kind: Literal["step", "service"] = "step"
+    kind: Literal["step", "service", "app"] = "step"
+    app: AppDeclaration | None = None
+
+    @property
+    def stand_in(self) -> StandIn | None:
+        """What a rehearsal has of its own for this program; None where the pipeline says what runs instead."""
+        return None if self.substitute else STAND_INS.get(self.name)
+
+    def instead(self, annotations: Mapping[str, str]) -> list[str]:
+        """The substitute's command line as it stands in the pod that has these ``annotations``."""
+        if self.app is None:
+            return list(self.substitute)
+        inputs, pipeline = inputs_of(annotations), self.of.rpartition(".")[0]
+        return [filled_in(each, pipeline, self.app, inputs) for each in self.substitute]
 
     @property
     def name(self) -> str:
@@ -53,12 +71,14 @@ class Program:
     def unknown(self) -> str:
         """Of a program that this machine lacks: what is asked for in vain, it or its substitute; or nothing."""
         if not self.substitute:
-            return self.name
+            return "" if self.stand_in else self.name
         return "" if _is_here(self.substitute[0]) else self.substitute[0]
 
     @property
     def replacing(self) -> str:
         """A sentence that says that the substitute runs."""
+        if stand_in := self.stand_in:
+            return f"{self.of} runs {stand_in.title}: `{self.name}` is not on this machine"
         if any("\n" in word for word in self.substitute):
             return f"{self.of} runs what stands in for `{self.name}` with {self.software}: this machine has none"
         instead, declared = shlex.join(self.substitute), shlex.join(self.words)
@@ -101,7 +121,9 @@ def search_path() -> list[str]:
 
 
 def programs_of(pipelines: Iterable[DeclaredPipeline], root: Path) -> dict[str, Program]:
-    """The programs of all steps and services that have one, by the logical name of the Job or StatefulSet.
+    """The programs of all steps, services and apps, by the logical name of the Job, StatefulSet or Deployment.
+
+    A step that runs a module of the project's has none.
 
     They are in the order of the declaration. Of one with mistakes, there are those that can be read.
     """
@@ -113,7 +135,25 @@ def programs_of(pipelines: Iterable[DeclaredPipeline], root: Path) -> dict[str, 
                     found[f"{pipeline.name}-{step.name}"] = _program(pipeline, step, step.command, root)
             for service in pipeline.services:
                 found[f"{pipeline.name}-{service.name}"] = _program_of_service(pipeline, service, root)
+            for app in pipeline.apps:
+                found[f"{pipeline.name}-{app.name}"] = _program_of_app(pipeline, app, root)
     return found
+
+
+def _program_of_app(pipeline: DeclaredPipeline, app: AppDeclaration, root: Path) -> Program:
+    substitute = app.substitute or Substitute()
+    locks = filter(None, (app.requirements, substitute.requirements))
+    image = app.placed_by.image or app.image
+    return Program(
+        of=f"{pipeline.name}.{app.name}",
+        key=pipeline.key(app),
+        words=["python3", "-m", app.module, *app.arguments] if app.module else app.arguments,
+        software=Software(tuple(root / each for each in locks), image is None or has_tensorflow(image)),
+        installed=bool(app.requirements or (substitute.requirements and not substitute.run)),
+        substitute=substitute.run,
+        kind="app",
+        app=app,
+    )
 
 
 def _program_of_service(pipeline: DeclaredPipeline, service: ServiceDeclaration, root: Path) -> Program:
@@ -160,7 +200,7 @@ def _for_variants(word: str, step: StepDeclaration, steps: Sequence[StepDeclarat
 
 def substituted(programs: Iterable[Program]) -> list[str]:
     """A remark for each program that this machine certainly lacks, and that has a substitute."""
-    return [each.replacing for each in _once(programs) if each.substitute]
+    return [each.replacing for each in _once(programs) if each.substitute or each.stand_in]
 
 
 def problems(programs: Iterable[Program]) -> list[Problem]:

@@ -34,6 +34,7 @@ def only_here(
     for pipeline in pipelines:
         with contextlib.suppress(SettingsError):
             needed.update(name for step in pipeline.unchecked for name in step.secrets.values())
+            needed.update(name for app in pipeline.apps for name in app.secrets.values())
     absent = needed - set(mapping(values.get(KEY)))
     return {name: MASK for name in sorted(absent) if environment.get(variable(name))}
 

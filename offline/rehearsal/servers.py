@@ -16,7 +16,7 @@ from offline.engine.scheduling import PodRequest
 from offline.rehearsal.cluster_objects import Namespace, Objects, RefusedError
 from offline.rehearsal.kubelet import Kubelet, Pod, PodResult, Prepared
 from offline.rehearsal.pods import Container, PodSpec, UnsupportedError
-from offline.rehearsal.ports import LOOPBACK, free_ports
+from offline.rehearsal.ports import LOOPBACK
 from offline.rehearsal.processes import Stop
 from offline.rehearsal.scheduler import CancelledError, Placement, Scheduler
 from offline.rehearsal.server_specs import Probe, ServerSpec
@@ -60,7 +60,7 @@ class Surroundings:
     """What servers share.
 
     ``request`` says what of a pod on a cluster decides where it can go, ``kubelet`` makes what runs one, and
-    ``instead_of`` knows what runs in place of a container, by the server's name. ``changed`` and ``note`` are
+    ``instead_of`` knows what runs in place of a pod, by the server's name. ``changed`` and ``note`` are
     told of what happens. ``ports`` finds as many ports of this machine as it is told ports of containers.
     """
 
@@ -69,10 +69,10 @@ class Surroundings:
     scheduler: Scheduler
     request: Callable[[str, PodSpec], PodRequest]
     kubelet: Callable[[ServiceRecord, Namespace], Kubelet]
-    instead_of: Callable[[str, Container], Container]
+    instead_of: Callable[[str, PodSpec], PodSpec]
     changed: Callable[[ServiceRecord], None]
     note: Callable[[ServiceRecord, str], None]
-    ports: Callable[[Sequence[int]], Sequence[int]] = lambda wanted: free_ports(len(wanted))
+    ports: Callable[[Sequence[int]], Sequence[int]]
 
 
 @dataclass
@@ -220,11 +220,10 @@ class Server:
             self.surroundings.changed(record)
 
     def _pod(self, data: Mapping[str, Path], write: Callable[[bytes], None]) -> Pod:
-        declared = self.spec.pod
         return Pod(
             f"{self.spec.name[:57]}-{secrets.token_hex(3)[:5]}",
             self.namespace,
-            replace(declared, container=self.surroundings.instead_of(self.record.name, declared.container)),
+            self.surroundings.instead_of(self.record.name, self.spec.pod),
             self.placements[0],
             self._stop,
             write,

@@ -116,12 +116,16 @@ def _measuring(settings: Settings) -> list[str]:
 
 @dataclass(frozen=True)
 class Session:
-    """A rehearsal of ``program``, shown on ``console``."""
+    """A rehearsal of ``program``, shown on ``console``.
+
+    With ``keep`` its apps stay until that returns. It is called where all went well, after the report was written.
+    """
 
     program: Callable[[], object]
     configuration: Configuration
     options: Options
     console: Console
+    keep: Callable[[Engine], None] | None = None
 
     def run(self) -> Outcome:
         """Runs it, shows it and writes the report. Raises BusyError, FolderError, and what the program raises."""
@@ -137,39 +141,63 @@ class Session:
             remarks += store_files.give(given, place.store, self.options.root)
             reaper = Reaper(lock.descriptor)
             try:
-                outcome = self._evaluate(place, state, reaper, remarks)
+                return self._rehearse(place, state, reaper, remarks)
             finally:
                 reaper.close()
-            renamed, older = _keep_results(place, outcome)
-            _report(place, outcome, self.console)
-            for line in renamed:
-                self.console.print(Text(line, "yellow"), soft_wrap=True)
-            if older and not self.options.quiet:
-                text = f"Kept from an earlier rehearsal, since this one made none: {', '.join(older)}"
-                self.console.print(Text(text, "yellow"), soft_wrap=True)
-            return outcome
         finally:
             lock.release()
 
-    def _evaluate(self, place: Place, state: State, reaper: Reaper, remarks: Iterable[str]) -> Outcome:
-        began = time.time()
+    def _rehearse(self, place: Place, state: State, reaper: Reaper, remarks: Iterable[str]) -> Outcome:
+        display: LiveDisplay | PlainDisplay = PlainDisplay(self.console, self.options.quiet)
+        if self.console.is_terminal and self.console.is_interactive and not self.options.quiet:
+            display = LiveDisplay(self.console, self.options.stack)
+        engine = self._engine(place, state, reaper, display)
+        for remark in (*self.configuration.remarks, *remarks):
+            display.say(remark)
+        with _warnings_to(display.say), _interrupting(engine):
+            try:
+                outcome = self._evaluate(place, state, engine, display)
+                self._show(place, outcome)
+                if self.keep and outcome.exit_code == OK:
+                    self.keep(engine)
+                return outcome
+            finally:
+                engine.close()
+
+    def _show(self, place: Place, outcome: Outcome) -> None:
+        """Writes the report and prints the summary."""
+        renamed, older = _keep_results(place, outcome)
+        _report(place, outcome, self.console)
+        for line in renamed:
+            self.console.print(Text(line, "yellow"), soft_wrap=True)
+        if older and not self.options.quiet:
+            text = f"Kept from an earlier rehearsal, since this one made none: {', '.join(older)}"
+            self.console.print(Text(text, "yellow"), soft_wrap=True)
+
+    def _engine(self, place: Place, state: State, reaper: Reaper, display: "LiveDisplay | PlainDisplay") -> Engine:
+        """What runs the Jobs, with the clusters of other stacks that the settings name."""
         options, configuration = self.options, self.configuration
-        display: LiveDisplay | PlainDisplay = PlainDisplay(self.console, options.quiet)
-        if self.console.is_terminal and self.console.is_interactive and not options.quiet:
-            display = LiveDisplay(self.console, options.stack)
         found = emulators(configuration.settings.request)
         known = {directory for job in state.jobs.values() for directory in job.results}
         results = Results.checked(place.store, known, options.root)
         environments = Environments(options.root / ENVIRONMENTS, reaper)
         containers = Containers(configuration.programs, environments)
-        engine = Engine(place, state, results, found, reaper, display, options.disrupt, containers)
+        engine = Engine(
+            place, state, results, found, reaper, display, options.disrupt, containers, self.keep is not None
+        )
         for each in references(without_prefix(configuration.values)):
             for resource in configuration.others.find(each.reference).evaluation.resources.values():
                 if cluster_of(resource) == each.cluster:
                     engine.objects.add(resource, each.name)
-        for remark in (*configuration.remarks, *remarks):
-            display.say(remark)
-        with _warnings_to(display.say), _interrupting(engine), display:
+        return engine
+
+    def _evaluate(
+        self, place: Place, state: State, engine: Engine, display: "LiveDisplay | PlainDisplay"
+    ) -> Outcome:
+        """Runs the Jobs and the apps. The apps end with it, unless they are kept."""
+        began = time.time()
+        options, configuration = self.options, self.configuration
+        with display:
             try:
                 evaluation = evaluate(
                     self.program,
@@ -177,13 +205,14 @@ class Session:
                     stack=options.stack,
                     config=secrets.laid_over(configuration.values, configuration.secrets),
                     secrets=[secrets.KEY] if configuration.secrets else [],
-                    emulators=found,
+                    emulators=engine.emulators,
                     store=store_files.StoreFolder(place.store),
                     observer=engine,
                     stacks=configuration.others.exported,
                 )
             finally:
-                engine.close()
+                if not self.keep:
+                    engine.close()
         declared_services = {each.name for each in evaluation.resources.values() if each.type == STATEFUL_SET}
         place.forget_services(declared_services)
         if options.disrupt and not engine.evicted:

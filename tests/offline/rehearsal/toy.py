@@ -4,6 +4,7 @@ As a script it rehearses one of them: ``python -m tests.offline.rehearsal.toy FO
 """
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ from infra.kubernetes.labels import (
     VARIANT_ANNOTATION,
 )
 from infra.pipelines.results import RESULTS, Result
+from offline.rehearsal.demo import Demo
 from offline.rehearsal.outcome import Options, Outcome
 from offline.rehearsal.session import Session, configure
 
@@ -487,6 +489,27 @@ def nodes() -> None:
     )
 
 
+def site() -> None:
+    """An app that people open at the port PORT of the environment, and one that does not end when asked to."""
+    toys, port = Toys(), int(os.environ["PORT"])
+    token = k8s.core.v1.Secret(
+        "token",
+        metadata=k8s.meta.v1.ObjectMetaArgs(name="page-token", namespace=NAMESPACE),
+        string_data={"token": "planted-token"},
+        opts=toys.options([toys.namespace]),
+    )
+    reference = k8s.core.v1.SecretKeySelectorArgs(name="page-token", key="token")
+    source = k8s.core.v1.EnvVarSourceArgs(secret_key_ref=reference)
+    env = [k8s.core.v1.EnvVarArgs(name="PAGE_TOKEN", value_from=source)]
+    model = toys.job("train", "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('seven')", "/store/model")
+    people = {"title": "Draw a digit", "path": "/draw"}
+    toys.app(
+        "page", SITE, f"0.0.0.0:{port}", "/store/model", port=port, env=env, people=people, after=[model, token]
+    )
+    deaf = SITE.replace("os._exit(0)", "None")
+    toys.app("deaf", deaf, "0.0.0.0:8000", "/store/model", after=[model], grace=300)
+
+
 def stubborn() -> None:
     """A Job that does not end when it is asked to."""
     script = "import sys, time; open(sys.argv[1], 'w').write('1'); time.sleep(600)"
@@ -500,8 +523,12 @@ def rehearse(
     fresh: bool = False,
     disrupt: str | None = None,
     machines: int = 1,
+    keeps: float | None = 0,
 ) -> tuple[Outcome, str]:
-    """Rehearses ``program`` on so many nodes; returns the outcome and what was printed."""
+    """Rehearses ``program`` on so many nodes; returns the outcome and what was printed.
+
+    It keeps the apps for ``keeps`` seconds, without an end where that is None.
+    """
     console = Console(record=True, file=sys.stderr, width=200, highlight=False)
     options = Options("local", ROOT, folder, fresh=fresh, disrupt=disrupt)
     configuration = configure("local", ROOT)
@@ -513,10 +540,12 @@ def rehearse(
             many = "size: 2Gi\n    access_mode: ReadWriteMany\n    storage_class: files"
             file.write_text(text.replace("size: 2Gi", many), encoding="utf-8")
             configuration = configure("local", ROOT, file)
-    outcome = Session(program, configuration, options, console).run()
+    keep = None if keeps == 0 else Demo(console, keeps).keep
+    outcome = Session(program, configuration, options, console, keep).run()
     return outcome, console.export_text()
 
 
 if __name__ == "__main__":
     program, machines = globals()[sys.argv[2]], int(sys.argv[3]) if len(sys.argv) > 3 else 1
-    sys.exit(rehearse(program, Path(sys.argv[1]), machines=machines)[0].exit_code)
+    keeps = None if sys.argv[2] == "site" else 0
+    sys.exit(rehearse(program, Path(sys.argv[1]), machines=machines, keeps=keeps)[0].exit_code)

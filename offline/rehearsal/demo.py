@@ -1,0 +1,188 @@
+"""The command line of a demo: ``python -m offline.rehearsal.demo --stack demo``."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import psutil
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from infra.program import ROOT, declare, pipelines_of
+from infra.review.properties import mapping
+from infra.schema.printable import printable
+from infra.schema.problems import Problem, SettingsError
+from offline.rehearsal import session
+from offline.rehearsal.cluster_objects import contents
+from offline.rehearsal.commands import console_for, exit_code
+from offline.rehearsal.engine import Engine
+from offline.rehearsal.outcome import Configuration, Options
+from offline.rehearsal.ports import LOOPBACK
+from offline.rehearsal.server_specs import first_page
+from offline.rehearsal.servers import Server
+from offline.rehearsal.service_records import ServicePhase
+from offline.rehearsal.session import Session
+
+STACK = "demo"
+
+POLL = 0.2
+"""Seconds between two looks at whether the demo is to end, and at apps that started again."""
+
+TOKEN = "token"
+"""The key of the Secret with an app's token, and the parameter of an address that has it."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An app that people can open: its title and its address on this machine, which may have its token."""
+
+    title: str
+    url: str
+    has_token: bool
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Keeps the apps of a rehearsal for ``seconds``, or until it is interrupted where that is None."""
+
+    console: Console
+    seconds: float | None = None
+
+    def keep(self, engine: Engine) -> None:
+        """Says where the apps are, and returns when they are to end, or when all of them have."""
+        apps = [each for each in engine.services.servers if each.spec.app]
+        self._announce(apps)
+        until = None if self.seconds is None else time.monotonic() + self.seconds
+        while not engine.interrupted and (until is None or time.monotonic() < until):
+            for each in apps:
+                each.look_again()
+            if all(each.record.phase is not ServicePhase.RUNNING for each in apps):
+                break
+            time.sleep(POLL)
+        ending = "Ends the apps" + ("; Ctrl-C again does not wait for them" if engine.interrupted else "")
+        self.console.print(Text(f"\n{ending}."))
+
+    def _announce(self, apps: Sequence[Server]) -> None:
+        pages = [each for each in map(opened, apps) if each]
+        self.console.print()
+        for app in apps:
+            if reached := reached_from_outside(app):
+                text = f"{app.record.name} listens at {reached}: whoever reaches this machine can use it"
+                self.console.print(Text(text, "bold red"), soft_wrap=True)
+        if any(each.has_token for each in pages):
+            text = "An address with a token lets in whoever has it: show it to nobody."
+            self.console.print(Text(text, "yellow"), soft_wrap=True)
+        if pages:
+            # Never in a table: a terminal that is narrow would break an address in two.
+            width = max(len(each.title) for each in pages)
+            self.console.print(Text("Open in a browser of this machine:", "bold"), soft_wrap=True)
+            for each in pages:
+                link = Text(each.url, f"bold blue link {each.url}")
+                self.console.print(Text(f"  {printable(each.title):<{width}}  ") + link, soft_wrap=True)
+        table = Table.grid(padding=(0, 2, 0, 0))
+        for app in apps:
+            where = ", ".join(f"{name} {LOOPBACK}:{app.ports[port]}" for name, port in app.spec.ports.items())
+            table.add_row(Text(f"  {app.record.name}", "dim"), Text(where, "dim"))
+        self.console.print(table)
+        wait = "Ctrl-C ends them all" if self.seconds is None else f"They end after {self.seconds:g} s"
+        self.console.print(Text(f"{wait}. Their logs: {apps[0].surroundings.place.logs}"), soft_wrap=True)
+
+
+def opened(app: Server) -> Opened | None:
+    """What people open of ``app``; None where it is not for people."""
+    page = first_page(app.spec, app.namespace)
+    if page is None:
+        return None
+    token = token_of(app)
+    url = f"http://{LOOPBACK}:{app.ports[page.port]}{page.path}"
+    if token:
+        url += f"{'&' if '?' in url else '?'}{TOKEN}={token}"
+    return Opened(page.title, url, bool(token))
+
+
+def token_of(app: Server) -> str:
+    """The token that ``app`` was given; empty where it has none."""
+    for entry in app.spec.pod.container.env:
+        reference = mapping(mapping(entry.get("valueFrom")).get("secretKeyRef"))
+        secret = app.namespace.find("Secret", str(reference.get("name")))
+        if reference.get("key") == TOKEN and secret:
+            return contents(secret).get(TOKEN, b"").decode()
+    return ""
+
+
+def reached_from_outside(app: Server) -> str:
+    """Where ``app`` listens beyond this machine; empty where it does not, or nobody may know."""
+    ports = set(app.ports.values())
+    with contextlib.suppress(psutil.Error, OSError):
+        for each in psutil.net_connections("tcp"):
+            local = each.laddr
+            if each.status == psutil.CONN_LISTEN and local and local.port in ports and local.ip not in _LOOPBACKS:
+                return f"{local.ip}:{local.port}"
+    return ""
+
+
+_LOOPBACKS = frozenset({LOOPBACK, "::1", f"::ffff:{LOOPBACK}"})
+
+
+def require_apps(stack: str, configuration: Configuration) -> None:
+    """Raises SettingsError where the ``stack`` has no app."""
+    pipelines = pipelines_of(configuration.settings.pipelines)
+    if not any(each.apps for each in pipelines):
+        raise SettingsError(list(_no_apps(stack, [each.name for each in pipelines])))
+
+
+def _no_apps(stack: str, pipelines: Sequence[str]) -> Iterator[Problem]:
+    for name in pipelines or ["…"]:
+        yield Problem(
+            f"slipway:pipelines.{name}.apps",
+            None,
+            f"a demo keeps the apps of a stack running, and the stack {stack} has none",
+            f"name the apps that it runs, or take another stack: `make demo STACK={STACK}`",
+        )
+
+
+def main(  # noqa: PLR0917  # One parameter per option of the command line.
+    stack: Annotated[str, typer.Option("--stack", "-s", help="The stack to show.")] = STACK,
+    fresh: Annotated[bool, typer.Option(help="Forget what earlier rehearsals of the stack did.")] = False,
+    seconds: Annotated[
+        float | None, typer.Option("--for", metavar="SECONDS", min=0, help="End the apps after so long by itself.")
+    ] = None,
+    all_pipelines: Annotated[
+        bool,
+        typer.Option("--benchmark", help="Run pipelines that measure accelerators, too; on a CPU they take long."),
+    ] = False,
+    config_file: Annotated[
+        Path | None, typer.Option(help="Use the configuration in this file instead of the stack's own.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for all that it makes; default: build/rehearsal/<stack>.")
+    ] = None,
+) -> None:
+    """Rehearse a stack on this machine, then keep its apps here until Ctrl-C.
+
+    Exits with 0 where the apps were kept as long as asked, 1 where a Job or an app failed, 2 for wrong settings,
+    130 when the rehearsal before was interrupted.
+    """
+    console = console_for()
+
+    def run() -> int:
+        configuration = session.configure(stack, ROOT, config_file, all_pipelines=all_pipelines)
+        require_apps(stack, configuration)
+        folder = output or ROOT / "build" / "rehearsal" / stack
+        options = Options(stack, ROOT, folder.resolve(), config_file, fresh)
+        kept = Session(declare, configuration, options, console, Demo(console, seconds).keep)
+        return kept.run().exit_code
+
+    raise typer.Exit(exit_code(run))
+
+
+if __name__ == "__main__":
+    # Typer's own tracebacks print the values of variables, and there are secrets among them.
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(main)
+    app(prog_name="python -m offline.rehearsal.demo")
