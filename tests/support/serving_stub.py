@@ -70,6 +70,9 @@ class ServingStub:
     def __init__(self, model: ServedModel | None = None, port: int = 0) -> None:
         self.model = model or ServedModel()
         served = self.model
+        if served.answer is reads_digits:
+            # Learning takes longer than a page waits for an answer.
+            _digits()
 
         class Handler(_Handler):
             model = served
