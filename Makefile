@@ -28,7 +28,7 @@ CA_STORES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt
 export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 
 .DEFAULT_GOAL := help
-TARGETS := help setup new import rehearse demo preview check doctor show watch logs pin-images pictures test test-fast lint format bench bench-evaluation \
+TARGETS := help setup new import rehearse demo preview check doctor show watch logs pin-images pictures test test-fast browser lint format bench bench-evaluation \
 	lock clean \
 	ci-preview ci-verdict ci-comment ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
 	ci-drift ci-drift-issue
@@ -141,6 +141,14 @@ test: $(VENV)/.dev ## Run every test [TESTS=tests/…]
 
 test-fast: $(VENV)/.dev ## Run all but the slow tests
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" $$TESTS
+
+browser: ## Install Chromium for the tests of the page, which are skipped without it
+	@for each in chromium chromium-browser google-chrome-stable google-chrome; do \
+		command -v $$each >/dev/null && exit 0; \
+	done; \
+	command -v apt-get >/dev/null || { echo "There is no Chromium on PATH, and no apt-get to install it" >&2; exit 1; }; \
+	if [ "$$(id -u)" = 0 ]; then as=; else as=sudo; fi; \
+	$$as apt-get update -qq && $$as apt-get install -yqq --no-install-recommends chromium fonts-dejavu-core
 
 lint: $(VENV)/.dev ## Check style and types
 	@$(BIN)/ruff check .
