@@ -32,11 +32,12 @@ from offline.rehearsal import charts, comparison_charts
 from offline.rehearsal.comparison import Comparison, shown_whole
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.job_results import Collected, JobResults
+from offline.rehearsal.only_said import only_said
 from offline.rehearsal.outcome import Configuration, Outcome
 from offline.rehearsal.service_records import ServiceRecord
 from offline.rehearsal.shown_results import ShownNumber
 from offline.rehearsal.state import Place, kept
-from offline.rehearsal.summary import ending, own_lines, place_of, pods_of, schedules, without_tables, written
+from offline.rehearsal.summary import ending, own_lines, place_of, pods_of, without_tables, written
 
 SDKS = tuple(cloud.sdk for cloud in CLOUDS.values() if cloud.sdk)
 PACKAGES = ("pulumi", *SDKS, "pulumi-kubernetes", "tensorflow", "tensorflow-cpu", "keras")
@@ -103,7 +104,7 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         "problems": outcome.results.problems,
         "shares": {each.urn: shares(each) for each in (*outcome.records, *outcome.services)},
         "amounts": NAMES,
-        "remarks": [*outcome.configuration.remarks, *schedules(resources.values())],
+        "remarks": [*outcome.configuration.remarks, *only_said(resources.values())],
         "overlay": json.dumps(outcome.configuration.overlay, indent=2) if outcome.configuration.overlay else "",
         "outputs": {
             name: dedent(written(each.shown)).strip()

@@ -40,6 +40,7 @@ from offline.rehearsal.engine import Engine
 from offline.rehearsal.environments import Environments
 from offline.rehearsal.job_records import Phase
 from offline.rehearsal.job_results import ITEMS_FAILED, collect
+from offline.rehearsal.only_said import only_said
 from offline.rehearsal.outcome import OK, Configuration, Options, Outcome
 from offline.rehearsal.processes import Reaper
 from offline.rehearsal.result_integrity import Results
@@ -289,7 +290,7 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
         refused = {resources[urn].name: reason for urn, reason in failed.items() if urn not in jobs}
         summary.failures(console, records, logs, refused)
     if not quiet:
-        scheduled = summary.schedules(outcome.evaluation.resources.values())
+        scheduled = only_said(outcome.evaluation.resources.values())
         summary.ran(console, records, outcome.services, scheduled)
         summary.results(console, outcome.results, outcome.comparisons)
         summary.stack_outputs(console, outcome.evaluation.outputs, outcome.results)

@@ -1,9 +1,8 @@
 """Prints the summary at the end of a rehearsal."""
 
 import json
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from infra.kubernetes.labels import NAME
 from infra.pipelines.results import PLATFORM, SHOW
-from infra.review.properties import at, mapping, strings
-from infra.review.stack import Resource
+from infra.review.properties import mapping
 from infra.schema.printable import printable, printable_lines
-from infra.step import IDLE_WATCH
 from offline.engine.resources import StackOutput
-from offline.policies.workloads import CRON_JOB
 from offline.rehearsal.comparison import Comparison, shown_whole
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.job_results import Collected, JobResults
@@ -126,31 +121,6 @@ def ending(record: ServiceRecord) -> str:
     if record.replicas > 1:
         found.append(f"1 of {record.replicas} pods")
     return ", ".join(found)
-
-
-def schedules(resources: Iterable[Resource]) -> list[str]:
-    """A sentence for each CronJob among ``resources``: when it runs. A rehearsal does not wait for that."""
-    found: list[str] = []
-    for each in resources:
-        if each.type == CRON_JOB and not _watches(each):
-            spec = mapping(each.inputs.get("spec"))
-            daily = _DAILY.fullmatch(str(spec.get("schedule")))
-            when = (
-                f"at {int(daily['hour']):02}:{int(daily['minute']):02}"
-                if daily
-                else f"at `{spec.get('schedule')}`"
-            )
-            zone = spec.get("timeZone") or "in the time zone of the cluster"
-            found.append(f"{each.name} runs {when} {zone}; a rehearsal runs its Jobs once, now")
-    return found
-
-
-def _watches(cron_job: Resource) -> bool:
-    """Whether it runs no Jobs of a pipeline, but stops an app that nobody uses."""
-    return strings(at(cron_job.inputs, "metadata", "labels")).get(NAME) == IDLE_WATCH
-
-
-_DAILY = re.compile(r"(?P<minute>\d+) (?P<hour>\d+) \* \* \*")
 
 
 def result_table(shown: ShownTable) -> Table:

@@ -171,3 +171,67 @@ def test_the_volume_of_an_app_stays_from_rehearsal_to_rehearsal(tmp_path: Path) 
     assert "kept xx\n" in log(tmp_path, "notebook")
     rehearse(program, tmp_path, fresh=True)
     assert "kept x\n" in log(tmp_path, "notebook")
+
+
+def test_what_a_rehearsal_does_nothing_about_is_said(tmp_path: Path) -> None:
+    def program() -> None:
+        toys = Toys()
+        toys.app("page", SITE, "0.0.0.0:8000")
+        options = toys.options([toys.namespace])
+        labels = k8s.meta.v1.LabelSelectorArgs(match_labels={APP: "page"})
+
+        def metadata(name: str) -> k8s.meta.v1.ObjectMetaArgs:
+            return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=NAMESPACE)
+
+        k8s.autoscaling.v2.HorizontalPodAutoscaler(
+            "page",
+            metadata=metadata("page"),
+            spec=k8s.autoscaling.v2.HorizontalPodAutoscalerSpecArgs(
+                scale_target_ref=k8s.autoscaling.v2.CrossVersionObjectReferenceArgs(
+                    api_version="apps/v1", kind="Deployment", name="page"
+                ),
+                min_replicas=2,
+                max_replicas=5,
+            ),
+            opts=options,
+        )
+        k8s.policy.v1.PodDisruptionBudget(
+            "page",
+            metadata=metadata("page"),
+            spec=k8s.policy.v1.PodDisruptionBudgetSpecArgs(max_unavailable=1, selector=labels),
+            opts=options,
+        )
+        rule = k8s.networking.v1.IngressRuleArgs(host="digits.example.org")
+        k8s.networking.v1.Ingress(
+            "page-door",
+            metadata=metadata("page"),
+            spec=k8s.networking.v1.IngressSpecArgs(rules=[rule]),
+            opts=options,
+        )
+        container = k8s.core.v1.ContainerArgs(name="main", image="example/proxy")
+        k8s.apps.v1.Deployment(
+            "proxy",
+            metadata=metadata("proxy"),
+            spec=k8s.apps.v1.DeploymentSpecArgs(
+                selector=k8s.meta.v1.LabelSelectorArgs(match_labels={"a": "b"}),
+                template=k8s.core.v1.PodTemplateSpecArgs(
+                    metadata=k8s.meta.v1.ObjectMetaArgs(labels={"a": "b"}),
+                    spec=k8s.core.v1.PodSpecArgs(containers=[container]),
+                ),
+            ),
+            opts=options,
+        )
+
+    outcome, printed = rehearse(program, tmp_path)
+    assert outcome.exit_code == 0, printed
+    said = [
+        "page has 2 to 5 pods, as they are busy; a rehearsal runs 1",
+        "page: nodes are drained of at most 1 of its pods at a time; a rehearsal drains none",
+        "https://digits.example.org leads people to page-door; a rehearsal opens nothing beyond this machine",
+        "proxy runs in the cluster beside the apps (Deployment); a rehearsal does not run it",
+    ]
+    report = (tmp_path / "report.html").read_text(encoding="utf-8")
+    for each in said:
+        assert each in printed
+        assert each in report
+    assert [each.name for each in outcome.services] == ["page"]
