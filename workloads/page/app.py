@@ -39,7 +39,7 @@ from workloads.page.headers import SecurityHeaders
 from workloads.page.limits import BusyError, Rate, TooManyError, Turnstile, client_of
 from workloads.page.metrics import Metrics
 from workloads.page.model import Model, Pictures, UnusableError, model
-from workloads.page.pixels import ImageError, data_of, decode, prepare
+from workloads.page.pixels import WORKING, ImageError, data_of, decode, prepare
 from workloads.page.samples import Sample
 from workloads.page.serving import AwayError, GoneError, RefusedError, Serving
 from workloads.page.watcher import AWAY, Status, Watcher
@@ -223,7 +223,7 @@ class Page:
                 mode = "L" if form.channels == 1 else "RGB"
                 # Held-out images are as those that the model was trained on.
                 return image.convert(mode) if image.size == (form.width, form.height) else prepare(image, form)
-            return prepare(decode(body), form, drawn=drawn)
+            return prepare(decode(body, max(WORKING, 2 * form.width, 2 * form.height)), form, drawn=drawn)
 
         async with self._decoding.turn():
             return await anyio.to_thread.run_sync(work)

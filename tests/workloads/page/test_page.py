@@ -52,7 +52,7 @@ def test_a_photograph_lies_as_it_was_taken(page: TestClient) -> None:
     """A phone stores the picture as its sensor has it, and says how it was held."""
     exif = Image.Exif()
     exif[0x0112] = 6
-    lying = seven(600).transpose(Image.Transpose.ROTATE_90).convert("RGB")
+    lying = seven(1600).transpose(Image.Transpose.ROTATE_90).convert("RGB")
     answer = page.post("/api/predict", content=file(lying, "JPEG", exif=exif)).json()
     assert answer["labels"][answer["best"]] == "7"
 
