@@ -18,11 +18,14 @@ from infra.clouds.other_stack.outputs import outputs_of
 from infra.clouds.registry import CLOUDS, Cloud
 from infra.kubernetes import app, device_plugin, job, ownership
 from infra.kubernetes.gates import Gates, cheapest_pool
+from infra.kubernetes.gpu_exporter import GpuExporterArgs
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.kueue import LOCAL_QUEUE, Kueue, KueueArgs
 from infra.kubernetes.kueue_release import KueueReleaseArgs, host_pool
 from infra.kubernetes.metrics import Measured, collector_of
+from infra.kubernetes.monitors import Metrics, MetricsArgs
 from infra.kubernetes.node_reader import NodeReaderArgs, TeamNodeReader
+from infra.kubernetes.prometheus_release import PrometheusArgs
 from infra.kubernetes.quotas import Held
 from infra.kubernetes.results import Outputs, app_outputs
 from infra.kubernetes.run import Usage
@@ -34,12 +37,14 @@ from infra.pipelines.app_placement import place_apps
 from infra.pipelines.contract import PipelineSettings
 from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.images import CPU_IMAGE
-from infra.pipelines.results import CONNECT, KUBECONFIG, PLATFORM, SHOW, STORE
+from infra.pipelines.results import CONNECT, KUBECONFIG, METRICS, METRICS_PASSWORDS, PLATFORM, SHOW, STORE
 from infra.platform import Platform
 from infra.platform_output import published
+from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from infra.schema.problems import PREFIX, Problem, SettingsError
 from infra.schema.quantities import seconds
 from infra.schema.secret_values import protected
+from infra.service import Service
 from infra.settings.kueue import OWN_PODS, REPLICAS, REQUESTS, KueueSettings
 from infra.settings.loading import clouds_of, load, pipelines_in
 from infra.settings.model import Settings
@@ -131,6 +136,7 @@ def declare(root: Path = ROOT) -> Declared:
                     name, each.schedule.cron, each.schedule.time_zone, own, workspace, CPU_IMAGE, root
                 ),
             )
+    read = _metrics(settings, workspaces, apps, services_of(steps))
     outputs = Outputs(jobs, workspaces)
     for name, of_pipeline in placed.items():
         own = [running[f"{each.pipeline}-{each.name}"] for each in placed_apps[name]]
@@ -143,6 +149,10 @@ def declare(root: Path = ROOT) -> Declared:
         KUBECONFIG,
         pulumi.Output.secret({name: platform.kubeconfig for name, platform in platforms.items()}),
     )
+    if pages := {name: each.forward for name, each in read.items() if each.forward}:
+        pulumi.export(METRICS, pages)
+        passwords = {name: each.password for name, each in read.items() if each.password is not None}
+        pulumi.export(METRICS_PASSWORDS, pulumi.Output.secret(passwords))
     if settings.teams:
         for name, platform in platforms.items():
             for team, each in settings.teams.items() if reads_nodes(platform) else ():
@@ -224,6 +234,40 @@ def _measured(settings: Settings, platform: Platform) -> Measured | None:
     collector = collector_of(platform, found.namespace, found.pod_labels, found.labels) if said.collect else None
     usage = Usage(said.port if collector else 0, said.idle.below, said.idle.share) if said.usage else None
     return Measured(collector, seconds(said.interval), usage)
+
+
+def _metrics(
+    settings: Settings, workspaces: Mapping[str, Workspace], apps: Sequence[App], services: Sequence[Service]
+) -> dict[str, Metrics]:
+    """What reads the metrics of each cluster whose metrics are read."""
+    said = settings.metrics
+    found: dict[str, Metrics] = {}
+    for name, workspace in workspaces.items():
+        measured, platform = workspace.measured, workspace.platform
+        if said is None or measured is None or measured.collector is None:
+            continue
+        own, exporter = said.prometheus, said.gpus
+        installs = own.install and platform.collector is None
+        exports = exporter.install and not measured.collector.reads_gpus and device_plugin.gpu_pools(platform)
+        exporter_namespace = fit(f"{settings.namespace}-gpu-metrics", KUBERNETES_NAME_LIMIT)
+        looked_at = [settings.namespace, exporter_namespace]
+        found[name] = Metrics(
+            f"{name}-metrics",
+            MetricsArgs(
+                workspace,
+                measured,
+                [each for each in apps if each.platform == platform],
+                [each for each in services if each.platform == platform],
+                PrometheusArgs(own.namespace, looked_at, own.retention, own.storage, own.chart, own.version)
+                if installs
+                else None,
+                GpuExporterArgs(platform, exporter_namespace, measured, exporter.chart, exporter.version)
+                if exports
+                else None,
+                said.dashboards,
+            ),
+        )
+    return found
 
 
 def _queue(settings: Settings, platform: Platform, kueue: Kueue | None) -> tuple[str | None, Admission | None]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from infra.pipelines.contract import OF_SERVICES, Probe, service_variables
+from infra.pipelines.contract import OF_SERVICES, Exporter, Probe, service_variables
 from infra.platform import Platform, Pool, Resources
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
@@ -13,13 +13,17 @@ NAME_LIMIT = KUBERNETES_NAME_LIMIT - 12
 DATA, PORT, PASSWORD = OF_SERVICES
 """References in the arguments of a service: its volume, its port, and its password."""
 
+ADDRESS = "address"
+"""The reference in the arguments of a service's exporter to the host and port of the service."""
+
 
 @dataclass(frozen=True)
 class Service:
     """One long-running program with a port and a volume.
 
     ``arguments`` are its whole command line, with the references above. ``storage`` is in MiB. ``clients`` are the
-    names of the pipeline's steps that connect to it.
+    names of the pipeline's steps that connect to it. ``exporter`` answers Prometheus for it, where metrics are
+    read.
     """
 
     pipeline: str
@@ -33,6 +37,7 @@ class Service:
     storage: int
     clients: Sequence[str]
     probe: Probe = field(default_factory=Probe)
+    exporter: Exporter | None = None
 
     @property
     def requests(self) -> Resources:

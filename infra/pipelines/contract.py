@@ -177,12 +177,27 @@ class Nodes:
 
 
 @dataclass(frozen=True)
+class Exporter:
+    """What answers Prometheus, at ``port``, for a service that does not itself.
+
+    ``arguments`` are those of its image's own program, and may hold ``{address}``, the service's host and port. It
+    has the service's password in ``password_variable`` of its environment.
+    """
+
+    image: str
+    arguments: Sequence[str]
+    port: int
+    password_variable: str
+
+
+@dataclass(frozen=True)
 class ServiceDeclaration:
     """A program that runs beside the steps, and to which only those that name it may connect.
 
     ``arguments`` are its whole command line. They may hold ``{data}`` (the directory of its volume), ``{port}``
     and ``{password}`` (generated, and known to it and its clients alone). A step that ``connects`` has its host
-    and port as ``<NAME>_ADDRESS`` and the password as ``<NAME>_PASSWORD`` in its environment.
+    and port as ``<NAME>_ADDRESS`` and the password as ``<NAME>_PASSWORD`` in its environment. ``exporter`` answers
+    Prometheus for it in stacks that have metrics read.
     """
 
     name: str
@@ -192,6 +207,7 @@ class ServiceDeclaration:
     placed_by: ServiceSettings
     probe: Probe = field(default_factory=Probe)
     substitute: Substitute | None = None
+    exporter: Exporter | None = None
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,7 @@ def _services(pipeline: DeclaredPipeline, platforms: Mapping[str, Platform]) -> 
             storage=mebibytes(declared.placed_by.storage),
             clients=[each.name for each in pipeline.steps if declared.name in each.connects],
             probe=declared.probe,
+            exporter=declared.exporter,
         )
 
 

@@ -3,13 +3,14 @@
 import tomllib
 from collections.abc import Sequence
 
-from infra.pipelines.contract import ServiceDeclaration, ServiceSettings, Substitute
+from infra.pipelines.contract import Exporter, ServiceDeclaration, ServiceSettings, Substitute
 from infra.pipelines.images import DATA
 from infra.schema.quantities import mebibytes
 
 KIND = "valkey"
 
-_DATA = tomllib.loads(DATA.read_text(encoding="utf-8"))[KIND]
+_IMAGES = tomllib.loads(DATA.read_text(encoding="utf-8"))
+_DATA, _EXPORTER = _IMAGES[KIND], _IMAGES[f"{KIND}-exporter"]
 
 REPOSITORY: str = _DATA["repository"]
 VERSION: str = _DATA["version"]
@@ -18,6 +19,19 @@ IMAGE = f"{REPOSITORY}:{VERSION}@{_DATA['digest']}"
 """The official image."""
 
 PORT = 6379
+
+QUEUE_KEYS = tuple(f"slipway:*:{state}" for state in ("ready", "leases", "done", "aside"))
+"""Patterns of the keys of item queues, of which each has as many members as there are items in that state
+(`workloads.runtime.queue_scripts`)."""
+
+EXPORTER = Exporter(
+    f"{_EXPORTER['repository']}:{_EXPORTER['version']}@{_EXPORTER['digest']}",
+    ["--redis.addr=redis://{address}", f"--check-keys={','.join(QUEUE_KEYS)}"],
+    9121,
+    "REDIS_PASSWORD",
+)
+"""Reads the server with `INFO`, and the length of those keys
+(github.com/oliver006/redis_exporter at v1.88.0, README.md)."""
 
 RESOURCES = {"cpu": "250m", "memory": "256Mi"}
 """What a server asks for where nobody says it: 192 MiB are then for data, with 0.5 kB for each item of a queue."""
@@ -67,4 +81,5 @@ def declaration(name: str, settings: ServiceSettings) -> ServiceDeclaration:
         port=PORT,
         placed_by=settings,
         substitute=Substitute(["python", "-c", START, *command[1:]], str(REQUIREMENTS)),
+        exporter=EXPORTER,
     )

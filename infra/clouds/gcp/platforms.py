@@ -10,6 +10,7 @@ from infra.clouds.gcp import autopilot
 from infra.clouds.gcp.bucket import StoreBucketArgs, access_logs, store_bucket
 from infra.clouds.gcp.catalogue import allocatable
 from infra.clouds.gcp.cluster import GkeCluster, GkeClusterArgs
+from infra.clouds.gcp.dashboards import declare_dashboards
 from infra.clouds.gcp.filestore import FilestoreArgs, filestore_instance, filestore_store, filestore_volume
 from infra.clouds.gcp.identity import WorkloadIdentity, WorkloadIdentityArgs, node_identity, workload_identity
 from infra.clouds.gcp.keys import STORE_KEY, declared_keys, encryption_keys, secrets_key
@@ -93,6 +94,8 @@ def platforms(request: Request) -> Mapping[str, Platform]:
         )
         for name, cluster in ours.items()
     }
+    if request.has_dashboards:
+        declare_dashboards(project_id, request.namespace, services)
     if isinstance(stored, FilestoreStore):
         args = FilestoreArgs(project_id, stored, network.network, request.protect, services)
         access = _file_system(args, request.namespace, made)

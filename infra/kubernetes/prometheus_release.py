@@ -1,0 +1,205 @@
+"""The Helm release of Prometheus, its operator and Grafana, for clusters whose cloud does not collect metrics
+itself.
+
+Of the chart kube-prometheus-stack, which most clusters that have an operator have it from. What watches the
+cluster itself (node exporter, kube-state-metrics, Alertmanager and their rules) is left out: who wants that
+installs it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as k8s
+from pulumi_random import RandomPassword
+
+from infra.charts import charts
+from infra.kubernetes.kueue_release import host_pool
+from infra.kubernetes.labels import PART_OF
+from infra.kubernetes.metrics import NAMESPACE_NAME
+from infra.platform import Platform, Pool
+from infra.schema.names import fit
+
+CHART = "kube-prometheus-stack"
+
+RELEASE_LIMIT = 26
+"""Longest name of the release: the chart cuts off what is longer (templates/_helpers.tpl at tag 88.5.3)."""
+
+DASHBOARD_LABEL = {"grafana_dashboard": "1"}
+"""The label of ConfigMaps that Grafana's sidecar takes dashboards from (values.yaml,
+`grafana.sidecar.dashboards`)."""
+
+ADMIN_SECRET = "grafana-admin"
+
+GRAFANA_PORT, PROMETHEUS_PORT = 80, 9090
+
+_LEFT_OUT = (
+    *("kubeApiServer", "kubelet", "kubeControllerManager", "coreDns", "kubeDns", "kubeEtcd", "kubeScheduler"),
+    *("kubeProxy", "kubeStateMetrics", "nodeExporter", "alertmanager"),
+)
+
+
+@dataclass(frozen=True)
+class PrometheusArgs:
+    """``namespace`` is its own, ``namespaces`` are those whose PodMonitors it looks at. ``retention`` is a
+    duration, ``storage`` a size. ``chart`` and ``version`` are a copy in place of the pinned chart.
+    """
+
+    namespace: str
+    namespaces: Sequence[str]
+    retention: str
+    storage: str
+    chart: str | None = None
+    version: str | None = None
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """What was declared: ``ready`` are resources to wait for before a PodMonitor, ``grafana`` and ``prometheus``
+    the names of Services, ``password`` Grafana's for the user ``admin``.
+    """
+
+    ready: Sequence[pulumi.Resource]
+    grafana: str
+    prometheus: str
+    password: pulumi.Output[str]
+
+
+def prometheus_release(
+    name: str, args: PrometheusArgs, platform: Platform, opts: pulumi.ResourceOptions
+) -> Prometheus:
+    """Declares the release in a namespace of its own, which nobody else's pods reach."""
+    chart = charts()[CHART]
+    pool = host_pool(platform)
+    namespace = k8s.core.v1.Namespace(
+        f"{name}-namespace",
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            name=args.namespace, labels={**PART_OF, "pod-security.kubernetes.io/enforce": "baseline"}
+        ),
+        opts=pulumi.ResourceOptions.merge(
+            opts, pulumi.ResourceOptions(depends_on=list(pool.resources) if pool else [])
+        ),
+    )
+    inside = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[namespace]))
+    password = RandomPassword(
+        f"{name}-grafana", length=32, special=False, opts=pulumi.ResourceOptions(parent=opts.parent)
+    )
+    secret = k8s.core.v1.Secret(
+        f"{name}-grafana",
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=ADMIN_SECRET, namespace=args.namespace, labels=PART_OF),
+        string_data={"admin-user": "admin", "admin-password": pulumi.Output.secret(password.result)},
+        opts=inside,
+    )
+    policy = k8s.networking.v1.NetworkPolicy(
+        f"{name}-own-pods",
+        metadata=k8s.meta.v1.ObjectMetaArgs(name="own-pods", namespace=args.namespace, labels=PART_OF),
+        spec=k8s.networking.v1.NetworkPolicySpecArgs(
+            pod_selector=k8s.meta.v1.LabelSelectorArgs(),
+            policy_types=["Ingress"],
+            ingress=[
+                k8s.networking.v1.NetworkPolicyIngressRuleArgs(
+                    from_=[k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=k8s.meta.v1.LabelSelectorArgs())]
+                )
+            ],
+        ),
+        opts=inside,
+    )
+    release = release_name(args.namespace)
+    made = k8s.helm.v3.Release(
+        f"{name}-prometheus",
+        name=release,
+        namespace=args.namespace,
+        chart=chart.place(args.chart),
+        version=args.version or chart.version,
+        repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=chart.repository) if not args.chart else None,
+        values=values(args, pool),
+        # A first node may have to come.
+        timeout=900,
+        opts=pulumi.ResourceOptions.merge(inside, pulumi.ResourceOptions(depends_on=[secret, policy])),
+    )
+    return Prometheus([made], f"{release}-grafana", f"{release}-prometheus", pulumi.Output.secret(password.result))
+
+
+def release_name(namespace: str) -> str:
+    """The release has objects outside of namespaces, which two releases of one name would share."""
+    return fit(namespace, RELEASE_LIMIT)
+
+
+def values(args: PrometheusArgs, pool: Pool | None) -> dict[str, Any]:
+    """The chart's values (charts/kube-prometheus-stack/values.yaml at tag kube-prometheus-stack-88.5.3)."""
+    chart = charts()[CHART]
+    pinned = args.version in (None, chart.version)
+    place: dict[str, Any] = {}
+    if pool:
+        place = {
+            "nodeSelector": dict(pool.selector),
+            "tolerations": [
+                {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
+                for taint in pool.taints
+            ],
+        }
+    looked_at = {
+        "matchExpressions": [
+            {"key": NAMESPACE_NAME, "operator": "In", "values": sorted({*args.namespaces, args.namespace})}
+        ]
+    }
+    operator: dict[str, Any] = {
+        # It checks objects of its own kinds, and would have to be there whenever one changes.
+        "admissionWebhooks": {"enabled": False},
+        "tls": {"enabled": False},
+        "kubeletService": {"enabled": False},
+        "serviceMonitor": {"selfMonitor": False},
+        "resources": _resources("50m", "128Mi"),
+        **place,
+    }
+    prometheus: dict[str, Any] = {
+        "retention": args.retention,
+        "podMonitorSelectorNilUsesHelmValues": False,
+        "serviceMonitorSelectorNilUsesHelmValues": False,
+        "podMonitorNamespaceSelector": looked_at,
+        "serviceMonitorNamespaceSelector": looked_at,
+        "resources": _resources("250m", "1Gi"),
+        "storageSpec": {
+            "volumeClaimTemplate": {
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": args.storage}}}
+            }
+        },
+        **place,
+    }
+    if pinned:
+        operator["image"] = _image(chart.images["operator"])
+        operator["prometheusConfigReloader"] = {"image": _image(chart.images["reloader"])}
+        prometheus["image"] = _image(chart.image)
+    return {
+        "fullnameOverride": release_name(args.namespace),
+        "cleanPrometheusOperatorObjectNames": True,
+        **{part: {"enabled": False} for part in _LEFT_OUT},
+        "defaultRules": {"create": False},
+        "prometheusOperator": operator,
+        "prometheus": {"serviceMonitor": {"selfMonitor": False}, "prometheusSpec": prometheus},
+        "grafana": {
+            "fullnameOverride": f"{release_name(args.namespace)}-grafana",
+            "admin": {"existingSecret": ADMIN_SECRET},
+            "defaultDashboardsEnabled": False,
+            # Of the whole cluster it would otherwise read all ConfigMaps and Secrets.
+            "rbac": {"namespaced": True},
+            "sidecar": {"dashboards": {"searchNamespace": args.namespace}},
+            "testFramework": {"enabled": False},
+            "grafana.ini": {"analytics": {"reporting_enabled": False, "check_for_updates": False}},
+            "resources": _resources("100m", "256Mi"),
+            **place,
+        },
+    }
+
+
+def _resources(cpu: str, memory: str) -> dict[str, Any]:
+    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory}}
+
+
+def _image(reference: str) -> dict[str, str]:
+    """An image in the chart's spelling, its digest without the algorithm."""
+    name, _, digest = reference.partition("@sha256:")
+    place, _, tag = name.rpartition(":")
+    registry, _, repository = place.partition("/")
+    return {"registry": registry, "repository": repository, "tag": tag, "sha": digest}
