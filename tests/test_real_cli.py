@@ -23,13 +23,15 @@ PLUGINS = {
     "gcp-platform": {"kubernetes", "gcp"},
     "gcp-team": {"kubernetes", "gcp"},
     "gcp-distributed": {"kubernetes", "gcp"},
+    "gcp-serving": {"kubernetes", "gcp", "random"},
+    "aws-serving": {"kubernetes", "aws", "random"},
     "aws-dev": {"kubernetes", "aws"},
     "aws-prod": {"kubernetes", "aws"},
     "gcp-batch": {"kubernetes", "gcp", "random"},
     "aws-batch": {"kubernetes", "aws", "random"},
     "onprem-batch": {"kubernetes", "random"},
 }
-NEEDS_AN_ANSWER = {"onprem", "aws-dev", "aws-prod", "aws-batch", "gcp-team"}
+NEEDS_AN_ANSWER = {"onprem", "aws-dev", "aws-prod", "aws-batch", "aws-serving", "gcp-team"}
 """Stacks whose preview asks something of the real thing: the nodes that it labels, whose account it is, or what
 the last update of another stack left."""
 
@@ -38,7 +40,12 @@ BATCH = frozenset({"fraud-prepare", "fraud-days", "fraud-evaluate", "forecast-fo
 JOBS = {"gcp-platform": frozenset[str](), "gcp-batch": BATCH, "onprem-batch": BATCH}
 """Jobs of stacks that do not run MNIST."""
 
-CHARTS = {"openshift": "nvidia.github.io", "gcp-distributed": "registry.k8s.io"}
+CHARTS = {
+    "openshift": "nvidia.github.io",
+    "gcp-distributed": "registry.k8s.io",
+    "gcp-serving": "registry.k8s.io",
+    "aws-serving": "registry.k8s.io",
+}
 """Stacks whose preview fetches a chart, and from which host."""
 
 KUBECONFIG = {

@@ -232,5 +232,5 @@ def test_every_stack_of_this_revision_is_evaluated() -> None:
         for each in stack["resources"]
         if each["type"].endswith(":Bucket")
     ]
-    assert len(buckets) == 7
+    assert len(buckets) == 9
     assert all(isinstance(each, str) for each in buckets)
