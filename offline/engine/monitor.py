@@ -166,8 +166,8 @@ class Monitor(mocks.MockMonitor):
 
     def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
         if "::pulumi:pulumi:Stack::" in request.urn:
-            outputs: dict[str, Any] = rpc.deserialize_properties(request.outputs, keep_unknowns=True)
-            self._evaluation.outputs.update({name: StackOutput.of(value) for name, value in outputs.items()})
+            sent: Mapping[str, Any] = request.outputs
+            self._evaluation.outputs.update({name: StackOutput.sent(value) for name, value in sent.items()})
             self._evaluation.exported.CopyFrom(request.outputs)
         return super().RegisterResourceOutputs(request)
 

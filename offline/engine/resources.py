@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from google.protobuf import struct_pb2
 from pulumi.output import Unknown
 from pulumi.runtime import rpc
 
@@ -11,6 +12,10 @@ from infra.review import properties as review
 from infra.review.properties import Secret
 from infra.review.stack import Resource
 from offline.engine.unknown_outputs import as_marks, is_marked, told, whole
+
+SIGNATURE = "4dabf18193072939515e22adb298388d"
+"""The key of a mapping that is no mapping but a secret, an asset, or a resource
+(github.com/pulumi/pulumi, sdk/python/lib/pulumi/runtime/rpc.py, 3.x)."""
 
 SECRET = "[secret]"
 """What is shown of a secret, as in Pulumi's own output."""
@@ -57,11 +62,15 @@ def requested(urn: str, request: Any) -> Resource:
 
 @dataclass(frozen=True)
 class StackOutput:
-    """One output of a stack. ``known`` is false where what it comes from was not created."""
+    """One output of a stack. ``known`` is false where what it comes from was not created.
+
+    ``hidden`` are the entries of a mapping that have a secret in them, where it is not secret as a whole.
+    """
 
     value: Any
     secret: bool = False
     known: bool = True
+    hidden: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, value: Any) -> "StackOutput":
@@ -71,9 +80,22 @@ class StackOutput:
             value = rpc.unwrap_rpc_secret(value)
         return cls(plain(value), secret, not _is_unknown(value))
 
+    @classmethod
+    def sent(cls, value: Any) -> "StackOutput":
+        """From a property as the protocol has it. Of a mapping only those entries are secret that have a secret:
+        deserialized in one go, it would be so as a whole.
+        """
+        if not isinstance(value, struct_pb2.Struct) or SIGNATURE in value:
+            return cls.of(rpc.deserialize_property(value, keep_unknowns=True))
+        entries = {key: rpc.deserialize_property(each, keep_unknowns=True) for key, each in value.items()}
+        hidden = frozenset(key for key, each in entries.items() if rpc.is_rpc_secret(each))
+        return cls(plain(entries), hidden=hidden)
+
     @property
     def shown(self) -> Any:
         """What may be printed."""
+        if self.hidden and not self.secret:
+            return {key: SECRET if key in self.hidden else each for key, each in self.value.items()}
         return SECRET if self.secret else self.value
 
 

@@ -262,6 +262,18 @@ def test_a_secret_stays_one_in_a_preview_known_or_not() -> None:
     }
 
 
+def test_a_secret_within_an_output_hides_its_entry_and_no_other() -> None:
+    def program() -> None:
+        token = pulumi.Output.secret("hidden")
+        pulumi.export("mnist", {"accuracy": 0.9, "tokens": {"notebook": token, "other": "shown"}})
+        pulumi.export("whole", pulumi.Output.secret({"a": "hidden"}))
+
+    found = evaluation(program).outputs
+    assert found["mnist"].shown == {"accuracy": 0.9, "tokens": "[secret]"}
+    assert found["mnist"].value["tokens"]["notebook"] == "hidden"
+    assert found["whole"].shown == "[secret]"
+
+
 def test_a_resource_that_is_looked_up_is_known_by_what_it_was_looked_up_with() -> None:
     def program() -> None:
         bucket = gcp.storage.Bucket.get("store", "an-id", name="b")
