@@ -194,6 +194,31 @@ class TeamAccess:
     )
 
 
+BUILDER = "images"
+"""The Kubernetes service account of the pods that build images."""
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Where images are pushed to that the stack builds.
+
+    ``repository`` and ``cache``, each ``<host>/<path>``, are for images and for what builds keep of one another.
+    ``login`` is the module below ``workloads`` that makes a login of the pod's identity, for which ``files`` ship
+    too; ``file`` where a secret has one, and ``none`` where the registry wants none. ``annotations`` are for the
+    service account that builds. ``digest`` is what a tag means once a resource is created. ``region`` is that of
+    the registry, where its login depends on it.
+    """
+
+    repository: "pulumi.Input[str]"
+    cache: "pulumi.Input[str]"
+    login: str
+    digest: "Callable[[str, pulumi.CustomResource], pulumi.Output[str]]"
+    annotations: "Mapping[str, pulumi.Input[str]]" = field(default_factory=dict[str, "pulumi.Input[str]"])
+    ready: "Sequence[pulumi.Resource]" = ()
+    region: str = ""
+    files: Sequence[str] = ()
+
+
 @dataclass(frozen=True)
 class Egress:
     """Where pods may connect to: a block of addresses, less those in ``excepted``, or the pods of a namespace."""
@@ -248,9 +273,9 @@ class Collector:
 class Platform:
     """One cluster, ready for pipelines.
 
-    ``provider`` is the Kubernetes provider that every resource on the cluster names. ``ready`` are the
-    resources to wait for before the first pod (identity bindings, the device plugin). ``connect`` is the shell
-    command that gives a person's kubectl access, and ``kubectl`` the prefix of commands that then reach it.
+    ``provider`` is the Kubernetes provider that every resource on the cluster names. ``ready`` are the resources
+    to wait for before the first pod (identity bindings, the device plugin). ``connect`` is the shell command that
+    gives a person's kubectl access, and ``kubectl`` the prefix of commands that then reach it.
 
     ``device_plugin`` is None where the cluster has one. ``pod_user`` is None where the cluster assigns user and
     group of its pods. ``egress`` is what pods need beside HTTPS to public addresses: name servers, and what an
@@ -261,7 +286,8 @@ class Platform:
     here, by name. ``app_annotations`` are those of the service accounts of apps, by the account's name; one that
     needs none is not there. ``volume_class`` is the StorageClass of volumes that one pod has to itself; None: the
     cluster's default. ``queue`` is what another stack, which has the cluster, declares of Kueue for this stack's
-    Jobs. ``collector`` is what the cloud itself reads metrics with; None: nothing does.
+    Jobs. ``collector`` is what the cloud itself reads metrics with; None: nothing does. ``registry`` is
+    the cloud's own, where the stack builds images for it.
     """
 
     name: str
@@ -287,6 +313,7 @@ class Platform:
     volume_class: "pulumi.Input[str] | None" = None
     queue: QueueAccess | None = None
     collector: Collector | None = None
+    registry: Registry | None = None
 
 
 @dataclass(frozen=True)
@@ -309,6 +336,10 @@ EMULATED_CA_CERTIFICATE = base64.b64encode(
 """Stands in for a cluster's: base64 of PEM, as GKE and EKS give it. What the PEM holds is no certificate."""
 
 
+EMULATED_DIGEST = f"sha256:{'0' * 64}"
+"""Stands in for an image's that nobody has built."""
+
+
 class Emulator:
     """What stands in for a cloud when the program is evaluated without one.
 
@@ -328,6 +359,9 @@ class Emulator:
     def outputs(self, token: str, name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:  # noqa: ARG002
         """The provider-computed outputs of a resource of type ``token``: well-formed and clearly fake."""
         return None
+
+    computed_calls: ClassVar[frozenset[str]] = frozenset()
+    """The provider functions whose result only an update can tell, which a preview does not know."""
 
     def call(self, token: str, args: Mapping[str, Any], store: "StoreFiles") -> Mapping[str, Any] | None:  # noqa: ARG002
         """The result of a provider function; ``store`` reads files of the emulated store."""

@@ -16,9 +16,11 @@ from pulumi.runtime.config import CONFIG, is_config_secret
 from infra.app import App
 from infra.clouds.other_stack.outputs import outputs_of
 from infra.clouds.registry import CLOUDS, Cloud
+from infra.image_builds import declare_images, registry_login
 from infra.kubernetes import app, device_plugin, job, ownership
 from infra.kubernetes.gates import Gates, cheapest_pool
 from infra.kubernetes.gpu_exporter import GpuExporterArgs
+from infra.kubernetes.image_build import Images
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.kueue import LOCAL_QUEUE, Kueue, KueueArgs
 from infra.kubernetes.kueue_release import KueueReleaseArgs, host_pool
@@ -96,7 +98,10 @@ def declare(root: Path = ROOT) -> Declared:
         found.update(cloud.platforms(settings.request))
     platforms = {name: found[name] for name in settings.clusters}
     gates = Gates(CPU_IMAGE)
-    placed = placement.place(pipelines_of(settings.pipelines), platforms, gates, root)
+    built = Images()
+    placed = placement.place(pipelines_of(settings.pipelines), platforms, gates, root, built)
+    images = declare_images(settings, platforms, built, root)
+    pull = registry_login(settings, "pull_login") if images else None
     steps = [step for of_pipeline in placed.values() for step in of_pipeline]
     placed_apps = place_apps(pipelines_of(settings.pipelines), platforms, placed, gates, root)
     apps = [each for of_pipeline in placed_apps.values() for each in of_pipeline]
@@ -120,6 +125,8 @@ def declare(root: Path = ROOT) -> Declared:
                 groups=groups[name],
                 apps=apps_there[name],
                 measured=_measured(settings, platform),
+                images=images,
+                pull=pull,
             ),
         )
         for name, platform in platforms.items()

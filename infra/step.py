@@ -30,6 +30,9 @@ GATES_FOLDER = "gates"
 CODE = "code"
 """The folder of a bundle that has a command's own files."""
 
+IMAGE_BUILD = "image-build"
+"""The name in place of a pipeline's of the Jobs that build images."""
+
 PRIORITIES: tuple[Priority, ...] = ("low", "normal", "high")
 """Of steps, the least urgent first."""
 

@@ -98,6 +98,7 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
         "infra/platform.py",
     ],
     "infra/pipelines/shipping.py": [
+        "infra/kubernetes/build_context.py",
         "infra/kubernetes/run.py",
         "infra/kubernetes/shipped_files.py",
         "infra/pipelines",
@@ -106,6 +107,15 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
         "infra/platform.py",
     ],
     "infra/program.py": ["infra"],
+    "infra/image_builds.py": [
+        "infra/kubernetes",
+        "infra/pipelines/images.py",
+        "infra/pipelines/placement.py",
+        "infra/settings",
+        "infra/schema",
+        "infra/platform.py",
+        "infra/step.py",
+    ],
     "workloads/*/pipeline.py": [*DECLARATION, "infra/schema", "infra/platform.py", "infra/accelerators.py"],
     "workloads/*/supplement.py": [*DECLARATION, "infra/schema", "infra/platform.py"],
     "workloads/*": ["workloads/runtime"],

@@ -104,6 +104,7 @@ class StepJob(pulumi.ComponentResource):
                     *group,
                     *([args.secret] if args.secret else []),
                     *(each for service in args.services for each in service.ready),
+                    *([workspace.images[step.image].built] if step.image in workspace.images else []),
                     *(each.job for each in args.after),
                 ],
                 # The successor would wait for the GPU that its predecessor holds.
@@ -134,7 +135,11 @@ def job_spec(run: Run, workspace: Workspace) -> k8s.batch.v1.JobSpecArgs:
         # A pod that is still being evicted holds the GPU that its successor needs.
         pod_replacement_policy="Failed",
         active_deadline_seconds=step.time_limit,
-        template=template(run, NODE_READER if step.reads_nodes else workspace.service_account),
+        template=template(
+            run,
+            NODE_READER if step.reads_nodes else workspace.service_account,
+            image=workspace.images.get(step.image),
+        ),
     )
 
 

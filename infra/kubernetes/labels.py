@@ -47,6 +47,10 @@ USAGE_ANNOTATION = "slipway/usage"
 MEASURED = "slipway/measured"
 """The label of pods of steps that answer Prometheus while they run."""
 
+IMAGE_ANNOTATION = "slipway/image"
+"""The annotation of a Job that builds an image: JSON. ``tag`` is the image's, which ends in its context's digest,
+``context`` the folder, ``dockerfile`` a path in it, ``files`` and ``bytes`` what the context has."""
+
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 """The label of a Job with the LocalQueue by which Kueue admits it
 (kueue.sigs.k8s.io/docs/tasks/run/jobs, seen November 2026)."""

@@ -10,6 +10,7 @@ import pulumi_kubernetes as k8s
 from infra.kubernetes.arguments import BUNDLE, FOLDERS, STORE, arguments, filled_in, in_pod, places
 from infra.kubernetes.labels import MEASURED, step_labels
 from infra.kubernetes.node_group import JOB_NAME, JOB_NAME_VARIABLE, fast_network, group_name, one_a_node
+from infra.kubernetes.pod_image import PodImage, inside, pulled_with
 from infra.kubernetes.run import INSTALLER, LAUNCHER, MEASURE, Run, runner
 from infra.kubernetes.run_records import record
 from infra.kubernetes.shipped_files import config_map_name, volume
@@ -72,9 +73,13 @@ def secret_name(pipeline: str) -> str:
 
 
 def template(
-    run: Run, service_account: str, more: Sequence[k8s.core.v1.EnvVarArgs] = ()
+    run: Run,
+    service_account: str,
+    more: Sequence[k8s.core.v1.EnvVarArgs] = (),
+    image: PodImage | None = None,
 ) -> k8s.core.v1.PodTemplateSpecArgs:
-    """The pod template of the Job that runs ``run``, with ``more`` environment variables.
+    """The pod template of the Job that runs ``run``, with ``more`` environment variables, in ``image`` where that
+    takes the place of its step's.
 
     Nothing in it differs between two evaluations of the program while the run's result is there: a changed
     template replaces the Job.
@@ -108,8 +113,9 @@ def template(
             topology_spread_constraints=_spread(step),
             affinity=one_a_node(step) if step.nodes else None,
             subdomain=group_name(step) if step.nodes else None,
-            init_containers=[_installer(run)] if step.requirements else None,
-            containers=[_container(run, more)],
+            image_pull_secrets=pulled_with(image),
+            init_containers=inside(image, [_installer(run)]) if step.requirements else None,
+            containers=inside(image, [_container(run, more)]),
             volumes=_volumes(run),
         ),
     )

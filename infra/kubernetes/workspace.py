@@ -1,7 +1,7 @@
 """The workspace: the namespace that steps run in, and what guards it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -12,6 +12,7 @@ from infra.kubernetes.metrics import Measured
 from infra.kubernetes.network_policy import PUBLIC_HTTPS, NetworkPoliciesArgs, network_policies
 from infra.kubernetes.node_reader import NodeReader, NodeReaderArgs
 from infra.kubernetes.pod import mebibytes
+from infra.kubernetes.pod_image import PodImage
 from infra.platform import GPU_RESOURCE, Claim, Egress, Platform, Priority, QueueAccess
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
@@ -49,7 +50,8 @@ class WorkspaceArgs:
     how many services pipelines have there, and ``scheduled`` whether one runs by the clock. ``queue`` is the
     LocalQueue of Kueue by which its Jobs are admitted; None: each Job starts at once. ``groups`` is how many steps
     there run on several nodes, and ``apps`` how many apps there are. ``admission`` says how Jobs are admitted.
-    ``measured`` is what is measured there; None: nothing.
+    ``measured`` is what is measured there; None: nothing. ``images`` are those that the stack builds, by what
+    steps name them by, and ``pull`` is a Docker configuration with the login that they are pulled with.
     """
 
     platform: Platform
@@ -64,6 +66,12 @@ class WorkspaceArgs:
     groups: int = 0
     measured: Measured | None = None
     apps: int = 0
+    images: Mapping[str, PodImage] = field(default_factory=dict[str, PodImage])
+    pull: pulumi.Output[str] | None = None
+
+
+PULL_SECRET = "registry-pull"
+"""The Secret with the login of a registry that is named."""
 
 
 class Workspace(pulumi.ComponentResource):
@@ -88,6 +96,7 @@ class Workspace(pulumi.ComponentResource):
         self.service_account = args.service_account
         self.limits_egress = args.egress is not None
         self.egress = _egress(args)
+        self.images = args.images
         self.queue = args.queue
         self.measured = args.measured
         access = args.admission.access if args.admission else None
@@ -125,6 +134,8 @@ class Workspace(pulumi.ComponentResource):
             ready.append(_claim(name, platform.store.claim, args, in_namespace))
         if args.queue and access:
             ready.append(_local_queue(name, args.queue, access, args, in_namespace))
+        if args.pull is not None:
+            ready.append(_pull_secret(name, args, args.pull, in_namespace))
         if reads_nodes(platform):
             ready.extend(
                 NodeReader(f"{name}-nodes", NodeReaderArgs(platform, args.namespace, tuple(own)), child).ready
@@ -136,6 +147,18 @@ class Workspace(pulumi.ComponentResource):
 
 def _egress(args: WorkspaceArgs) -> list[Egress] | None:
     return None if args.egress is None else [*args.platform.egress, PUBLIC_HTTPS, *args.egress]
+
+
+def _pull_secret(
+    name: str, args: WorkspaceArgs, login: pulumi.Output[str], opts: pulumi.ResourceOptions
+) -> k8s.core.v1.Secret:
+    return k8s.core.v1.Secret(
+        f"{name}-registry",
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=PULL_SECRET, namespace=args.namespace, labels=PART_OF),
+        type="kubernetes.io/dockerconfigjson",
+        string_data={".dockerconfigjson": login},
+        opts=opts,
+    )
 
 
 def _own_namespace(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:

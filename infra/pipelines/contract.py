@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeVar, cast
 from pydantic import BaseModel, Field
 
 from infra.pipelines.apps import AppDeclaration
+from infra.pipelines.image_build import ImageBuild
 from infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
 from infra.pipelines.results import Result
 from infra.platform import Priority, Resources
@@ -229,7 +230,8 @@ class StepDeclaration:
     module it is installed before the step starts; for a command once for all steps that name an equal file and run
     in the same image, on a node without GPUs. ``secrets`` are names of the stack's ``slipway:secrets`` by the
     environment variable that has the value. ``connects`` are services of the pipeline. A step with ``items`` runs
-    in ``workers`` pods at once, each for itself; one with ``nodes`` in several that work together.
+    in ``workers`` pods at once, each for itself; one with ``nodes`` in several that work together. ``build`` is
+    the image that it runs in where ``placed_by`` names none, built in the cluster.
     """
 
     name: str
@@ -251,6 +253,7 @@ class StepDeclaration:
     items: Items | None = None
     workers: int = 1
     nodes: Nodes | None = None
+    build: ImageBuild | None = None
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,11 @@ class DeclaredPipeline:
             section, name = "steps", declared.variant.of if declared.variant else name
         return f"{file}: {key_of((section, name, *key), '')}"
 
+    def declared_for_all(self, declared: StepDeclaration, *key: str) -> str:
+        """The place of a key at the top of the ``pipeline.yaml``; of one in Python, that of ``declared``."""
+        file = file_of(self.folder)
+        return f"{file}: {key_of(key, '')}" if file.endswith(NAMES) else self.key(declared)
+
     def setting(self, *parts: str | int) -> str:
         """A key of its section."""
         return key_of(("pipelines", self.name, *parts))

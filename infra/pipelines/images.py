@@ -29,6 +29,12 @@ CPU_IMAGE, GPU_IMAGE = (
 GPU (github.com/tensorflow/build, issue 221, open; read 2026-11-20); ``workloads/cuda`` has what it lacks."""
 
 
+_BUILDKIT = tomllib.loads(DATA.read_text(encoding="utf-8"))["buildkit"]
+
+BUILDKIT_IMAGE: str = f"{_BUILDKIT['repository']}:{_BUILDKIT['version']}@{_BUILDKIT['index']}"
+"""What builds images: BuildKit without root."""
+
+
 def tensorflow_image(pool: Pool) -> str:
     """The image for steps on ``pool``: with CUDA where the pool has GPUs."""
     return GPU_IMAGE if pool.accelerator else CPU_IMAGE

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, create_model
 
+from infra.pipelines.file_builds import Built, Word
 from infra.pipelines.file_nodes import StepNodes, nodes_section
 from infra.pipelines.results import Format
 from infra.schema.base import Cpu, Duration, Int, Memory, Model, Size, refuse
@@ -41,17 +42,6 @@ def _sentence(value: str) -> str:
     if not value.strip():
         raise refuse("empty", "write what it does, in a sentence")
     return value.strip()
-
-
-def _word(value: Any) -> Any:
-    """YAML reads ``--trees, 300`` as a number; a word of a command line is text."""
-    if isinstance(value, bool):
-        raise refuse("true or false, which programs spell differently", 'write it in quotes: `"true"`')
-    return str(value) if isinstance(value, int | float) else value
-
-
-Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str | int | float)]
-"""A word of a command line, or the value of an environment variable."""
 
 
 def _plain(word: str) -> str:
@@ -287,6 +277,9 @@ class PipelineStep(Model):
         description="Environment variables with a secret: its name in the stack file's `slipway:secrets`.",
     )
     image: Image | None = Field(default=None, description="Its image by digest; default: TensorFlow's.")
+    build: Built | None = Field(
+        default=None, description="Builds its image in the cluster; default: the `build` of the pipeline, if any."
+    )
     resources: StepResources = Field(default_factory=StepResources, description="What it asks for.")
     time_limit: Duration | None = Field(
         default=None, description="Hard limit over all retries, waiting for a node included; default: 2h."
@@ -375,6 +368,9 @@ class PipelineFile(Model):
     )
     parameters: dict[str, Parameter] = Field(
         default_factory=dict[str, Parameter], description="Keys of the pipeline's section in stack files."
+    )
+    build: Built | None = Field(
+        default=None, description="Builds an image in the cluster for the steps that name none."
     )
     services: dict[str, PipelineService] = Field(
         default_factory=dict[str, PipelineService], description="Programs that run beside the steps, by name."

@@ -9,6 +9,7 @@ from pathlib import Path
 import pulumi
 
 from infra.kubernetes.gates import Gates, cheapest_pool, reading
+from infra.kubernetes.image_build import Images
 from infra.kubernetes.shipped_files import left_out
 from infra.pipelines.contract import (
     PodSettings,
@@ -32,20 +33,25 @@ PIPELINE = re.compile(r"(?<!\{)((?:\{\{)*)\{pipeline\}")
 
 
 def place(
-    pipelines: Sequence[DeclaredPipeline], platforms: Mapping[str, Platform], gates: Gates, root: Path
+    pipelines: Sequence[DeclaredPipeline],
+    platforms: Mapping[str, Platform],
+    gates: Gates,
+    root: Path,
+    images: Images | None = None,
 ) -> dict[str, list[Step]]:
     """The steps of each pipeline by its name, each on the platform that has its pool and behind its gates.
 
     Steps that `runs_last` marks wait for those of the pipelines before theirs, whatever order the file has.
-    ``root`` is the repository whose folders they ship.
+    ``root`` is the repository whose folders they ship, and ``images`` grows by those that are built for them.
     """
+    built = images or Images()
     placed: dict[str, list[Step]] = {}
     earlier: list[Step] = []
     packages = Packages(gates)
     services = [service for each in pipelines for service in _services(each, platforms)]
     ordered = sorted(pipelines, key=lambda each: (any(step.runs_last for step in each.steps), each.name))
     for pipeline in ordered:
-        placement = _Placement(pipeline, platforms, gates, root, earlier, packages, services)
+        placement = _Placement(pipeline, platforms, gates, root, earlier, packages, services, built)
         placed[pipeline.name] = placement.steps()
         earlier += placed[pipeline.name]
     return placed
@@ -88,6 +94,7 @@ class _Placement:
     earlier: Sequence[Step]
     packages: Packages
     services: Sequence[Service]
+    images: Images
     made: dict[str, Step] = field(default_factory=dict[str, Step])
     published: dict[str, Step] = field(default_factory=dict[str, Step])
 
@@ -207,7 +214,7 @@ class _Placement:
             name=declared.name,
             module=declared.module,
             arguments=list(self._words(declared)),
-            image=settings.image or tensorflow_image(pool),
+            image=settings.image or self._built(declared) or tensorflow_image(pool),
             platform=platform,
             pool=pool,
             resources=resources_of(settings),
@@ -231,6 +238,15 @@ class _Placement:
             # One node is the plain path, whatever role its pod would have.
             nodes=declared.nodes if declared.nodes and declared.nodes.count > 1 else None,
         )
+
+    def _built(self, declared: StepDeclaration) -> str:
+        """What stands for the image that is built for a step; empty where none is."""
+        build = declared.build
+        if build is None:
+            return ""
+        name = f"{self.pipeline.name}-{build.name}" if build.name else self.pipeline.name
+        folder = (self.root / build.context).resolve()
+        return self.images.of(name, folder, build.context, build.dockerfile, build.arguments).identity
 
     def _folder(self, path: str, setting: str) -> Path:
         folder = self.root / path

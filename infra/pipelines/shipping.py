@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from infra.kubernetes.build_context import context_of
 from infra.kubernetes.run import bundle_of, command_bundle
 from infra.kubernetes.shipped_files import ShippingError, image_folder
 from infra.pipelines.apps import AppDeclaration
@@ -34,6 +35,8 @@ def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]
         commands = {_started(step): step for step in reversed(steps) if step.command}
         for step in reversed(commands.values()):
             found += _command_problems(pipeline, step, [*steps, *services], root)
+        for step in steps:
+            found += _build_problems(pipeline, step, root)
         for service in services:
             found += _lock_problems(
                 pipeline, service, [(_substituted(service), (SUBSTITUTE, "requirements"))], root
@@ -46,6 +49,17 @@ def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]
                 found.append(Problem(key, folder.path, f"{error.value}: {error.reason}", error.fix))
     # Two sections may run one pipeline, and several steps name one lock file.
     return list({(each.key, each.reason): each for each in found}.values())
+
+
+def _build_problems(pipeline: DeclaredPipeline, step: StepDeclaration, root: Path) -> Iterator[Problem]:
+    """What keeps the context of an image from being shipped."""
+    if (build := step.build) is None or step.placed_by.image is not None:
+        return
+    try:
+        context_of((root / build.context).resolve(), build.dockerfile, build.arguments)
+    except ShippingError as error:
+        key = pipeline.declared_at(step, "build") if build.name else pipeline.declared_for_all(step, "build")
+        yield Problem(key, error.value, error.reason, error.fix)
 
 
 def _lock_problems(

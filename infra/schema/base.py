@@ -279,6 +279,16 @@ class ClusterSettings(Model):
         return self.creates_namespace
 
     @property
+    def has_registry(self) -> bool:
+        """Whether its cloud has a registry that the stack can declare."""
+        return False
+
+    @property
+    def builds_problem(self) -> str | None:
+        """What keeps pods from building images there; None where nothing is known to."""
+        return None
+
+    @property
     def clouds(self) -> tuple[str, ...]:
         """The clouds whose behaviour its pods meet."""
         return (self.cloud,)

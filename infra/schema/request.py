@@ -5,9 +5,16 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from infra.schema.base import ClusterSettings, StoreSettings, Team
+from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from infra.schema.problems import Path
 
 C = TypeVar("C", bound=ClusterSettings)
+
+
+def builds_namespace(namespace: str) -> str:
+    """The namespace beside ``namespace`` in which its images are built."""
+    return fit(f"{namespace}-images", KUBERNETES_NAME_LIMIT)
+
 
 STORE_KIND: Path = ("store", "kind")
 """Where the store's kind stands in a stack file."""
@@ -39,6 +46,8 @@ class Request:
     ``has_services`` says that a pipeline has a service, which keeps its data on a volume of one node at a time.
     ``apps`` are the apps of pipelines that have the store mounted.
     ``has_dashboards`` says that the cloud shows metrics that it collects itself on dashboards of the stack's.
+    ``builds_on`` is the cluster on which images are built that go to the cloud's own registry; None where none
+    are.
     """
 
     clusters: Mapping[str, ClusterSettings]
@@ -52,6 +61,12 @@ class Request:
     has_services: bool = False
     apps: Sequence[AppAccess] = ()
     has_dashboards: bool = False
+    builds_on: str | None = None
+
+    @property
+    def builds_in(self) -> str:
+        """The namespace in which images are built."""
+        return builds_namespace(self.namespace)
 
     def clusters_of(self, kind: type[C]) -> Mapping[str, C]:
         """The clusters of one cloud, by name."""

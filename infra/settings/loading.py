@@ -11,7 +11,18 @@ from infra.schema import limits
 from infra.schema.corrections import as_written
 from infra.schema.plain_values import order
 from infra.schema.problems import Finding, Problem, SettingsError, key_of
-from infra.settings.checks import admission, kueue, metrics, names, pipelines, secrets, services, steps, teams
+from infra.settings.checks import (
+    admission,
+    kueue,
+    metrics,
+    names,
+    pipelines,
+    registry,
+    secrets,
+    services,
+    steps,
+    teams,
+)
 from infra.settings.model import Rehearsal, Settings
 from infra.settings.parsing import OVERLAY, Reading, read
 from infra.settings.pipelines import folder, folders_in, is_known
@@ -30,6 +41,7 @@ CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
     admission.check,
     metrics.check,
     secrets.check,
+    registry.check,
 )
 """Those that hold on every cloud."""
 

@@ -20,6 +20,7 @@ from infra.schema.secret_values import SecretText
 from infra.settings.kueue import KueueSettings
 from infra.settings.metrics import MetricsSettings
 from infra.settings.pipelines import any_services, apps_with_store, section_type
+from infra.settings.registry import RegistrySettings
 from infra.settings.suppressions import Policies
 
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -114,6 +115,10 @@ class Settings(Model):
         description="What steps are given as environment variables and nobody else may read, by name. "
         "`pulumi config set --secret --path 'slipway:secrets.<name>'` encrypts a value; one in clear is refused.",
     )
+    registry: RegistrySettings | None = Field(
+        default=None,
+        description="Where images are built that pipelines declare by `build`, and which registry has them.",
+    )
     policies: Policies = Field(default_factory=Policies, description="What the policies may find in this stack.")
     rehearsal: Rehearsal = Field(
         default_factory=Rehearsal,
@@ -136,7 +141,16 @@ class Settings(Model):
             has_services=any_services(self.pipelines),
             apps=apps_with_store(self.pipelines),
             has_dashboards=bool(self.metrics and self.metrics.collect and self.metrics.dashboards),
+            builds_on=self._builds_on,
         )
+
+    @property
+    def _builds_on(self) -> str | None:
+        """The cluster whose cloud has the registry that images are pushed to; None where another one has them."""
+        if self.registry is None or self.registry.repository:
+            return None
+        pool = self.registry.pool
+        return next((name for name, cluster in self.clusters.items() if pool in cluster.pools), None)
 
 
 def model_of(values: Mapping[str, Any]) -> type[Settings]:

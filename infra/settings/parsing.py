@@ -22,6 +22,7 @@ from infra.settings.kueue import KueueSettings
 from infra.settings.metrics import MetricsSettings
 from infra.settings.model import Settings, model_of
 from infra.settings.pipelines import KEY, any_services, apps_with_store
+from infra.settings.registry import RegistrySettings
 
 
 def _draft(model: type[ClusterSettings]) -> type[ClusterSettings]:
@@ -56,6 +57,7 @@ class Draft(Model):
     metrics: MetricsSettings | None = None
     pipelines: dict[str, PipelineSettings] = Field(default_factory=dict[str, PipelineSettings])
     secrets: dict[str, SecretText] = Field(default_factory=dict[str, SecretStr])
+    registry: RegistrySettings | None = None
 
 
 @dataclass(frozen=True)

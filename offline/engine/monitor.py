@@ -270,7 +270,8 @@ class Cloud(mocks.Mocks):
         """The result of a provider function; None where no emulator knows it, or knows the file to be read."""
         try:
             arguments = rpc.deserialize_properties(request.args)
-            result = None if is_marked(arguments) else self._called(request.tok, plain(arguments))
+            later = any(request.tok in each.computed_calls for each in self._emulators)
+            result = None if later or is_marked(arguments) else self._called(request.tok, plain(arguments))
         except FileNotFoundError:
             return None
         if result is None:

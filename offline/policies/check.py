@@ -18,6 +18,7 @@ from infra.settings.suppressions import Suppression
 from offline.policies import (
     changes,
     exposed_secrets,
+    image_builds,
     images,
     interconnects,
     jobs,
@@ -50,6 +51,7 @@ EVERYWHERE: Sequence[Policy] = (
     *security.POLICIES,
     *exposed_secrets.POLICIES,
     *images.POLICIES,
+    *image_builds.POLICIES,
     *protection.POLICIES,
     *limits.POLICIES,
     *services.POLICIES,

@@ -9,6 +9,7 @@ from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import at, known, mapping, mappings, strings, texts, whole
 from infra.review.stack import Resource, Stack
 from offline.engine.pod_security import Breach, Rule, breaches, effective, words
+from offline.policies.image_builds import built_image
 from offline.policies.workloads import Workload, workloads
 
 RBAC = "kubernetes:rbac.authorization.k8s.io/v1"
@@ -69,6 +70,9 @@ def _root(stack: Stack) -> Iterator[Violation]:
 
 def _escalating(stack: Stack) -> Iterator[Violation]:
     for workload, found in _breaches(stack):
+        # What builds an image has a finding of its own.
+        if built_image(workload.resource):
+            continue
         if escalating := [each for each in found if each.rule is Rule.ESCALATION]:
             yield Violation(
                 workload.resource.urn,

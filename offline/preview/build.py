@@ -23,6 +23,7 @@ from offline.policies.check import (
 )
 from offline.preview.cost import cost, difference
 from offline.preview.evaluated_stack import Evaluated, Failed
+from offline.preview.image_builds import image_remarks
 from offline.preview.job_durations import Measured
 from offline.preview.lost_places import LostPlace, lost_places
 from offline.preview.model import (
@@ -167,6 +168,7 @@ def _compared(
         findings = in_order([*harm, *mark_new(findings, found_before)])
         suppressed = [*lived_with, *_mark_new(suppressed, suppressed_before)]
         changes = None if options.policies_only else _changes(head, base, before, stack, update)
+    images = () if options.policies_only else image_remarks(stack, changes)
     preview = StackPreview(
         stack=head.name,
         failures=failures,
@@ -175,7 +177,7 @@ def _compared(
         changes=changes,
         findings=findings,
         suppressed=suppressed,
-        remarks=_unique(head.remarks),
+        remarks=_unique([*head.remarks, *images]),
     )
     return _with(preview, lost)
 

@@ -14,6 +14,7 @@ from infra.review.properties import strings
 from infra.review.stack import JOB, Resource
 from offline.engine.monitor import NotCreatedError, Observer
 from offline.engine.scheduling import PodRequest, add
+from offline.policies.image_builds import built_image
 from offline.policies.workloads import STATEFUL_SET, Workload
 from offline.rehearsal import job_controller
 from offline.rehearsal.admission import admit
@@ -187,6 +188,11 @@ class Engine(Observer):
         record = self._record(resource)
         record.identity = job_controller.identity(resource)
         if self._keep(resource, record):
+            return
+        if image := built_image(resource):
+            self.note(record, f"not built here: what runs in {image.tag} runs what this machine has")
+            record.started = time.time()
+            self._finish(record, Phase.SKIPPED, "a rehearsal builds no image")
             return
         stop = Stop()
         with self._lock:

@@ -13,7 +13,7 @@ Seconds = Annotated[float, Field(ge=0, lt=1e10, allow_inf_nan=False)]
 
 
 class Phase(StrEnum):
-    """The phase of a Job. In the last five it has ended."""
+    """The phase of a Job. In the last six it has ended."""
 
     WAITING = "waiting"
     QUEUED = "queued"
@@ -24,6 +24,7 @@ class Phase(StrEnum):
     FAILED = "failed"
     INTERRUPTED = "interrupted"
     NOT_RUN = "not run"
+    SKIPPED = "skipped"
 
     @property
     def over(self) -> bool:

@@ -27,6 +27,7 @@ MARKS = {
     Phase.FAILED: ("✘", "red"),
     Phase.INTERRUPTED: ("!", "yellow"),
     Phase.NOT_RUN: ("-", "dim"),
+    Phase.SKIPPED: ("-", "dim"),
 }
 
 SERVICE_MARKS = {
@@ -231,6 +232,7 @@ def describe(record: JobRecord) -> str:
         Phase.FAILED: f"failed: {record.reason}",
         Phase.INTERRUPTED: "interrupted; the next rehearsal takes it up again",
         Phase.NOT_RUN: f"not run: {record.reason}",
+        Phase.SKIPPED: f"skipped: {record.reason}",
     }
     return texts.get(record.phase, str(record.phase))
 

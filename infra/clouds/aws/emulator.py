@@ -7,7 +7,7 @@ when pods are placed on them.
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from infra import platform
 from infra.clouds.aws import nodes
@@ -15,10 +15,12 @@ from infra.clouds.aws.addons import SYSTEM
 from infra.clouds.aws.catalogue import is_zone_id
 from infra.clouds.aws.nodes import LAUNCH_TEMPLATE, NODE_GROUP
 from infra.clouds.aws.settings import AwsCluster
-from infra.platform import EMULATED_CA_CERTIFICATE, Node, StoreFiles
+from infra.platform import EMULATED_CA_CERTIFICATE, EMULATED_DIGEST, Node, StoreFiles
 from infra.schema.request import Request
 
 ACCOUNT = "000000000000"
+
+IMAGE = "aws:ecr/getImage:getImage"
 
 Inputs = Mapping[str, Any]
 Outputs = Callable[[str, Inputs], Mapping[str, Any]]
@@ -26,6 +28,8 @@ Outputs = Callable[[str, Inputs], Mapping[str, Any]]
 
 class Emulator(platform.Emulator):
     """Stands in for AWS, for the resources that this package declares."""
+
+    computed_calls: ClassVar[frozenset[str]] = frozenset({IMAGE})
 
     def __init__(self, request: Request) -> None:
         ours = request.clusters_of(AwsCluster)
@@ -52,7 +56,7 @@ class Emulator(platform.Emulator):
         return made
 
     def call(self, token: str, args: Inputs, store: StoreFiles) -> Mapping[str, Any] | None:  # noqa: ARG002
-        """The result of a provider function: whose credentials these are."""
+        """The result of a provider function: whose credentials these are, or which image has a tag."""
         if token == "aws:index/getCallerIdentity:getCallerIdentity":
             return {
                 "id": ACCOUNT,
@@ -60,6 +64,8 @@ class Emulator(platform.Emulator):
                 "arn": f"arn:aws:iam::{ACCOUNT}:user/emulated",
                 "userId": "AIDAEMULATED00000000",
             }
+        if token == IMAGE:
+            return {"id": EMULATED_DIGEST, **args, "imageDigest": EMULATED_DIGEST, "registryId": ACCOUNT}
         return None
 
     def nodes(self, token: str, name: str, inputs: Inputs) -> Sequence[Node]:

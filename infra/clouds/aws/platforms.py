@@ -13,7 +13,7 @@ from infra.clouds.aws.cluster import EksCluster, EksClusterArgs
 from infra.clouds.aws.disks import NAME as DISK_CLASS
 from infra.clouds.aws.disks import disk_class
 from infra.clouds.aws.efa_plugin import efa_plugins
-from infra.clouds.aws.image_repository import image_repository
+from infra.clouds.aws.image_repository import BuildsArgs, image_repository, registry
 from infra.clouds.aws.kubeconfig import profile_option
 from infra.clouds.aws.logs import flow_logs
 from infra.clouds.aws.mounts import MountArgs
@@ -89,8 +89,9 @@ def platforms(request: Request) -> Mapping[str, Platform]:
         if statements := store.app(app.folder):
             theirs = replace(own, service_account=app.service_account, statements=statements)
             ready.extend(pod_identity(f"app-{app.name}", theirs).ready)
-    if declared.registry:
-        image_repository("images", declared, request.protect)
+    builds = request.builds_on == name
+    images = image_repository("images", declared, request.protect) if declared.registry or builds else None
+    pushed = replace(own, namespace=request.builds_in)
     profile = "".join(f" {each}" for each in profile_option())
     return {
         name: Platform(
@@ -101,6 +102,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
             store=store.store,
             service_account_annotations={},
             ready=ready,
+            registry=registry(images, BuildsArgs(declared, pushed)) if images and builds else None,
             connect=(
                 f"aws eks update-kubeconfig --name {eks_name} --region {declared.region}"
                 f" --alias {eks_name}{profile}"

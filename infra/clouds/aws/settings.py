@@ -237,6 +237,10 @@ class AwsCluster(ClusterSettings):
     tags: Labels = Field(default_factory=dict, description="AWS tags of everything that the cluster consists of.")
     pools: dict[str, AwsPool] = Field(min_length=1, description="Node pools by name; at least one without GPUs.")
 
+    @property
+    def has_registry(self) -> bool:
+        return True
+
 
 class S3Store(StoreSettings):
     """An S3 bucket in the cluster's region, mounted in pods with Amazon S3 Files."""

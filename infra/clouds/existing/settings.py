@@ -153,6 +153,16 @@ class ExistingCluster(ClusterSettings):
     pools: dict[str, ExistingPool] = Field(min_length=1, description="Pools by name.")
 
     @property
+    def builds_problem(self) -> str | None:
+        """OpenShift's default security context constraints take neither the user nor the lack of profiles
+        (docs.openshift.com, "Managing security context constraints", seen November 2026)."""
+        if self.openshift:
+            return "OpenShift's default constraints take no pod without a seccomp profile, as BuildKit's is"
+        if self.access == "namespace":
+            return "who has one namespace cannot make another one for them, with a weaker Pod Security Standard"
+        return None
+
+    @property
     def owns_namespace(self) -> bool:
         """Whether the stack creates the namespace, and deletes it."""
         return self.creates_namespace and self.access == "cluster"

@@ -16,9 +16,11 @@ from infra.clouds.gcp.fuse_sidecar import sidecar
 from infra.clouds.gcp.nodes import CLUSTER, NODE_POOL
 from infra.clouds.gcp.settings import GcpCluster
 from infra.clouds.gcp.store import DRIVER
-from infra.platform import EMULATED_CA_CERTIFICATE, Node, Resources, StoreFiles
+from infra.platform import EMULATED_CA_CERTIFICATE, EMULATED_DIGEST, Node, Resources, StoreFiles
 from infra.review.properties import is_true
 from infra.schema.request import Request
+
+DOCKER_IMAGE = "gcp:artifactregistry/getDockerImage:getDockerImage"
 
 PROJECT_NUMBER = 999_999_999_999
 FALLBACK_PROJECT = "emulated-project"
@@ -31,6 +33,7 @@ class Emulator(platform.Emulator):
 
     configuration: Mapping[str, str] = MappingProxyType({"gcp:project": FALLBACK_PROJECT})
     store_drivers: ClassVar[frozenset[str]] = frozenset({DRIVER})
+    computed_calls: ClassVar[frozenset[str]] = frozenset({DOCKER_IMAGE})
 
     def __init__(self, request: Request) -> None:
         ours = request.clusters_of(GcpCluster)
@@ -62,6 +65,10 @@ class Emulator(platform.Emulator):
             }
         if token == "gcp:storage/getProjectServiceAccount:getProjectServiceAccount":
             return {"id": _project_of(args), **_agent("gs-project-accounts")}
+        if token == DOCKER_IMAGE:
+            path = f"projects/{_project_of(args)}/locations/{args['location']}/repositories/{args['repositoryId']}"
+            name = f"{path}/dockerImages/{args['imageName'].partition(':')[0]}@{EMULATED_DIGEST}"
+            return {"id": name, "name": name, **args, "selfLink": name}
         if token == "gcp:storage/getBucketObjects:getBucketObjects":
             names = store.names(str(args.get("prefix") or "").removeprefix(self._root))
             return {
@@ -198,6 +205,11 @@ def _bucket(_: str, inputs: Inputs) -> Mapping[str, Any]:
     }
 
 
+def _repository(_: str, inputs: Inputs) -> Mapping[str, Any]:
+    path = f"projects/{_project_of(inputs)}/locations/{inputs['location']}/repositories/{inputs['repositoryId']}"
+    return {"id": path, "name": inputs["repositoryId"], "createTime": "2026-01-01T00:00:00Z"}
+
+
 def _filestore(_: str, inputs: Inputs) -> Mapping[str, Any]:
     path = f"projects/{_project_of(inputs)}/locations/{inputs['location']}/instances/{inputs['name']}"
     # TEST-NET-3 (RFC 5737): an address that nobody has.
@@ -254,6 +266,8 @@ _OUTPUTS: Mapping[str, Callable[[str, Inputs], Mapping[str, Any]]] = {
     "gcp:compute/subnetwork:Subnetwork": _compute("subnetworks"),
     "gcp:compute/router:Router": _compute("routers"),
     "gcp:compute/routerNat:RouterNat": _compute("routerNats"),
+    "gcp:artifactregistry/repository:Repository": _repository,
+    "gcp:artifactregistry/repositoryIamMember:RepositoryIamMember": _grant,
     "gcp:serviceaccount/account:Account": _service_account,
     "gcp:serviceaccount/iAMMember:IAMMember": _grant,
     "gcp:projects/iAMMember:IAMMember": _grant,

@@ -7,8 +7,9 @@ import pulumi
 import pulumi_gcp as gcp
 
 from infra.clouds.gcp import autopilot
+from infra.clouds.gcp.artifact_registry import ArtifactRegistryArgs, artifact_registry
 from infra.clouds.gcp.bucket import StoreBucketArgs, access_logs, store_bucket
-from infra.clouds.gcp.catalogue import allocatable
+from infra.clouds.gcp.catalogue import allocatable, region_of
 from infra.clouds.gcp.cluster import GkeCluster, GkeClusterArgs
 from infra.clouds.gcp.dashboards import declare_dashboards
 from infra.clouds.gcp.filestore import FilestoreArgs, filestore_instance, filestore_store, filestore_volume
@@ -102,10 +103,20 @@ def platforms(request: Request) -> Mapping[str, Platform]:
     else:
         assert bucket is not None
         access = _in_clusters(request, _bucket(project_id, request, stored, bucket, made), made)
-    return {
+    found = {
         name: _platform(name, ours[name], each, project_id=project_id, access=access[name])
         for name, each in made.items()
     }
+    if (name := request.builds_on) in found:
+        args = ArtifactRegistryArgs(
+            project_id,
+            region_of(ours[name].location),
+            request.builds_in,
+            request.protect,
+            [*services, *(each.cluster for each in made.values())],
+        )
+        found[name] = replace(found[name], registry=artifact_registry(args))
+    return found
 
 
 @dataclass(frozen=True)

@@ -271,6 +271,16 @@ class GcpCluster(ClusterSettings):
     pools: dict[str, GcpPool] = Field(min_length=1, description="Node pools by name; at least one without GPUs.")
 
     @property
+    def has_registry(self) -> bool:
+        return True
+
+    @property
+    def builds_problem(self) -> str | None:
+        """Autopilot refuses what breaks the *baseline* Pod Security Standard
+        (cloud.google.com/kubernetes-engine/docs/concepts/autopilot-security, seen November 2026)."""
+        return "Autopilot takes no pod without a seccomp profile, as BuildKit's is" if self.autopilot else None
+
+    @property
     def autopilot(self) -> bool:
         """Whether Google brings its nodes."""
         return self.mode == "autopilot"

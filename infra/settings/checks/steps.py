@@ -13,13 +13,18 @@ from infra.settings.checks.nodes import on_several, several, waiting
 from infra.settings.checks.targets import Target, targets
 from infra.settings.parsing import Draft, Reading
 from infra.settings.pipelines import KEY
+from infra.settings.registry import KEY as REGISTRY
 
 
 def check(reading: Reading) -> Iterator[Finding]:
     """Findings about the pool and the resources of each step and service."""
     there = targets(reading.draft)
     known = {pool for _, pool in reading.names}
-    for at, placed in placements(reading.draft.pipelines, (KEY,)):
+    sections = (
+        *placements(reading.draft.pipelines, (KEY,)),
+        *placements(reading.draft.registry, (REGISTRY,)),
+    )
+    for at, placed in sections:
         if isinstance(placed, StepSettings):
             yield from _scratch(at, placed)
             yield from waiting(at, placed)

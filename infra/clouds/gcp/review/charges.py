@@ -219,6 +219,11 @@ def _bucket(_: Declared, resource: Resource) -> Iterator[Charge]:
     yield Charge(resource.urn, f"{kind.capitalize()} storage in {location or 'unknown'}", price, metered=True)
 
 
+def _images(_: Declared, resource: Resource) -> Iterator[Charge]:
+    # No source that can be cited has its price.
+    yield Charge(resource.urn, "images kept in Artifact Registry", None, metered=True)
+
+
 def _filestore(_: Declared, resource: Resource) -> Iterator[Charge]:
     tier = text(at(resource.properties, "tier")) or "of unknown tier"
     gib = whole(at(resource.properties, "fileShares", "capacityGb"))
@@ -258,6 +263,7 @@ _BILLED: Mapping[str, Callable[[Declared, Resource], Iterator[Charge]]] = {
     "gcp:kms/cryptoKey:CryptoKey": _key,
     "gcp:projects/iAMAuditConfig:IAMAuditConfig": _audit_logs,
     "gcp:filestore/instance:Instance": _filestore,
+    "gcp:artifactregistry/repository:Repository": _images,
     "gcp:storage/bucket:Bucket": _bucket,
 }
 

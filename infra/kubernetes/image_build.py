@@ -1,0 +1,323 @@
+"""An image that is built in the cluster: the Job that builds it, and the digest by which pods name it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from infra.kubernetes.build_context import Context, context_of
+from infra.kubernetes.build_space import LOGIN_KEY, LOGIN_NAME, BuildSpace
+from infra.kubernetes.bundle import collect
+from infra.kubernetes.job import PATIENCE, disruptions_ignored
+from infra.kubernetes.labels import COMPONENT, IMAGE_ANNOTATION, NAME, PART_OF
+from infra.kubernetes.pod import container_security, empty, home, limits, pod_security, requests, tolerations
+from infra.kubernetes.shipped_files import Files, config_map, config_map_name, volume
+from infra.platform import BUILDER, Pool, Registry, Resources
+from infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest, spell
+from infra.step import IMAGE_BUILD
+
+MODULE = "workloads.images.prepare"
+"""What the pod runs before BuildKit: the context with its modes, the registry's login, whether the image is there.
+"""
+
+SCRIPT = "workloads/images/build.sh"
+"""What starts BuildKit."""
+
+BUNDLE, CONTEXT, WORK, LOGIN = "/bundle", "/context", "/work", "/login"
+"""Where the pod has the program, the files of the context, what both containers share, and the registry's login.
+"""
+
+OWN_LOGINS = ("file", "none")
+"""The logins of registries that no module makes."""
+
+BUILDKIT_USER = 1000
+"""The user that BuildKit's rootless image is made for: its table of subordinate users names it
+(github.com/moby/buildkit, docs/rootless.md, v0.33.0)."""
+
+STATE = "/home/user/.local/share/buildkit"
+"""Where it keeps layers. On an image's own volume, its mounts fail on Container-Optimized OS (the same page)."""
+
+TAG_LIMIT = 128
+"""Longest tag (github.com/opencontainers/distribution-spec, 1.1.1)."""
+
+DIGEST_DIGITS = 64
+
+PREPARED = Resources(cpu=100, memory=256, ephemeral_storage=256)
+"""What the pod's first container asks for; BuildKit's, which comes after it, asks for more."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """An image that steps run in: its ``context``, and what it is called.
+
+    ``name`` is ``<pipeline>`` or ``<pipeline>-<step>``. ``folder`` is how people name the context.
+    """
+
+    name: str
+    context: Context
+    folder: str
+
+    @property
+    def tag(self) -> str:
+        """The image's tag, which no registry may ever give another image."""
+        return f"{spell(TAG_LIMIT - DIGEST_DIGITS - 1, self.name)}-{self.context.digest}"
+
+    @property
+    def identity(self) -> str:
+        """What stands for the image wherever it has to be known before it is built, as in the digests of runs.
+
+        It names no registry: the same context is the same image wherever it is pushed.
+        """
+        return f"{IMAGE_BUILD}/{self.name}:{self.context.digest}"
+
+
+@dataclass
+class Images:
+    """The images of a stack that are built: ``found`` by what stands for them, each once."""
+
+    found: dict[str, Built] = field(default_factory=dict[str, Built])
+    _known: dict[object, Built] = field(default_factory=dict[object, Built])
+
+    def of(self, name: str, folder: Path, shown: str, dockerfile: str, arguments: Mapping[str, str]) -> Built:
+        """The image of a context, under the name of whoever asked for it first. Raises ShippingError."""
+        asked = (folder, dockerfile, tuple(sorted(arguments.items())))
+        if asked not in self._known:
+            self._known[asked] = Built(name, context_of(folder, dockerfile, arguments), shown)
+        built = self._known[asked]
+        self.found[built.identity] = built
+        return built
+
+
+@dataclass(frozen=True)
+class ImageJobArgs:
+    """``pool`` is where BuildKit runs, with ``resources`` for at most ``time_limit`` seconds.
+
+    ``prepared_by`` is the image of the first container, which has Python; ``buildkit`` BuildKit's. ``bundle`` is
+    the program, as `bundle` collects it.
+    """
+
+    built: Built
+    space: BuildSpace
+    pool: Pool
+    resources: Resources
+    time_limit: int
+    prepared_by: str
+    buildkit: str
+    bundle: Files
+
+
+def bundle(root: Path, registry: Registry) -> Files:
+    """The program that builds for ``registry``, from the repository at ``root``. Raises ShippingError."""
+    login = [] if registry.login in OWN_LOGINS else [registry.login]
+    return collect([MODULE, *login], root, [SCRIPT, *registry.files])
+
+
+class ImageJob(pulumi.ComponentResource):
+    """The Job that builds one image, unless the registry has it. ``reference`` is the image by its digest.
+
+    ``job`` is there once the image is.
+    """
+
+    def __init__(self, name: str, args: ImageJobArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slipway:kubernetes:ImageBuild", name, {}, opts)
+        space, built = args.space, args.built
+        registry = space.registry
+        labels = {**PART_OF, NAME: IMAGE_BUILD, COMPONENT: spell(KUBERNETES_NAME_LIMIT, built.name)}
+        on_cluster = pulumi.ResourceOptions(parent=self, provider=space.platform.provider, depends_on=space.ready)
+        maps = [
+            config_map(f"{name}-bundle", args.bundle, space.namespace, labels, on_cluster),
+            config_map(f"{name}-context", built.context.files, space.namespace, labels, on_cluster),
+        ]
+        limit = f"{args.time_limit + PATIENCE}s"
+        self.job = k8s.batch.v1.Job(
+            name,
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=fit(f"{name}-{short_digest(built.context.digest)}", KUBERNETES_NAME_LIMIT),
+                namespace=space.namespace,
+                labels=labels,
+                annotations={"pulumi.com/replaceUnready": "true", IMAGE_ANNOTATION: _described(built)},
+            ),
+            spec=k8s.batch.v1.JobSpecArgs(
+                backoff_limit=0,
+                pod_failure_policy=disruptions_ignored(),
+                pod_replacement_policy="Failed",
+                active_deadline_seconds=args.time_limit,
+                template=_template(name, args, labels),
+            ),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                provider=space.platform.provider,
+                depends_on=[*space.ready, *args.pool.resources, *maps],
+                delete_before_replace=True,
+                custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit),
+            ),
+        )
+        # With the tag, so that people see what it is; container runtimes go by the digest alone.
+        self.reference: pulumi.Output[str] = pulumi.Output.concat(
+            registry.repository, ":", built.tag, "@", registry.digest(built.tag, self.job)
+        )
+        self.register_outputs({"tag": built.tag})
+
+
+def _described(built: Built) -> str:
+    sizes = built.context.files.sizes
+    found = {
+        "tag": built.tag,
+        "context": built.folder,
+        "dockerfile": built.context.dockerfile,
+        "files": len(sizes),
+        "bytes": sum(sizes.values()),
+    }
+    return json.dumps(found)
+
+
+def _template(name: str, args: ImageJobArgs, labels: Mapping[str, str]) -> k8s.core.v1.PodTemplateSpecArgs:
+    space, context = args.space, args.built.context
+    scratch = args.resources.ephemeral_storage
+    secret = k8s.core.v1.SecretVolumeSourceArgs(secret_name=LOGIN_NAME, default_mode=0o440)
+    login = [k8s.core.v1.VolumeArgs(name="login", secret=secret)] if space.has_login else []
+    return k8s.core.v1.PodTemplateSpecArgs(
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            labels=dict(labels),
+            annotations={} if args.pool.movable else {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
+        ),
+        spec=k8s.core.v1.PodSpecArgs(
+            restart_policy="Never",
+            service_account_name=BUILDER,
+            automount_service_account_token=False,
+            enable_service_links=False,
+            security_context=pod_security(space.platform),
+            node_selector=dict(args.pool.selector),
+            tolerations=tolerations(args.pool) or None,
+            init_containers=[_preparing(args)],
+            containers=[_building(args)],
+            volumes=[
+                volume("bundle", config_map_name(f"{name}-bundle", args.bundle), args.bundle),
+                volume("context", config_map_name(f"{name}-context", context.files), context.files),
+                empty("work", args.resources.ephemeral_storage),
+                empty("tmp", scratch),
+                empty("state", scratch),
+                *login,
+            ],
+        ),
+    )
+
+
+def _preparing(args: ImageJobArgs) -> k8s.core.v1.ContainerArgs:
+    """The container that has the registry's login, in which no line of a Dockerfile runs."""
+    registry = args.space.registry
+    secret = ["--secret", f"{LOGIN}/{LOGIN_KEY}"] if args.space.has_login else []
+    mounts = {"bundle": BUNDLE, "context": CONTEXT, **({"login": LOGIN} if args.space.has_login else {})}
+    return k8s.core.v1.ContainerArgs(
+        name="prepare",
+        image=args.prepared_by,
+        image_pull_policy="IfNotPresent",
+        command=["python3", "-m", MODULE],
+        args=[
+            *("--context", CONTEXT, "--work", WORK, "--reference", "$(REFERENCE)"),
+            *("--login", registry.login),
+            *(["--region", registry.region] if registry.region else []),
+            *secret,
+            *(word for path in args.built.context.executable for word in ("--executable", path)),
+        ],
+        working_dir=BUNDLE,
+        env=_environment({**home(), "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", **_names(args)}),
+        resources=_resources(PREPARED),
+        security_context=container_security(),
+        termination_message_policy="FallbackToLogsOnError",
+        volume_mounts=[
+            *(
+                k8s.core.v1.VolumeMountArgs(name=key, mount_path=path, read_only=True)
+                for key, path in mounts.items()
+            ),
+            k8s.core.v1.VolumeMountArgs(name="work", mount_path=WORK),
+            k8s.core.v1.VolumeMountArgs(name="tmp", mount_path="/tmp"),
+        ],
+    )
+
+
+def _building(args: ImageJobArgs) -> k8s.core.v1.ContainerArgs:
+    """BuildKit's container, in which the commands of the Dockerfile run.
+
+    It has no root, no device and nothing of the host; what it has beyond *restricted* is named by `unguarded`.
+    """
+    return k8s.core.v1.ContainerArgs(
+        name="buildkit",
+        image=args.buildkit,
+        image_pull_policy="IfNotPresent",
+        command=["sh", f"{BUNDLE}/{SCRIPT}"],
+        args=[WORK, *options(args.built.context)],
+        env=_environment({"BUILDKITD_FLAGS": "--oci-worker-no-process-sandbox", **_names(args)}),
+        resources=_resources(args.resources),
+        security_context=unguarded(),
+        termination_message_policy="FallbackToLogsOnError",
+        volume_mounts=[
+            k8s.core.v1.VolumeMountArgs(name="bundle", mount_path=BUNDLE, read_only=True),
+            k8s.core.v1.VolumeMountArgs(name="work", mount_path=WORK),
+            k8s.core.v1.VolumeMountArgs(name="tmp", mount_path="/tmp"),
+            k8s.core.v1.VolumeMountArgs(name="state", mount_path=STATE),
+        ],
+    )
+
+
+def unguarded() -> k8s.core.v1.SecurityContextArgs:
+    """The least with which BuildKit's rootless image runs (github.com/moby/buildkit, docs/rootless.md and
+    examples/ kubernetes/job.rootless.yaml, v0.33.0): no seccomp profile, since runc unshares namespaces and the
+    snapshotter mounts; no AppArmor profile, since both forbid mounts; setuid programs that map its subordinate
+    users, for which it has two capabilities. A user namespace of the pod (``hostUsers: false``) does not take the
+    place of these: BuildKit is then root and privileged in it (examples/kubernetes/job.userns.yaml, v0.33.0).
+    """
+    return k8s.core.v1.SecurityContextArgs(
+        run_as_non_root=True,
+        run_as_user=BUILDKIT_USER,
+        run_as_group=BUILDKIT_USER,
+        allow_privilege_escalation=True,
+        seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="Unconfined"),
+        app_armor_profile=k8s.core.v1.AppArmorProfileArgs(type="Unconfined"),
+        capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"], add=["SETGID", "SETUID"]),
+    )
+
+
+def options(context: Context) -> Sequence[str]:
+    """The options of ``buildctl build`` beside those that the script has. ``$(…)`` are variables of the container.
+
+    The cache is another image: of each stage, what the next build of the same pipeline can begin with. A cache
+    that cannot be written fails no build.
+    """
+    cache = "type=registry,ref=$(CACHE)"
+    return [
+        *("--opt", f"filename={context.dockerfile}"),
+        *(
+            word
+            for key, value in context.arguments.items()
+            for word in ("--opt", _literal(f"build-arg:{key}={value}"))
+        ),
+        *("--output", "type=image,name=$(REFERENCE),push=true,oci-mediatypes=true"),
+        *("--import-cache", cache),
+        *("--export-cache", f"{cache},mode=max,image-manifest=true,oci-mediatypes=true,ignore-error=true"),
+    ]
+
+
+def _literal(word: str) -> str:
+    """``word`` as a container's argument, in which ``$(NAME)`` would mean a variable."""
+    return word.replace("$", "$$")
+
+
+def _names(args: ImageJobArgs) -> dict[str, pulumi.Input[str]]:
+    registry, built = args.space.registry, args.built
+    cache = f":cache-{spell(TAG_LIMIT - len('cache-'), built.name)}"
+    return {
+        "REFERENCE": pulumi.Output.concat(registry.repository, ":", built.tag),
+        "CACHE": pulumi.Output.concat(registry.cache, cache),
+    }
+
+
+def _environment(variables: Mapping[str, pulumi.Input[str]]) -> list[k8s.core.v1.EnvVarArgs]:
+    return [k8s.core.v1.EnvVarArgs(name=key, value=value) for key, value in variables.items()]
+
+
+def _resources(resources: Resources) -> k8s.core.v1.ResourceRequirementsArgs:
+    return k8s.core.v1.ResourceRequirementsArgs(requests=requests(resources), limits=limits(resources))

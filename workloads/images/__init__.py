@@ -1,0 +1,1 @@
+"""What the pod of an image's build runs before BuildKit, and BuildKit's own script."""

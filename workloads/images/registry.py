@@ -1,0 +1,104 @@
+"""Ask a container registry which image has a tag (github.com/opencontainers/distribution-spec, 1.1.1).
+
+Registries of this machine are asked by HTTP, as container runtimes do; all others by HTTPS.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import urllib.error
+import urllib.parse
+import urllib.request
+
+KINDS = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+"""The media types of images that have a digest of their own."""
+
+SECONDS = 30
+"""For each answer."""
+
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+_LOCAL = re.compile(r"(localhost|127\.[0-9.]+|\[::1\])(:[0-9]+)?")
+_PART = re.compile(r'([a-zA-Z]+)="([^"]*)"')
+
+DOCKER_HUB = "docker.io"
+"""What images of Docker Hub are named by; its API is at another host."""
+
+
+class RegistryError(Exception):
+    """The registry gave no answer that says whether there is an image. The text says why."""
+
+
+def parts(reference: str) -> tuple[str, str, str]:
+    """Host, repository and tag of ``<host>/<repository>:<tag>``."""
+    host, _, rest = reference.partition("/")
+    repository, _, tag = rest.rpartition(":")
+    return host, repository, tag
+
+
+def digest_of(reference: str, login: tuple[str, str] | None = None) -> str | None:
+    """The digest of the image that is called ``reference``; None where there is none.
+
+    ``login`` are a user and a password. Raises RegistryError where the registry does not say.
+    """
+    host, repository, tag = parts(reference)
+    scheme = "http" if _LOCAL.fullmatch(host) else "https"
+    place = "registry-1.docker.io" if host == DOCKER_HUB else host
+    url = f"{scheme}://{place}/v2/{repository}/manifests/{tag}"
+    try:
+        try:
+            return _ask(url, None)
+        except urllib.error.HTTPError as error:
+            if error.code != 401:
+                raise
+            return _ask(url, _authorization(error.headers.get("WWW-Authenticate", ""), repository, login))
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            return None
+        raise RegistryError(
+            f"{host} answered {error.code} {error.reason} when it was asked for {reference}"
+        ) from error
+    except (OSError, ValueError, KeyError) as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise RegistryError(f"{host} cannot be asked for {reference}: {reason}") from error
+
+
+def _ask(url: str, authorization: str | None) -> str:
+    headers = {"Accept": ", ".join(KINDS)}
+    if authorization:
+        headers["Authorization"] = authorization
+    request = urllib.request.Request(url, headers=headers, method="HEAD")
+    with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+        digest = answer.headers.get("Docker-Content-Digest", "")
+    if not DIGEST.fullmatch(digest):
+        raise ValueError(f"it says that the image has the digest {digest!r}")
+    return digest
+
+
+def _authorization(challenge: str, repository: str, login: tuple[str, str] | None) -> str:
+    """What the registry asks for, as the distribution project describes it
+    (distribution.github.io/distribution/spec/ auth/token, seen November 2026).
+    """
+    kind, _, rest = challenge.partition(" ")
+    basic = None
+    if login:
+        basic = "Basic " + base64.b64encode(f"{login[0]}:{login[1]}".encode()).decode()
+    if kind.lower() == "basic":
+        if basic is None:
+            raise ValueError("it wants a login, and has none")
+        return basic
+    said = dict(_PART.findall(rest))
+    query = {"scope": f"repository:{repository}:pull", **{key: said[key] for key in ("service",) if key in said}}
+    request = urllib.request.Request(f"{said['realm']}?{urllib.parse.urlencode(query)}")
+    if basic:
+        request.add_header("Authorization", basic)
+    with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+        found = json.load(answer)
+    return f"Bearer {found.get('token') or found['access_token']}"
