@@ -39,7 +39,7 @@ from workloads.page.headers import SecurityHeaders
 from workloads.page.limits import BusyError, Rate, TooManyError, Turnstile, client_of
 from workloads.page.metrics import Metrics
 from workloads.page.model import Model, Pictures, UnusableError, model
-from workloads.page.pixels import WORKING, ImageError, data_of, decode, prepare
+from workloads.page.pixels import LARGEST, WORKING, ImageError, data_of, decode, measure, prepare
 from workloads.page.samples import Sample
 from workloads.page.serving import AwayError, GoneError, RefusedError, Serving
 from workloads.page.watcher import AWAY, Status, Watcher
@@ -55,8 +55,11 @@ KINDS = {
 READS = 4.0
 """Other requests that a client may make for each prediction: the page, its files, the status."""
 
-DECODERS = 2
-"""Images that are decoded at a time: each takes a core, and up to 128 MB for the largest."""
+AT_ONCE = 512 * 512
+"""Pixels of an image that is decoded at once, in a few milliseconds: a thread may start later."""
+
+DECODED = 2 * LARGEST
+"""Pixels of the images that are decoded in threads at a time: up to 400 MB."""
 
 log = logging.getLogger("workloads.page")
 
@@ -121,7 +124,7 @@ class Page:
         self._predictions = Rate(bounds.rate, bounds.rate_of_all)
         self._reads = Rate(bounds.rate * READS, bounds.rate_of_all * READS, burst=5.0)
         self._turnstile = Turnstile(bounds.parallel, bounds.waiting)
-        self._decoding = Turnstile(DECODERS, bounds.waiting)
+        self._decoding = Turnstile(DECODED, bounds.waiting)
         self._files = _files(options.title)
         metrics.waiting.set_function(lambda: self._turnstile.waiting + self._decoding.waiting)
         metrics.clients.set_function(lambda: len(self._reads))
@@ -216,16 +219,21 @@ class Page:
         )
 
     async def _prepared(self, sample: Sample | None, body: bytes, asked: Model, *, drawn: bool) -> Image.Image:
+        form = asked.form
+        if sample:
+            # Held-out images are as those that the model was trained on.
+            same = sample.image.size == (form.width, form.height)
+            return (
+                sample.image.convert("L" if form.channels == 1 else "RGB") if same else prepare(sample.image, form)
+            )
+
         def work() -> Image.Image:
-            form = asked.form
-            if sample:
-                image = sample.image
-                mode = "L" if form.channels == 1 else "RGB"
-                # Held-out images are as those that the model was trained on.
-                return image.convert(mode) if image.size == (form.width, form.height) else prepare(image, form)
             return prepare(decode(body, max(WORKING, 2 * form.width, 2 * form.height)), form, drawn=drawn)
 
-        async with self._decoding.turn():
+        pixels = measure(body)
+        if pixels <= AT_ONCE:
+            return work()
+        async with self._decoding.turn(pixels):
             return await anyio.to_thread.run_sync(work)
 
     async def _ask(self, asked: Model, image: Image.Image) -> tuple[Model, list[float], float]:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import ipaddress
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
@@ -73,31 +73,60 @@ class Rate:
 
 
 class Turnstile:
-    """Lets ``parallel`` requests through at a time, while at most ``waiting`` others wait."""
+    """Lets ``parallel`` units through at a time, in the order of their coming, while at most ``waiting`` wait."""
 
     def __init__(self, parallel: int, waiting: int) -> None:
-        self._semaphore = asyncio.Semaphore(parallel)
+        self._free = parallel
+        self._all = parallel
         self._most = waiting
-        self.waiting = 0
+        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self._waiters)
 
     @contextlib.asynccontextmanager
-    async def turn(self) -> AsyncGenerator[None]:
-        """Waits for a turn, and has it until the block ends.
+    async def turn(self, units: int = 1) -> AsyncGenerator[None]:
+        """Waits for a turn of so many ``units``, all there are at most, and has it until the block ends.
 
         Raises:
             BusyError: too many wait.
         """
-        if self._semaphore.locked() and self.waiting >= self._most:
-            raise BusyError
-        self.waiting += 1
-        try:
-            await self._semaphore.acquire()
-        finally:
-            self.waiting -= 1
+        units = min(units, self._all)
+        if self._waiters or units > self._free:
+            await self._wait(units)
+        else:
+            self._free -= units
         try:
             yield
         finally:
-            self._semaphore.release()
+            self._free += units
+            self._admit()
+
+    async def _wait(self, units: int) -> None:
+        if len(self._waiters) >= self._most:
+            raise BusyError
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        own = (units, turn)
+        self._waiters.append(own)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if own in self._waiters:
+                self._waiters.remove(own)
+            else:
+                # It had its turn already, and gives it back.
+                self._free += units
+            self._admit()
+            raise
+
+    def _admit(self) -> None:
+        while self._waiters and self._waiters[0][0] <= self._free:
+            units, turn = self._waiters.popleft()
+            if not turn.done():
+                self._free -= units
+                turn.set_result(None)
 
 
 def client_of(peer: str, forwarded: Sequence[str], proxies: int) -> str:

@@ -1,26 +1,27 @@
 """From a visitor's file to the numbers that a model takes. Pillow only.
 
 What is decoded is bounded before it is decoded: by its format, which the decoders say and not its name, and by its
-pixels. Memory for one image is at most about 8 bytes for each pixel of `LARGEST`.
+pixels. Memory for one image is at most 17 bytes for each pixel of `LARGEST`, as WebP needs with transparency.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from PIL import Image, ImageFile, ImageOps
+from PIL import Image, ImageFile, ImageOps, PngImagePlugin
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 """What is decoded. Pillow knows some fifty formats more, which nobody here needs and somebody has to keep safe."""
 
-LARGEST = 16_000_000
-"""Pixels that an image may have, about 4,000 x 4,000. A small file can have very many (a decompression bomb)."""
+LARGEST = 12_500_000
+"""Pixels that an image may have: a phone's 4,032 x 3,024. A small file can have many more, to harm."""
 
 WORKING = 320
 """Pixels of the longest side with which an image is worked on, so that a photograph takes little more time than a
@@ -36,6 +37,8 @@ Ink = Literal["light", "dark", "any"]
 Fit = Literal["content", "contain", "cover", "stretch"]
 
 ImageFile.LOAD_TRUNCATED_IMAGES = False
+# Texts in a PNG file, which are unpacked when it is opened: 64 MB by default.
+PngImagePlugin.MAX_TEXT_MEMORY = 4 * 2**20
 Image.MAX_IMAGE_PIXELS = LARGEST
 # Up to twice as many Pillow would only warn of: `decode` refuses them.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
@@ -61,25 +64,41 @@ class Form:
     share: float = 20 / 28
 
 
+def measure(content: bytes) -> int:
+    """The pixels of a PNG, JPEG or WebP file, of which no more than its header is read.
+
+    Raises:
+        ImageError: another format, or too many pixels.
+    """
+    with _opened(content) as opened:
+        return opened.width * opened.height
+
+
 def decode(content: bytes, side: int = WORKING) -> Image.Image:
     """The picture of a PNG, JPEG or WebP file, upright: grey levels, or red, green and blue.
 
-    Its longest side may have fewer pixels than the file's, where it still has ``side``.
-
-    Transparent parts are laid on white, as browsers do; where all that is drawn is near white, on black.
+    Its longest side may have fewer pixels than the file's, where it still has ``side``. Transparent parts are laid
+    on white, as browsers do; where all that is drawn is near white, on black.
 
     Raises:
         ImageError: another format, truncated, damaged, or too many pixels.
     """
+    with _opened(content) as opened:
+        # A JPEG file can be decoded at an eighth of its size, for a part of the memory and the time.
+        opened.draft(None, (side, side))
+        opened.load()
+        return _opaque(ImageOps.exif_transpose(_reduced(opened, side)))
+
+
+@contextlib.contextmanager
+def _opened(content: bytes) -> Generator[Image.Image]:
     if not content:
         raise ImageError("The file is empty.")
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
-            _check_size(opened)
-            # A JPEG file can be decoded at an eighth of its size, for a part of the memory and the time.
-            opened.draft(None, (side, side))
-            opened.load()
-            return _opaque(ImageOps.exif_transpose(_reduced(opened, side)))
+            if not 0 < opened.width * opened.height <= LARGEST:
+                raise ImageError(_too_large(f"{opened.width:,} x {opened.height:,}:"))
+            yield opened
     except Image.UnidentifiedImageError:
         raise ImageError("This is not a PNG, JPEG or WebP image.") from None
     except Image.DecompressionBombError:
@@ -140,13 +159,8 @@ def data_of(image: Image.Image) -> str:
     return base64.b64encode(png(image)).decode()
 
 
-def _check_size(image: Image.Image) -> None:
-    if not 0 < image.width * image.height <= LARGEST:
-        raise ImageError(_too_large(f"{image.width:,} x {image.height:,}:"))
-
-
 def _too_large(what: str) -> str:
-    return f"The image has too many pixels, {what} {LARGEST // 1_000_000} million are taken. Scale it down."
+    return f"The image has too many pixels, {what} {LARGEST / 1_000_000:g} million are taken. Scale it down."
 
 
 def _opaque(image: Image.Image) -> Image.Image:

@@ -108,7 +108,7 @@ def test_a_large_jpeg_is_decoded_small() -> None:
 
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 def test_nothing_is_decoded_of_an_image_that_is_too_large() -> None:
-    with pytest.raises(ImageError, match="16 million"):
+    with pytest.raises(ImageError, match=r"12\.5 million"):
         decode(file(Image.new("1", (4001, 4000)), "PNG"))
 
 
