@@ -40,6 +40,10 @@ BUILDKIT_USER = 1000
 STATE = "/home/user/.local/share/buildkit"
 """Where it keeps layers. On an image's own volume, its mounts fail on Container-Optimized OS (the same page)."""
 
+TRIES = 60
+"""How often the script asks whether BuildKit is there. The default of 10 is a few seconds in all, too short for a
+node that is busy (examples/buildctl-daemonless/buildctl-daemonless.sh, v0.33.0)."""
+
 TAG_LIMIT = 128
 """Longest tag (github.com/opencontainers/distribution-spec, 1.1.1)."""
 
@@ -250,7 +254,13 @@ def _building(args: ImageJobArgs) -> k8s.core.v1.ContainerArgs:
         image_pull_policy="IfNotPresent",
         command=["sh", f"{BUNDLE}/{SCRIPT}"],
         args=[WORK, *options(args.built.context)],
-        env=_environment({"BUILDKITD_FLAGS": "--oci-worker-no-process-sandbox", **_names(args)}),
+        env=_environment(
+            {
+                "BUILDKITD_FLAGS": "--oci-worker-no-process-sandbox",
+                "BUILDCTL_CONNECT_RETRIES_MAX": str(TRIES),
+                **_names(args),
+            }
+        ),
         resources=_resources(args.resources),
         security_context=unguarded(),
         termination_message_policy="FallbackToLogsOnError",

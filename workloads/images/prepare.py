@@ -60,17 +60,18 @@ def lay_out(source: Path, target: Path, executable: Sequence[str] = ()) -> None:
 
     All are of the same time, so that it is not the time of the copy that makes the image another one.
     """
-    for place in sorted(source.rglob("*")):
-        inside = place.relative_to(source)
-        # The kubelet keeps the real files in a folder of that name, beside the links to them.
-        if inside.parts[0].startswith("..") or place.is_dir():
-            continue
-        copy = target / inside
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(place, copy)
-        copy.chmod(0o755 if inside.as_posix() in executable else 0o644)
-        os.utime(copy, (0, 0))
     target.mkdir(parents=True, exist_ok=True)
+    for folder, below, names in os.walk(source, followlinks=True):
+        if Path(folder) == source:
+            # The kubelet keeps the real files in folders of such names, beside the links to them.
+            below[:] = [name for name in below if not name.startswith("..")]
+        for name in names:
+            inside = (Path(folder) / name).relative_to(source)
+            copy = target / inside
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(Path(folder) / name, copy)
+            copy.chmod(0o755 if inside.as_posix() in executable else 0o644)
+            os.utime(copy, (0, 0))
 
 
 def _asked(options: argparse.Namespace, host: str) -> str | None:

@@ -1,0 +1,142 @@
+"""An image that is built in the cluster: by the command of its Job, with a real BuildKit and a real registry."""
+
+import base64
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.kubernetes.build_context import context_of
+from infra.kubernetes.image_build import MODULE, SCRIPT, Built, options
+from infra.kubernetes.registry_api import RegistryError, basic_login, digest_of
+from infra.pipelines.images import BUILDKIT_IMAGE
+from tests.support.checkout import ROOT
+from tests.support.tree import write_tree
+from workloads.images.prepare import PUSHED
+
+PROGRAMS = ("buildctl", "buildctl-daemonless.sh", "buildkitd", "registry")
+FOLDER = os.environ.get("SLIPWAY_BUILDKIT_DIR", "/opt/buildkit/bin")
+"""Where they are beside `PATH`: built from the Go modules of BuildKit 0.33.0 and distribution 3.1.2."""
+
+PATH = os.pathsep.join([FOLDER, os.environ.get("PATH", "")])
+LACKING = [each for each in PROGRAMS if shutil.which(each, path=PATH) is None]
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The host of a registry of this machine, which forgets nothing."""
+    folder = tmp_path_factory.mktemp("registry")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        host = f"127.0.0.1:{free.getsockname()[1]}"
+    settings = {
+        "version": 0.1,
+        "storage": {"filesystem": {"rootdirectory": str(folder / "data")}},
+        "http": {"addr": host},
+        "log": {"level": "error"},
+    }
+    (folder / "config.yml").write_text(json.dumps(settings))
+    command = [str(shutil.which("registry", path=PATH)), "serve", str(folder / "config.yml")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                digest_of(f"{host}/none:none")
+            except RegistryError as error:
+                if "404" in str(error):
+                    break
+        yield host
+        running.terminate()
+
+
+def build(place: Path, folder: Path, repository: str) -> tuple[str, str, Built]:
+    """Does what the Job's pod does, container after container: what both say, what the pod's message is, and what
+    was built."""
+    built = Built("of-tests", context_of(folder), "docker")
+    mounted, work = place / "mounted", place / "work"
+    shutil.rmtree(place, ignore_errors=True)
+    work.mkdir(parents=True)
+    for name, content in built.context.files.contents.items():
+        (mounted / name).parent.mkdir(parents=True, exist_ok=True)
+        (mounted / name).write_bytes(content)
+    variables = {"REFERENCE": f"{repository}:{built.tag}", "CACHE": f"{repository}:cache-of-tests"}
+    executable = [word for path in built.context.executable for word in ("--executable", path)]
+    preparing = ["python3", "-m", MODULE, "--context", str(mounted), "--work", str(work)]
+    preparing += ["--reference", variables["REFERENCE"], *executable]
+    building = ["sh", SCRIPT, str(work)]
+    for word in options(built.context):
+        filled = word.replace("$(REFERENCE)", variables["REFERENCE"]).replace("$(CACHE)", variables["CACHE"])
+        building.append(filled.replace("$$", "$"))
+    environment = {
+        **os.environ,
+        "PATH": PATH,
+        "MESSAGE": str(place / "message"),
+        # As root there is nothing to be gained by a user namespace, and BuildKit makes none.
+        "BUILDKITD_FLAGS": f"--root {place.parent / 'state'}",
+        "BUILDCTL_CONNECT_RETRIES_MAX": "60",
+    }
+    said = ""
+    for command in (preparing, building):
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        said += done.stdout + done.stderr
+        assert done.returncode == 0, said
+    return said, (place / "message").read_text(), built
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(LACKING), reason=f"not on this machine: {', '.join(LACKING)}")
+@pytest.mark.skipif(os.geteuid() != 0, reason="runs BuildKit as root, since a pod's user namespace is not at hand")
+def test_an_image_is_built_pushed_and_found_again(tmp_path: Path, registry: str) -> None:
+    folder, repository = tmp_path / "docker", f"{registry}/team/slipway"
+    dockerfile = "FROM scratch\nARG WHO=nobody\nCOPY tool /bin/tool\nENV WHO=$WHO\n"
+    write_tree(folder, {"Dockerfile": dockerfile, "tool": "#!/bin/sh\n"})
+    (folder / "tool").chmod(0o755)
+    said, digest, built = build(tmp_path / "first", folder, repository)
+    assert "is not there yet: it is built now" in said
+    # What the stack reads once the Job is done, and what a pod is given.
+    assert digest_of(f"{repository}:{built.tag}") == digest
+    said, again, _ = build(tmp_path / "second", folder, repository)
+    assert "nothing is built" in said
+    assert "buildkit" not in said
+    assert again == digest
+    (folder / "tool").write_text("#!/bin/sh\necho other\n")
+    said, other, _ = build(tmp_path / "third", folder, repository)
+    assert "it is built now" in said
+    assert other != digest
+    assert digest_of(f"{repository}:{built.tag}") == digest
+
+
+def test_the_image_that_builds_is_named_by_digest() -> None:
+    assert BUILDKIT_IMAGE.startswith("moby/buildkit:v0.33.0-rootless@sha256:")
+
+
+def test_arguments_reach_buildkit_as_they_are(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"docker/app.Dockerfile": "FROM scratch\n"})
+    words = options(context_of(tmp_path, "docker/app.Dockerfile", {"PRICE": "$(5)"}))
+    assert "filename=docker/app.Dockerfile" in words
+    # Kubernetes would take `$(5)` for a variable.
+    assert "build-arg:PRICE=$$(5)" in words
+
+
+def test_a_login_is_that_of_the_registry_s_host() -> None:
+    auth = base64.b64encode(b"user:password").decode()
+    file = json.dumps({"auths": {"https://registry.example.org": {"auth": auth}}})
+    assert basic_login(file, "registry.example.org") == f"Basic {auth}"
+    assert basic_login(file, "other.example.org") == ""
+    with pytest.raises(ValueError, match="no configuration of Docker's"):
+        basic_login("password", "registry.example.org")
+
+
+def test_the_script_says_what_is_there_without_buildkit(tmp_path: Path) -> None:
+    (tmp_path / PUSHED).write_text("sha256:" + "3" * 64)
+    environment = {"PATH": "/usr/bin:/bin", "MESSAGE": str(tmp_path / "message")}
+    done = subprocess.run(
+        ["sh", SCRIPT, str(tmp_path)], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == (tmp_path / "message").read_text() == "sha256:" + "3" * 64

@@ -1,0 +1,151 @@
+"""How a build logs in to a registry by the identity of its pod, and asks it for an image."""
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workloads.images import prepare, registry
+from workloads.images.aws import login as aws
+from workloads.images.errors import LoginError
+from workloads.images.file_login import of_file
+from workloads.images.gcp import login as gcp
+from workloads.runtime.exits import BAD_INPUT, StepError
+
+DIGEST = "sha256:" + "2" * 64
+
+
+@contextmanager
+def server(answers: dict[str, tuple[int, dict[str, str], bytes]], asked: list[Any]) -> Iterator[str]:
+    """An HTTP server with an answer by path, which notes the headers of requests."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            asked.append((self.path, self.headers))
+            status, headers, body = answers[self.path.partition("?")[0]]
+            if "Authorization" in self.headers and status == 401:
+                status, headers, body = answers["/authorized"]
+            self.send_response(status)
+            for key, value in headers.items():
+                self.send_header(key, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        do_GET = do_HEAD = do_POST = answer  # noqa: N815
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
+        threading.Thread(target=listening.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{listening.server_address[1]}"
+        listening.shutdown()
+
+
+def test_a_request_is_signed_as_the_documented_example_is() -> None:
+    """The example of AWS's documentation of Signature Version 4: `ListUsers` on 30 August 2015."""
+    headers = {
+        "content-type": "application/x-www-form-urlencoded; charset=utf-8",
+        "host": "iam.amazonaws.com",
+        "x-amz-date": "20150830T123600Z",
+    }
+    found = aws.signature(
+        ("GET", "/", "Action=ListUsers&Version=2010-05-08"),
+        headers,
+        b"",
+        ("us-east-1", "iam"),
+        ("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"),
+    )
+    assert found.endswith("Signature=5d672d79c15b13162d9279b0855cfba6789a8edb4c82c400e06b5924a6f2b5d7")
+
+
+def test_pod_identity_becomes_a_login_of_ecr(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("pod's token\n")
+    keys = {"AccessKeyId": "A", "SecretAccessKey": "S", "Token": "T"}
+    token = base64.b64encode(b"AWS:password").decode()
+    answers = {
+        "/credentials": (200, {}, json.dumps(keys).encode()),
+        "/": (200, {}, json.dumps({"authorizationData": [{"authorizationToken": token}]}).encode()),
+    }
+    asked: list[Any] = []
+    with server(answers, asked) as host:
+        environment = {
+            "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": str(tmp_path / "token"),
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"http://{host}/credentials",
+        }
+        assert aws.login("eu-west-1", environment, f"http://{host}/") == ("AWS", "password")
+    assert asked[0][1]["Authorization"] == "pod's token"
+    assert asked[1][1]["X-amz-security-token"] == "T"
+    with pytest.raises(LoginError, match="gave the pod no 'AWS_CONTAINER"):
+        aws.login("eu-west-1", {})
+
+
+def test_the_metadata_server_gives_a_token() -> None:
+    asked: list[Any] = []
+    with server({"/token": (200, {}, b'{"access_token": "t", "expires_in": 3599}')}, asked) as host:
+        assert gcp.login(url=f"http://{host}/token") == ("oauth2accesstoken", "t")
+    assert asked[0][1]["Metadata-flavor"] == "Google"
+
+
+def test_a_registry_is_asked_with_the_token_that_it_names() -> None:
+    asked: list[Any] = []
+    answers: dict[str, tuple[int, dict[str, str], bytes]] = {
+        "/token": (200, {}, b'{"token": "bearer\'s"}'),
+        "/authorized": (200, {"Docker-Content-Digest": DIGEST}, b""),
+        "/v2/team/app/manifests/gone": (404, {}, b""),
+    }
+    with server(answers, asked) as host:
+        challenge = {"WWW-Authenticate": f'Bearer realm="http://{host}/token",service="s"'}
+        answers["/v2/team/app/manifests/here"] = (401, challenge, b"")
+        assert registry.digest_of(f"{host}/team/app:here", ("user", "password")) == DIGEST
+        assert registry.digest_of(f"{host}/team/app:gone") is None
+    token = next(headers for path, headers in asked if path.startswith("/token?"))
+    assert token["Authorization"] == "Basic " + base64.b64encode(b"user:password").decode()
+    assert any("scope=repository%3Ateam%2Fapp%3Apull&service=s" in path for path, _ in asked)
+
+
+def test_an_answer_without_a_digest_is_no_answer() -> None:
+    with (
+        server({"/v2/a/manifests/t": (200, {}, b"")}, []) as host,
+        pytest.raises(registry.RegistryError, match="digest"),
+    ):
+        registry.digest_of(f"{host}/a:t")
+
+
+def test_a_login_that_is_no_docker_configuration_ends_the_build_at_once(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("password")
+    words = ["--context", str(tmp_path), "--work", str(tmp_path / "work"), "--reference", "127.0.0.1:9/a:t"]
+    with pytest.raises(StepError, match="no configuration of Docker's") as caught:
+        prepare.main([*words, "--login", "file", "--secret", str(tmp_path / "config.json")])
+    assert caught.value.code == BAD_INPUT
+
+
+def test_the_login_of_a_docker_configuration_is_that_of_its_host(tmp_path: Path) -> None:
+    auth = base64.b64encode(b"user:pass:word").decode()
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"auths": {"https://index.docker.io/v1/": {"auth": auth}}}))
+    assert of_file(str(file), "docker.io") == ("user", "pass:word")
+    assert of_file(str(file), "registry.example.org") is None
+
+
+def test_files_of_a_mounted_configmap_are_laid_out_with_their_modes(tmp_path: Path) -> None:
+    mounted, target = tmp_path / "mounted", tmp_path / "context"
+    data = mounted / "..2026_11_22" / "bin"
+    data.mkdir(parents=True)
+    (data / "tool").write_text("#!/bin/sh\n")
+    (mounted / "..data").symlink_to("..2026_11_22")
+    (mounted / "bin").symlink_to("..data/bin")
+    (mounted / "plain").write_text("x")
+    prepare.lay_out(mounted, target, ["bin/tool"])
+    assert (target / "bin" / "tool").stat().st_mode & 0o777 == 0o755
+    assert not (target / "bin" / "tool").is_symlink()
+    assert (target / "plain").stat().st_mode & 0o777 == 0o644
+    assert sorted(each.name for each in target.iterdir()) == ["bin", "plain"]
