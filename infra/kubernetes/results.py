@@ -11,8 +11,9 @@ import pulumi
 
 from infra.kubernetes.app import PipelineApp
 from infra.kubernetes.job import StepJob
+from infra.kubernetes.pod import usage_folder
 from infra.kubernetes.workspace import Workspace
-from infra.pipelines.results import Curves, File, Number, Picture, Result, Table
+from infra.pipelines.results import USED, Curves, File, Number, Picture, Result, Table
 from infra.step import STORE_GATE, Step
 
 
@@ -43,6 +44,8 @@ class Outputs:
             if (browse := job.run.step.platform.store.browse)
         }:
             shown["browse"] = pages
+        if used := {name: _used(job) for name, job in jobs.items() if _is_read(job)}:
+            shown[USED] = used
         declared = [(result, job) for job in jobs.values() for result in job.run.step.results]
         for name in dict.fromkeys(result.name for result, _ in declared):
             of_name = [(result, job) for result, job in declared if result.name == name]
@@ -127,6 +130,50 @@ def app_outputs(apps: Sequence[PipelineApp]) -> dict[str, pulumi.Input[Any]]:
     starts = {each.app.name: each.start for each in apps if each.start is not None}
     found = {"apps": forwards, "tokens": tokens, "start": starts}
     return {name: each for name, each in found.items() if each}
+
+
+def _is_read(job: StepJob) -> bool:
+    step = job.run.step
+    return bool(job.run.usage and step.uses_store and step.platform.store.read)
+
+
+def _used(job: StepJob) -> pulumi.Output[str]:
+    """What the step's first pod used, in words; a GPU that was idle for too long is warned of."""
+    store, usage = job.run.step.platform.store, job.run.usage
+    assert store.read is not None
+    assert usage is not None
+
+    def said(text: str | None) -> str:
+        try:
+            found = None if text is None else json.loads(text)
+            idle = found["gpu_idle"] if found else None
+            seconds = found["seconds"] if found else 0.0
+            words = _use_in_words(found) if found else "nothing was kept"
+        except (ValueError, LookupError, TypeError):
+            return "what was kept is damaged"
+        if idle is not None and 100 * idle > usage.idle_share:
+            pulumi.log.warn(
+                f"{job.run.name}: its GPUs did next to nothing for {100 * idle:.0f} % of {seconds:.0f} s, "
+                "which were paid all the same"
+            )
+        return words
+
+    return store.read(f"{usage_folder(job.run)}/0.json", job.job).apply(said)
+
+
+def _use_in_words(found: Mapping[str, Any]) -> str:
+    parts: list[str] = []
+    if found["gpu_busy"] is not None:
+        parts.append(f"GPU busy {100 * found['gpu_busy']:.0f} %, idle {100 * found['gpu_idle']:.0f} %")
+    elif found["gpus_emulated"]:
+        parts.append(f"GPU emulated ({found['gpus_emulated']})")
+    elif found["gpus_asked"]:
+        parts.append(f"GPU unknown: {found['gpus_unknown']}")
+    if found["cpu_cores"] is not None:
+        parts.append(f"CPU {found['cpu_cores']:.2f} cores")
+    return ", ".join(
+        [*parts, f"memory at most {found['memory_peak_mib']} MiB", f"{(found or {})['seconds']:.0f} s"]
+    )
 
 
 def _picked(result: Number | Table | Curves, content: Any) -> Any:

@@ -9,7 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-PIPELINE_OUTPUTS = ("runs", "browse", "apps", "tokens", "start")
+USED = "used"
+
+PIPELINE_OUTPUTS = ("runs", "browse", "apps", "tokens", "start", USED)
 """What the output of each pipeline has beside its results: where those of its steps are, as URLs and as pages."""
 
 METRICS, METRICS_PASSWORDS = "metrics", "metrics-passwords"

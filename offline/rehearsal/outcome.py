@@ -14,6 +14,7 @@ from offline.engine.stack_config import StackConfig
 from offline.rehearsal.comparison import Comparison
 from offline.rehearsal.job_records import JobRecord
 from offline.rehearsal.job_results import Collected
+from offline.rehearsal.job_usage import UsedBy
 from offline.rehearsal.programs import Program
 from offline.rehearsal.service_records import ServiceRecord
 
@@ -58,7 +59,7 @@ class Outcome:
     """What a rehearsal found out.
 
     ``comparisons`` are those of steps with variants. ``executed`` are the URNs of the Jobs that ran. ``began`` and
-    ``ended`` are seconds since the epoch.
+    ``ended`` are seconds since the epoch. ``used`` is what Jobs used that are measured.
     """
 
     options: Options
@@ -72,6 +73,7 @@ class Outcome:
     ended: float
     interrupted: bool
     services: Sequence[ServiceRecord] = ()
+    used: Sequence[UsedBy] = ()
 
     @property
     def exit_code(self) -> int:

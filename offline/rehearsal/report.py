@@ -90,6 +90,7 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
             *result_tiles(outcome.results, outcome.comparisons),
         ],
         "records": outcome.records,
+        "used": outcome.used,
         "services": [(each, ending(each)) for each in outcome.services],
         "by_urn": records,
         "pods_of": pods_of,

@@ -40,6 +40,7 @@ from offline.rehearsal.engine import Engine
 from offline.rehearsal.environments import Environments
 from offline.rehearsal.job_records import Phase
 from offline.rehearsal.job_results import ITEMS_FAILED, collect
+from offline.rehearsal.job_usage import usage_of
 from offline.rehearsal.only_said import only_said
 from offline.rehearsal.outcome import OK, Configuration, Options, Outcome
 from offline.rehearsal.processes import Reaper
@@ -235,11 +236,13 @@ class Session:
         )
         declared = pipelines_of(configuration.settings.pipelines)
         order = [f"{pipeline.name}-{step.name}" for pipeline in declared for step in pipeline.steps]
+        records = [engine.records[each.urn] for each in jobs]
         return Outcome(
             options=options,
             configuration=configuration,
             evaluation=evaluation,
-            records=[engine.records[each.urn] for each in jobs],
+            records=records,
+            used=usage_of(records, evaluation.resources, place.store),
             services=engine.services.records,
             results=collected,
             comparisons=compare(jobs, engine.records, collected, order),
@@ -291,7 +294,7 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
         summary.failures(console, records, logs, refused)
     if not quiet:
         scheduled = only_said(outcome.evaluation.resources.values())
-        summary.ran(console, records, outcome.services, scheduled)
+        summary.ran(console, records, outcome.services, scheduled, outcome.used)
         summary.results(console, outcome.results, outcome.comparisons)
         summary.stack_outputs(console, outcome.evaluation.outputs, outcome.results)
         console.print()

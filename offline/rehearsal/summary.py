@@ -19,6 +19,7 @@ from offline.engine.resources import StackOutput
 from offline.rehearsal.comparison import Comparison, shown_whole
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.job_results import Collected, JobResults
+from offline.rehearsal.job_usage import UsedBy
 from offline.rehearsal.service_records import ServicePhase, ServiceRecord
 from offline.rehearsal.shown_results import ShownFile, ShownTable
 from offline.rehearsal.state import kept
@@ -76,6 +77,19 @@ def jobs_table(records: Sequence[JobRecord]) -> Table:
         result += "".join(f", {each}" for each in pods_of(record))
         seconds = f"{record.seconds:.1f} s" if record.started else ""
         table.add_row(record.name, Text(printable(pool)), seconds, Text(result, STYLES.get(record.phase, "dim")))
+    return table
+
+
+def usage_table(used: Sequence[UsedBy]) -> Table:
+    """What Jobs used of this machine."""
+    table = Table(title="Use", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for column in ("Job", "CPU", "Memory at most", "Speed", "GPU"):
+        numeric = column in {"CPU", "Memory at most", "Speed"}
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for each in used:
+        name = f"{each.job}, pod {each.pod}" if each.pod else each.job
+        cores = "" if each.cores is None else f"{each.cores:.2f} cores"
+        table.add_row(name, cores, f"{each.memory} MiB", printable(each.rate), Text(printable(each.gpus), "dim"))
     return table
 
 
@@ -180,10 +194,15 @@ def ran(
     records: Sequence[JobRecord],
     services: Sequence[ServiceRecord] = (),
     scheduled: Sequence[str] = (),
+    used: Sequence[UsedBy] = (),
 ) -> None:
-    """The Jobs, the services, the apps, and what a rehearsal only says: what is ``scheduled``."""
+    """The Jobs, what they ``used``, the services, the apps, and what a rehearsal only says: what is
+    ``scheduled``."""
     console.print()
     console.print(jobs_table(records) if records else "The stack runs no Jobs.")
+    if used:
+        console.print()
+        console.print(usage_table(used))
     for title in ("Service", "App"):
         if own := [each for each in services if each.kind == title.lower()]:
             console.print()

@@ -35,6 +35,9 @@ class Progress:
     least: bool = False
     generation: int = 0
     gathering: str = ""
+    busy: float | None = None
+    idle: float = 0.0
+    wasted: bool = False
     last: str = ""
 
     @property
@@ -58,6 +61,8 @@ class Progress:
             parts.append(f"{number} of {self.of} items done" if self.of else f"{number} items done")
         if self.failed:
             parts.append(f"{self.failed} failed")
+        if self.busy is not None:
+            parts.append(f"GPU {100 * self.busy:.0f} % busy")
         return ", ".join(parts) or self.last
 
     @property
@@ -116,6 +121,11 @@ _STOPPED = re.compile(r"^Generation (?P<number>\d+) ended: (?P<why>.*)$")
 _GATHERING = re.compile(r"^waiting for (?:\d+ of \d+ pods: |pods that check their inputs: ).*$")
 
 
+# What workloads.runtime.measure prints of the use of GPUs.
+_USE = re.compile(r"^Use: (?:GPU busy (?P<busy>\d+) %, idle (?P<idle>\d+) % of \d+ s)?")
+_WASTED = re.compile(r"^warning: (?:the GPU|\d+ GPUs) did next to nothing for \d+ % of ")
+
+
 def shown(line: str) -> str:
     """A line as a terminal would leave it: without colours, and of what was overwritten only the last."""
     parts = [_CONTROL.sub("", each).rstrip() for each in line.split("\r")]
@@ -137,9 +147,21 @@ class Reading:
         if not text:
             return
         self.tail.append(text)
+        if self._use(text):
+            return
         self.progress = replace(self.progress, last=text.strip())
         if not self._nodes(text) and not self._items(text):
             self._training(text)
+
+    def _use(self, line: str) -> bool:
+        if _WASTED.match(line):
+            self.progress = replace(self.progress, wasted=True)
+            return True
+        found = _USE.match(line)
+        if found and found["busy"]:
+            busy, idle = int(found["busy"]) / 100, int(found["idle"]) / 100
+            self.progress = replace(self.progress, busy=busy, idle=idle, wasted=False)
+        return found is not None
 
     def _nodes(self, line: str) -> bool:
         if found := _STARTED.match(line):

@@ -243,8 +243,16 @@ class Session:
         silent = (now - last).total_seconds() if last and state.phase is Phase.RUNNING else 0.0
         remark = state.remark or (f"its log is silent for {int(silent // 60)} min" if silent >= 600 else "")
         progress = together([each.reading for each in read], cut=cut)
+        if progress and progress.wasted:
+            remark = wasted(progress.idle, state.cost.dollars)
         found = replace(state, progress=progress, tail=tail, remark=remark)
         return _gathered(found) if progress and (progress.generation or progress.gathering) else found
+
+
+def wasted(idle: float, dollars: float | None) -> str:
+    """What is said of GPUs that are idle for that share of the time; ``dollars`` is what the nodes cost so far."""
+    lost = "" if dollars is None else f": about ${idle * dollars:.2f} of ${dollars:.2f} bought nothing"
+    return f"GPU IDLE {100 * idle:.0f} % of the time{lost}"
 
 
 def _gathered(state: StepState) -> StepState:
