@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from infra.pipelines import valkey
+from infra.pipelines import tensorflow_serving, valkey
 from infra.pipelines.images import DATA, DIGESTS, REPOSITORY
 from offline import files
 
@@ -31,6 +31,9 @@ DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 VALKEY = re.compile(r'^(?:#.*\n)*digest = ".*"$', re.MULTILINE)
 """The digest of Valkey's image in the data file, with where it is from."""
+
+SERVING = re.compile(r"^\[serving\.digests\]\n(?:[^\[\n].*\n)*", re.MULTILINE)
+"""The digests of TensorFlow Serving's images in the data file."""
 
 SECONDS = 30
 """For each answer of the registry."""
@@ -60,11 +63,15 @@ def digest_of(repository: str, tag: str, tokens: str = TOKENS, manifests: str = 
     return digest
 
 
-def write(digests: Sequence[tuple[str, str]], of_valkey: str, file: Path = DATA) -> None:
-    """Replaces the digests in the data file, all or none: those of TensorFlow's tags, and that of Valkey's."""
+def write(
+    digests: Sequence[tuple[str, str]], of_valkey: str, of_serving: Sequence[tuple[str, str]], file: Path = DATA
+) -> None:
+    """Replaces the digests in the data file, all or none: of TensorFlow's tags, Valkey's, and the server's."""
     head = file.read_text(encoding="utf-8").partition("[digests]\n")[0]
     source = f"# From the registry's own API on {datetime.now(UTC).date()}."
     head = VALKEY.sub(f'{source}\ndigest = "{of_valkey}"', head)
+    served = "".join(f'"{tag}" = "{digest}"\n' for tag, digest in of_serving)
+    head = SERVING.sub(f"[serving.digests]\n{source}\n{served}", head)
     lines = [source, *(f'"{tag}" = "{digest}"' for tag, digest in digests)]
     files.write(file, "\n".join([f"{head}[digests]", *lines, ""]))
 
@@ -74,13 +81,17 @@ def main() -> int:
     try:
         digests = [(tag, digest_of(REPOSITORY, tag)) for tag in DIGESTS]
         of_valkey = digest_of(valkey.REPOSITORY, valkey.VERSION)
+        server = tensorflow_serving.REPOSITORY
+        of_serving = [(tag, digest_of(server, tag)) for tag in tensorflow_serving.DIGESTS]
     except RegistryError as error:
         print(f"error: {error}; {DATA.name} stays as it is", file=sys.stderr)
         return 1
-    write(digests, of_valkey)
+    write(digests, of_valkey, of_serving)
     for tag, digest in digests:
         print(f"{REPOSITORY}:{tag}@{digest}")
     print(f"{valkey.REPOSITORY}:{valkey.VERSION}@{of_valkey}")
+    for tag, digest in of_serving:
+        print(f"{server}:{tag}@{digest}")
     print("What runs in an image that has another digest now runs again with the next `pulumi up`.")
     return 0
 

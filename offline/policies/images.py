@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from infra.pipelines import tensorflow_serving
 from infra.pipelines.images import DATA, TAGS
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.stack import Stack
@@ -42,8 +43,8 @@ def _images(stack: Stack) -> Iterator[Violation]:
 def _defaults(stack: Stack) -> Iterator[Violation]:
     """One finding for the data file that names the image, instead of one for each Job."""
     used = {each.get("image") for workload in workloads(stack) for each in workload.containers}
-    if images := [tag for tag in TAGS if tag in used]:
-        reason = "steps run by default in images that are named by a tag, which can be moved"
+    if images := [tag for tag in (*TAGS, *tensorflow_serving.TAGS) if tag in used]:
+        reason = "steps and apps run by default in images that are named by a tag, which can be moved"
         yield Violation(f"infra/data/{DATA.name}", f"{reason}: {', '.join(images)}", PINNING)
 
 

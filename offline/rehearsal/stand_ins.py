@@ -12,10 +12,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class StandIn:
-    """A module of the project's that takes the command line of the program that it stands in for."""
+    """A module of the project's that takes the command line of the program that it stands in for.
+
+    ``requirements`` is the lock file of what it needs beside TensorFlow.
+    """
 
     module: str
     title: str
+    requirements: Path
 
     @property
     def environment(self) -> dict[str, str]:
@@ -27,6 +31,7 @@ STAND_INS: Mapping[str, StandIn] = {
     "tensorflow_model_server": StandIn(
         "offline.serving",
         "a stand-in for TensorFlow Serving with the same REST and gRPC: no measure of it",
+        ROOT / "offline" / "serving" / "requirements.txt",
     ),
 }
 """By the name of the program."""

@@ -75,9 +75,10 @@ def test_pinned_images_are_named_by_tag_and_digest(tmp_path: Path) -> None:
     file = tmp_path / "images.toml"
     file.write_text(images.DATA.read_text(encoding="utf-8"), encoding="utf-8")
     for _ in range(2):
-        write([("2.21.0", DIGEST), ("2.21.0-gpu", DIGEST)], DIGEST, file)
+        of_serving = [("2.21.0", DIGEST), ("2.21.0-gpu", DIGEST)]
+        write([("2.21.0", DIGEST), ("2.21.0-gpu", DIGEST)], DIGEST, of_serving, file)
     found = tomllib.loads(file.read_text(encoding="utf-8"))
-    assert found["digests"] == {"2.21.0": DIGEST, "2.21.0-gpu": DIGEST}
+    assert found["digests"] == found["serving"]["digests"] == {"2.21.0": DIGEST, "2.21.0-gpu": DIGEST}
     assert found["valkey"] == {"repository": "valkey/valkey", "version": "9.1.2", "digest": DIGEST}
     assert "ocelhq" not in file.read_text(encoding="utf-8"), "the digest is the registry's now"
     assert file.read_text(encoding="utf-8").startswith("# TensorFlow's official container images")

@@ -33,7 +33,7 @@ from workloads.runtime.store import (
     store_errors,
     write_atomically,
 )
-from workloads.serving import versions
+from workloads.serving import server_files, versions
 from workloads.serving.answers import Asked, examine
 from workloads.serving.labels import Choice, chosen, doomed
 from workloads.serving.model_config import NAME, Served, decode
@@ -158,6 +158,7 @@ def _serve(options: argparse.Namespace, choice: Choice, version: Version) -> dic
     for label, number in labels.items():
         if why := versions.damage(folder, there[number]):
             raise StepError(BAD_INPUT, f"version {number}, for {label}, is not whole: {why}; choose another one")
+    server_files.leave(folder, options.batch_largest, options.batch_wait, options.batch_queued)
     before, after = _current(folder), Served(tuple(sorted({*labels.values()})), labels)
     if before.labels and any(before.labels.get(label, number) != number for label, number in labels.items()):
         both = Served(tuple(sorted({*before.versions, *after.versions})), before.labels)
@@ -176,7 +177,7 @@ def _serve(options: argparse.Namespace, choice: Choice, version: Version) -> dic
     return {
         "published": version.number,
         "serves": labels,
-        "removed": removed,
+        "removed": [{"version": number} for number in removed],
         "versions": [
             {
                 "version": number,
@@ -259,6 +260,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--keep", type=int, default=5, help="versions that are kept, the newest (default: 5)")
     add("--settle", type=float, default=15, metavar="SECONDS",
         help="how long servers have to read models.config before a label moves (default: 15)")  # fmt: skip
+    add("--batch-largest", type=int, help="rows of a batch at most; with it servers are left a file about batches")
+    add("--batch-wait", type=int, default=2000, help="microseconds that a batch waits for more (default: 2000)")
+    add("--batch-queued", type=int, default=100, help="batches that wait at most (default: 100)")
     add("--base-path", help="the folder of the versions as servers see it (default: as this step does)")
     options = parser.parse_args(arguments)
     options.inputs = dict(options.input)

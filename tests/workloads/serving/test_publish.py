@@ -151,7 +151,7 @@ def test_says_first_what_it_removes_and_keeps_what_a_label_names(
     report = folder.publish(models[4], "--serve", "1", "--keep", "2")
     said = capsys.readouterr().out.splitlines()
     assert said[0] == f"Removes from {folder.versions}: versions 2, 3; keeps the newest 2"
-    assert report["removed"] == [2, 3]
+    assert report["removed"] == [{"version": 2}, {"version": 3}]
     assert folder.numbers == [1, 4, 5]
     assert not (folder.versions / "2").exists()
     assert not [path for path in folder.versions.iterdir() if path.name.startswith(".")]
@@ -162,7 +162,7 @@ def test_a_version_that_servers_still_load_is_removed_only_the_next_time(
 ) -> None:
     folder.publish(models[0])
     assert folder.publish(models[1], "--keep", "1")["removed"] == []
-    assert folder.publish(models[2], "--keep", "1")["removed"] == [1]
+    assert folder.publish(models[2], "--keep", "1")["removed"] == [{"version": 1}]
 
 
 def test_takes_the_result_of_a_step(folder: Folder, model: Path, data: Path) -> None:
@@ -282,7 +282,16 @@ def test_fills_a_version_in_place_where_folders_cannot_be_renamed(
     for model in models[:3]:
         folder.publish(model, "--keep", "1")
     assert folder.numbers == [2, 3]
-    assert {path.name for path in folder.versions.iterdir()} == {"2", "3", "models.config"}
+    assert {path.name for path in folder.versions.iterdir()} == {"2", "3", "models.config", "monitoring.config"}
+
+
+def test_leaves_what_servers_read_beside_it(folder: Folder, models: list[Path]) -> None:
+    folder.publish(models[0], "--batch-largest", "32", "--batch-wait", "500")
+    content = folder.content()
+    assert b"enable: true" in content["monitoring.config"]
+    batching = content["batching-32-500-100.config"].decode()
+    assert "max_batch_size { value: 32 }" in batching
+    assert "batch_timeout_micros { value: 500 }" in batching
 
 
 def test_leftovers_of_killed_publishers_go_once_they_are_old(folder: Folder, models: list[Path]) -> None:

@@ -1,0 +1,259 @@
+"""Apps of the kind `tensorflow-serving`: TensorFlow Serving over the versions of a model that a step publishes.
+
+The server reads which versions there are from `models.config` alone, which the step writes last: a version that is
+copied by half is never seen, on a bucket either. Its flags are those of 2.21 (`model_servers/main.cc`).
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Literal
+
+from pydantic import Field
+
+from infra.pipelines.apps import AppDeclaration, AppSettings, Metrics
+from infra.pipelines.contract import StepDeclaration, StepSettings, literal
+from infra.pipelines.images import DATA
+from infra.pipelines.pods import Probe
+from infra.pipelines.results import Column, Table
+from infra.schema.base import Cpu, Float, Int, Memory, Model
+from infra.schema.quantities import cpu_millicores
+
+KIND = "tensorflow-serving"
+
+MODULE = "workloads.serving.publish"
+
+_DATA = tomllib.loads(DATA.read_text(encoding="utf-8"))["serving"]
+
+REPOSITORY: str = _DATA["repository"]
+VERSION: str = _DATA["version"]
+DIGESTS: Mapping[str, str] = {tag: _DATA.get("digests", {}).get(tag, "") for tag in (VERSION, f"{VERSION}-gpu")}
+"""The digest of each tag; empty where it is not pinned."""
+
+TAGS = tuple(f"{REPOSITORY}:{tag}" for tag in DIGESTS)
+
+CPU_IMAGE, GPU_IMAGE = (
+    f"{tag}@{digest}" if digest else tag for tag, digest in zip(TAGS, DIGESTS.values(), strict=True)
+)
+"""The official images, for x86-64 alone. The second has CUDA."""
+
+REST, RPC = 8501, 8500
+"""The ports of the official image."""
+
+METRICS = "/monitoring/prometheus/metrics"
+"""Where Prometheus reads the server (`kPrometheusPath` in util/prometheus_exporter.cc of 2.21)."""
+
+SETTLE = 3
+"""Times that servers look at `models.config` before a label moves: one may be late."""
+
+Which = Literal["latest", "previous"] | Int
+"""A version: the newest, the one before it, or one by its number."""
+
+
+class Batching(Model):
+    """How the server puts requests of several people together (`BatchingParameters` of TensorFlow Serving)."""
+
+    largest: Int = Field(default=64, ge=1, le=65_536, description="Rows of a batch at most.")
+    wait: Int = Field(
+        default=2000, ge=0, le=1_000_000, description="Microseconds that a batch which is not full waits for more."
+    )
+    queued: Int = Field(
+        default=100, ge=1, le=100_000, description="Batches that wait at most; further requests are refused (503)."
+    )
+
+
+class ServingSettings(AppSettings):
+    """Where a model is served, which of its versions answers, and how many stay."""
+
+    cpu: Cpu = Field(default="1", description="CPU asked for, as a Kubernetes quantity.")
+    memory: Memory = Field(
+        default="2Gi",
+        description="Memory asked for, and its limit: two versions are loaded while one follows another.",
+    )
+    serve: Which = Field(
+        default="latest",
+        description="The version that answers people, under the label `stable`: `latest`, `previous` (rolls back), "
+        "or its number.",
+    )
+    canary: Which | None = Field(
+        default=None,
+        description="A version that is loaded beside it under the label `canary`, for requests that ask for it.",
+    )
+    keep: Int = Field(
+        default=5,
+        ge=1,
+        le=1000,
+        description="The newest versions that stay; older ones are deleted with the next publication, but never one "
+        "that a label names.",
+    )
+    poll: Int = Field(
+        default=5,
+        ge=1,
+        le=3600,
+        description="Seconds between two looks of servers at `models.config`: a label moves after three times as "
+        "long.",
+    )
+    batching: Batching | None = Field(
+        default=None, description="Requests of several people are computed together; default: each by itself."
+    )
+    publish: StepSettings | None = Field(
+        default=None,
+        description="Where the step that publishes runs; default: on the pool of the servers, without GPUs, and "
+        "with as much CPU and memory.",
+    )
+
+    @cached_property
+    def publishing(self) -> StepSettings:
+        """Where the step that publishes runs."""
+        if self.publish is not None:
+            return self.publish
+        return StepSettings(
+            pool=self.pool,
+            cpu=self.cpu,
+            memory=self.memory,
+            ephemeral_storage=self.ephemeral_storage,
+            time_limit="1h",
+        )
+
+
+class Served(Model):
+    """A model that is served: the step that trains it, and what it has to answer before people ask it."""
+
+    model: str = Field(description="Its name in the addresses of the server.")
+    step: str = Field(description="The step that leaves the SavedModel.")
+    path: str = Field(default="saved_model", description="The SavedModel's folder in that step's result.")
+    requests: str = Field(
+        description="Real requests, an `.npz` file or a JSON object of lists: `{prepare}/test.npz`. They are asked "
+        "before a version is published."
+    )
+    inputs: dict[str, str] = Field(
+        default_factory=dict[str, str],
+        description="The array of the requests for each input of the signature; default: the one of its name.",
+    )
+    truth: str | None = Field(default=None, description="The array with the right class of each request.")
+    score: str | None = Field(
+        default=None, description="The output that is compared with the truth; default: the only one."
+    )
+    min_accuracy: Float | None = Field(
+        default=None, ge=0, le=1, description="The share of requests that have to be answered rightly."
+    )
+    signature: str = Field(default="serving_default", description="The signature that people ask.")
+
+
+def step_name(app: str) -> str:
+    """The name of the step that publishes what ``app`` serves."""
+    return f"{app}-publish"
+
+
+def publishing(name: str, settings: ServingSettings, served: Served, reads: Mapping[str, str]) -> StepDeclaration:
+    """The step that publishes for the app ``name``. ``reads`` are the steps of `Served.requests`, by input."""
+    options = {
+        "truth": served.truth and literal(served.truth),
+        "score": served.score and literal(served.score),
+        "min-accuracy": repr(served.min_accuracy) if served.min_accuracy is not None else None,
+        "canary": settings.canary,
+        **_batching(settings.batching),
+    }
+    return StepDeclaration(
+        name=step_name(name),
+        module=MODULE,
+        placed_by=settings.publishing,
+        arguments=[
+            *("--name", literal(served.model), "--model", f"{{{served.step}}}/{literal(served.path)}"),
+            *("--versions", _versions(served), "--requests", served.requests, "--output", "{output}"),
+            *(f"--input={literal(each)}={literal(array)}" for each, array in sorted(served.inputs.items())),
+            *(
+                "--signature",
+                literal(served.signature),
+                "--serve",
+                str(settings.serve),
+                "--keep",
+                str(settings.keep),
+            ),
+            *("--settle", str(SETTLE * settings.poll)),
+            *(f"--{option}={value}" for option, value in options.items() if value is not None),
+        ],
+        inputs={served.step: served.step, **reads},
+        results=(
+            Table(
+                name="versions",
+                title="Versions that can be served, the newest first",
+                path="versions.json",
+                select="/versions",
+                columns=(
+                    Column(key="version", title="Version", format="integer"),
+                    Column(key="labels", title="Labels"),
+                    Column(key="accuracy", title="Accuracy", format="percent"),
+                    Column(key="published", title="Published"),
+                    Column(key="source", title="Training"),
+                ),
+            ),
+            Table(
+                name="removed",
+                title="Versions that were removed",
+                path="versions.json",
+                select="/removed",
+                columns=(Column(key="version", title="Version", format="integer"),),
+            ),
+        ),
+    )
+
+
+def declaration(name: str, settings: ServingSettings, served: Served) -> AppDeclaration:
+    """TensorFlow Serving called ``name`` over what its step has published.
+
+    It is ready once it answers for the model. New versions come without a restart, so it waits for the step only
+    before it starts for the first time.
+    """
+    every, model = settings.poll, literal(served.model)
+    folder = _versions(served)
+    return AppDeclaration(
+        name=name,
+        title="Model server",
+        placed_by=settings,
+        image=GPU_IMAGE if settings.gpus else CPU_IMAGE,
+        port=REST,
+        ports={"grpc": RPC},
+        arguments=[
+            "tensorflow_model_server",
+            *("--port=" + str(RPC), "--rest_api_port={port}"),
+            f"--model_config_file={folder}/models.config",
+            f"--model_config_file_poll_wait_seconds={every}",
+            f"--file_system_poll_wait_seconds={every}",
+            # A label that is new to a server may come with its version, as all of them do when it starts.
+            "--allow_version_labels_for_unavailable_models=true",
+            f"--monitoring_config_file={folder}/monitoring.config",
+            *_batching_flags(settings, folder),
+            *_threads(settings),
+        ],
+        after=[step_name(name)],
+        probe=Probe(f"/v1/models/{model}"),
+        metrics=Metrics(path=METRICS),
+        path=f"/v1/models/{model}",
+    )
+
+
+def _versions(served: Served) -> str:
+    return f"{{pipeline}}/models/{literal(served.model)}"
+
+
+def _batching(batching: Batching | None) -> dict[str, int | None]:
+    """The options of the step that leave the server's file about batches."""
+    if batching is None:
+        return {}
+    return {"batch-largest": batching.largest, "batch-wait": batching.wait, "batch-queued": batching.queued}
+
+
+def _batching_flags(settings: ServingSettings, folder: str) -> Sequence[str]:
+    if settings.batching is None:
+        return []
+    each = settings.batching
+    # The name says what is in it: another one starts the server anew, which reads it only then.
+    file = f"batching-{each.largest}-{each.wait}-{each.queued}.config"
+    return ["--enable_batching=true", f"--batching_parameters_file={folder}/{file}"]
+
+
+def _threads(settings: ServingSettings) -> Sequence[str]:
+    """As many threads as the pod has CPUs: by default TensorFlow starts as many as the node has."""
+    count = max(-(-cpu_millicores(settings.cpu) // 1000), 1)
+    return [f"--tensorflow_intra_op_parallelism={count}", f"--tensorflow_inter_op_parallelism={count}"]

@@ -1,0 +1,198 @@
+"""Stands in for `tensorflow_model_server` in a rehearsal, with its command line.
+
+What it leaves out: batching and the rest of its speed, MultiInference, warm-up requests, TLS, logging of requests,
+and platforms other than TensorFlow. Flags about these are accepted, and named in the log. Run as
+`python -m offline.serving --port=8500 --rest_api_port=8501 --model_config_file=FILE`.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from offline.serving import rest, rpc
+from offline.serving.errors import ServingError
+from offline.serving.libraries import config_pb2, text_format
+from offline.serving.metrics import Metrics
+from offline.serving.servables import Retries, Servables
+
+IGNORED = "flags that it takes and does nothing with"
+
+
+class StartError(Exception):
+    """The server cannot start; the text says why, in its words where it has some."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve until SIGTERM or Ctrl-C; returns the exit code."""
+    options, others = _parser().parse_known_args(arguments)
+    say(f"stand-in: {rest.STAND_IN.strip()}")
+    ignored = [*others, *(["--enable_batching"] if options.enable_batching else [])]
+    if ignored:
+        say(f"stand-in: {IGNORED}: {' '.join(ignored)}")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stopping(stop))
+    try:
+        _serve(options, stop)
+    except StartError as error:
+        say(f"Failed to start server. Error: {error}")
+        return 255
+    return 0
+
+
+def _stopping(stop: threading.Event) -> Callable[[int, FrameType | None], None]:
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    return handle
+
+
+def say(line: str) -> None:
+    """Write a line of the log."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def _serve(options: argparse.Namespace, stop: threading.Event) -> None:
+    servables = Servables(
+        options.allow_version_labels_for_unavailable_models,
+        Retries(options.max_num_load_retries, options.load_retry_interval_micros / 1e6),
+        say,
+    )
+    for each in (options.batching_parameters_file, options.monitoring_config_file):
+        if each is not None and not each.is_file():
+            raise StartError(f"NOT_FOUND: {each}; No such file or directory")
+    if options.batching_parameters_file is not None and not options.enable_batching:
+        raise StartError(
+            "INVALID_ARGUMENT: server_options.batching_parameters_file is set without setting "
+            "server_options.enable_batching to true."
+        )
+    _start(options, servables, stop)
+    if stop.is_set():
+        return
+    metrics = Metrics()
+    path = _metrics_path(options.monitoring_config_file)
+    address = options.address
+    rpc_server = rpc.serve(servables, metrics, f"{address}:{options.port}", servables.configure)
+    rpc_server.start()
+    say(f"Running gRPC ModelServer at {address}:{options.port} ...")
+    if options.rest_api_port:
+        rest_server = rest.serve(rest.Service(servables, metrics, path), (address, options.rest_api_port))
+        threading.Thread(target=rest_server.serve_forever, daemon=True).start()
+        say(f"Exporting HTTP/REST API at:{address}:{options.rest_api_port} ...")
+    _watch(options, servables, stop)
+    rpc_server.stop(grace=options.grace).wait()
+
+
+def _start(options: argparse.Namespace, servables: Servables, stop: threading.Event) -> None:
+    """Load the models of the first configuration: the ports open once each of them answers."""
+    try:
+        servables.configure(_configuration(options))
+    except (ServingError, OSError, text_format.ParseError) as error:
+        raise StartError(_words(error)) from error
+    while True:
+        servables.poll()
+        missing = servables.unavailable
+        if not missing or stop.is_set():
+            return
+        if servables.given_up:
+            raise StartError(
+                f"UNKNOWN: {len(missing)} servable(s) did not become available: {{{', '.join(missing)}}}"
+            )
+        stop.wait(options.file_system_poll_wait_seconds or 1)
+
+
+def _watch(options: argparse.Namespace, servables: Servables, stop: threading.Event) -> None:
+    """Read the configuration and the folders of versions again and again, as often as the flags say."""
+    every = options.model_config_file_poll_wait_seconds
+    if options.model_config_file is not None and every > 0:
+        threading.Thread(target=_reload, args=(options, servables, stop, every), daemon=True).start()
+    while not stop.wait(max(options.file_system_poll_wait_seconds, 0) or None):
+        servables.poll()
+
+
+def _reload(options: argparse.Namespace, servables: Servables, stop: threading.Event, every: float) -> None:
+    while not stop.wait(every):
+        try:
+            servables.configure(_configuration(options))
+        except (OSError, text_format.ParseError) as error:
+            say(f"Failed to read ModelServerConfig file: {error}")
+        except ServingError as error:
+            say(f"PollFilesystemAndReloadConfig failed to ReloadConfig: {error.message}")
+
+
+def _configuration(options: argparse.Namespace) -> Any:
+    config = config_pb2.ModelServerConfig()
+    if options.model_config_file is not None:
+        return text_format.Parse(options.model_config_file.read_text(encoding="utf-8"), config)
+    if not options.model_base_path:
+        raise StartError(
+            "INVALID_ARGUMENT: Both server_options.model_base_path and server_options.model_config_file are empty!"
+        )
+    config.model_config_list.config.add(
+        name=options.model_name, base_path=options.model_base_path, model_platform="tensorflow"
+    )
+    return config
+
+
+def _metrics_path(file: Path | None) -> str:
+    """Where Prometheus reads; empty where the configuration does not enable it.
+
+    The message of the file is in no package, and has two fields.
+    """
+    if file is None:
+        return ""
+    words = file.read_text(encoding="utf-8").replace("{", " { ").replace("}", " } ").replace(":", ": ").split()
+    values = dict(pairwise(words))
+    if values.get("enable:") != "true":
+        return ""
+    return values.get("path:", "").strip('"') or rest.METRICS
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, ServingError):
+        return f"{error.code}: {error.message}"
+    if isinstance(error, FileNotFoundError):
+        return f"NOT_FOUND: {error.filename}; No such file or directory"
+    return str(error)
+
+
+def _flag(text: str) -> bool:
+    """A flag's value as TensorFlow's command lines have it: `--flag`, `--flag=true`, `--flag=false`."""
+    if text.lower() not in ("true", "1", "false", "0"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text.lower() in ("true", "1")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m offline.serving", description=__doc__, allow_abbrev=False)
+    add = parser.add_argument
+    add("--port", type=int, default=8500)
+    add("--rest_api_port", type=int, default=0)
+    add("--address", default="127.0.0.1", help="where it listens; a server listens on all addresses")
+    add("--model_name", default="default")
+    add("--model_base_path", default="")
+    add("--model_config_file", type=Path)
+    add("--model_config_file_poll_wait_seconds", type=float, default=0)
+    add("--file_system_poll_wait_seconds", type=float, default=1)
+    add("--max_num_load_retries", type=int, default=5)
+    add("--load_retry_interval_micros", type=int, default=60_000_000)
+    add("--batching_parameters_file", type=Path)
+    add("--monitoring_config_file", type=Path)
+    add("--grace", type=float, default=5, help="seconds that requests have to end after SIGTERM")
+    for name in ("enable_batching", "allow_version_labels_for_unavailable_models"):
+        add(f"--{name}", type=_flag, nargs="?", const=True, default=False)
+    return parser
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stderr.flush()
+    # gRPC's and TensorFlow's threads are not waited for: nothing is left to be written.
+    os._exit(code)

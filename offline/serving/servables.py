@@ -1,0 +1,253 @@
+"""The versions of models that are loaded, and what a configuration makes of them.
+
+As TensorFlow Serving does it (model_servers/server_core.cc and core/ of 2.21): a configuration whose label moves
+to a version that is not loaded is refused as a whole, and nothing of it is loaded; a version is unloaded only once
+one that is wanted answers; one that does not load keeps being tried, and then has its error in its state.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from offline.serving.errors import ServingError
+from offline.serving.libraries import saved_model_pb2, tf
+
+START, LOADING, AVAILABLE, UNLOADING, END = "START", "LOADING", "AVAILABLE", "UNLOADING", "END"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A loaded SavedModel: its functions, and its signatures as they are declared."""
+
+    functions: Mapping[str, Any]
+    signatures: Mapping[str, Any]
+
+
+@dataclass
+class Version:
+    """A version of a model in one of its states. ``error`` is why it did not load, with its code."""
+
+    number: int
+    path: Path
+    state: str = START
+    model: Model | None = None
+    error: tuple[str, str] | None = None
+    attempts: int = 0
+    next_attempt: float = 0.0
+
+
+@dataclass
+class Servable:
+    """A model of the configuration, and its versions by number."""
+
+    name: str
+    config: Any
+    versions: dict[int, Version] = field(default_factory=dict[int, Version])
+    wanted: bool = True
+
+    @property
+    def aspired(self) -> list[int]:
+        """The versions that the configuration wants of those that lie there."""
+        if not self.wanted:
+            return []
+        base = Path(self.config.base_path)
+        there = sorted(
+            int(each.name)
+            for each in (base.iterdir() if base.is_dir() else ())
+            if each.is_dir() and _number(each.name)
+        )
+        policy = self.config.model_version_policy
+        if policy.HasField("specific"):
+            return [each for each in there if each in policy.specific.versions]
+        if policy.HasField("all"):
+            return there
+        return there[-max(policy.latest.num_versions, 1) :]
+
+
+@dataclass(frozen=True)
+class Retries:
+    """How often a version that does not load is tried again, and the seconds between."""
+
+    most: int = 5
+    interval: float = 60.0
+
+
+class Servables:
+    """All models of a server. Its methods may be called from several threads."""
+
+    def __init__(self, early_labels: bool, retries: Retries, say: Callable[[str], None]) -> None:
+        self._early_labels = early_labels
+        self._retries = retries
+        self._say = say
+        self._lock = threading.RLock()
+        self._loading = threading.Lock()
+        self._models: dict[str, Servable] = {}
+        self._labels: dict[str, dict[str, int]] = {}
+        self.loads: dict[tuple[str, str], int] = {}
+
+    def configure(self, config: Any) -> None:
+        """Take up a `ModelServerConfig`.
+
+        Raises:
+            ServingError: FAILED_PRECONDITION where a label moves to what is not loaded; INVALID_ARGUMENT.
+        """
+        models = list(config.model_config_list.config)
+        for each in models:
+            if not (each.name and each.base_path):
+                raise ServingError("INVALID_ARGUMENT", f"Illegal empty ModelConfig name or base_path: {each}")
+        with self._lock:
+            labels = {each.name: self._moved(each) for each in models}
+            self._labels = labels
+            for each in models:
+                self._models.setdefault(each.name, Servable(each.name, each)).config = each
+            for name, servable in self._models.items():
+                servable.wanted = name in labels
+
+    def _moved(self, model: Any) -> dict[str, int]:
+        existing = self._labels.get(model.name, {})
+        versions = self._models[model.name].versions if model.name in self._models else {}
+        for label, number in model.version_labels.items():
+            moves = label in existing and existing[label] != number
+            loaded = number in versions and versions[number].state == AVAILABLE
+            if not loaded and (moves or not self._early_labels):
+                raise ServingError(
+                    "FAILED_PRECONDITION",
+                    f"Request to assign label to version {number} of model {model.name}, which is not currently "
+                    "available for inference",
+                )
+        return dict(model.version_labels)
+
+    def poll(self) -> None:
+        """Look at the folders of versions once: load what is wanted, then unload what is not."""
+        with self._loading:
+            for servable in list(self._models.values()):
+                self._poll(servable)
+
+    def _poll(self, servable: Servable) -> None:
+        aspired = servable.aspired
+        for number in aspired:
+            found = servable.versions.get(number)
+            # One that was unloaded is loaded anew; one that failed stays as it is.
+            if found is None or (found.state == END and found.error is None):
+                path = Path(servable.config.base_path) / str(number)
+                with self._lock:
+                    servable.versions[number] = found = Version(number, path)
+            if found.state in (START, LOADING) and found.next_attempt <= time.monotonic():
+                self._load(servable, found)
+        answers = any(servable.versions[number].state == AVAILABLE for number in aspired)
+        for number, version in servable.versions.items():
+            if number not in aspired and version.state == AVAILABLE and (answers or not aspired):
+                with self._lock:
+                    version.state, version.model = END, None
+                self._say(f"Done unloading servable version {{name: {servable.name} version: {number}}}")
+
+    def _load(self, servable: Servable, version: Version) -> None:
+        version.state = LOADING
+        version.attempts += 1
+        identity = f"{{name: {servable.name} version: {version.number}}}"
+        try:
+            model = read(version.path)
+        except Exception as error:
+            # Whatever is wrong with a SavedModel: each kind of damage has an exception of its own.
+            self._count(version, "fail")
+            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            self._say(f"Loading servable: {identity} failed: {said}")
+            if version.attempts > self._retries.most:
+                version.error = ("UNKNOWN", said)
+                version.state = END
+            version.next_attempt = time.monotonic() + self._retries.interval
+            return
+        self._count(version, "success")
+        with self._lock:
+            version.model, version.state = model, AVAILABLE
+        self._say(f"Successfully loaded servable version {identity}")
+
+    def _count(self, version: Version, status: str) -> None:
+        key = (str(version.path), status)
+        self.loads[key] = self.loads.get(key, 0) + 1
+
+    @property
+    def unavailable(self) -> list[str]:
+        """The models that have no version which answers, each with the reason where there is one."""
+        with self._lock:
+            return [
+                _reason(each)
+                for each in self._models.values()
+                if all(version.state != AVAILABLE for version in each.versions.values())
+            ]
+
+    @property
+    def given_up(self) -> bool:
+        """Whether a model has no version that answers, nor one that is still tried."""
+        with self._lock:
+            return any(
+                all(version.state == END for version in each.versions.values())
+                for each in self._models.values()
+                if each.versions
+            )
+
+    def model(self, name: str, number: int | None, label: str) -> tuple[int, Model]:
+        """The version of ``name`` that answers a request, and its number.
+
+        Raises:
+            ServingError: NOT_FOUND, or INVALID_ARGUMENT where there is no such label.
+        """
+        if not name:
+            raise ServingError("INVALID_ARGUMENT", "ModelSpec has no name specified.")
+        with self._lock:
+            number = self._labelled(name, label) if label else number
+            versions = self._models[name].versions if name in self._models else {}
+            loaded = {each.number: each.model for each in versions.values() if each.model is not None}
+            if number is None and loaded:
+                number = max(loaded)
+            model = loaded.get(number) if number is not None else None
+            if number is None or model is None:
+                wanted = f"Latest({name})" if number is None else f"Specific({name}, {number})"
+                raise ServingError("NOT_FOUND", f"Servable not found for request: {wanted}")
+            return number, model
+
+    def states(self, name: str, number: int | None, label: str) -> list[Version]:
+        """The versions of ``name``, the newest first, or the one that is asked for.
+
+        Raises:
+            ServingError: NOT_FOUND, or INVALID_ARGUMENT where there is no such label.
+        """
+        with self._lock:
+            number = self._labelled(name, label) if label else number
+            versions = self._models[name].versions if name in self._models else {}
+            if number is not None:
+                if number not in versions:
+                    raise ServingError("NOT_FOUND", f"Could not find version {number} of model {name}")
+                return [versions[number]]
+            if not versions:
+                raise ServingError("NOT_FOUND", f"Could not find any versions of model {name}")
+            return [versions[each] for each in sorted(versions, reverse=True)]
+
+    def _labelled(self, name: str, label: str) -> int:
+        number = self._labels.get(name, {}).get(label)
+        if number is None:
+            raise ServingError("INVALID_ARGUMENT", f"Unrecognized servable version label: {label}")
+        return number
+
+
+def read(path: Path) -> Model:
+    """Load a SavedModel. Raises what TensorFlow raises of one that is damaged."""
+    loaded = tf.saved_model.load(str(path), tags=["serve"])
+    content = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes())
+    graph = next(each for each in content.meta_graphs if "serve" in each.meta_info_def.tags)
+    return Model(dict(loaded.signatures.items()), dict(graph.signature_def.items()))
+
+
+def _reason(servable: Servable) -> str:
+    errors = [
+        f" due to error: {each.error[0]}: {each.error[1]}" for each in servable.versions.values() if each.error
+    ]
+    newest = max(servable.versions, default=0)
+    return f"{{name: {servable.name} version: {newest}}}{errors[-1] if errors else ''}"
+
+
+def _number(name: str) -> bool:
+    return name.isascii() and name.isdigit()

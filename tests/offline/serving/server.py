@@ -1,0 +1,178 @@
+"""The stand-in as a process, and models as TensorFlow Serving's documentation has them."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+ROOT = Path(__file__).resolve().parents[3]
+PATIENCE = 60.0
+
+
+class HalfPlus(tf.Module):
+    """`saved_model_half_plus_three` of TensorFlow Serving's test data: x / 2 + ``added``."""
+
+    def __init__(self, added: float) -> None:
+        super().__init__()
+        self.added = tf.Variable(float(added))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
+    def predict(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"y": x / 2 + self.added}
+
+    def _parsed(self, inputs: tf.Tensor) -> tf.Tensor:
+        found = tf.io.parse_example(inputs, {"x": tf.io.FixedLenFeature([1], tf.float32)})
+        return found["x"] / 2 + self.added
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="inputs")])
+    def regress(self, inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"outputs": self._parsed(inputs)}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="inputs")])
+    def classify(self, inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        scores = self._parsed(inputs)
+        names = tf.constant([["small", "large"]])
+        return {
+            "classes": tf.repeat(names, tf.shape(inputs)[0], axis=0),
+            "scores": tf.concat([1 - scores / 10, scores / 10], axis=1),
+        }
+
+
+class Sensors(tf.Module):
+    """Three named inputs as in the documentation's request, and several outputs of several types."""
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.string, name="tag"),
+            tf.TensorSpec([None, 5], tf.int32, name="signal"),
+            tf.TensorSpec([None, 2, 2], tf.float32, name="sensor"),
+        ]
+    )
+    def predict(self, tag: tf.Tensor, signal: tf.Tensor, sensor: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {
+            "tag": tag,
+            "raw_bytes": tag,
+            "sum": tf.reduce_sum(signal, axis=1),
+            "scaled": sensor * 0.1,
+            "odd": signal % 2 == 1,
+        }
+
+
+def half_plus(folder: Path, added: float) -> Path:
+    module = HalfPlus(added)
+    signatures = {
+        "serving_default": module.predict,
+        "tensorflow/serving/regress": module.regress,
+        "tensorflow/serving/classify": module.classify,
+    }
+    tf.saved_model.save(module, str(folder), signatures=signatures)
+    return folder
+
+
+def sensors(folder: Path) -> Path:
+    module = Sensors()
+    tf.saved_model.save(module, str(folder), signatures=module.predict)
+    return folder
+
+
+def configuration(models: Mapping[str, Path], versions: str = "", labels: Mapping[str, int] | None = None) -> str:
+    named = "".join(
+        f'version_labels {{ key: "{label}" value: {each} }} ' for label, each in (labels or {}).items()
+    )
+    policy = f"model_version_policy {{ {versions} }}" if versions else ""
+    configs = "".join(
+        f'config {{ name: "{name}" base_path: "{path}" model_platform: "tensorflow" {policy} {named}}}\n'
+        for name, path in models.items()
+    )
+    return f"model_config_list {{\n{configs}}}\n"
+
+
+class Server:
+    """A stand-in that runs. ``log`` is what it has written so far."""
+
+    def __init__(self, *flags: str) -> None:
+        self.rest, self.rpc = _free_port(), _free_port()
+        command = [sys.executable, "-m", "offline.serving", f"--port={self.rpc}", f"--rest_api_port={self.rest}"]
+        self.process = subprocess.Popen(
+            [*command, "--file_system_poll_wait_seconds=0.1", "--model_config_file_poll_wait_seconds=0.1", *flags],
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.log: list[str] = []
+        self._ready = threading.Event()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.log.append(line.rstrip("\n"))
+            if line.startswith("Exporting HTTP/REST API"):
+                self._ready.set()
+        self._ready.set()
+
+    def ready(self) -> Server:
+        assert self._ready.wait(PATIENCE), "\n".join(self.log)
+        assert self.process.poll() is None, "\n".join(self.log)
+        return self
+
+    def ended(self) -> int:
+        code = self.process.wait(PATIENCE)
+        self._reader.join(PATIENCE)
+        return code
+
+    def end(self) -> None:
+        self.process.terminate()
+        self.ended()
+
+    def get(self, path: str) -> tuple[int, Any]:
+        return self._ask(urllib.request.Request(f"http://127.0.0.1:{self.rest}{path}"))
+
+    def post(self, path: str, body: object) -> tuple[int, Any]:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self._ask(
+            urllib.request.Request(f"http://127.0.0.1:{self.rest}{path}", data=content, method="POST")
+        )
+
+    def text(self, path: str) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.rest}{path}", timeout=PATIENCE) as answer:
+            return answer.read().decode()
+
+    @staticmethod
+    def _ask(request: urllib.request.Request) -> tuple[int, Any]:
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                return answer.status, json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            content = error.read()
+            return error.code, json.loads(content) if content else None
+
+    def states(self, model: str) -> dict[int, str]:
+        code, found = self.get(f"/v1/models/{model}")
+        assert code == 200
+        return {int(each["version"]): each["state"] for each in found["model_version_status"]}
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something is so; fail with the log where it never is."""
+        deadline = time.monotonic() + PATIENCE
+        while not holds():
+            assert time.monotonic() < deadline, "\n".join(self.log)
+            time.sleep(0.02)
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]

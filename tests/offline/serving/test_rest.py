@@ -1,0 +1,261 @@
+"""The stand-in's REST answers beside those that TensorFlow Serving documents.
+
+What is called documented are requests and answers of tensorflow.org/tfx/serving/api_rest (seen November 2026);
+errors are those of util/json_tensor.cc, model_servers and core of github.com/tensorflow/serving at 2.21.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from typing import Any
+
+import pytest
+
+from tests.offline.serving.server import Server
+
+HALF = "/v1/models/half_plus_three"
+SENSORS = "/v1/models/sensors:predict"
+ROWS = [
+    {"tag": "foo", "signal": [1, 2, 3, 4, 5], "sensor": [[1, 2], [3, 4]]},
+    {"tag": "bar", "signal": [3, 4, 1, 2, 5], "sensor": [[4, 5], [6, 8]]},
+]
+COLUMNS = {
+    "tag": ["foo", "bar"],
+    "signal": [[1, 2, 3, 4, 5], [3, 4, 1, 2, 5]],
+    "sensor": [[[1, 2], [3, 4]], [[4, 5], [6, 8]]],
+}
+
+
+def test_the_documented_status(server: Server) -> None:
+    assert server.get(HALF) == (
+        200,
+        {
+            "model_version_status": [
+                {"version": "123", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
+            ]
+        },
+    )
+    assert server.get(f"{HALF}/versions/123") == server.get(HALF)
+
+
+def test_the_documented_prediction(server: Server) -> None:
+    answer = server.post(f"{HALF}:predict", {"instances": [1.0, 2.0, 5.0]})
+    assert answer == (200, {"predictions": [3.5, 4.0, 5.5]})
+    assert server.post(f"{HALF}/versions/123:predict", {"instances": [1.0, 2.0, 5.0]}) == answer
+
+
+def test_the_documented_regression(server: Server) -> None:
+    body = {"signature_name": "tensorflow/serving/regress", "examples": [{"x": 1.0}, {"x": 2.0}]}
+    assert server.post(f"{HALF}:regress", body) == (200, {"results": [3.5, 4.0]})
+
+
+def test_the_documented_error(server: Server) -> None:
+    answer = server.post("/v1/models/half:predict", {"instances": [1.0, 5.0]})
+    assert answer == (404, {"error": "Servable not found for request: Latest(half)"})
+
+
+def test_classes_with_scores(server: Server) -> None:
+    body = {"signature_name": "tensorflow/serving/classify", "context": {"x": 2.0}, "examples": [{}, {}]}
+    answer = server.post(f"{HALF}:classify", body)
+    assert answer == (200, {"results": [[["small", 0.6], ["large", 0.4]], [["small", 0.6], ["large", 0.4]]]})
+
+
+def test_the_same_columns_and_rows(server: Server) -> None:
+    code, rows = server.post(SENSORS, {"instances": ROWS})
+    assert code == 200
+    first = dict(rows["predictions"][0])
+    assert first.pop("scaled") == [[0.1, 0.2], [pytest.approx(0.3), 0.4]]
+    assert first == {
+        "odd": [True, False, True, False, True],
+        "raw_bytes": {"b64": "Zm9v"},
+        "sum": 15,
+        "tag": "foo",
+    }
+    code, columns = server.post(SENSORS, {"inputs": COLUMNS})
+    assert code == 200
+    for name, values in columns["outputs"].items():
+        assert values == [each[name] for each in rows["predictions"]]
+
+
+def test_one_input_may_go_without_its_name(server: Server) -> None:
+    assert server.post(f"{HALF}:predict", {"inputs": [1.0]}) == (200, {"outputs": [3.5]})
+    assert server.post(f"{HALF}:predict", {"inputs": {"x": [1.0]}}) == (200, {"outputs": [3.5]})
+    assert server.post(f"{HALF}:predict", {"instances": [{"x": 1}]}) == (200, {"predictions": [3.5]})
+
+
+def test_binary_values_in_and_out(server: Server) -> None:
+    row = {**ROWS[0], "tag": {"b64": "/w=="}}
+    code, found = server.post(SENSORS, {"instances": [row]})
+    assert code == 200
+    assert found["predictions"][0]["raw_bytes"] == {"b64": "/w=="}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.2, "3.1"),
+        (2.0, "4.0"),
+        (float("nan"), "NaN"),
+        (float("-inf"), "-Infinity"),
+        # Six digits do not tell these from others: nine do.
+        (1435774380, "717887168"),
+        (2.1234567, "4.06172848"),
+        (4e10, "2e+10"),
+    ],
+)
+def test_numbers_are_written_as_the_server_writes_them(server: Server, value: float, text: str) -> None:
+    body = json.dumps({"instances": [value]}).encode()
+    request = urllib.request.Request(f"http://127.0.0.1:{server.rest}{HALF}:predict", data=body, method="POST")
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        content = answer.read().decode()
+    number = content.partition("[")[2].partition("]")[0]
+    assert number.removesuffix(".0") == text.removesuffix(".0")
+    assert "." in number or "e" in number or not number[-1].isdigit()
+
+
+def test_metadata_has_the_signatures(server: Server) -> None:
+    code, found = server.get(f"{HALF}/metadata")
+    assert code == 200
+    assert found["model_spec"] == {"name": "half_plus_three", "signature_name": "", "version": "123"}
+    signatures = found["metadata"]["signature_def"]["signature_def"]
+    default = signatures["serving_default"]
+    assert default["method_name"] == "tensorflow/serving/predict"
+    given = default["inputs"]["x"]
+    assert given["dtype"] == "DT_FLOAT"
+    assert given["tensor_shape"] == {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
+    assert {*signatures} >= {"serving_default", "tensorflow/serving/regress", "tensorflow/serving/classify"}
+
+
+TAG = {"tag": "foo", "signal": [1, 2, 3, 4, 5]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code", "error"),
+    [
+        (
+            f"{HALF}/versions/7:predict",
+            {"instances": [1]},
+            404,
+            "Servable not found for request: Specific(half_plus_three, 7)",
+        ),
+        (f"{HALF}/labels/canary:predict", {"instances": [1]}, 400, "Unrecognized servable version label: canary"),
+        (f"{HALF}:predict", b"", 400, "JSON Parse error: The document is empty"),
+        (f"{HALF}:predict", b"{", 400, "JSON Parse error: "),
+        (f"{HALF}:predict", [1], 400, "JSON Value: [1] Is not object"),
+        (f"{HALF}:predict", {}, 400, "Missing 'inputs' or 'instances' key"),
+        (
+            f"{HALF}:predict",
+            {"instances": [1], "inputs": [1]},
+            400,
+            "expecting only one of 'inputs' or 'instances'",
+        ),
+        (f"{HALF}:predict", {"instances": 1}, 400, "Expecting 'instances' to be an list/array"),
+        (f"{HALF}:predict", {"instances": []}, 400, "No values in 'instances' array"),
+        (
+            f"{HALF}:predict",
+            {"instances": ["one"]},
+            400,
+            "Failed to process element: 0 of 'instances' list. Error: INVALID_ARGUMENT: JSON Value: \"one\" Type: "
+            "String is not of expected type: float",
+        ),
+        (
+            f"{HALF}:predict",
+            {"instances": [{"y": 1}]},
+            400,
+            "Failed to process element: 0 key: y of 'instances' list. Error: INVALID_ARGUMENT: JSON object: does "
+            "not have named input: y",
+        ),
+        (
+            f"{HALF}:predict",
+            {"instances": [[1, [2]]]},
+            400,
+            "Encountered list at unexpected level: 1 expected < 1",
+        ),
+        (
+            f"{HALF}:predict",
+            {"signature_name": "other", "instances": [1]},
+            400,
+            'Serving signature name: "other" not found in signature def',
+        ),
+        (
+            f"{HALF}:predict",
+            {"signature_name": 1, "instances": [1]},
+            400,
+            "'signature_name' key must be a string value.",
+        ),
+        (f"{HALF}:predict", {"instances": [[1.0]]}, 400, "shape"),
+        (f"{HALF}:classify", {"examples": [{"x": 1.0}]}, 400, "No classification inputs found in SignatureDef: "),
+        (f"{HALF}:regress", {"examples": [{"x": 1.0}]}, 400, "No regression inputs found in SignatureDef: "),
+        (f"{HALF}:regress", {}, 400, "key 'examples' is expected and was not found"),
+        (f"{HALF}:regress", {"examples": []}, 400, "'examples' value is an empty array"),
+        (f"{HALF}:regress", {"examples": [1]}, 400, "Example must be JSON object but got JSON Number"),
+        (
+            f"{HALF}:regress",
+            {"examples": [{"x": [1.0, "a"]}]},
+            400,
+            "Unexpected element type in feature: x expecting type: float",
+        ),
+        (f"{HALF}:explain", {}, 400, "Malformed request: POST /v1/models/half_plus_three:explain"),
+        (
+            SENSORS,
+            {"instances": [1]},
+            400,
+            "instances is a plain list, but expecting list of objects as multiple input tensors required as per "
+            "tensorinfo_map",
+        ),
+        (SENSORS, {"instances": [TAG]}, 400, "keys must be equal to: sensor,signal,tag"),
+        (SENSORS, {"instances": [ROWS[0], 1]}, 400, "Expecting object but got list at item 1 of input list"),
+        (SENSORS, {"inputs": TAG}, 400, "Missing named input: sensor in 'inputs' object."),
+        (
+            SENSORS,
+            {"instances": [ROWS[0], {**ROWS[1], "signal": [1]}]},
+            400,
+            "Expecting tensor size: 5 but got: 1",
+        ),
+        (SENSORS, {"instances": [{**ROWS[0], "tag": {"b64": "?"}}]}, 400, "Unable to base64 decode"),
+        (
+            SENSORS,
+            {"instances": [{**ROWS[0], "signal": [1.5, 2, 3, 4, 5]}]},
+            400,
+            "is not of expected type: int32",
+        ),
+    ],
+)
+def test_errors_in_the_words_of_the_server(server: Server, path: str, body: Any, code: int, error: str) -> None:
+    found, answer = server.post(path, body)
+    assert [*answer] == ["error"]
+    assert error in answer["error"]
+    assert found == code
+
+
+def test_what_is_asked_of_no_model(server: Server) -> None:
+    assert server.get("/v1/models/none") == (404, {"error": "Could not find any versions of model none"})
+    found = (404, {"error": "Could not find version 7 of model half_plus_three"})
+    assert server.get(f"{HALF}/versions/7") == found
+    assert server.get("/v1/models") == (400, {"error": "Missing model name in request."})
+    assert server.get("/v1/other") == (400, {"error": "Malformed request: GET /v1/other"})
+    assert server.get("/other") == (404, None)
+
+
+def test_says_that_it_is_a_stand_in(server: Server) -> None:
+    assert server.text("/").startswith("This is not TensorFlow Serving.")
+    assert server.log[0].startswith("stand-in: This is not TensorFlow Serving.")
+
+
+def test_prometheus_reads_the_names_of_the_server(server: Server) -> None:
+    server.post(f"{HALF}:predict", {"instances": [1.0]})
+    server.post("/v1/models/unknown:predict", {"instances": [1.0]})
+    page = server.text("/monitoring/prometheus/metrics")
+    lines = page.splitlines()
+    assert "# TYPE :tensorflow:serving:request_count counter" in lines
+    assert any(
+        each.startswith(':tensorflow:serving:request_count{model_name="half_plus_three",status="OK"} ')
+        for each in lines
+    )
+    assert ':tensorflow:serving:request_count{model_name="unknown",status="NOT_FOUND"} 1' in lines
+    labels = 'model_name="half_plus_three",API="predict",entrypoint="REST"'
+    counts = [each.rpartition(" ")[2] for each in lines if f"request_latency_bucket{{{labels}," in each]
+    assert counts == sorted(counts, key=int)
+    assert f":tensorflow:serving:request_latency_count{{{labels}}} {counts[-1]}" in lines
+    assert any("load_attempt_count" in each and 'status="success"} 1' in each for each in lines)

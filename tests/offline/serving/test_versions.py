@@ -1,0 +1,195 @@
+"""New versions without a restart, labels, and what a wrong configuration or a broken version does.
+
+What is expected is what TensorFlow Serving 2.21 does: model_servers/server_core.cc (`ReloadConfig`,
+`UpdateModelVersionLabelMap`), core/aspired_versions_manager.cc and tensorflow.org/tfx/serving/serving_config.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from google.protobuf import text_format
+from tensorflow_serving.apis import model_management_pb2, model_service_pb2_grpc
+
+from tests.offline.serving.server import Server, configuration, half_plus
+from workloads.runtime.store import write_atomically
+
+LABELS = "--allow_version_labels_for_unavailable_models=true"
+
+
+class Folder:
+    """A model's versions, of which each adds its own number, and the file that servers read."""
+
+    def __init__(self, folder: Path, made: Path) -> None:
+        self.folder = folder / "half"
+        self.folder.mkdir()
+        self.file = folder / "models.config"
+        self._made = made
+
+    def add(self, number: int) -> None:
+        shutil.copytree(self._made / str(number), self.folder / f".{number}")
+        (self.folder / f".{number}").rename(self.folder / str(number))
+
+    def serve(self, *versions: int, **labels: int) -> None:
+        self.write(configuration({"half": self.folder}, _specific(versions), labels))
+
+    def write(self, text: str) -> None:
+        write_atomically(self.file, text.encode())
+
+
+def _specific(versions: tuple[int, ...]) -> str:
+    return f"specific {{ {' '.join(f'versions: {each}' for each in versions)} }}"
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("half")
+    for number in (1, 2, 3):
+        half_plus(folder / str(number), number)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path, made: Path) -> Folder:
+    found = Folder(tmp_path, made)
+    found.add(1)
+    found.serve(1, stable=1)
+    return found
+
+
+@pytest.fixture
+def start(folder: Folder) -> Iterator[Callable[..., Server]]:
+    started: list[Server] = []
+
+    def begin(*flags: str) -> Server:
+        started.append(Server(f"--model_config_file={folder.file}", *flags))
+        return started[-1]
+
+    yield begin
+    for each in started:
+        each.end()
+
+
+def answer(server: Server, which: str = "") -> float | str:
+    code, found = server.post(f"/v1/models/half{which}:predict", {"instances": [0.0]})
+    return found["predictions"][0] if code == 200 else found["error"]
+
+
+def test_takes_up_a_version_and_lets_the_old_one_go(folder: Folder, start: Callable[..., Server]) -> None:
+    server = start(LABELS).ready()
+    assert answer(server) == answer(server, "/labels/stable") == 1.0
+    folder.add(2)
+    folder.serve(1, 2, stable=1)
+    server.until(lambda: server.states("half").get(2) == "AVAILABLE")
+    assert answer(server, "/labels/stable") == 1.0
+    folder.serve(2, stable=2)
+    server.until(lambda: answer(server, "/labels/stable") == 2.0)
+    server.until(lambda: server.states("half") == {2: "AVAILABLE", 1: "END"})
+    assert answer(server) == 2.0
+    assert answer(server, "/versions/1") == "Servable not found for request: Specific(half, 1)"
+    folder.serve(1, 2, stable=2)
+    server.until(lambda: server.states("half")[1] == "AVAILABLE")
+
+
+def test_a_label_that_moves_at_once_keeps_the_version_from_being_loaded(
+    folder: Folder, start: Callable[..., Server]
+) -> None:
+    server = start(LABELS).ready()
+    folder.add(2)
+    folder.serve(2, stable=2)
+    refused = (
+        "PollFilesystemAndReloadConfig failed to ReloadConfig: Request to assign label to version 2 of model "
+        "half, which is not currently available for inference"
+    )
+    server.until(lambda: server.log.count(refused) >= 3)
+    assert server.states("half") == {1: "AVAILABLE"}
+    assert answer(server) == 1.0
+
+
+def test_an_unknown_label_may_come_with_its_version(folder: Folder, start: Callable[..., Server]) -> None:
+    server = start(LABELS).ready()
+    folder.add(2)
+    folder.serve(1, 2, stable=1, canary=2)
+    server.until(lambda: answer(server, "/labels/canary") == 2.0)
+    assert answer(server, "/labels/stable") == 1.0
+
+
+def test_labels_need_the_flag_at_the_start(start: Callable[..., Server]) -> None:
+    server = start()
+    assert server.ended() == 255
+    assert server.log[-1] == (
+        "Failed to start server. Error: FAILED_PRECONDITION: Request to assign label to version 1 of model half, "
+        "which is not currently available for inference"
+    )
+
+
+def test_without_a_file_it_does_not_start(folder: Folder, start: Callable[..., Server]) -> None:
+    folder.file.unlink()
+    server = start(LABELS)
+    assert server.ended() == 255
+    assert server.log[-1] == f"Failed to start server. Error: NOT_FOUND: {folder.file}; No such file or directory"
+
+
+def test_a_file_that_cannot_be_read_changes_nothing(folder: Folder, start: Callable[..., Server]) -> None:
+    server = start(LABELS).ready()
+    folder.write("model_config_list { config {")
+    server.until(lambda: any(each.startswith("Failed to read ModelServerConfig file") for each in server.log))
+    assert answer(server) == 1.0
+
+
+def test_a_broken_version_leaves_the_old_one_serving(folder: Folder, start: Callable[..., Server]) -> None:
+    server = start(LABELS, "--max_num_load_retries=1", "--load_retry_interval_micros=100000").ready()
+    folder.add(2)
+    pb = folder.folder / "2" / "saved_model.pb"
+    pb.write_bytes(pb.read_bytes()[:40])
+    folder.serve(1, 2, stable=1)
+    server.until(lambda: server.states("half").get(2) == "END")
+    code, found = server.get("/v1/models/half/versions/2")
+    assert code == 200
+    (state,) = found["model_version_status"]
+    assert state["status"]["error_code"] == "UNKNOWN"
+    assert state["status"]["error_message"]
+    folder.serve(2, stable=1)
+    assert answer(server) == 1.0
+
+
+def test_a_server_whose_only_version_is_broken_ends(folder: Folder, start: Callable[..., Server]) -> None:
+    (folder.folder / "1" / "saved_model.pb").write_bytes(b"broken")
+    server = start(LABELS, "--max_num_load_retries=0")
+    assert server.ended() == 255
+    start_of = (
+        "Failed to start server. Error: UNKNOWN: 1 servable(s) did not become available: {{name: half version: 1}"
+    )
+    assert server.log[-1].startswith(start_of)
+
+
+def test_takes_a_configuration_by_rpc(folder: Folder, start: Callable[..., Server]) -> None:
+    # Without polling, which would put the file's back.
+    server = start(LABELS, "--model_config_file_poll_wait_seconds=0").ready()
+    folder.add(3)
+    request = model_management_pb2.ReloadConfigRequest()
+    text_format.Parse(configuration({"half": folder.folder}, _specific((1, 3)), {"stable": 1}), request.config)
+    with grpc.insecure_channel(f"127.0.0.1:{server.rpc}") as channel:
+        model_service_pb2_grpc.ModelServiceStub(channel).HandleReloadConfigRequest(request)
+    server.until(lambda: answer(server) == 3.0)
+
+
+def test_a_folder_without_configuration_serves_its_newest(folder: Folder) -> None:
+    server = Server("--model_name=half", f"--model_base_path={folder.folder}").ready()
+    try:
+        folder.add(2)
+        server.until(lambda: answer(server) == 2.0)
+        server.until(lambda: server.states("half") == {2: "AVAILABLE", 1: "END"})
+    finally:
+        server.end()
+
+
+def test_says_which_flags_do_nothing(start: Callable[..., Server]) -> None:
+    server = start(LABELS, "--rest_api_num_threads=4", "--enable_batching=true").ready()
+    assert server.log[1] == (
+        "stand-in: flags that it takes and does nothing with: --rest_api_num_threads=4 --enable_batching"
+    )
