@@ -15,7 +15,20 @@ TOPS = ("infra", "offline", "tools", "workloads", "ci", "benchmarks", "policy-pa
 
 FACTS = ["infra/platform.py", "infra/accelerators.py", "infra/charts.py", "infra/api_server.py"]
 CLOUD = ["infra/schema", "infra/review", *FACTS]
-DECLARATION = [f"infra/pipelines/{name}.py" for name in ("apps", "contract", "images", "matrix", "results")]
+DECLARATION = [
+    f"infra/pipelines/{name}.py"
+    for name in (
+        "apps",
+        "contract",
+        "images",
+        "matrix",
+        "notebook",
+        "page",
+        "results",
+        "tensorboard",
+        "tensorflow_serving",
+    )
+]
 
 MAY_IMPORT: Mapping[str, Sequence[str]] = {
     **{file: [] for file in FACTS},

@@ -69,7 +69,8 @@ def write(
     """Replaces the digests in the data file, all or none: of TensorFlow's tags, Valkey's, and the server's."""
     head = file.read_text(encoding="utf-8").partition("[digests]\n")[0]
     source = f"# From the registry's own API on {datetime.now(UTC).date()}."
-    head = VALKEY.sub(f'{source}\ndigest = "{of_valkey}"', head)
+    # Only the first, which is Valkey's: the exporter's is from another registry.
+    head = VALKEY.sub(f'{source}\ndigest = "{of_valkey}"', head, count=1)
     served = "".join(f'"{tag}" = "{digest}"\n' for tag, digest in of_serving)
     head = SERVING.sub(f"[serving.digests]\n{source}\n{served}", head)
     lines = [source, *(f'"{tag}" = "{digest}"' for tag, digest in digests)]

@@ -68,12 +68,12 @@ class ServingSettings(AppSettings):
     cpu: Cpu = Field(default="1", description="CPU asked for, as a Kubernetes quantity.")
     memory: Memory = Field(
         default="2Gi",
-        description="Memory asked for, and its limit: two versions are loaded while one follows another.",
+        description="Memory asked for, and its limit: a new version is loaded before the old one goes.",
     )
     serve: Which = Field(
         default="latest",
-        description="The version that answers people, under the label `stable`: `latest`, `previous` (rolls back), "
-        "or its number.",
+        description="The version that answers people, under the label `stable`: `latest`, `previous` (rolls "
+        "back), or its number.",
     )
     canary: Which | None = Field(
         default=None,
@@ -83,8 +83,8 @@ class ServingSettings(AppSettings):
         default=5,
         ge=1,
         le=1000,
-        description="The newest versions that stay; older ones are deleted with the next publication, but never one "
-        "that a label names.",
+        description="The newest versions that stay; older ones are deleted with the next publication, but never "
+        "one that a label names.",
     )
     poll: Int = Field(
         default=5,
@@ -98,7 +98,7 @@ class ServingSettings(AppSettings):
     )
     publish: StepSettings | None = Field(
         default=None,
-        description="Where the step that publishes runs; default: on the pool of the servers, without GPUs, and "
+        description="Where the step that publishes runs; default: on the servers' pool, without GPUs, and "
         "with as much CPU and memory.",
     )
 
@@ -123,8 +123,8 @@ class Served(Model):
     step: str = Field(description="The step that leaves the SavedModel.")
     path: str = Field(default="saved_model", description="The SavedModel's folder in that step's result.")
     requests: str = Field(
-        description="Real requests, an `.npz` file or a JSON object of lists: `{prepare}/test.npz`. They are asked "
-        "before a version is published."
+        description="Real requests, an `.npz` file or a JSON object of lists: `{prepare}/test.npz`. They are "
+        "asked before a version is published."
     )
     inputs: dict[str, str] = Field(
         default_factory=dict[str, str],

@@ -1,4 +1,7 @@
-"""The MNIST pipeline: prepare the data on a CPU pool, train on one accelerator pool, predict on another."""
+"""The MNIST pipeline: prepare the data on a CPU pool, train on one accelerator pool, predict on another.
+
+Where a stack file asks for them, its apps stay after it: a model server, a page, TensorBoard and a notebook.
+"""
 
 import math
 import re
@@ -7,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
+from infra.pipelines import notebook, page, tensorboard, tensorflow_serving
+from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.contract import (
     MultiNodeSettings,
     Nodes,
@@ -18,7 +23,11 @@ from infra.pipelines.contract import (
     StepSettings,
     stored,
 )
+from infra.pipelines.notebook import NotebookSettings
+from infra.pipelines.page import Page, PageSettings, Pictures
 from infra.pipelines.results import Column, Curves, Number, Picture, Table
+from infra.pipelines.tensorboard import TensorBoardSettings
+from infra.pipelines.tensorflow_serving import Served, ServingSettings
 from infra.schema.base import Float, Int, Model, refuse
 from infra.schema.paths import STORED, Folder, below_store, folder
 from infra.schema.problems import Finding
@@ -75,6 +84,22 @@ class MnistSteps(Model):
     predict: StepSettings = Field(description="Predicts the images with the trained model.")
 
 
+class MnistApps(Model):
+    """What runs after the steps, for people; each only where it is named."""
+
+    serving: ServingSettings | None = Field(
+        default=None,
+        description="TensorFlow Serving with the model; a step publishes each one that is accurate enough.",
+    )
+    page: PageSettings | None = Field(
+        default=None, description="A page on which people draw a digit and see what the served model reads."
+    )
+    tensorboard: TensorBoardSettings | None = Field(default=None, description="TensorBoard over the trainings.")
+    notebook: NotebookSettings | None = Field(
+        default=None, description="JupyterLab beside the store, with the steps at hand."
+    )
+
+
 class Mnist(PipelineSettings):
     """Train a digit classifier, then predict digits with it."""
 
@@ -100,6 +125,29 @@ class Mnist(PipelineSettings):
     seed: Int = Field(default=1, ge=0, le=2**31 - 1, description="Seed of every random choice.")
     predict: Predict = Field(default_factory=Predict, description="What is predicted.")
     steps: MnistSteps = Field(description="Where each step runs.")
+    apps: MnistApps = Field(
+        default_factory=MnistApps, description="What runs after the steps, for people; default: nothing."
+    )
+
+
+SERVING = "serving"
+"""The app that serves the model."""
+
+MODEL = "mnist"
+"""The model's name in the addresses of the server."""
+
+
+def check_apps(section: Section[Mnist]) -> Iterator[Finding]:
+    """Findings about apps that lack what they ask."""
+    apps = section.settings.apps
+    if apps.page is not None and apps.serving is None:
+        yield Finding(
+            section.key("apps", "page"),
+            None,
+            "the page asks the model server, and there is none",
+            "add `serving` beside it, such as `serving: {pool: cpu}`",
+            read=(section.key("apps"),),
+        )
 
 
 def check_dataset(section: Section[Mnist]) -> Iterator[Finding]:
@@ -197,7 +245,57 @@ def steps(settings: Mnist) -> list[StepDeclaration]:
             ),
         ),
     )
-    return [_prepare(settings, seed), train, _predict(settings)]
+    return [_prepare(settings, seed), train, _predict(settings), *_publishing(settings)]
+
+
+def _served(settings: Mnist) -> Served:
+    return Served(
+        model=MODEL,
+        step="train",
+        requests="{prepare}/test.npz",
+        inputs={"image": "images"},
+        truth="labels",
+        min_accuracy=settings.min_accuracy,
+    )
+
+
+def _publishing(settings: Mnist) -> list[StepDeclaration]:
+    """The step that publishes the model for the server, where there is one."""
+    if settings.apps.serving is None:
+        return []
+    reads = {"prepare": "prepare"}
+    return [tensorflow_serving.publishing(SERVING, settings.apps.serving, _served(settings), reads)]
+
+
+def apps(settings: Mnist) -> list[AppDeclaration]:
+    """Those that the stack file names."""
+    wanted, found = settings.apps, list[AppDeclaration]()
+    if wanted.serving is not None:
+        found.append(tensorflow_serving.declaration(SERVING, wanted.serving, _served(settings)))
+    if wanted.page is not None:
+        found.append(page.declaration("page", wanted.page, _page(), {"prepare": "prepare"}))
+    if wanted.tensorboard is not None:
+        found.append(tensorboard.declaration("tensorboard", wanted.tensorboard, "train"))
+    if wanted.notebook is not None:
+        asked = SERVING if wanted.serving is not None else None
+        examples = "{prepare}/images/*.png"
+        steps_of = steps(settings)
+        found.append(
+            notebook.declaration(
+                "notebook", wanted.notebook, steps_of, serving=asked, model=MODEL, examples=examples
+            )
+        )
+    return found
+
+
+def _page() -> Page:
+    return Page(
+        serving=SERVING,
+        model=MODEL,
+        title="Read a digit",
+        samples="{prepare}/images",
+        pictures=Pictures(ink="light"),
+    )
 
 
 def _prepare(settings: Mnist, seed: list[str]) -> StepDeclaration:
@@ -275,7 +373,8 @@ def _predict(settings: Mnist) -> StepDeclaration:
 PIPELINE = Pipeline(
     settings=Mnist,
     steps=steps,
-    checks=(check_dataset, check_learning_rates, check_batch),
+    apps=apps,
+    checks=(check_dataset, check_learning_rates, check_batch, check_apps),
     starter={
         "dataset": {"name": "digits"},
         "epochs": 12,
