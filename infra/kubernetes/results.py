@@ -171,9 +171,7 @@ def _use_in_words(found: Mapping[str, Any]) -> str:
         parts.append(f"GPU unknown: {found['gpus_unknown']}")
     if found["cpu_cores"] is not None:
         parts.append(f"CPU {found['cpu_cores']:.2f} cores")
-    return ", ".join(
-        [*parts, f"memory at most {found['memory_peak_mib']} MiB", f"{(found or {})['seconds']:.0f} s"]
-    )
+    return ", ".join([*parts, f"memory at most {found['memory_peak_mib']} MiB", f"{found['seconds']:.0f} s"])
 
 
 def _picked(result: Number | Table | Curves, content: Any) -> Any:
