@@ -1,0 +1,200 @@
+"""A stack whose pipeline has a Dockerfile: what is declared to build its image, and what its steps are given."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.clouds.aws.emulator import Emulator as AwsEmulator
+from infra.clouds.existing.emulator import Emulator as ExistingEmulator
+from infra.clouds.gcp.emulator import Emulator as GcpEmulator
+from infra.program import ROOT, declare
+from infra.review.properties import at, mapping, mappings
+from infra.review.stack import JOB, Resource
+from infra.schema.problems import SettingsError
+from infra.settings.loading import load
+from offline.engine.pod_security import breaches
+from tests.support.aws_values import AWS
+from tests.support.recording import Recording, record
+from tests.support.stack_values import GCP
+from tests.support.tree import write_tree
+
+NAMESPACE = "kubernetes:core/v1:Namespace"
+SECRET = "kubernetes:core/v1:Secret"
+HERE: dict[str, Any] = {
+    "clusters": {
+        "here": {
+            "cloud": "existing",
+            "kubeconfig": "/nowhere",
+            "pools": {"cpu": {"selector": {"a": "b"}, "cpu": "4", "memory": "16Gi", "ephemeral_storage": "40Gi"}},
+        }
+    },
+    "store": {"kind": "pvc"},
+    "registry": {"pool": "cpu", "repository": "registry.example.org/team/slipway"},
+}
+PIPELINE = """\
+description: Says what it runs in.
+build: docker
+steps:
+  say: {run: [python3, say.py, "{output}"], code: src}
+  plain: {run: [python3, say.py], code: src, image: "debian@sha256:%s"}
+""" % ("4" * 64)
+DOCKERFILE = f"FROM debian@sha256:{'1' * 64}\nCOPY tool /tool\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A pipeline with a Dockerfile."""
+    files = {"pipeline.yaml": PIPELINE, "src/say.py": "", "docker/Dockerfile": DOCKERFILE, "docker/tool": "one"}
+    return write_tree(tmp_path / "said", files)
+
+
+def stack(folder: Path, values: Mapping[str, Any] = HERE, pool: str = "cpu", **more: Any) -> dict[str, Any]:
+    steps = {name: {"pool": pool, "cpu": "500m", "memory": "1Gi"} for name in ("say", "plain")}
+    registry = {"pool": pool, "memory": "2Gi", "cpu": "1", "ephemeral_storage": "4Gi"}
+    rest = {"pipelines": {"said": {"uses": str(folder), "steps": steps}}}
+    return {**values, "registry": {**registry, **mapping(values.get("registry"))}, **rest, **more}
+
+
+def declared(values: Mapping[str, Any], *, preview: bool = False) -> Recording:
+    request = load(values).request
+    emulators = [each(request) for each in (ExistingEmulator, GcpEmulator, AwsEmulator)]
+    config = {f"slipway:{key}": value for key, value in values.items()}
+    clouds = {"gcp:project": "emulated-project", "aws:region": "eu-west-1"}
+    return record(lambda: declare(ROOT), {**clouds, **config}, preview=preview, emulators=emulators)
+
+
+def image_of(recording: Recording, job: str, container: str = "containers") -> str:
+    spec = at(recording.one(JOB, job).inputs, "spec", "template", "spec")
+    return str(mappings(mapping(spec)[container])[0]["image"])
+
+
+def build_of(recording: Recording) -> Resource:
+    return recording.one(JOB, "image-build-said")
+
+
+def test_a_step_runs_in_the_image_by_its_digest_once_it_is_built(folder: Path) -> None:
+    recording = declared(stack(folder))
+    build = build_of(recording)
+    image = image_of(recording, "said-say")
+    assert image.startswith("registry.example.org/team/slipway:said-")
+    assert "@sha256:" in image
+    assert build.urn in recording.waits_for(recording.one(JOB, "said-say"))
+    # A step that names another image does not wait for this one.
+    assert image_of(recording, "said-plain") == f"debian@sha256:{'4' * 64}"
+    assert build.urn not in recording.waits_for(recording.one(JOB, "said-plain"))
+
+
+def test_a_run_is_decided_by_the_context_and_known_before_the_image_is(folder: Path) -> None:
+    before = declared(stack(folder), preview=True)
+    jobs = {each.name: each.inputs["metadata"]["name"] for each in before.of(JOB)}
+    assert jobs == {each.name: each.inputs["metadata"]["name"] for each in declared(stack(folder)).of(JOB)}
+    (folder / "docker" / "tool").write_text("two")
+    after = {each.name: each.inputs["metadata"]["name"] for each in declared(stack(folder), preview=True).of(JOB)}
+    changed = {name for name, job in jobs.items() if after[name] != job}
+    assert changed == {"image-build-said", "said-say"}
+
+
+def test_only_buildkit_runs_unguarded_and_it_has_neither_a_token_nor_the_store(folder: Path) -> None:
+    recording = declared(stack(folder))
+    spec = mapping(at(build_of(recording).inputs, "spec", "template", "spec"))
+    assert {each.container for each in breaches(spec)} == {"buildkit"}
+    assert spec["automountServiceAccountToken"] is False
+    assert {each["name"] for each in mappings(spec["volumes"])} == {"bundle", "context", "work", "tmp", "state"}
+    security = mapping(mappings(spec["containers"])[0]["securityContext"])
+    assert security["runAsUser"] == 1000
+    assert security["capabilities"] == {"drop": ["ALL"], "add": ["SETGID", "SETUID"]}
+    assert "privileged" not in security
+    enforced = "pod-security.kubernetes.io/enforce"
+    labels = {
+        str(each.inputs["metadata"]["name"]): mapping(each.inputs["metadata"]["labels"])[enforced]
+        for each in recording.of(NAMESPACE)
+    }
+    assert labels == {"slipway": "restricted", "slipway-images": "privileged"}
+
+
+def test_a_login_stays_secret_and_with_the_container_that_uses_it(folder: Path) -> None:
+    values = stack(folder, secrets={"push": "[secret]", "pull": "[secret]"})
+    values["registry"] = {**values["registry"], "login": "push", "pull_login": "pull"}
+    recording = declared(values)
+    spec = mapping(at(build_of(recording).inputs, "spec", "template", "spec"))
+    mounts = {
+        str(each["name"]): {str(mount["name"]) for mount in mappings(each["volumeMounts"])}
+        for each in (*mappings(spec["initContainers"]), *mappings(spec["containers"]))
+    }
+    assert "login" in mounts["prepare"]
+    assert "login" not in mounts["buildkit"]
+    pulling = at(recording.one(JOB, "said-say").inputs, "spec", "template", "spec", "imagePullSecrets")
+    assert pulling == [{"name": "registry-pull"}]
+    assert {each.inputs["type"] for each in recording.of(SECRET)} >= {"Opaque", "kubernetes.io/dockerconfigjson"}
+
+
+@pytest.mark.parametrize(
+    ("values", "pool", "repositories", "host"),
+    [
+        (GCP, "cpu", "gcp:artifactregistry/repository:Repository", "-docker.pkg.dev/"),
+        (AWS, "cpu", "aws:ecr/repository:Repository", ".dkr.ecr."),
+    ],
+)
+def test_a_cloud_s_own_registry_is_declared_and_written_to_without_a_key(
+    folder: Path, values: Mapping[str, Any], pool: str, repositories: str, host: str
+) -> None:
+    recording = declared(stack(folder, values, pool))
+    assert len(recording.of(repositories)) == 2
+    assert host in image_of(recording, "said-say")
+    assert recording.of(SECRET) == []
+    # Before the image is built, nobody knows its digest.
+    assert "sha256" not in image_of(declared(stack(folder, values, pool), preview=True), "said-say")
+
+
+def refused(values: Mapping[str, Any]) -> None:
+    request = load(values).request
+    config = {f"slipway:{key}": value for key, value in values.items()}
+    record(lambda: declare(ROOT), config, preview=True, emulators=[ExistingEmulator(request)])
+
+
+def problems(values: Mapping[str, Any]) -> dict[str, str]:
+    with pytest.raises(SettingsError) as caught:
+        refused(values)
+    return {each.key: f"{each.reason}; {each.fix}" for each in caught.value.problems}
+
+
+def test_a_build_without_a_registry_is_refused(folder: Path) -> None:
+    values = stack(folder)
+    del values["registry"]
+    assert "nothing says where" in problems(values)["slipway:registry"]
+
+
+@pytest.mark.parametrize(
+    ("registry", "key", "reason"),
+    [
+        ({"repository": None}, "repository", "brings no registry of its own"),
+        ({"repository": "registry.example.org/a:latest"}, "repository", "no tag and no digest"),
+        ({"repository": "team/slipway"}, "repository", "begins with no registry"),
+        ({"pool": "gpu"}, "pool", "no cluster of the stack has a pool"),
+        ({"login": "missing"}, "login", "there is no secret of that name"),
+        ({"memory": "64Gi"}, "memory", "one node of pool"),
+    ],
+)
+def test_a_registry_that_cannot_have_images_is_refused(
+    folder: Path, registry: Mapping[str, Any], key: str, reason: str
+) -> None:
+    values = stack(folder)
+    values["registry"] = {**values["registry"], **registry}
+    assert reason in problems(values)[f"slipway:registry.{key}"]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"), [({"openshift": True}, "OpenShift"), ({"access": "namespace"}, "one namespace")]
+)
+def test_a_cluster_that_refuses_such_pods_is_refused_first(folder: Path, change: Any, why: str) -> None:
+    values = stack(folder)
+    values["clusters"] = {"here": {**values["clusters"]["here"], **change}}
+    assert why in problems(values)["slipway:registry.pool"]
+
+
+def test_a_base_image_by_tag_is_refused_before_anything_is_declared(folder: Path) -> None:
+    (folder / "docker" / "Dockerfile").write_text("FROM debian:12\n")
+    found = problems(stack(folder))
+    assert any(key.endswith("pipeline.yaml: build") and "debian:12" in text for key, text in found.items())
