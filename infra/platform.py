@@ -236,6 +236,52 @@ def dns_of(namespace: str, *ports: int) -> Egress:
 
 
 @dataclass(frozen=True)
+class Door:
+    """An app as what opens it to people sees it.
+
+    ``name`` begins the logical names of what is declared for it, ``object_name`` the names of its Kubernetes
+    objects, which have the ``labels``. People come to ``path`` of ``host``. What they reach is ``port`` of
+    ``service``, which answers at the path ``probe`` while it is well; None: nobody says a path. ``proxied`` says
+    that this is a proxy, which asks people to log in. ``secret`` is what the login needs, where it needs any.
+    """
+
+    name: str
+    object_name: str
+    namespace: str
+    labels: Mapping[str, str]
+    host: str
+    path: str
+    service: str
+    port: int
+    probe: str | None
+    proxied: bool
+    secret: "pulumi.Output[str] | None" = None
+
+    def metadata(self, word: str = "", annotations: "Mapping[str, pulumi.Input[str]] | None" = None) -> Any:
+        """That of a Kubernetes object of the app, as keywords; ``word`` stands behind its name."""
+        name = f"{self.object_name}-{word}" if word else self.object_name
+        found = {"name": name, "namespace": self.namespace, "labels": self.labels}
+        return {**found, **({"annotations": annotations} if annotations else {})}
+
+
+@dataclass(frozen=True)
+class Entrance:
+    """How people outside a cluster reach its apps.
+
+    ``open`` declares what stands between people and an app: a load balancer or a router, with a certificate of the
+    host. It asks people to log in at the hosts ``asks``; elsewhere a proxy in the cluster does. It connects to
+    pods from addresses in ``networks``, or as a pod of a namespace with the labels ``namespace``. ``ready`` are
+    the resources to wait for.
+    """
+
+    open: "Callable[[Door, pulumi.ResourceOptions], Sequence[pulumi.Resource]]"
+    asks: frozenset[str] = frozenset()
+    networks: Sequence[str] = ()
+    namespace: Mapping[str, str] = field(default_factory=dict[str, str])
+    ready: "Sequence[pulumi.Resource]" = ()
+
+
+@dataclass(frozen=True)
 class DevicePlugin:
     """NVIDIA's device plugin, for a cluster that has none of its own.
 
@@ -287,7 +333,8 @@ class Platform:
     needs none is not there. ``volume_class`` is the StorageClass of volumes that one pod has to itself; None: the
     cluster's default. ``queue`` is what another stack, which has the cluster, declares of Kueue for this stack's
     Jobs. ``collector`` is what the cloud itself reads metrics with; None: nothing does. ``registry`` is
-    the cloud's own, where the stack builds images for it.
+    the cloud's own, where the stack builds images for it. ``entrance`` is how people outside reach its apps; None
+    where it has no way in.
     """
 
     name: str
@@ -314,6 +361,7 @@ class Platform:
     queue: QueueAccess | None = None
     collector: Collector | None = None
     registry: Registry | None = None
+    entrance: Entrance | None = None
 
 
 @dataclass(frozen=True)

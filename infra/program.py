@@ -18,12 +18,15 @@ from infra.clouds.other_stack.outputs import outputs_of
 from infra.clouds.registry import CLOUDS, Cloud
 from infra.image_builds import declare_images, registry_login
 from infra.kubernetes import app, device_plugin, job, ownership
+from infra.kubernetes.exposure import proxied
 from infra.kubernetes.gates import Gates, cheapest_pool
 from infra.kubernetes.gpu_exporter import GpuExporterArgs
 from infra.kubernetes.image_build import Images
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.kueue import LOCAL_QUEUE, Kueue, KueueArgs
 from infra.kubernetes.kueue_release import KueueReleaseArgs, host_pool
+from infra.kubernetes.login_proxy import SIZE as PROXY
+from infra.kubernetes.login_proxy import pods_of_proxy
 from infra.kubernetes.metrics import Measured, collector_of
 from infra.kubernetes.monitors import Metrics, MetricsArgs
 from infra.kubernetes.node_reader import NodeReaderArgs, TeamNodeReader
@@ -107,7 +110,7 @@ def declare(root: Path = ROOT) -> Declared:
     apps = [each for of_pipeline in placed_apps.values() for each in of_pipeline]
     before_apps = [step for each in apps for step in (*each.inputs.values(), *each.after)]
     services = Counter(each.platform.name for each in services_of(steps))
-    apps_there = Counter(each.platform.name for each in apps)
+    apps_there = Counter(each.platform.name for each in [*apps, *filter(proxied, apps)])
     groups = Counter(each.platform.name for each in with_those_before(steps) if each.nodes)
     queues = _queues(settings, platforms, steps, apps, placed)
     workspaces = {
@@ -204,6 +207,12 @@ def _queues(
             for each in apps
             if each.platform == platform
             for _ in range(each.most)
+        ]
+        held += [
+            Held(cheapest_pool(platform).name, PROXY)
+            for each in apps
+            if each.platform == platform and proxied(each)
+            for _ in range(pods_of_proxy(each))
         ]
         held += [
             Held(cheapest_pool(platform).name, RUNNER)

@@ -65,7 +65,6 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
     "infra/kubernetes": [
         "infra/app.py",
         "infra/pipelines/apps.py",
-        "infra/pipelines/exposure.py",
         "infra/service.py",
         "infra/step.py",
         "infra/pipelines/results.py",

@@ -22,6 +22,7 @@ from infra.kubernetes.app_pod import (
     template,
     token_secret_name,
 )
+from infra.kubernetes.exposure import expose
 from infra.kubernetes.idle import IdleWatch, IdleWatchArgs
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.labels import PEOPLE, app_labels
@@ -97,6 +98,7 @@ class PipelineApp(pulumi.ComponentResource):
             ),
         )
         host = _host(name, args, pods, on_cluster)
+        expose(name, app, workspace, host, pulumi.ResourceOptions(parent=self), secrets=args.secrets)
         _several(name, args, on_cluster)
         self.ready: tuple[pulumi.Resource, ...] = (pods, host)
         self.start: pulumi.Output[str] | None = None

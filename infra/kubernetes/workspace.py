@@ -49,9 +49,10 @@ class WorkspaceArgs:
     ``egress`` is where pods may connect to beyond what every stack needs; None leaves that open. ``services`` is
     how many services pipelines have there, and ``scheduled`` whether one runs by the clock. ``queue`` is the
     LocalQueue of Kueue by which its Jobs are admitted; None: each Job starts at once. ``groups`` is how many steps
-    there run on several nodes, and ``apps`` how many apps there are. ``admission`` says how Jobs are admitted.
-    ``measured`` is what is measured there; None: nothing. ``images`` are those that the stack builds, by what
-    steps name them by, and ``pull`` is a Docker configuration with the login that they are pulled with.
+    there run on several nodes, and ``apps`` how many apps there are, with the login proxies in front of them.
+    ``admission`` says how Jobs are admitted. ``measured`` is what is measured there; None: nothing. ``images`` are
+    those that the stack builds, by what steps name them by, and ``pull`` is a Docker configuration with the login
+    that they are pulled with.
     """
 
     platform: Platform

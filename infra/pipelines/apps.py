@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pydantic import Field
 
 from infra.pipelines import references
-from infra.pipelines.exposure import IngressSettings
 from infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
 from infra.schema.base import Int, Model, Size
 from infra.schema.image import Image
+from infra.schema.ingress import IngressSettings
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
 MOST_REPLICAS = 100

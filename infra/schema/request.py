@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from infra.schema.base import ClusterSettings, StoreSettings, Team
+from infra.schema.ingress import IngressSettings
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from infra.schema.problems import Path
 
@@ -35,6 +36,19 @@ class AppAccess:
 
 
 @dataclass(frozen=True)
+class Exposed:
+    """An app that people reach from outside the cluster, with the place of its ``ingress`` in the stack file.
+
+    ``name`` is unique in the stack, ``<pipeline>-<app>``, and ``pool`` is the one that its pods run on.
+    """
+
+    name: str
+    pool: str
+    at: Path
+    ingress: IngressSettings
+
+
+@dataclass(frozen=True)
 class Request:
     """The clusters of a stack, its store, and what both have in common.
 
@@ -44,10 +58,10 @@ class Request:
     providers then change Secrets in place, where they would otherwise delete one first and make it again
     (``enable_secret_mutable``). ``teams`` are those whose own stacks run Jobs on the clusters, by name.
     ``has_services`` says that a pipeline has a service, which keeps its data on a volume of one node at a time.
-    ``apps`` are the apps of pipelines that have the store mounted.
-    ``has_dashboards`` says that the cloud shows metrics that it collects itself on dashboards of the stack's.
-    ``builds_on`` is the cluster on which images are built that go to the cloud's own registry; None where none
-    are.
+    ``apps`` are the apps of pipelines that have the store mounted, and ``exposed`` those that are open to people
+    outside the cluster. ``has_dashboards`` says that the cloud shows metrics that it collects itself on dashboards
+    of the stack's. ``builds_on`` is the cluster on which images are built that go to the cloud's own registry;
+    None where none are.
     """
 
     clusters: Mapping[str, ClusterSettings]
@@ -62,6 +76,7 @@ class Request:
     apps: Sequence[AppAccess] = ()
     has_dashboards: bool = False
     builds_on: str | None = None
+    exposed: Sequence[Exposed] = ()
 
     @property
     def builds_in(self) -> str:
@@ -75,6 +90,10 @@ class Request:
     def apps_on(self, cluster: str) -> Sequence[AppAccess]:
         """Those of ``apps`` whose pool is one of the cluster's."""
         return [each for each in self.apps if each.pool in self.pool_names.get(cluster, ())]
+
+    def exposed_on(self, cluster: str) -> Sequence[Exposed]:
+        """Those of ``exposed`` whose pool is one of the cluster's."""
+        return [each for each in self.exposed if each.pool in self.pool_names.get(cluster, ())]
 
     @property
     def cloud_places(self) -> tuple[Path, ...]:

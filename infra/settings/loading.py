@@ -13,6 +13,7 @@ from infra.schema.plain_values import order
 from infra.schema.problems import Finding, Problem, SettingsError, key_of
 from infra.settings.checks import (
     admission,
+    ingress,
     kueue,
     metrics,
     names,
@@ -40,6 +41,7 @@ CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
     kueue.check,
     admission.check,
     metrics.check,
+    ingress.check,
     secrets.check,
     registry.check,
 )

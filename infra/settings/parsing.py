@@ -21,7 +21,7 @@ from infra.settings import references
 from infra.settings.kueue import KueueSettings
 from infra.settings.metrics import MetricsSettings
 from infra.settings.model import Settings, model_of
-from infra.settings.pipelines import KEY, any_services, apps_with_store
+from infra.settings.pipelines import KEY, any_services, apps_with_store, exposed
 from infra.settings.registry import RegistrySettings
 
 
@@ -92,6 +92,7 @@ class Reading:
             teams=draft.teams,
             has_services=any_services(draft.pipelines),
             apps=apps_with_store(draft.pipelines),
+            exposed=exposed(draft.pipelines),
         )
 
     def judges(self, finding: Finding) -> bool:

@@ -9,10 +9,10 @@ from typing_extensions import TypedDict
 
 from infra.pipelines import apps
 from infra.pipelines.apps import AppDeclaration
-from infra.pipelines.contract import PipelineSettings, ServiceDeclaration, StepDeclaration
+from infra.pipelines.contract import PipelineSettings, ServiceDeclaration, StepDeclaration, placements
 from infra.pipelines.discovery import apps_of, folder_of, is_path, known, pipeline, services_of, steps_of
 from infra.schema.problems import SettingsError
-from infra.schema.request import AppAccess
+from infra.schema.request import AppAccess, Exposed
 
 KEY = "pipelines"
 
@@ -129,4 +129,17 @@ def apps_with_store(sections: Mapping[str, PipelineSettings]) -> tuple[AppAccess
         for name, settings in sections.items()
         for app in apps_if_any(name, settings)
         if app.uses_store
+    )
+
+
+def exposed(sections: Mapping[str, PipelineSettings]) -> tuple[Exposed, ...]:
+    """The apps of the pipelines that the section `pipelines` runs which are open to people outside the cluster."""
+    return tuple(
+        Exposed(f"{name}-{app.name}", app.placed_by.pool, (*at, "ingress"), app.placed_by.ingress)
+        for name, settings in sections.items()
+        for app in apps_if_any(name, settings)
+        if app.placed_by.ingress is not None
+        for at in [
+            next((at for at, each in placements(settings, (KEY, name)) if each is app.placed_by), (KEY, name))
+        ]
     )

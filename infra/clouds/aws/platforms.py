@@ -15,6 +15,7 @@ from infra.clouds.aws.disks import disk_class
 from infra.clouds.aws.efa_plugin import efa_plugins
 from infra.clouds.aws.image_repository import BuildsArgs, image_repository, registry
 from infra.clouds.aws.kubeconfig import profile_option
+from infra.clouds.aws.load_balancers import LoadBalancersArgs, load_balancers
 from infra.clouds.aws.logs import flow_logs
 from infra.clouds.aws.mounts import MountArgs
 from infra.clouds.aws.names import CLUSTER_LIMIT, node_group_name, resource_name
@@ -92,6 +93,9 @@ def platforms(request: Request) -> Mapping[str, Platform]:
     builds = request.builds_on == name
     images = image_repository("images", declared, request.protect) if declared.registry or builds else None
     pushed = replace(own, namespace=request.builds_in)
+    entrance = None
+    if exposed := request.exposed_on(name):
+        entrance = load_balancers(name, LoadBalancersArgs(declared, cluster, network, exposed))
     profile = "".join(f" {each}" for each in profile_option())
     return {
         name: Platform(
@@ -113,6 +117,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
             creates_namespace=declared.owns_namespace,
             teams={team: TeamAccess(each.store) for team, each in store.teams.items()},
             volume_class=DISK_CLASS if disks else None,
+            entrance=entrance,
         )
     }
 

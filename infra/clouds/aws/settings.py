@@ -199,6 +199,10 @@ class Charts(Model):
     efa_device_plugin: ChartSettings = Field(
         default_factory=ChartSettings, description="AWS's device plugin for EFA, where a pool has `efa`."
     )
+    load_balancer_controller: ChartSettings = Field(
+        default_factory=ChartSettings,
+        description="The AWS Load Balancer Controller, where an app has an `ingress`.",
+    )
 
 
 class AwsCluster(ClusterSettings):

@@ -7,13 +7,23 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_kubernetes as k8s
 
+from infra.clouds.existing.ingress import entrance
 from infra.clouds.existing.kubeconfig import UNREAD, KubeconfigError, as_argument, context_of
 from infra.clouds.existing.nodes import mark_nodes
 from infra.clouds.existing.settings import ExistingCluster, ExistingPool
 from infra.clouds.existing.store import MountedStore, declare_store, folder_of
-from infra.platform import POD_USER, DevicePlugin, Egress, Interconnect, Platform, Pool, TeamAccess, dns_of
+from infra.platform import (
+    POD_USER,
+    DevicePlugin,
+    Egress,
+    Interconnect,
+    Platform,
+    Pool,
+    TeamAccess,
+    dns_of,
+)
 from infra.schema.base import Team
-from infra.schema.request import Request
+from infra.schema.request import Exposed, Request
 from infra.schema.taints import as_taints
 
 EGRESS = (
@@ -38,7 +48,10 @@ def platforms(request: Request) -> Mapping[str, Platform]:
     for name, cluster in request.clusters_of(ExistingCluster).items():
         if not isinstance(store, MountedStore):
             raise ValueError(f"cluster {name} cannot mount a store of kind {store and store.kind}")
-        args = ClusterArgs(cluster, store, request.namespace, request.protect, request.teams, request.has_secrets)
+        exposed = {each.ingress.host: each for each in request.exposed_on(name)}
+        args = ClusterArgs(
+            cluster, store, request.namespace, request.protect, request.teams, request.has_secrets, exposed
+        )
         found[name] = Cluster(name, args).platform
     return found
 
@@ -82,7 +95,8 @@ def device_plugin_of(cluster: ExistingCluster) -> DevicePlugin | None:
 class ClusterArgs:
     """``namespace`` is where the store is claimed; ``protect`` keeps Pulumi from deleting the store's volume.
 
-    ``teams`` are those whose stacks claim the store in namespaces of their own.
+    ``teams`` are those whose stacks claim the store in namespaces of their own. ``exposed`` are the apps that
+    people reach from outside, by host.
     """
 
     cluster: ExistingCluster
@@ -91,6 +105,7 @@ class ClusterArgs:
     protect: bool
     teams: Mapping[str, Team] = field(default_factory=dict[str, Team])
     has_secrets: bool = False
+    exposed: Mapping[str, Exposed] = field(default_factory=dict[str, Exposed])
 
 
 class Cluster(pulumi.ComponentResource):
@@ -147,6 +162,7 @@ class Cluster(pulumi.ComponentResource):
             reads_nodes=cluster.access == "cluster",
             context=context,
             teams=teams,
+            entrance=entrance(cluster, args.exposed),
         )
         self.register_outputs({"kubectl": kubectl})
 

@@ -20,6 +20,7 @@ from infra.schema.base import (
     TaintSettings,
     TimeSlicing,
 )
+from infra.schema.ingress import ControllerSettings
 from infra.schema.kubernetes_names import NamespaceName, ObjectName
 from infra.schema.paths import ExportedPath
 from infra.schema.quantities import cpu_millicores, mebibytes
@@ -149,6 +150,11 @@ class ExistingCluster(ClusterSettings):
     )
     device_plugin: DevicePluginSettings = Field(
         default_factory=DevicePluginSettings, description="Who brings the device plugin to nodes with GPUs."
+    )
+    ingress: ControllerSettings | None = Field(
+        default=None,
+        description="What carries out Ingress objects, for apps that people reach from outside. Default: nothing "
+        "does, and on OpenShift the cluster's routers open Routes.",
     )
     pools: dict[str, ExistingPool] = Field(min_length=1, description="Pools by name.")
 

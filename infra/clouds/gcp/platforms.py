@@ -12,6 +12,7 @@ from infra.clouds.gcp.bucket import StoreBucketArgs, access_logs, store_bucket
 from infra.clouds.gcp.catalogue import allocatable, region_of
 from infra.clouds.gcp.cluster import GkeCluster, GkeClusterArgs
 from infra.clouds.gcp.dashboards import declare_dashboards
+from infra.clouds.gcp.entrance import EntranceArgs, entrances
 from infra.clouds.gcp.filestore import FilestoreArgs, filestore_instance, filestore_store, filestore_volume
 from infra.clouds.gcp.identity import WorkloadIdentity, WorkloadIdentityArgs, node_identity, workload_identity
 from infra.clouds.gcp.keys import STORE_KEY, declared_keys, encryption_keys, secrets_key
@@ -66,6 +67,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
         ),
         keys=bool(declared_keys(ours, stored)),
         filestore=isinstance(stored, FilestoreStore),
+        ingress=any(request.exposed_on(name) for name in ours),
     )
     keys = encryption_keys(project_id, ours, stored, protect=request.protect, after=services)
     bucket = None
@@ -91,6 +93,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
                 after=[*services, *nodes.grants, *network.nats.values()],
                 has_secrets=request.has_secrets,
                 filestore=isinstance(stored, FilestoreStore),
+                gateway=bool(request.exposed_on(name)),
             ),
         )
         for name, cluster in ours.items()
@@ -103,8 +106,13 @@ def platforms(request: Request) -> Mapping[str, Platform]:
     else:
         assert bucket is not None
         access = _in_clusters(request, _bucket(project_id, request, stored, bucket, made), made)
+    doors = entrances(
+        {name: EntranceArgs(project_id, request.exposed_on(name), [each.cluster]) for name, each in made.items()}
+    )
     found = {
-        name: _platform(name, ours[name], each, project_id=project_id, access=access[name])
+        name: replace(
+            _platform(name, ours[name], each, project_id=project_id, access=access[name]), entrance=doors.get(name)
+        )
         for name, each in made.items()
     }
     if (name := request.builds_on) in found:

@@ -100,6 +100,7 @@ def _charts(at: Path, cluster: AwsCluster) -> Iterator[Finding]:
         "device_plugin": ("nvidia-device-plugin", cluster.charts.device_plugin),
         "cluster_autoscaler": ("cluster-autoscaler", cluster.charts.cluster_autoscaler),
         "efa_device_plugin": ("aws-efa-k8s-device-plugin", cluster.charts.efa_device_plugin),
+        "load_balancer_controller": ("aws-load-balancer-controller", cluster.charts.load_balancer_controller),
     }
     for key, (name, own) in pinned.items():
         if own.chart and (why := copy_problem(name, own.chart, own.version)):

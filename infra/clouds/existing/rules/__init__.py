@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from infra.clouds.existing.rules import clusters, interconnect, nodes, pools, store
+from infra.clouds.existing.rules import clusters, ingress, interconnect, nodes, pools, store
 from infra.schema.problems import Problem
 
-CHECKS = (clusters.check, pools.check, interconnect.check, nodes.check, store.check)
+CHECKS = (clusters.check, pools.check, interconnect.check, nodes.check, store.check, ingress.check)
 
 
 def provider_problems(_: Mapping[str, Any]) -> list[Problem]:

@@ -1,6 +1,17 @@
 """What a stack file may not say of Google Cloud."""
 
-from infra.clouds.gcp.rules import autopilot, clusters, filestore, keys, names, node_networks, nodes, pools, store
+from infra.clouds.gcp.rules import (
+    autopilot,
+    clusters,
+    filestore,
+    ingress,
+    keys,
+    names,
+    node_networks,
+    nodes,
+    pools,
+    store,
+)
 from infra.clouds.gcp.rules.names import provider_problems
 
 __all__ = ["CHECKS", "provider_problems"]
@@ -15,4 +26,5 @@ CHECKS = (
     store.check,
     filestore.check,
     keys.check,
+    ingress.check,
 )

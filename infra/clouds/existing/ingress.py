@@ -1,0 +1,89 @@
+"""What leads people to an app on a cluster that is already there: an Ingress of its class, or OpenShift's Route.
+
+A proxy in the cluster asks people to log in: neither can do so itself.
+"""
+
+from collections.abc import Mapping
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from infra.clouds.existing.settings import ExistingCluster
+from infra.platform import Door, Entrance
+from infra.schema.ingress import ControllerSettings, TlsSettings
+from infra.schema.request import Exposed
+
+ROUTERS = {"policy-group.network.openshift.io/ingress": ""}
+"""Labels of the namespace of OpenShift's routers. The one that stands for the nodes' network has them too, so that
+routers which use that get in as well (`PolicyGroupLabelIngress` in OVN-Kubernetes' code, seen November 2026)."""
+
+ROUTE_API = "route.openshift.io/v1"
+
+
+def entrance(cluster: ExistingCluster, exposed: Mapping[str, Exposed]) -> Entrance | None:
+    """How people outside reach its apps, ``exposed`` by host; None where nothing carries out Ingress objects."""
+    said = cluster.ingress
+    if said is None:
+        return Entrance(route, namespace=ROUTERS) if cluster.openshift else None
+    return Entrance(
+        lambda door, opts: by_class(door, said, exposed[door.host].ingress.tls, opts),
+        networks=said.networks,
+        namespace={"kubernetes.io/metadata.name": said.namespace} if said.namespace else {},
+    )
+
+
+def by_class(
+    door: Door, controller: ControllerSettings, tls: TlsSettings, opts: pulumi.ResourceOptions
+) -> list[pulumi.Resource]:
+    """An Ingress of the class that the cluster has, with a Secret or an issuer for its certificate."""
+    annotations = {
+        # For a controller that does not write its address into the Ingress `pulumi up` would wait ten minutes,
+        # and fail.
+        "pulumi.com/skipAwait": "true",
+        **({"cert-manager.io/cluster-issuer": tls.issuer} if tls.issuer else {}),
+    }
+    backend = k8s.networking.v1.IngressBackendArgs(
+        service=k8s.networking.v1.IngressServiceBackendArgs(
+            name=door.service, port=k8s.networking.v1.ServiceBackendPortArgs(number=door.port)
+        )
+    )
+    path = k8s.networking.v1.HTTPIngressPathArgs(path="/", path_type="Prefix", backend=backend)
+    rule = k8s.networking.v1.IngressRuleArgs(
+        host=door.host, http=k8s.networking.v1.HTTPIngressRuleValueArgs(paths=[path])
+    )
+    secret = tls.secret or f"{door.object_name}-tls"
+    return [
+        k8s.networking.v1.Ingress(
+            door.name,
+            metadata=k8s.meta.v1.ObjectMetaArgs(**door.metadata(annotations=annotations)),
+            spec=k8s.networking.v1.IngressSpecArgs(
+                ingress_class_name=controller.class_name,
+                tls=[k8s.networking.v1.IngressTLSArgs(hosts=[door.host], secret_name=secret)],
+                rules=[rule],
+            ),
+            opts=opts,
+        )
+    ]
+
+
+def route(door: Door, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+    """A Route of OpenShift, whose router has the certificate and sends nobody on without TLS."""
+    return [
+        k8s.apiextensions.CustomResource(
+            door.name,
+            api_version=ROUTE_API,
+            kind="Route",
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                # As long as a WebSocket may be silent, as a notebook's is.
+                **door.metadata(annotations={"haproxy.router.openshift.io/timeout": "1h"})
+            ),
+            spec={
+                "host": door.host,
+                "to": {"kind": "Service", "name": door.service, "weight": 100},
+                "port": {"targetPort": "http"},
+                "tls": {"termination": "edge", "insecureEdgeTerminationPolicy": "Redirect"},
+                "wildcardPolicy": "None",
+            },
+            opts=opts,
+        )
+    ]

@@ -1,0 +1,166 @@
+"""What leads people to an app on GKE: a Gateway of GKE's own controller, with Identity-Aware Proxy.
+
+Chosen over an Ingress with BackendConfig and ManagedCertificate, which are older: GKE's policies name a Service,
+so that an app's Service has no annotation of a cloud's, and certificates of Certificate Manager are there before
+the load balancer is (docs.cloud.google.com/kubernetes-engine/docs/concepts/gateway-api, seen November 2026).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from infra.platform import Door
+from infra.schema.ingress import IapSettings
+
+GATEWAY_API = "gateway.networking.k8s.io/v1"
+GKE_API = "networking.gke.io/v1"
+
+GATEWAY_CLASS = "gke-l7-global-external-managed"
+"""A global external Application Load Balancer: of GKE's classes one with Identity-Aware Proxy and certificate maps
+(docs.cloud.google.com/kubernetes-engine/docs/how-to/gatewayclass-capabilities, seen November 2026)."""
+
+CONNECTION = 3600
+"""Seconds for which Google's load balancer keeps a WebSocket open, as a notebook has; its default is 30
+(docs.cloud.google.com/load-balancing/docs/backend-service, "Backend service timeout", seen November 2026)."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What Google has for a host: names of an address, a certificate map and a TLS policy, and who gets in.
+
+    ``iap`` is None where a proxy in the cluster asks people to log in.
+    """
+
+    address: pulumi.Input[str]
+    certificates: pulumi.Input[str]
+    tls_policy: pulumi.Input[str]
+    iap: IapSettings | None
+
+
+def gateway(door: Door, made: Opening, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+    """A Gateway of GKE with what Google has made for the host, and with Identity-Aware Proxy unless a proxy stands
+    behind it.
+
+    Nothing listens at port 80. The policies come before the route: a Service that is open for a moment is open.
+    """
+    name = door.name
+    policies = [*_iap_client(door, made, opts)]
+    policies.append(
+        _custom(
+            f"{name}-backend",
+            (GKE_API, "GCPBackendPolicy"),
+            _metadata(door.metadata()),
+            {"default": {"timeoutSec": CONNECTION, **_iap(door, made)}, "targetRef": _target(door)},
+            pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=policies)),
+        )
+    )
+    check = {"type": "HTTP", "httpHealthCheck": {"port": door.port, "requestPath": door.probe}}
+    if door.probe is None:
+        check = {"type": "TCP", "tcpHealthCheck": {"port": door.port}}
+    health = _custom(
+        f"{name}-health",
+        (GKE_API, "HealthCheckPolicy"),
+        _metadata(door.metadata()),
+        {"default": {"config": check}, "targetRef": _target(door)},
+        opts,
+    )
+    after = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[*policies, health]))
+    opened = _custom(
+        name,
+        (GATEWAY_API, "Gateway"),
+        _metadata(door.metadata(annotations={"networking.gke.io/certmap": made.certificates})),
+        {
+            "gatewayClassName": GATEWAY_CLASS,
+            "addresses": [{"type": "NamedAddress", "value": made.address}],
+            "listeners": [
+                {
+                    "name": "https",
+                    "protocol": "HTTPS",
+                    "port": 443,
+                    "hostname": door.host,
+                    "allowedRoutes": {"namespaces": {"from": "Same"}},
+                }
+            ],
+        },
+        after,
+    )
+    tls = _custom(
+        f"{name}-tls",
+        (GKE_API, "GCPGatewayPolicy"),
+        _metadata(door.metadata()),
+        {
+            "default": {"sslPolicy": made.tls_policy},
+            "targetRef": {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": door.object_name},
+        },
+        pulumi.ResourceOptions.merge(after, pulumi.ResourceOptions(depends_on=[opened])),
+    )
+    route = _custom(
+        f"{name}-route",
+        (GATEWAY_API, "HTTPRoute"),
+        _metadata(door.metadata()),
+        {
+            "parentRefs": [{"name": door.object_name}],
+            "hostnames": [door.host],
+            "rules": [
+                {
+                    "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
+                    "backendRefs": [{"name": door.service, "port": door.port}],
+                }
+            ],
+        },
+        pulumi.ResourceOptions.merge(after, pulumi.ResourceOptions(depends_on=[opened, tls])),
+    )
+    return [*policies, health, opened, tls, route]
+
+
+def _iap(door: Door, made: Opening) -> dict[str, object]:
+    """Identity-Aware Proxy, with the OAuth client that Google manages or one of the stack's own.
+
+    The ID stands in the policy, and the Secret has one key (ingress-gce's `GCPBackendPolicy`, seen November 2026).
+    """
+    iap = made.iap
+    if iap is None:
+        return {}
+    if iap.client_id is None:
+        return {"iap": {"enabled": True}}
+    secret = {"name": f"{door.object_name}-iap"}
+    return {"iap": {"enabled": True, "clientID": iap.client_id, "oauth2ClientSecret": secret}}
+
+
+def _iap_client(door: Door, made: Opening, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+    iap = made.iap
+    if iap is None or iap.client_id is None or door.secret is None:
+        return []
+    return [
+        k8s.core.v1.Secret(
+            f"{door.name}-iap",
+            metadata=_metadata(door.metadata("iap")),
+            type="Opaque",
+            string_data={"client_secret": door.secret},
+            opts=opts,
+        )
+    ]
+
+
+def _target(door: Door) -> dict[str, str]:
+    """The Service, as a policy of GKE refers to it."""
+    return {"group": "", "kind": "Service", "name": door.service}
+
+
+def _metadata(values: Any) -> k8s.meta.v1.ObjectMetaArgs:
+    return k8s.meta.v1.ObjectMetaArgs(**values)
+
+
+def _custom(
+    name: str,
+    kind: tuple[str, str],
+    metadata: k8s.meta.v1.ObjectMetaArgs,
+    spec: Mapping[str, object],
+    opts: pulumi.ResourceOptions,
+) -> k8s.apiextensions.CustomResource:
+    return k8s.apiextensions.CustomResource(
+        name, api_version=kind[0], kind=kind[1], metadata=metadata, spec=dict(spec), opts=opts
+    )

@@ -1,0 +1,114 @@
+"""Apps that people reach from outside the cluster: one certificate, one login that keeps others out, one host."""
+
+from collections.abc import Iterator, Mapping
+
+from infra.schema.ingress import IapSettings, IngressSettings, OidcSettings, OneOf
+from infra.schema.problems import Finding, Path, key_of, listed, nearest
+from infra.schema.request import Exposed
+from infra.settings.checks.pipelines import pools_of
+from infra.settings.parsing import Reading
+from infra.settings.pipelines import exposed
+
+BOTH = "nothing is opened without TLS and a login"
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    """Findings about the `ingress` of each app by itself, and about two with one host."""
+    first: dict[str, str] = {}
+    clusters = {name: str(at[1]) for name, (at, _) in pools_of(reading.draft).items()}
+    for each in exposed(reading.draft.pipelines):
+        yield from _one((*each.at, "tls"), each.ingress.tls, "a certificate")
+        yield from _one((*each.at, "login"), each.ingress.login, "a login")
+        yield from _login(each.at, each.ingress)
+        yield from _secret(each, reading.draft.secrets)
+        yield from _host(each, first)
+        yield from _other_stack(each, reading, clusters)
+
+
+def _one(at: Path, section: OneOf, what: str) -> Iterator[Finding]:
+    choices = listed(section.choices)
+    if not section.chosen:
+        yield Finding(at, None, f"{what} is missing, and {BOTH}", f"write one of {choices}")
+    elif len(section.chosen) > 1:
+        reason = f"{listed(section.chosen, 'and')} are there, and one of them has to say it"
+        yield Finding(at, None, reason, f"leave one of {choices}")
+
+
+def _login(at: Path, ingress: IngressSettings) -> Iterator[Finding]:
+    login = ingress.login
+    if login.oidc:
+        yield from _oidc((*at, "login", "oidc"), login.oidc)
+    if login.iap:
+        yield from _iap((*at, "login", "iap"), login.iap)
+
+
+def _oidc(at: Path, oidc: OidcSettings) -> Iterator[Finding]:
+    who = "write `email_domains` or `groups`"
+    if oidc.everyone and oidc.public:
+        yield Finding(
+            (*at, "everyone"),
+            oidc.everyone,
+            f"{oidc.public}, so that the login keeps nobody out",
+            f"{who} in its place",
+            read=((*at, "issuer"),),
+        )
+    elif oidc.everyone and oidc.limited:
+        yield Finding(
+            (*at, "everyone"),
+            oidc.everyone,
+            "`email_domains` or `groups` say who gets in, too",
+            "remove one of them",
+            read=((*at, "email_domains"), (*at, "groups")),
+        )
+    elif not oidc.everyone and not oidc.limited:
+        yield Finding(
+            at,
+            None,
+            "it does not say who gets in of those that can log in",
+            f"{who}; or `everyone: true`, where only people who may get in have an account there",
+            read=((*at, "everyone"), (*at, "email_domains"), (*at, "groups")),
+        )
+    endpoints = ("authorization_endpoint", "token_endpoint", "user_info_endpoint")
+    there = [each for each in endpoints if getattr(oidc, each)]
+    if there and not oidc.endpoints:
+        missing = [each for each in endpoints if each not in there]
+        yield Finding(at, None, f"{listed(missing, 'and')} are missing beside it", "write all three, or none")
+
+
+def _iap(at: Path, iap: IapSettings) -> Iterator[Finding]:
+    if (iap.client_id is None) != (iap.client_secret is None):
+        there, missing = ("client_id", "client_secret") if iap.client_id else ("client_secret", "client_id")
+        reason = f"`{there}` is there without `{missing}`, and a client has both"
+        yield Finding((*at, there), getattr(iap, there), reason, f"write `{missing}`, or remove it")
+
+
+def _secret(each: Exposed, there: Mapping[str, object]) -> Iterator[Finding]:
+    secret = each.ingress.login.secret
+    if secret is None or secret in there:
+        return
+    near = nearest(secret, there)
+    known = f"the stack has `{near}`; correct one of the names, or " if near else ""
+    fix = f"{known}set it with `pulumi config set --secret --path '{key_of(('secrets', secret))}'`"
+    yield Finding(("secrets", secret), None, f"the login of `{each.name}` needs it, and it is not set", fix)
+
+
+def _host(each: Exposed, first: dict[str, str]) -> Iterator[Finding]:
+    host = each.ingress.host
+    other = first.setdefault(host, each.name)
+    if other != each.name:
+        reason = f"`{other}` has it already, and a host leads to one app"
+        yield Finding((*each.at, "host"), host, reason, "give it a host of its own")
+
+
+def _other_stack(each: Exposed, reading: Reading, clusters: Mapping[str, str]) -> Iterator[Finding]:
+    name = clusters.get(each.pool)
+    cluster = reading.draft.clusters.get(name) if name else None
+    if cluster is not None and cluster.other_stack:
+        yield Finding(
+            each.at,
+            None,
+            f"cluster `{name}` is that of stack `{cluster.other_stack}`, and who has a cluster decides what of it "
+            "is open to the outside",
+            "remove it, and use the port-forward command of the stack's outputs",
+            read=(("clusters", str(name), "cloud"),),
+        )

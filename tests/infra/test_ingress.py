@@ -1,0 +1,330 @@
+"""Apps that people reach from outside: what each cluster declares, who may connect, and what is refused."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.clouds.aws.emulator import Emulator as AwsEmulator
+from infra.clouds.existing.emulator import Emulator as ExistingEmulator
+from infra.clouds.gcp.emulator import Emulator as GcpEmulator
+from infra.kubernetes.login_proxy import image
+from infra.program import declare
+from infra.schema.problems import SettingsError
+from infra.settings.loading import load
+from tests.infra.test_apps import PIPELINE, STEPS
+from tests.support import aws, gcp
+from tests.support.checkout import ROOT
+from tests.support.recording import Recording, record
+from tests.support.stack_values import changed
+
+INGRESS = "kubernetes:networking.k8s.io/v1:Ingress"
+POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
+SECRET = "kubernetes:core/v1:Secret"
+DEPLOYMENT = "kubernetes:apps/v1:Deployment"
+
+HERE: dict[str, Any] = {
+    "clusters": {
+        "here": {
+            "cloud": "existing",
+            "kubeconfig": "/nowhere",
+            "ingress": {"class_name": "traefik", "namespace": "traefik"},
+            "pools": {"cpu": {"selector": {"a": "b"}, "cpu": "8", "memory": "32Gi", "ephemeral_storage": "40Gi"}},
+        }
+    },
+    "store": {"kind": "pvc"},
+}
+OIDC = {"issuer": "https://login.example.org/realms/ml", "client_id": "digits", "client_secret": "login"}
+BY_PROXY = {
+    "host": "digits.example.org",
+    "tls": {"issuer": "letsencrypt"},
+    "login": {"oidc": {**OIDC, "email_domains": ["example.org"]}},
+}
+BY_IAP = {
+    "host": "digits.example.org",
+    "tls": {"managed": True},
+    "login": {"iap": {"members": ["group:ml@example.org"]}},
+}
+CERTIFICATE = "arn:aws:acm:us-east-1:000000000000:certificate/1234"
+POOL = "arn:aws:cognito-idp:us-east-1:000000000000:userpool/us-east-1_abc"
+BY_COGNITO = {
+    "host": "digits.example.org",
+    "tls": {"certificate": CERTIFICATE},
+    "login": {"cognito": {"user_pool": POOL, "client_id": "abc", "domain": "digits"}},
+}
+ENDPOINTS = {
+    f"{each}_endpoint": f"https://login.example.org/{each}" for each in ("authorization", "token", "user_info")
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    code = tmp_path / "page"
+    code.mkdir()
+    (code / "page.py").write_text("")
+    (tmp_path / "pipeline.py").write_text(PIPELINE % {"code": str(code)})
+    return tmp_path
+
+
+def values(folder: Path, base: Mapping[str, Any], ingress: Any, **changes: Any) -> dict[str, Any]:
+    apps = {"page": {"pool": "cpu", **({"ingress": ingress} if ingress else {})}}
+    pipelines = {"tried": {"uses": str(folder), "steps": STEPS, "apps": apps}}
+    secrets = {"key": "[secret]", "login": "[secret]"}
+    return changed({**base, "secrets": secrets, "pipelines": pipelines}, changes)
+
+
+def run(folder: Path, base: Mapping[str, Any], ingress: Any, **changes: Any) -> Recording:
+    found = values(folder, base, ingress, **changes)
+    emulator: Any = {"existing": ExistingEmulator, "gcp": GcpEmulator, "aws": AwsEmulator}[
+        next(iter(found["clusters"].values()))["cloud"]
+    ]
+    request = load(found).request
+    configuration = {f"slipway:{key}": value for key, value in found.items()} | {
+        "gcp:project": "a-project",
+        "aws:region": "us-east-1",
+    }
+    return record(lambda: declare(ROOT), configuration, preview=False, emulators=[emulator(request)])
+
+
+def custom(recording: Recording, kind: str) -> Mapping[str, Any]:
+    (found,) = [each for each in recording.resources if each.inputs.get("kind") == kind]
+    return found.inputs
+
+
+def policies(recording: Recording) -> dict[str, Any]:
+    return {each.inputs["metadata"]["name"]: each.inputs["spec"] for each in recording.of(POLICY)}
+
+
+def problems(folder: Path, base: Mapping[str, Any], ingress: Any, **changes: Any) -> dict[str, str]:
+    with pytest.raises(SettingsError) as error:
+        load(values(folder, base, ingress, **changes))
+    return {
+        each.key.removeprefix("slipway:pipelines.tried.apps.page."): each.reason for each in error.value.problems
+    }
+
+
+def test_an_app_without_ingress_is_open_to_nobody(folder: Path) -> None:
+    recording = run(folder, HERE, None)
+    assert recording.of(INGRESS) == []
+    assert not any(each.inputs.get("kind") in {"Gateway", "Route"} for each in recording.resources)
+
+
+def test_elsewhere_an_ingress_leads_to_a_proxy_that_asks_for_the_login(folder: Path) -> None:
+    recording = run(folder, HERE, BY_PROXY)
+    ingress = recording.one(INGRESS).inputs
+    assert ingress["spec"]["ingressClassName"] == "traefik"
+    assert ingress["spec"]["tls"] == [{"hosts": ["digits.example.org"], "secretName": "tried-page-tls"}]
+    assert ingress["metadata"]["annotations"]["cert-manager.io/cluster-issuer"] == "letsencrypt"
+    (rule,) = ingress["spec"]["rules"]
+    assert rule["host"] == "digits.example.org"
+    assert rule["http"]["paths"][0]["backend"]["service"] == {"name": "tried-page-login", "port": {"number": 4180}}
+    proxy = recording.one(DEPLOYMENT, "tried-page-ingress-login").inputs["spec"]["template"]["spec"]
+    (container,) = proxy["containers"]
+    assert container["image"] == image()
+    assert {
+        "--email-domain=example.org",
+        "--upstream=http://tried-page:8080/",
+        "--oidc-issuer-url=https://login.example.org/realms/ml",
+        "--redirect-url=https://digits.example.org/oauth2/callback",
+    } <= set(container["args"])
+    assert not any("secret" in each for each in container["args"])
+    assert "serviceAccountName" not in proxy
+    assert proxy["automountServiceAccountToken"] is False
+
+
+def test_only_the_controller_reaches_the_proxy_and_only_the_proxy_the_app(folder: Path) -> None:
+    found = policies(run(folder, HERE, BY_PROXY))
+    (to_proxy,) = found["tried-page-login"]["ingress"]
+    assert to_proxy == {
+        "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "traefik"}}}],
+        "ports": [{"port": 4180, "protocol": "TCP"}],
+    }
+    (to_app,) = found["tried-page-from-login"]["ingress"]
+    (peer,) = to_app["from"]
+    assert peer["podSelector"] == found["tried-page-login"]["podSelector"]
+    assert to_app["ports"] == [{"port": 8080, "protocol": "TCP"}]
+    assert found["tried-page-to-app"]["podSelector"] == peer["podSelector"]
+
+
+def test_the_secret_of_the_login_stands_in_no_other_object(folder: Path) -> None:
+    recording = run(folder, HERE, BY_PROXY)
+    holding = {
+        each.name
+        for each in recording.resources
+        if "[secret]" in json.dumps(each.inputs, default=str) and not each.type.startswith("pulumi:")
+    }
+    assert holding == {"tried-page-given", "tried-page-ingress-login"}
+    assert recording.one(SECRET, "tried-page-ingress-login").inputs["stringData"]["client-secret"] == "[secret]"
+
+
+def test_a_secret_of_ones_own_and_addresses_of_the_nodes(folder: Path) -> None:
+    controller = {"class_name": "nginx", "networks": ["10.0.0.0/24"]}
+    ingress = changed(BY_PROXY, {"tls": {"secret": "digits-tls"}})
+    recording = run(folder, changed(HERE, {"clusters.here.ingress": controller}), ingress)
+    made = recording.one(INGRESS).inputs
+    assert made["spec"]["tls"][0]["secretName"] == "digits-tls"
+    assert "cert-manager.io/cluster-issuer" not in made["metadata"]["annotations"]
+    (rule,) = policies(recording)["tried-page-login"]["ingress"]
+    assert rule["from"] == [{"ipBlock": {"cidr": "10.0.0.0/24"}}]
+
+
+def test_openshift_opens_a_route_behind_the_proxy_that_nobody_gets_past_without_tls(folder: Path) -> None:
+    base = changed(HERE, {"clusters.here.ingress": None, "clusters.here.openshift": True})
+    recording = run(folder, base, changed(BY_PROXY, {"tls": {"managed": True}}))
+    route = custom(recording, "Route")["spec"]
+    assert route["to"]["name"] == "tried-page-login"
+    assert route["tls"] == {"termination": "edge", "insecureEdgeTerminationPolicy": "Redirect"}
+    (rule,) = policies(recording)["tried-page-login"]["ingress"]
+    (peer,) = rule["from"]
+    assert peer["namespaceSelector"]["matchLabels"] == {"policy-group.network.openshift.io/ingress": ""}
+    proxy = recording.one(DEPLOYMENT, "tried-page-ingress-login").inputs["spec"]["template"]["spec"]
+    assert "runAsUser" not in proxy["securityContext"]
+
+
+def test_on_gke_identity_aware_proxy_lets_the_members_in_at_this_host_alone(folder: Path) -> None:
+    recording = run(folder, gcp.BASE, BY_IAP)
+    gateway = custom(recording, "Gateway")
+    assert gateway["spec"]["gatewayClassName"] == "gke-l7-global-external-managed"
+    assert [(each["protocol"], each["port"]) for each in gateway["spec"]["listeners"]] == [("HTTPS", 443)]
+    certificates = recording.one("gcp:certificatemanager/certificateMap:CertificateMap").inputs["name"]
+    assert gateway["metadata"]["annotations"]["networking.gke.io/certmap"] == certificates
+    policy = custom(recording, "GCPBackendPolicy")["spec"]
+    assert policy["default"]["iap"] == {"enabled": True}
+    assert policy["targetRef"]["name"] == "tried-page"
+    grant = recording.one("gcp:iap/webIamMember:WebIamMember").inputs
+    assert (grant["role"], grant["member"]) == ("roles/iap.httpsResourceAccessor", "group:ml@example.org")
+    assert grant["condition"]["expression"] == 'request.host == "digits.example.org"'
+    (rule,) = policies(recording)["tried-page-ingress"]["ingress"]
+    assert [each["ipBlock"]["cidr"] for each in rule["from"]] == ["35.191.0.0/16", "130.211.0.0/22"]
+    (cluster,) = recording.of(gcp.CLUSTER)
+    assert cluster.inputs["gatewayApiConfig"] == {"channel": "CHANNEL_STANDARD"}
+
+
+def test_the_route_of_a_gateway_comes_after_what_guards_it(folder: Path) -> None:
+    recording = run(folder, gcp.BASE, BY_IAP)
+    (route,) = [each for each in recording.resources if each.inputs.get("kind") == "HTTPRoute"]
+    (policy,) = [each for each in recording.resources if each.inputs.get("kind") == "GCPBackendPolicy"]
+    assert policy.urn in recording.waits_for(route)
+
+
+def test_an_oauth_client_of_ones_own_has_a_secret_with_one_key(folder: Path) -> None:
+    iap = {"members": ["user:ada@example.org"], "client_id": "1-a.apps", "client_secret": "login"}
+    recording = run(folder, gcp.BASE, changed(BY_IAP, {"login": {"iap": iap}}))
+    assert custom(recording, "GCPBackendPolicy")["spec"]["default"]["iap"] == {
+        "enabled": True,
+        "clientID": "1-a.apps",
+        "oauth2ClientSecret": {"name": "tried-page-iap"},
+    }
+    assert recording.one(SECRET, "tried-page-ingress-iap").inputs["stringData"] == {"client_secret": "[secret]"}
+
+
+def test_on_gke_without_an_app_to_open_nothing_changes(folder: Path) -> None:
+    recording = run(folder, gcp.BASE, None)
+    (cluster,) = recording.of(gcp.CLUSTER)
+    assert "gatewayApiConfig" not in cluster.inputs
+    assert not any("certificatemanager" in each.type or "iap" in each.type for each in recording.resources)
+    services = {each.inputs["service"] for each in recording.of("gcp:projects/service:Service")}
+    assert "iap.googleapis.com" not in services
+
+
+def annotation(recording: Recording, name: str) -> Any:
+    return recording.one(INGRESS).inputs["metadata"]["annotations"].get(f"alb.ingress.kubernetes.io/{name}")
+
+
+def test_on_eks_the_load_balancer_asks_cognito(folder: Path) -> None:
+    recording = run(folder, aws.BASE, BY_COGNITO)
+    assert recording.one(INGRESS).inputs["spec"]["ingressClassName"] == "alb"
+    assert annotation(recording, "certificate-arn") == CERTIFICATE
+    assert annotation(recording, "listen-ports") == '[{"HTTPS":443}]'
+    assert annotation(recording, "auth-type") == "cognito"
+    assert json.loads(annotation(recording, "auth-idp-cognito"))["userPoolARN"] == POOL
+    assert annotation(recording, "auth-on-unauthenticated-request") == "authenticate"
+    release = recording.one(aws.RELEASE, "dev-load-balancers")
+    assert release.urn in recording.waits_for(recording.one(INGRESS))
+    (rule,) = policies(recording)["tried-page-ingress"]["ingress"]
+    public = {each.inputs["cidrBlock"] for each in recording.of("aws:ec2/subnet:Subnet") if "public" in each.name}
+    assert {each["ipBlock"]["cidr"] for each in rule["from"]} == public
+
+
+def test_on_eks_the_controller_reads_the_one_secret_of_the_login(folder: Path) -> None:
+    login = {"oidc": {**OIDC, **ENDPOINTS, "everyone": True}}
+    recording = run(folder, aws.BASE, changed(BY_COGNITO, {"login": login}))
+    provider = json.loads(annotation(recording, "auth-idp-oidc"))
+    assert provider["secretName"] == "tried-page-oidc"
+    assert set(recording.one(SECRET, "tried-page-ingress-oidc").inputs["stringData"]) == {
+        "clientID",
+        "clientSecret",
+    }
+    (rule,) = recording.one("kubernetes:rbac.authorization.k8s.io/v1:Role", "tried-page-ingress-oidc").inputs[
+        "rules"
+    ]
+    assert rule["resourceNames"] == ["tried-page-oidc"]
+
+
+def test_on_eks_who_gets_in_is_decided_by_a_proxy_where_the_load_balancer_cannot(folder: Path) -> None:
+    login = {"oidc": {**OIDC, **ENDPOINTS, "groups": ["ml"]}}
+    recording = run(folder, aws.BASE, changed(BY_COGNITO, {"login": login}))
+    assert annotation(recording, "auth-type") is None
+    path = recording.one(INGRESS).inputs["spec"]["rules"][0]["http"]["paths"][0]
+    assert path["backend"]["service"]["name"] == "tried-page-login"
+    assert annotation(recording, "healthcheck-path") == "/ping"
+
+
+def test_on_eks_without_an_app_to_open_there_is_no_controller(folder: Path) -> None:
+    recording = run(folder, aws.BASE, None)
+    assert "dev-load-balancers" not in {each.name for each in recording.resources}
+
+
+@pytest.mark.parametrize("key", ["tls", "login"])
+def test_an_app_with_a_host_alone_is_refused(folder: Path, key: str) -> None:
+    found = problems(folder, HERE, {name: value for name, value in BY_PROXY.items() if name != key})
+    assert found == {f"ingress.{key}": "required, and not there"}
+    empty = problems(folder, HERE, {**BY_PROXY, key: {}})
+    assert "nothing is opened without TLS and a login" in empty[f"ingress.{key}"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "reason"),
+    [
+        ({"host": "https://digits.example.org/"}, "host", "an address"),
+        ({"host": "10.0.0.1"}, "host", "no name that a certificate"),
+        ({"tls": {"secret": "a", "issuer": "b"}}, "tls", "one of them has to say it"),
+        ({"tls": {"managed": True}}, "tls", "a certificate of a cloud's load balancer"),
+        ({"login.oidc.issuer": "http://login.example.org"}, "login.oidc.issuer", "not by HTTPS"),
+        ({"login.oidc.email_domains": ["*"]}, "login.oidc.email_domains[0]", "every address"),
+        ({"login.oidc.email_domains": []}, "login.oidc", "does not say who gets in"),
+        ({"login.oidc.everyone": True}, "login.oidc.everyone", "say who gets in, too"),
+        (
+            {"login.oidc": {**OIDC, "issuer": "https://accounts.google.com", "everyone": True}},
+            "login.oidc.everyone",
+            "keeps nobody out",
+        ),
+        ({"login": {"iap": {"members": ["allUsers"]}}}, "login.iap.members[0]", "everybody in the world"),
+        ({"login": {"iap": {"members": ["user:ada@example.org"]}}}, "login.iap", "a login of a cloud"),
+        ({"login.oidc.token_endpoint": "https://login.example.org/t"}, "login.oidc", "are missing beside it"),
+    ],
+)
+def test_what_would_let_everybody_in_or_cannot_work_is_refused(
+    folder: Path, changes: dict[str, Any], key: str, reason: str
+) -> None:
+    found = problems(folder, HERE, changed(BY_PROXY, changes))
+    assert reason in found[f"ingress.{key}"]
+
+
+def test_a_login_whose_secret_is_not_set_is_refused(folder: Path) -> None:
+    ingress = changed(BY_PROXY, {"login.oidc.client_secret": "other"})
+    assert "not set" in problems(folder, HERE, ingress)["slipway:secrets.other"]
+
+
+def test_a_cluster_without_a_way_in_is_refused(folder: Path) -> None:
+    base = changed(HERE, {"clusters.here.ingress": None})
+    assert "nothing is known of the cluster" in problems(folder, base, BY_PROXY)["ingress"]
+
+
+def test_each_cloud_refuses_the_login_and_the_certificate_of_another(folder: Path) -> None:
+    assert set(problems(folder, gcp.BASE, BY_COGNITO)) == {"ingress.tls", "ingress.login.cognito"}
+    assert set(problems(folder, aws.BASE, BY_IAP)) == {"ingress.tls", "ingress.login.iap"}
+    elsewhere = changed(BY_COGNITO, {"tls.certificate": CERTIFICATE.replace("us-east-1", "eu-west-1")})
+    assert set(problems(folder, aws.BASE, elsewhere)) == {"ingress.tls.certificate"}
