@@ -39,27 +39,19 @@ class Pictures:
 
 @dataclass(frozen=True)
 class Model:
-    """A version of the model that can be asked."""
+    """A version of the model that can be asked. ``numbers`` are what it takes for each level from 0 to 255."""
 
     version: int
     signature: Signature
     form: Form
     labels: Sequence[str]
-    black: float
-    white: float
+    numbers: Sequence[float]
 
     def instance(self, image: Image.Image) -> Any:
         """What is sent of ``image``, which is of the model's form."""
         if self.signature.dtype == TEXT:
             return {"b64": base64.b64encode(png(image)).decode()}
-        whole = self.signature.dtype in WHOLE
-        step = (self.white - self.black) / 255
-
-        def number(level: int) -> float:
-            found = self.black + level * step
-            return round(found) if whole else round(found, 6)
-
-        return values(image, number, last=len(self.signature.shape) == 3)
+        return values(image, self.numbers, last=len(self.signature.shape) == 3)
 
     def probabilities(self, numbers: Sequence[float]) -> list[float]:
         """The share of each label. Numbers that do not add up to 1 are logits.
@@ -95,14 +87,16 @@ def model(version: int, signature: Signature, pictures: Pictures, labels: Sequen
         names = [str(each) for each in range(max(signature.classes, 2))]
     elif signature.classes not in {None, len(names)} and (signature.classes, len(names)) != (1, 2):
         raise UnusableError(_other_count(signature.classes or 0, len(names)))
-    white = 255.0 if signature.dtype in WHOLE else 1.0
+    whole = signature.dtype in WHOLE
+    black = 0.0 if pictures.black is None else pictures.black
+    white = pictures.white if pictures.white is not None else 255.0 if whole else 1.0
+    levels = [black + level * (white - black) / 255 for level in range(256)]
     return Model(
         version=version,
         signature=signature,
         form=form,
         labels=tuple(names),
-        black=0.0 if pictures.black is None else pictures.black,
-        white=white if pictures.white is None else pictures.white,
+        numbers=[round(each) if whole else round(each, 6) for each in levels],
     )
 
 

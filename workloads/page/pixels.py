@@ -11,7 +11,7 @@ import contextlib
 import io
 import math
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -133,13 +133,12 @@ def prepare(image: Image.Image, form: Form, *, drawn: bool = False) -> Image.Ima
     return (ink if light else ImageOps.invert(ink)).convert(_mode(form))
 
 
-def values(image: Image.Image, number: Callable[[int], float], *, last: bool) -> list[Any]:
+def values(image: Image.Image, numbers: Sequence[float], *, last: bool) -> list[Any]:
     """Rows of pixels, each a list of its channels or, for one channel without ``last``, a number.
 
-    ``number`` turns a level, 0 to 255, into what the model takes.
+    ``numbers`` are what the model takes for each level from 0 to 255.
     """
-    table = [number(level) for level in range(256)]
-    flat = [table[level] for level in image.tobytes()]
+    flat = [numbers[level] for level in image.tobytes()]
     channels = len(image.getbands())
     pixels: Sequence[Any] = flat
     if channels > 1 or last:

@@ -114,6 +114,6 @@ def test_nothing_is_decoded_of_an_image_that_is_too_large() -> None:
 
 def test_numbers() -> None:
     grey = Image.new("L", (3, 2), 255)
-    assert values(grey, lambda level: level, last=False) == [[255, 255, 255], [255, 255, 255]]
-    assert values(grey, lambda level: level / 255, last=True)[1][2] == [1.0]
-    assert values(Image.new("RGB", (1, 1), (1, 2, 3)), float, last=True) == [[[1.0, 2.0, 3.0]]]
+    assert values(grey, range(256), last=False) == [[255, 255, 255], [255, 255, 255]]
+    assert values(grey, [level / 255 for level in range(256)], last=True)[1][2] == [1.0]
+    assert values(Image.new("RGB", (1, 1), (1, 2, 3)), range(256), last=True) == [[[1, 2, 3]]]

@@ -3,7 +3,7 @@
 const POLL = 2000; // Milliseconds between two questions which version answers.
 const WHILE_DRAWING = 350; // Milliseconds between two predictions of a drawing that is not finished.
 const STEPS = 28; // Steps of the keyboard's pen along a side.
-const PEN = 1 / 13; // Width of the pen, as a share of the side.
+const PEN = 1 / 9; // Width of the pen, as a share of the side: three or four pixels of a digit that has 20.
 const SENT = 280; // Pixels of a side of the drawing that is sent.
 const LARGEST_SIDE = 1600; // Pixels of an upload's longest side; more are scaled down before they are sent.
 const TAKEN = ["image/png", "image/jpeg", "image/webp"];
