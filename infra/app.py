@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.pipelines.apps import AppDeclaration, folder_of, object_name, token_variable
+from infra.pipelines.apps import AppDeclaration, address_variables, folder_of, object_name, token_variable
 from infra.pipelines.contract import service_variables
 from infra.platform import Platform, Pool, Resources
 from infra.step import Command, Step
@@ -77,11 +77,11 @@ class App:
     @property
     def addresses(self) -> dict[str, str]:
         """Where the apps that connect to it find each of its ports, by environment variable."""
-        others = {
-            service_variables(f"{self.name}-{port}")[0]: f"{self.object_name}:{number}"
-            for port, number in self.declared.ports.items()
+        variables = address_variables(self.name, self.declared.ports)
+        return {
+            name: f"{self.object_name}:{port}"
+            for name, port in zip(variables, self.all_ports.values(), strict=True)
         }
-        return {self.address_variable: self.address, **others}
 
     @property
     def all_ports(self) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """From the apps that pipelines declare to apps on pools: each with its image, and with those that it asks."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -60,15 +60,16 @@ class _Apps:
         settings = declared.placed_by
         platform, pool = pool_of(settings.pool, self.platforms)
         beside = [*self.pipeline.steps, *self.pipeline.services, *self.declared.values()]
+        groups = {name: self._read(name, of) for name, of in declared.inputs.items()}
         app = App(
             pipeline=self.pipeline.name,
-            declared=declared,
+            declared=replace(declared, arguments=list(_words(declared, groups))),
             image=settings.image or declared.image or tensorflow_image(pool),
             platform=platform,
             pool=pool,
             resources=resources_of(settings),
-            inputs={name: self.steps[of] for name, of in declared.inputs.items()},
-            after=[self.steps[name] for name in declared.after],
+            inputs={each: step for found in groups.values() for each, step in found.items()},
+            after=[step for name in declared.after for step in self._meant(name)],
             clients=[each.name for each in self.declared.values() if declared.name in each.connects],
             connects={each: self._app(each) for each in declared.connects},
             command=command_of(declared, beside, self.root) if declared.command else None,
@@ -76,3 +77,23 @@ class _Apps:
             storage=mebibytes(settings.storage) if isinstance(settings, KeptAppSettings) else 0,
         )
         return self.gates.before(app)
+
+    def _meant(self, name: str) -> list[Step]:
+        """The step of that name, or all variants that are made of it."""
+        if name in self.steps:
+            return [self.steps[name]]
+        return [each for each in self.steps.values() if each.variant and each.variant.of == name]
+
+    def _read(self, name: str, of: str) -> dict[str, Step]:
+        """The steps that the input ``name`` is, by the names that they have as inputs."""
+        found = self._meant(of)
+        return {name: found[0]} if of in self.steps else {each.name: each for each in found}
+
+
+def _words(declared: AppDeclaration, groups: Mapping[str, Mapping[str, Step]]) -> Iterator[str]:
+    """The arguments, with one for each variant where one is a step with variants."""
+    several = {
+        f"{{{name}}}": [f"{{{each}}}" for each in steps] for name, steps in groups.items() if [*steps] != [name]
+    }
+    for word in declared.arguments:
+        yield from several.get(word, [word])

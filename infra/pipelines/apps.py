@@ -6,7 +6,7 @@ for them. A stack runs an app where its section of the stack file names it; all 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import Field
@@ -158,6 +158,13 @@ class AppDeclaration:
         places = {*OF_STORE, *self.inputs}
         words = [*self.arguments, *self.environment.values()]
         return any(name in places for word in words for name in references.names(word))
+
+
+def address_variables(name: str, ports: Iterable[str] = ()) -> list[str]:
+    """The environment variables in which an app finds the addresses of the app ``name``: that of its HTTP port,
+    and those of its other ``ports``, by their names.
+    """
+    return [f"{'_'.join(filter(None, (name, port))).upper().replace('-', '_')}_ADDRESS" for port in ("", *ports)]
 
 
 def object_name(pipeline: str, app: str) -> str:

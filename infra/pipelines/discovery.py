@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from infra.pipelines import file_reading
+from infra.pipelines import app_rules, file_reading
 from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.contract import (
     AnyPipeline,
@@ -146,7 +146,8 @@ def declared_steps(folder: str, settings: PipelineSettings) -> Sequence[StepDecl
     if problems := pipeline(folder).problems:
         raise SettingsError(problems)
     steps = steps_of(folder, settings)
-    if reasons := list(misfits(steps, services_of(folder, settings))):
+    services, apps = services_of(folder, settings), apps_of(folder, settings)
+    if reasons := [*misfits(steps, services), *app_rules.misfits(apps, steps, services)]:
         raise SettingsError([_problem(file_of(folder), each) for each in reasons])
     return steps
 

@@ -4,18 +4,8 @@ from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, Field
 
+from infra.pipelines.file_words import Word
 from infra.schema.base import Model, refuse
-
-
-def _word(value: Any) -> Any:
-    """YAML reads ``--trees, 300`` as a number; a word of a command line is text."""
-    if isinstance(value, bool):
-        raise refuse("true or false, which programs spell differently", 'write it in quotes: `"true"`')
-    return str(value) if isinstance(value, int | float) else value
-
-
-Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str | int | float)]
-"""A word of a command line, or the value of an environment variable."""
 
 
 def _build(value: Any) -> Any:

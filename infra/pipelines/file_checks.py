@@ -34,7 +34,7 @@ def check(declared: PipelineFile) -> Iterator[Finding]:
         at: Path = ("steps", name)
         yield from _step_name(at, name)
         yield from _references(at, name, step, declared)
-        yield from _environment(at, step)
+        yield from environment_findings(at, step.environment, step.secrets)
         yield from _paths(at, step)
         yield from _after(at, name, step, declared)
         yield from _matrix(at, step, declared)
@@ -126,8 +126,11 @@ def _references(at: Path, name: str, step: PipelineStep, declared: PipelineFile)
         )
 
 
-def _environment(at: Path, step: PipelineStep) -> Iterator[Finding]:
-    for section, names in (("environment", list(step.environment)), ("secrets", list(step.secrets))):
+def environment_findings(
+    at: Path, environment: Mapping[str, str], secrets: Mapping[str, str]
+) -> Iterator[Finding]:
+    """What is wrong with the names of environment variables of a step or app at ``at``, and with its secrets."""
+    for section, names in (("environment", list(environment)), ("secrets", list(secrets))):
         for name in names:
             if not VARIABLE.fullmatch(name):
                 fix = "write letters, digits and `_`, and no digit first"
@@ -135,10 +138,10 @@ def _environment(at: Path, step: PipelineStep) -> Iterator[Finding]:
             elif name.startswith(OWN_VARIABLES):
                 reason = f"variables that begin with `{OWN_VARIABLES}` are Slipway's"
                 yield Finding((*at, section, name), name, reason, "choose another name")
-    for name, secret in step.secrets.items():
+    for name, secret in secrets.items():
         place = (*at, "secrets", name)
         yield from name_findings(place, secret)
-        if name in step.environment:
+        if name in environment:
             yield Finding(place, secret, "`environment` has that variable too", "remove one of them")
 
 

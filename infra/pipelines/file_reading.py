@@ -9,8 +9,16 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from infra.pipelines import file_checks, file_item_checks, file_node_checks, file_results, file_service_checks
+from infra.pipelines import (
+    file_app_checks,
+    file_checks,
+    file_item_checks,
+    file_node_checks,
+    file_results,
+    file_service_checks,
+)
 from infra.pipelines.contract import AnyPipeline, Pipeline
+from infra.pipelines.file_apps import apps
 from infra.pipelines.file_services import services
 from infra.pipelines.file_settings import is_field, section_of
 from infra.pipelines.file_steps import steps
@@ -47,6 +55,7 @@ LEFT_OUT: Mapping[str, Any] = {"matrix": {}, "files": [], "requirements": None, 
 CHECKS: tuple[Callable[[PipelineFile], Iterable[Finding]], ...] = (
     file_checks.check,
     file_service_checks.check,
+    file_app_checks.check,
     file_item_checks.check,
     file_node_checks.check,
     file_results.check,
@@ -70,6 +79,9 @@ def read(folder: Folder) -> AnyPipeline:
         settings=section_of(name, reading.declared, reading.lost),
         steps=lambda settings: steps(reading.declared, settings, folder.below),
         services=lambda settings: services(reading.declared, settings, folder.below),
+        apps=lambda settings: apps(
+            reading.declared, settings, steps(reading.declared, settings, folder.below), folder.below
+        ),
         checks=(
             lambda section: file_item_checks.of_section(reading.declared, section),
             lambda section: file_node_checks.of_section(reading.declared, section),
@@ -129,7 +141,7 @@ def _judge(content: Mapping[str, Any], found: _Reading) -> list[Finding]:
 def _without(declared: PipelineFile, wrong: Collection[Path]) -> PipelineFile:
     """The file without those parts of its steps in which something is ``wrong``, so that its steps can be made.
 
-    Of names that no settings can have, it has neither steps nor services.
+    Of names that no settings can have, it has neither steps, services nor apps.
     """
     kept: dict[str, PipelineStep] = {}
     for name, step in declared.steps.items():
@@ -141,7 +153,8 @@ def _without(declared: PipelineFile, wrong: Collection[Path]) -> PipelineFile:
         update["results"] = {key: each for key, each in step.results.items() if key not in lost}
         kept[name] = step.model_copy(update=update)
     services = {name: each for name, each in declared.services.items() if is_field(name)}
-    return declared.model_copy(update={"steps": kept, "services": services})
+    apps = {name: each for name, each in declared.apps.items() if is_field(name)}
+    return declared.model_copy(update={"steps": kept, "services": services, "apps": apps})
 
 
 def _repeated(key: Repeated) -> Finding:

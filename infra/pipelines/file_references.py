@@ -3,7 +3,9 @@
 from collections.abc import Collection, Iterator
 
 from infra.pipelines import references
+from infra.pipelines.apps import OF_APPS, address_variables
 from infra.pipelines.contract import OF_SERVICES, service_variables
+from infra.pipelines.file_app_kinds import PipelineApp, ProgramApp
 from infra.pipelines.pipeline_file import PipelineFile
 from infra.schema.problems import Finding, Path, listed, nearest
 
@@ -50,6 +52,33 @@ def in_service(at: Path, word: str, declared: PipelineFile) -> Iterator[Finding]
             yield Finding(at, word, reason, "remove it", read=(("steps", name),))
             return
     yield from _in_word(at, word, [*OF_SERVICES, *declared.parameters], "", declared)
+
+
+def in_app(at: Path, word: str, app: PipelineApp, declared: PipelineFile) -> Iterator[Finding]:
+    """Findings about ``word``, which stands in the command, the environment or another key of an app."""
+    for name in references.names(word):
+        if name in declared.services:
+            reason = f"`{name}` is a service, to which steps alone connect"
+            yield Finding(at, word, reason, "remove it", read=(("services", name),))
+            return
+        if name in declared.apps and name not in declared.steps:
+            variable = address_variables(name)[0]
+            reason = f"`{name}` is an app, whose address other apps find in their environment"
+            fix = f"name it in `connects`, and read `{variable}`"
+            yield Finding(at, word, reason, fix, read=(("apps", name),))
+            return
+        if name in declared.steps and (declared.steps[name].matrix and not _alone(word)):
+            reason = f"`{name}` has a matrix, and so is several steps"
+            fix = f"write `{{{name}}}` alone, which becomes one word for each; or name a step that reads them"
+            yield Finding(at, word, reason, fix, read=(("steps", name, "matrix"),))
+            return
+    own = OF_APPS if isinstance(app, ProgramApp) else ()
+    yield from _in_word(at, word, [*own, *declared.parameters, *declared.steps], "", declared)
+
+
+def _alone(word: str) -> bool:
+    """Whether ``word`` is nothing but one reference."""
+    return f"{{{next(references.names(word), '')}}}" == word
 
 
 def _in_word(at: Path, word: str, known: Collection[str], step: str, declared: PipelineFile) -> Iterator[Finding]:

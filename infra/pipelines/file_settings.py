@@ -9,7 +9,9 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, create_
 from pydantic.fields import FieldInfo
 
 from infra.pipelines import references, valkey
+from infra.pipelines.apps import AppSettings
 from infra.pipelines.contract import PipelineSettings, PodSettings, ServiceSettings, StepSettings
+from infra.pipelines.file_app_kinds import RESOURCES, PipelineApp, ProgramApp, settings_of
 from infra.pipelines.matrix import MATRIX, Axes, Axis, MatrixNodesSettings, MatrixStepSettings
 from infra.pipelines.pipeline_file import MOST_WORKERS, Parameter, PipelineFile, PipelineService, PipelineStep
 from infra.schema.base import Float, Int, Model, no_truth, refuse
@@ -20,7 +22,10 @@ PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 SERVICES = "services"
 """The section of a pipeline's section that says where its services run."""
 
-SECTION_KEYS = ("uses", "steps", SERVICES, "schedule", "description")
+APPS = "apps"
+"""The section of a pipeline's section that says which of its apps run, and where."""
+
+SECTION_KEYS = ("uses", "steps", SERVICES, APPS, "schedule", "description")
 """Keys of a pipeline's section that are no parameters of its own."""
 
 WORKERS, MODE, ASSIGNMENT = "workers", "mode", "assignment"
@@ -51,8 +56,8 @@ class _PartialAxes(Axes):
 
 
 def section_of(name: str, declared: PipelineFile, lost: Collection[Path] = ()) -> type[PipelineSettings]:
-    """The pipeline's section, called ``name``: a key for each parameter, and one for each step below ``steps`` and
-    for each service below ``services``.
+    """The pipeline's section, called ``name``: a key for each parameter, and one for each step below ``steps``,
+    for each service below ``services`` and for each app below ``apps``.
 
     ``lost`` are the places of the file that could not be read. The section may then have keys of which nobody can
     tell what they are.
@@ -71,6 +76,8 @@ def section_of(name: str, declared: PipelineFile, lost: Collection[Path] = ()) -
     }
     if declared.services or _any_at(lost, SERVICES):
         fields[SERVICES] = _services(name, declared, lost)
+    if declared.apps or _any_at(lost, APPS):
+        fields[APPS] = _apps(name, declared, lost)
     return _model(name, base, declared.description, fields)
 
 
@@ -89,6 +96,31 @@ def _services(name: str, declared: PipelineFile, lost: Collection[Path]) -> Any:
     return (
         (model, Field(default_factory=model, description=about)) if unsure else (model, Field(description=about))
     )
+
+
+def _apps(name: str, declared: PipelineFile, lost: Collection[Path]) -> Any:
+    """The key ``apps`` of the pipeline's section."""
+    fields = {
+        app: (
+            _app_settings(app, each) | None,
+            Field(
+                default=None, description=f"{each.description or f'Where `{app}` runs.'} Default: it does not run."
+            ),
+        )
+        for app, each in declared.apps.items()
+    }
+    about = "The apps that run, and where each does."
+    model = _model(f"{name}Apps", _PartialModel if _any_at(lost, APPS) else Model, about, fields)
+    return (model, Field(default_factory=model, description=about))
+
+
+def _app_settings(name: str, app: PipelineApp) -> type[AppSettings]:
+    base = settings_of(app)
+    asked = {**RESOURCES.get(app.kind, {}), **app.resources.model_dump(exclude_none=True)}
+    if isinstance(app, ProgramApp):
+        asked["storage"] = app.storage
+    fields = {key: default for key, default in asked.items() if key in base.model_fields}
+    return _model(name, base, base.__doc__, _defaults(base, fields))
 
 
 def _service_settings(name: str, service: PipelineService) -> type[ServiceSettings]:

@@ -3,17 +3,18 @@
 What its keys mean is in their descriptions, of which docs/pipeline.schema.json is made.
 """
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, cast, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, create_model
+from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
-from infra.pipelines.file_builds import Built, Word
+from infra.pipelines.file_app_kinds import PipelineApp
+from infra.pipelines.file_builds import Built
 from infra.pipelines.file_nodes import StepNodes, nodes_section
+from infra.pipelines.file_parts import RehearsalCommand, ServiceProbe, ServiceResources, StepResources
+from infra.pipelines.file_words import Bound, Scalar, Word, Words
 from infra.pipelines.results import Format
-from infra.schema.base import Cpu, Duration, Int, Memory, Model, Size, refuse
+from infra.schema.base import Duration, Int, Model, Size, refuse
 from infra.schema.image import Image
 from infra.schema.problems import did_you_mean, listed
 from infra.schema.quantities import seconds
@@ -30,9 +31,6 @@ SUBSTITUTE = "rehearsal"
 MOST_WORKERS = 1000
 """Pods of one step: a namespace of so many is still a small one for Kubernetes, and a mistake has more."""
 
-LONGEST_COMMAND = 500
-"""Characters of a text that is shown again as the list of words that it should be."""
-
 SHORTEST_LEASE, LONGEST_LEASE = 5, 3600
 """Seconds. A worker says several times in a lease that it lives, over a network that may be slow for seconds; and
 for as long as a lease, nobody takes over the item of a worker that died."""
@@ -42,23 +40,6 @@ def _sentence(value: str) -> str:
     if not value.strip():
         raise refuse("empty", "write what it does, in a sentence")
     return value.strip()
-
-
-def _plain(word: str) -> str:
-    """``word`` as an item of a list in YAML."""
-    return word if re.fullmatch(r"[\w./-][\w./=+-]*", word) else json.dumps(word)
-
-
-def _words(value: Any) -> Any:
-    if isinstance(value, str):
-        words = map(_plain, value.split()[:12]) if len(value) <= LONGEST_COMMAND else ()
-        raise refuse(
-            "one text, and a command is a list of its words, which no shell reads",
-            f"write `[{', '.join(words) or 'python, train.py'}]`",
-        )
-    if value == []:
-        raise refuse("empty", "write the program and its arguments: `[python, train.py]`")
-    return value
 
 
 FORMATS = get_args(Format)
@@ -71,30 +52,6 @@ RESULT_KINDS: Mapping[str, Sequence[str]] = {
     "file": (),
 }
 """The kinds of results, each with the keys that it alone may have."""
-
-Words = Annotated[list[Word], Field(min_length=1), BeforeValidator(_words, json_schema_input_type=list[Word])]
-"""A command: its program, and the program's arguments."""
-
-
-def _scalar(value: Any) -> Any:
-    if isinstance(value, dict | list):
-        raise refuse("not a single value", "write a number, a text, or `true` or `false`")
-    if value is None:
-        raise refuse("empty", "write a value, or remove it")
-    return value
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise refuse("not a number", "write a number")
-    return value
-
-
-Scalar = Annotated[Any, WithJsonSchema({"type": ["boolean", "number", "string"]}), BeforeValidator(_scalar)]
-"""A value of a parameter, of whatever type."""
-
-Bound = Annotated[Any, WithJsonSchema({"type": "number"}), BeforeValidator(_number)]
-"""A number, whole or not."""
 
 
 class Parameter(Model):
@@ -110,24 +67,6 @@ class Parameter(Model):
         default=None, description="The only values that it can have."
     )
     description: str | None = Field(default=None, description="What it is, for the reference of the settings.")
-
-
-class ServiceResources(Model):
-    """What a service asks for where the stack file does not say it. Where neither does, it gets one CPU, 4Gi of
-    memory and 4Gi of scratch space; a Valkey server gets 250m of CPU and 256Mi of memory.
-    """
-
-    cpu: Cpu | None = Field(default=None, description="CPU asked for, as a Kubernetes quantity.")
-    memory: Memory | None = Field(default=None, description="Memory asked for, and its limit.")
-    ephemeral_storage: Size | None = Field(default=None, description="Scratch space for temporary files.")
-
-
-class StepResources(ServiceResources):
-    """What a step asks for where the stack file does not say it. Where neither does, it gets one CPU, 4Gi of
-    memory, 4Gi of scratch space and no GPU.
-    """
-
-    gpus: Int | None = Field(default=None, ge=0, description="GPUs, or shares of one.")
 
 
 class BestVariant(Model):
@@ -196,13 +135,6 @@ class StepResult(Model):
     )
     unit: str | None = Field(default=None, description="What an object of the curves stands for: `epoch`.")
     logs: str | None = Field(default=None, description="The folder with the curves that TensorBoard reads.")
-
-
-class RehearsalCommand(Model):
-    """What a rehearsal runs where this machine lacks the program, or the packages of its image."""
-
-    run: Words | None = Field(default=None, description="The command in place of `run`.")
-    requirements: str | None = Field(default=None, description="A lock file with the packages that the image has.")
 
 
 def _lease(value: str) -> str:
@@ -325,12 +257,6 @@ class PipelineStep(Model):
     )
 
 
-class ServiceProbe(Model):
-    """How a service shows that it is ready."""
-
-    path: str = Field(description="The path at which it answers HTTP with a status below 400: `/healthz`.")
-
-
 class PipelineService(Model):
     """A program that runs beside the steps, with a port, a volume and a password of its own. Only steps that
     connect to it reach it, and it reaches nothing. It is there before the first of them starts.
@@ -376,6 +302,10 @@ class PipelineFile(Model):
         default_factory=dict[str, PipelineService], description="Programs that run beside the steps, by name."
     )
     steps: dict[str, PipelineStep] = Field(min_length=1, description="The steps by name.")
+    apps: dict[str, PipelineApp] = Field(
+        default_factory=dict[str, PipelineApp],
+        description="Programs that run after the steps and stay, by name: a model server, a page, a notebook.",
+    )
 
 
 class _PartialParameter(Parameter):

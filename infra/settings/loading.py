@@ -13,6 +13,7 @@ from infra.schema.plain_values import order
 from infra.schema.problems import Finding, Problem, SettingsError, key_of
 from infra.settings.checks import (
     admission,
+    apps,
     ingress,
     kueue,
     metrics,
@@ -37,6 +38,7 @@ CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
     pipelines.same_job_names,
     steps.check,
     services.check,
+    apps.check,
     teams.check,
     kueue.check,
     admission.check,

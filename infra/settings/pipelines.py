@@ -103,8 +103,13 @@ def services_if_any(name: str, settings: PipelineSettings) -> Sequence[ServiceDe
 
 
 def any_services(sections: Mapping[str, PipelineSettings]) -> bool:
-    """Whether a pipeline that the section `pipelines` runs has a service."""
-    return any(services_if_any(name, settings) for name, settings in sections.items())
+    """Whether a pipeline that the section `pipelines` runs has a service, or an app that keeps data: both have a
+    volume to themselves.
+    """
+    return any(
+        services_if_any(name, settings) or any(app.keeps_data for app in apps_if_any(name, settings))
+        for name, settings in sections.items()
+    )
 
 
 def apps_if_any(name: str, settings: PipelineSettings) -> Sequence[AppDeclaration]:

@@ -52,6 +52,12 @@ begin it with `# yaml-language-server: $schema=../../docs/pipeline.schema.json`.
 - In a stack file a step with `items` has the keys `workers`, `mode` and `assignment` (`queue`, or `static` for
   shares without a queue) beside its pool, and each service a section below `services`. A service to which no step
   connects with these settings is not there.
+- An app's name is as a service's, and no step's or service's either. An app runs where the stack file's section
+  names it below `apps`, with the keys `pool`, `cpu`, `memory`, `gpus`, `replicas`, `autoscale`, `image` and
+  `ingress`. Apps that name it in `connects` find host and port in `<APP>_ADDRESS`, and its other ports in
+  `<APP>_<PORT>_ADDRESS`. [Apps](apps.md) says how they run.
+- The words of an app may hold `{{port}}`, `{{token}}`, `{{data}}` and `{{pipeline}}`. A reference to a step with a
+  matrix stands alone, as `{{train}}`, and becomes a word for each of its variants.
 """
 
 

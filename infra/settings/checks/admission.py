@@ -9,7 +9,7 @@ from infra.schema.quantities import cpu_millicores, mebibytes
 from infra.settings.checks.targets import Target, targets
 from infra.settings.kueue import OWN_PODS
 from infra.settings.parsing import Draft, Reading
-from infra.settings.pipelines import KEY, services_if_any, steps_if_any
+from infra.settings.pipelines import KEY, apps_if_any, services_if_any, steps_if_any
 
 WORDS: Mapping[str, tuple[str, str]] = {
     "cpu": ("m", " of CPU"),
@@ -42,6 +42,11 @@ def _held(draft: Draft) -> dict[str, list[tuple[str, Resources]]]:
         for service in services_if_any(name, settings):
             asked = _asked(service.placed_by)
             found.setdefault(service.placed_by.pool, []).append((f"the service `{service.name}`", asked))
+        for app in apps_if_any(name, settings):
+            placed = app.placed_by
+            pods = placed.autoscale.most if placed.autoscale else placed.replicas
+            there = found.setdefault(placed.pool, [])
+            there += [(f"the app `{app.name}`", _asked(placed))] * pods
     for cluster in draft.clusters.values() if draft.kueue and draft.kueue.install else ():
         host = next((name for name, pool in cluster.pools.items() if not pool.has_gpus), None)
         if host and not cluster.other_stack:

@@ -6,7 +6,7 @@ from infra.schema.kubernetes_names import name_findings
 from infra.schema.problems import Finding, Path, key_of, nearest
 from infra.schema.secret_values import InClear
 from infra.settings.parsing import Reading
-from infra.settings.pipelines import steps_if_any
+from infra.settings.pipelines import apps_if_any, steps_if_any
 
 KEY = "secrets"
 
@@ -35,7 +35,7 @@ def _command(name: str) -> str:
 
 
 def _lacking(reading: Reading) -> Iterator[Finding]:
-    """The secrets that steps of the stack's pipelines need, and that nothing sets."""
+    """The secrets that steps and apps of the stack's pipelines need, and that nothing sets."""
     there = reading.draft.secrets
     needed: dict[str, str] = {}
     for pipeline, settings in reading.draft.pipelines.items():
@@ -43,6 +43,9 @@ def _lacking(reading: Reading) -> Iterator[Finding]:
             name = step.variant.of if step.variant else step.name
             for variable, secret in step.secrets.items():
                 needed.setdefault(secret, f"step `{name}` of pipeline `{pipeline}` needs it for `{variable}`")
+        for app in apps_if_any(pipeline, settings):
+            for variable, secret in app.secrets.items():
+                needed.setdefault(secret, f"app `{app.name}` of pipeline `{pipeline}` needs it for `{variable}`")
     for secret, reason in needed.items():
         if secret not in there:
             near = nearest(secret, there)

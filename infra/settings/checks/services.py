@@ -1,13 +1,14 @@
-"""Services of pipelines against the clusters that they run on, and the names of Services against one another."""
+"""Services of pipelines against the clusters that they run on, and the names of Services of all kinds."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.contract import PipelineSettings, ServiceDeclaration, StepDeclaration, placements
 from infra.schema.problems import Finding, Path, listed
 from infra.settings.checks.pipelines import RENAME, pools_of
 from infra.settings.parsing import Reading
-from infra.settings.pipelines import KEY, services_if_any, steps_if_any
+from infra.settings.pipelines import KEY, apps_if_any, services_if_any, steps_if_any
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class _Section:
     settings: PipelineSettings
     services: tuple[ServiceDeclaration, ...]
     steps: tuple[StepDeclaration, ...]
+    apps: tuple[AppDeclaration, ...]
 
     @property
     def at(self) -> Path:
@@ -26,8 +28,9 @@ class _Section:
 
     @property
     def named(self) -> list[tuple[str, str]]:
-        """What has a Service of its own, as text and by its name: services, and steps on several nodes."""
+        """What has a Service of its own, as text and by its name: services, apps, and steps on several nodes."""
         services = [(f"service `{each.name}`", each.name) for each in self.services]
+        services += [(f"app `{each.name}`", each.name) for each in self.apps]
         return [*services, *((f"step `{each.name}`", each.name) for each in self.steps if each.nodes)]
 
     def pool_key(self, service: ServiceDeclaration) -> Path:
@@ -49,7 +52,11 @@ def check(reading: Reading) -> Iterator[Finding]:
 def _sections(reading: Reading) -> Iterator[_Section]:
     for name, settings in reading.draft.pipelines.items():
         section = _Section(
-            name, settings, tuple(services_if_any(name, settings)), tuple(steps_if_any(name, settings))
+            name,
+            settings,
+            tuple(services_if_any(name, settings)),
+            tuple(steps_if_any(name, settings)),
+            tuple(apps_if_any(name, settings)),
         )
         if section.named:
             yield section

@@ -1,4 +1,4 @@
-"""Steps and services of pipelines against the pools they ask for."""
+"""Steps, services and apps of pipelines against the pools they ask for."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,12 +12,12 @@ from infra.schema.quantities import cpu_millicores, mebibytes
 from infra.settings.checks.nodes import on_several, several, waiting
 from infra.settings.checks.targets import Target, targets
 from infra.settings.parsing import Draft, Reading
-from infra.settings.pipelines import KEY
+from infra.settings.pipelines import KEY, apps_if_any
 from infra.settings.registry import KEY as REGISTRY
 
 
 def check(reading: Reading) -> Iterator[Finding]:
-    """Findings about the pool and the resources of each step and service."""
+    """Findings about the pool and the resources of each step, service and app."""
     there = targets(reading.draft)
     known = {pool for _, pool in reading.names}
     sections = (
@@ -65,6 +65,8 @@ def _of_variant(finding: Finding, named: Path, step: PodSettings) -> Finding:
 def _fits(at: Path, placed: PodSettings, target: Target, draft: Draft) -> Iterator[Finding]:
     if on_several(placed) and target.pool.has_gpus:
         yield from several(at, placed, target, draft)
+    elif isinstance(placed, AppSettings):
+        yield from _gpus(at, placed, target, draft)
     elif isinstance(placed, StepSettings):
         yield from several(at, placed, target, draft)
         yield from _gpus(at, placed, target, draft)
@@ -93,6 +95,7 @@ def _fits(at: Path, placed: PodSettings, target: Target, draft: Draft) -> Iterat
 
 def _gpus(at: Path, step: StepSettings | AppSettings, target: Target, draft: Draft) -> Iterator[Finding]:
     read = target.keys_of("gpus")
+    what = "step" if isinstance(step, StepSettings) else "app"
     if step.gpus and not target.pool.has_gpus:
         with_gpus = [name for name, other in targets(draft).items() if other.pool.has_gpus]
         yield Finding(
@@ -108,7 +111,7 @@ def _gpus(at: Path, step: StepSettings | AppSettings, target: Target, draft: Dra
             (*at, "gpus"),
             step.gpus,
             f"pool `{target.name}` has GPUs, which would be paid for and idle",
-            "write how many the step uses, or take a pool without GPUs"
+            f"write how many the {what} uses, or take a pool without GPUs"
             f"{f': {listed(without)}' if without else ''}",
             read=((*at, "pool"), *read),
         )
@@ -142,10 +145,20 @@ def _scratch(at: Path, step: StepSettings) -> Iterator[Finding]:
             )
 
 
+def _mounting(draft: Draft) -> set[int]:
+    """The identities of the settings of apps that have the store mounted."""
+    return {
+        id(app.placed_by)
+        for name, settings in draft.pipelines.items()
+        for app in apps_if_any(name, settings)
+        if app.uses_store
+    }
+
+
 def _amounts(at: Path, placed: PodSettings, target: Target, node: Resources, draft: Draft) -> Iterator[Finding]:
     cluster = draft.clusters[str(target.at[1])]
-    # Services do not mount the store. That of another stack is not in this file, and so not wrong in it.
-    mounts = isinstance(placed, StepSettings)
+    # Services and some apps do not mount the store. That of another stack is not in this file, and so not wrong.
+    mounts = isinstance(placed, StepSettings) or id(placed) in _mounting(draft)
     store = draft.store.sidecar if draft.store else cluster.sidecar
     sidecar = (store if mounts else None) or Resources(cpu=0, memory=0)
     mount: tuple[Path, ...] = (("store", "kind"),) if mounts and not cluster.other_stack else ()

@@ -1,0 +1,65 @@
+"""Values of a ``pipeline.yaml`` that stand in several of its sections: words of commands, and plain values."""
+
+import json
+import re
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from infra.schema.base import refuse
+
+LONGEST_COMMAND = 500
+"""Characters of a text that is shown again as the list of words that it should be."""
+
+
+def _word(value: Any) -> Any:
+    """YAML reads ``--trees, 300`` as a number; a word of a command line is text."""
+    if isinstance(value, bool):
+        raise refuse("true or false, which programs spell differently", 'write it in quotes: `"true"`')
+    return str(value) if isinstance(value, int | float) else value
+
+
+Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str | int | float)]
+"""A word of a command line, or the value of an environment variable."""
+
+
+def _plain(word: str) -> str:
+    """``word`` as an item of a list in YAML."""
+    return word if re.fullmatch(r"[\w./-][\w./=+-]*", word) else json.dumps(word)
+
+
+def _words(value: Any) -> Any:
+    if isinstance(value, str):
+        words = map(_plain, value.split()[:12]) if len(value) <= LONGEST_COMMAND else ()
+        raise refuse(
+            "one text, and a command is a list of its words, which no shell reads",
+            f"write `[{', '.join(words) or 'python, train.py'}]`",
+        )
+    if value == []:
+        raise refuse("empty", "write the program and its arguments: `[python, train.py]`")
+    return value
+
+
+Words = Annotated[list[Word], Field(min_length=1), BeforeValidator(_words, json_schema_input_type=list[Word])]
+"""A command: its program, and the program's arguments."""
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, dict | list):
+        raise refuse("not a single value", "write a number, a text, or `true` or `false`")
+    if value is None:
+        raise refuse("empty", "write a value, or remove it")
+    return value
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refuse("not a number", "write a number")
+    return value
+
+
+Scalar = Annotated[Any, WithJsonSchema({"type": ["boolean", "number", "string"]}), BeforeValidator(_scalar)]
+"""A value of a parameter, of whatever type."""
+
+Bound = Annotated[Any, WithJsonSchema({"type": "number"}), BeforeValidator(_number)]
+"""A number, whole or not."""

@@ -1,0 +1,189 @@
+"""Apps of pipelines: whom they connect to, how many pods they have, and whether their pools have room for them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from infra.pipelines.apps import AppDeclaration, object_name
+from infra.pipelines.contract import PipelineSettings, PodSettings, placements
+from infra.platform import Resources
+from infra.schema.problems import Finding, Path, listed
+from infra.schema.quantities import cpu_millicores, mebibytes
+from infra.settings.checks.pipelines import RENAME, pools_of
+from infra.settings.checks.targets import Target, targets
+from infra.settings.parsing import Draft, Reading
+from infra.settings.pipelines import KEY, apps_if_any, services_if_any
+
+AMOUNTS = ("cpu", "memory", "ephemeral_storage", "gpus")
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """An app of a section of `pipelines`, and where its own section stands."""
+
+    pipeline: str
+    app: AppDeclaration
+    at: Path
+
+    @property
+    def pods(self) -> int:
+        """Pods that it has at all times."""
+        return self.app.placed_by.replicas
+
+
+def check(reading: Reading) -> Iterator[Finding]:
+    """Findings about apps that connect to others, about their pods, and about pools that have no room for them."""
+    draft = reading.draft
+    clusters = {name: str(at[1]) for name, (at, _) in pools_of(draft).items()}
+    found: list[_Placed] = []
+    for name, settings in draft.pipelines.items():
+        of_pipeline = list(_placed(name, settings))
+        for each in of_pipeline:
+            yield from _connects(each, of_pipeline, settings)
+            yield from _reach(each, of_pipeline, clusters)
+            yield from _pods(each)
+            yield from _account(each, draft)
+        found += of_pipeline
+    if found:
+        yield from _room(found, draft)
+
+
+def _placed(name: str, settings: PipelineSettings) -> Iterator[_Placed]:
+    places = {id(each): at for at, each in placements(settings, (KEY, name))}
+    for app in apps_if_any(name, settings):
+        yield _Placed(name, app, places.get(id(app.placed_by), (KEY, name)))
+
+
+def _connects(each: _Placed, beside: Sequence[_Placed], settings: PipelineSettings) -> Iterator[Finding]:
+    """The apps that it connects to and that the stack leaves out."""
+    there = {other.app.name for other in beside}
+    section = each.at[:-1]
+    own: object = getattr(settings, "apps", None)
+    known = type(own).model_fields if isinstance(own, BaseModel) else {}
+    for name in dict.fromkeys(each.app.connects):
+        if name in there:
+            continue
+        if name in known:
+            reason = f"it connects to the app `{name}`, which the stack leaves out"
+            fix = f"add `{name}: {{pool: …}}` beside it, or remove `{each.app.name}`"
+        else:
+            reason = f"it connects to the app `{name}`, which the pipeline does not have"
+            fix = "correct the pipeline's declaration"
+        yield Finding(each.at, None, reason, fix, read=((*section, name),))
+
+
+def _reach(each: _Placed, beside: Sequence[_Placed], clusters: Mapping[str, str]) -> Iterator[Finding]:
+    """The apps that it connects to on another cluster, where their names mean nothing."""
+    here = clusters.get(each.app.placed_by.pool)
+    for other in beside:
+        there = clusters.get(other.app.placed_by.pool, here)
+        if other.app.name not in each.app.connects or here is None or there == here:
+            continue
+        pools = [name for name, cluster in clusters.items() if cluster == there]
+        yield Finding(
+            (*each.at, "pool"),
+            each.app.placed_by.pool,
+            f"a pool of cluster `{here}`, and the app `{other.app.name}`, to which it connects, runs on cluster "
+            f"`{there}`: an app is reached in its cluster alone",
+            f"take a pool of cluster `{there}` ({listed(pools)}), or move `{other.app.name}`",
+            read=((*other.at, "pool"),),
+        )
+
+
+def _pods(each: _Placed) -> Iterator[Finding]:
+    placed_by = each.app.placed_by
+    autoscale = placed_by.autoscale
+    if each.app.keeps_data:
+        reason = "it keeps its data on a volume, which one pod has to itself"
+        if placed_by.replicas > 1:
+            yield Finding((*each.at, "replicas"), placed_by.replicas, reason, "write 1, or remove it")
+        if autoscale:
+            yield Finding((*each.at, "autoscale"), autoscale.model_dump(), reason, "remove it")
+    elif autoscale and autoscale.most <= placed_by.replicas:
+        yield Finding(
+            (*each.at, "autoscale", "most"),
+            autoscale.most,
+            f"not more than the {placed_by.replicas} pods that are always there",
+            f"write {placed_by.replicas + 1} or more, or remove `autoscale`",
+            read=((*each.at, "replicas"),),
+        )
+
+
+def _account(each: _Placed, draft: Draft) -> Iterator[Finding]:
+    name = object_name(each.pipeline, each.app.name)
+    if name == draft.service_account:
+        reason = (
+            f"with its name, the service account of the app `{each.app.name}` is called `{name}`, like the Jobs'"
+        )
+        yield Finding((KEY, each.pipeline), each.pipeline, reason, RENAME, read=(("service_account",),))
+
+
+def _room(found: Sequence[_Placed], draft: Draft) -> Iterator[Finding]:
+    """Apps that would wait for a node for ever, beside all else that stays on their pool."""
+    pools = targets(draft)
+    for name in dict.fromkeys(each.app.placed_by.pool for each in found):
+        target = pools.get(name)
+        if target and target.node and target.most_nodes:
+            yield from _packed(target, target.node, target.most_nodes, found, draft)
+
+
+def _packed(
+    target: Target, node: Resources, most: int, found: Sequence[_Placed], draft: Draft
+) -> Iterator[Finding]:
+    services = [
+        (service.name, asked(service.placed_by))
+        for name, settings in draft.pipelines.items()
+        for service in services_if_any(name, settings)
+        if service.placed_by.pool == target.name
+    ]
+    nodes = [node] * min(most, sum(each.pods for each in found) + len(services))
+    for _, wanted in services:
+        _take(nodes, wanted)
+    there = [each for each in found if each.app.placed_by.pool == target.name]
+    beside = [f"`{name}`" for name, _ in services]
+    for each in sorted(there, key=lambda each: -_share(asked(each.app.placed_by), node)):
+        wanted = asked(each.app.placed_by)
+        if not _fits(node, wanted):
+            # What is too large for a node is said of everything that asks for one.
+            continue
+        got = sum(_take(nodes, wanted) for _ in range(each.pods))
+        if got < each.pods:
+            others = f" beside {listed(beside, 'and')}" if beside else ""
+            plural = "s" * (most != 1)
+            yield Finding(
+                (*each.at, "replicas") if each.pods > 1 else (*each.at, "pool"),
+                each.pods if each.pods > 1 else target.name,
+                f"pool `{target.name}`, with {most} node{plural} at most, has room for {got} of {each.pods} "
+                f"pod{'s' * (each.pods != 1)} of it{others}, and it stays there: the others would wait for ever",
+                "ask for less, let the pool have more nodes, or take another pool",
+                read=((*each.at, "pool"), *([target.nodes_key] if target.nodes_key else ())),
+            )
+        beside.append(f"`{each.app.name}`")
+
+
+def asked(placed: PodSettings) -> Resources:
+    """What a pod asks for that ``placed`` places."""
+    return Resources(
+        cpu=cpu_millicores(placed.cpu),
+        memory=mebibytes(placed.memory),
+        ephemeral_storage=mebibytes(placed.ephemeral_storage),
+        gpus=placed.asked_gpus,
+    )
+
+
+def _share(wanted: Resources, node: Resources) -> float:
+    return max(getattr(wanted, key) / (getattr(node, key) or 1) for key in AMOUNTS)
+
+
+def _fits(free: Resources, wanted: Resources) -> bool:
+    return all(getattr(wanted, key) <= getattr(free, key) for key in AMOUNTS)
+
+
+def _take(nodes: list[Resources], wanted: Resources) -> bool:
+    """Takes ``wanted`` from the first of ``nodes`` that has it; False where none has."""
+    for index, free in enumerate(nodes):
+        if _fits(free, wanted):
+            nodes[index] = Resources(**{key: getattr(free, key) - getattr(wanted, key) for key in AMOUNTS})
+            return True
+    return False
