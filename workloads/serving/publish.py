@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
         StepError: BAD_INPUT where the model is not whole, does not load or lacks the signature, or a version to
             serve is not there; MODEL_REFUSED where it answers wrongly; STORE_TROUBLE.
     """
-    options = _parse(arguments)
+    options = parse(arguments)
     stop_on_sigterm("what was served still is; the same command goes on")
     source, digests = _source(options.model)
     with store_errors(options.requests):
@@ -235,7 +235,8 @@ def _pair(text: str) -> tuple[str, str]:
     return name, array
 
 
-def _parse(arguments: list[str] | None) -> argparse.Namespace:
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """The options of the command line; ends the process where they are wrong."""
     parser = argparse.ArgumentParser(prog="python -m workloads.serving.publish", description=__doc__)
     add = parser.add_argument
     add("--name", required=True, help="the model's name in the addresses of servers")

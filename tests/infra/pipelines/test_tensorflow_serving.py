@@ -1,0 +1,102 @@
+"""What the kind `tensorflow-serving` declares: the server, and the step that publishes for it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+from pydantic import ValidationError
+
+from infra.pipelines import tensorflow_serving
+from infra.pipelines.contract import StepSettings
+from infra.pipelines.tensorflow_serving import CPU_IMAGE, GPU_IMAGE, Served, ServingSettings
+from workloads.serving import publish
+
+SERVED = Served(
+    model="digits",
+    step="train",
+    requests="{prepare}/test.npz",
+    inputs={"image": "images"},
+    truth="labels",
+    min_accuracy=0.9,
+)
+
+
+def words(**settings: object) -> list[str]:
+    declared = tensorflow_serving.declaration("serving", ServingSettings(pool="cpu", **settings), SERVED)
+    return list(declared.arguments)
+
+
+def step_words(**settings: object) -> list[str]:
+    placed = ServingSettings(pool="cpu", **settings)
+    reads = {"prepare": "prepare"}
+    return list(tensorflow_serving.publishing("serving", placed, SERVED, reads).arguments)
+
+
+def test_the_server_reads_what_the_step_writes_last() -> None:
+    assert "--model_config_file={pipeline}/models/digits/models.config" in words()
+    assert step_words()[step_words().index("--versions") + 1] == "{pipeline}/models/digits"
+    declared = tensorflow_serving.declaration("serving", ServingSettings(pool="cpu"), SERVED)
+    assert declared.after == ["serving-publish"]
+    assert not declared.inputs, "a new version comes without a restart"
+    assert not declared.writes
+    assert declared.probe.path == "/v1/models/digits"
+    assert declared.ports == {"grpc": 8500}
+
+
+def test_labels_move_after_servers_have_looked() -> None:
+    assert "--model_config_file_poll_wait_seconds=20" in words(poll=20)
+    settle = step_words(poll=20)
+    assert settle[settle.index("--settle") + 1] == "60"
+
+
+def test_the_image_has_cuda_where_gpus_are_asked_for() -> None:
+    def image(gpus: int) -> str | None:
+        return tensorflow_serving.declaration("serving", ServingSettings(pool="p", gpus=gpus), SERVED).image
+
+    assert image(0) == CPU_IMAGE
+    assert image(1) == GPU_IMAGE
+    assert re.fullmatch(r"tensorflow/serving:2\.\d+\.\d+-gpu(@sha256:[0-9a-f]{64})?", GPU_IMAGE)
+
+
+def test_batching_is_a_file_that_the_step_leaves() -> None:
+    assert not [each for each in words() if "batching" in each]
+    batching = {"largest": 32, "wait": 500}
+    assert "--batching_parameters_file={pipeline}/models/digits/batching-32-500-100.config" in words(
+        batching=batching
+    )
+    assert "--batch-largest=32" in step_words(batching=batching)
+
+
+def test_as_many_threads_as_cpus() -> None:
+    assert "--tensorflow_intra_op_parallelism=1" in words(cpu="250m")
+    assert "--tensorflow_intra_op_parallelism=3" in words(cpu="2500m")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"serve": "previous"}, {"serve": 3, "canary": "latest", "keep": 2}, {"batching": {"largest": 8}}],
+)
+def test_the_step_understands_its_arguments(settings: dict[str, object]) -> None:
+    there = {"train": "/train", "prepare": "/prepare", "pipeline": "/pipeline", "output": "/output"}
+    given = [each.format_map(there) for each in step_words(**settings)]
+    options = publish.parse(given)
+    assert str(options.model) == "/train/saved_model", shlex.join(given)
+    assert options.inputs == {"image": "images"}
+    assert options.serve == str(settings.get("serve", "latest"))
+    assert options.canary == settings.get("canary")
+    assert options.min_accuracy == 0.9
+
+
+@pytest.mark.parametrize("settings", [{"serve": "newest"}, {"keep": 0}, {"canary": 1.5}, {"poll": 0}])
+def test_what_names_no_version_is_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        ServingSettings(pool="cpu", **settings)
+
+
+def test_the_step_runs_beside_the_server_or_where_it_is_told() -> None:
+    beside = ServingSettings(pool="gpu", gpus=1, memory="3Gi")
+    assert (beside.publishing.pool, beside.publishing.gpus, beside.publishing.memory) == ("gpu", 0, "3Gi")
+    own = StepSettings(pool="cpu")
+    assert ServingSettings(pool="gpu", gpus=1, publish=own).publishing is own
