@@ -65,9 +65,9 @@ class Batching(Model):
 class ServingSettings(AppSettings):
     """Where a model is served, which of its versions answers, and how many stay."""
 
-    cpu: Cpu = Field(default="1", description="CPU asked for, as a Kubernetes quantity.")
+    cpu: Cpu = Field(default="500m", description="CPU asked for, as a Kubernetes quantity.")
     memory: Memory = Field(
-        default="2Gi",
+        default="1Gi",
         description="Memory asked for, and its limit: a new version is loaded before the old one goes.",
     )
     serve: Which = Field(
@@ -98,8 +98,8 @@ class ServingSettings(AppSettings):
     )
     publish: StepSettings | None = Field(
         default=None,
-        description="Where the step that publishes runs; default: on the servers' pool, without GPUs, and "
-        "with as much CPU and memory.",
+        description="Where the step that publishes runs; default: on the servers' pool, without GPUs, with "
+        "1 CPU and 2 GiB of memory.",
     )
 
     @cached_property
@@ -109,8 +109,8 @@ class ServingSettings(AppSettings):
             return self.publish
         return StepSettings(
             pool=self.pool,
-            cpu=self.cpu,
-            memory=self.memory,
+            cpu="1",
+            memory="2Gi",
             ephemeral_storage=self.ephemeral_storage,
             time_limit="1h",
         )

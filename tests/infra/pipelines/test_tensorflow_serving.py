@@ -96,7 +96,7 @@ def test_what_names_no_version_is_refused(settings: dict[str, object]) -> None:
 
 
 def test_the_step_runs_beside_the_server_or_where_it_is_told() -> None:
-    beside = ServingSettings(pool="gpu", gpus=1, memory="3Gi")
-    assert (beside.publishing.pool, beside.publishing.gpus, beside.publishing.memory) == ("gpu", 0, "3Gi")
+    beside = ServingSettings(pool="gpu", gpus=1)
+    assert (beside.publishing.pool, beside.publishing.gpus, beside.publishing.memory) == ("gpu", 0, "2Gi")
     own = StepSettings(pool="cpu")
     assert ServingSettings(pool="gpu", gpus=1, publish=own).publishing is own
