@@ -23,6 +23,7 @@ from offline.policies import (
     interconnects,
     jobs,
     limits,
+    openings,
     pods,
     pools,
     protection,
@@ -58,10 +59,11 @@ EVERYWHERE: Sequence[Policy] = (
     *room.POLICIES,
     *queues.POLICIES,
     *interconnects.POLICIES,
+    *openings.POLICIES,
 )
 """The policies that hold on every cloud."""
 
-CHANGE_POLICIES: Sequence[ChangePolicy] = (*changes.POLICIES, *service_changes.POLICIES)
+CHANGE_POLICIES: Sequence[ChangePolicy] = (*changes.POLICIES, *service_changes.POLICIES, *openings.CHANGE_POLICIES)
 """The policies about an update."""
 
 ABOUT_FILES: Sequence[tuple[str, Severity, str, str]] = (

@@ -57,6 +57,63 @@ def long_job(*mounts: Mapping[str, Any], args: Sequence[Any] = (), **changes: An
     return stack(job(gpu_pod(main, **{**STORE, **changes}), activeDeadlineSeconds=18000), pools=SPOT)
 
 
+LOGIN_IMAGE = "quay.io/oauth2-proxy/oauth2-proxy:v7.15.5"
+ROUTES = "gateway.networking.k8s.io/v1"
+PAGE = {"service": {"name": "page", "port": {"number": 80}}}
+
+
+def ingress(*, tls: bool = True, **annotations: str) -> Resource:
+    """An Ingress to the Service ``page``."""
+    rules = [{"host": "page.example.org", "http": {"paths": [{"path": "/", "backend": PAGE}]}}]
+    spec = {"rules": rules, **({"tls": [{"hosts": ["page.example.org"], "secretName": "page"}]} if tls else {})}
+    metadata = {"name": "page", "namespace": "slipway", "annotations": annotations}
+    return resource("kubernetes:networking.k8s.io/v1:Ingress", "page", {"metadata": metadata, "spec": spec})
+
+
+def login(**more: Any) -> list[Resource]:
+    """A Service ``page`` that leads to a login proxy, ``more`` of whose container is other."""
+    labels = {"app": "login"}
+    metadata = {"name": "page", "namespace": "slipway"}
+    service = {"metadata": metadata, "spec": {"selector": labels, "ports": [{"port": 80, "targetPort": 4180}]}}
+    args = ["--oidc-issuer-url=https://login.example.org", "--email-domain=example.org"]
+    main = {"name": "login", "image": LOGIN_IMAGE, "args": args, **more}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [main]}}
+    return [
+        resource(SERVICE, "page", service),
+        resource(DEPLOYMENT, "login", {"metadata": metadata, "spec": {"template": template}}),
+    ]
+
+
+def by_gateway(*, protocol: str = "HTTPS", iap: bool = True) -> list[Resource]:
+    """A Gateway and its route to the Service ``page``, with a policy for it."""
+
+    def custom(kind: str, api: str, spec: Mapping[str, Any]) -> Resource:
+        properties = {"metadata": {"name": "page", "namespace": "slipway"}, "spec": spec}
+        return resource(f"kubernetes:{api}:{kind}", kind, properties)
+
+    target = {"group": "", "kind": "Service", "name": "page"}
+    return [
+        custom("Gateway", ROUTES, {"listeners": [{"name": "it", "protocol": protocol, "port": 443}]}),
+        custom(
+            "HTTPRoute",
+            ROUTES,
+            {
+                "parentRefs": [{"name": "page"}],
+                "hostnames": ["page.example.org"],
+                "rules": [{"backendRefs": [{"name": "page", "port": 80}]}],
+            },
+        ),
+        custom("BackendPolicy", "example.org/v1", {"default": {"iap": {"enabled": iap}}, "targetRef": target}),
+    ]
+
+
+def route(**tls: str) -> Resource:
+    """A Route of OpenShift to the Service ``page``."""
+    spec = {"host": "page.example.org", "to": {"kind": "Service", "name": "page"}, **({"tls": tls} if tls else {})}
+    metadata = {"name": "page", "namespace": "slipway"}
+    return resource("kubernetes:route.openshift.io/v1:Route", "page", {"metadata": metadata, "spec": spec})
+
+
 QUEUE_API = "kueue.x-k8s.io/v1beta2"
 
 
@@ -421,6 +478,21 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
         restricted(job(pod(container(securityContext={**HARDENED["securityContext"], "seccompProfile": None})))),
         restricted(serving()),
     ],
+    "open-without-login": [
+        stack(ingress()),
+        stack(ingress(tls=False, **{"nginx.ingress.kubernetes.io/auth-url": "https://login.example.org"})),
+        stack(
+            ingress(
+                **{
+                    "alb.ingress.kubernetes.io/auth-type": "oidc",
+                    "alb.ingress.kubernetes.io/auth-on-unauthenticated-request": "allow",
+                }
+            )
+        ),
+        stack(*by_gateway(iap=False)),
+        stack(*by_gateway(protocol="HTTP")),
+        stack(route()),
+    ],
 }
 
 PASSES: Mapping[str, Sequence[Stack]] = {
@@ -663,4 +735,19 @@ PASSES: Mapping[str, Sequence[Stack]] = {
     ],
     "schedule-overlaps": [scheduled(), scheduled(concurrencyPolicy="Replace")],
     "pod-refused": [restricted(job(pod(HARDENED))), restricted(job(pod()), level="baseline"), in_pod()],
+    "open-without-login": [
+        stack(ingress(), *login()),
+        stack(ingress(**{"nginx.ingress.kubernetes.io/auth-url": "https://login.example.org"})),
+        stack(
+            ingress(
+                tls=False,
+                **{
+                    "alb.ingress.kubernetes.io/auth-type": "cognito",
+                    "alb.ingress.kubernetes.io/certificate-arn": "arn:a:acm:b:1:certificate/c",
+                },
+            )
+        ),
+        stack(*by_gateway()),
+        stack(route(termination="edge", insecureEdgeTerminationPolicy="Redirect"), *login()),
+    ],
 }

@@ -1,0 +1,259 @@
+"""What people outside a cluster reach: where an Ingress, a Gateway or a Route leads, by which TLS and login.
+
+It reads what the program declares, and others' objects of these kinds. A login that cannot be told counts as none.
+Services that are open by themselves are for `offline.policies.security`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from infra.review.policy import Policy, Severity, Violation
+from infra.review.properties import Properties, at, is_true, known, mapping, mappings, strings, texts
+from infra.review.stack import Resource, Stack
+from offline.policies.changes import GOES, Change, ChangePolicy
+from offline.policies.services import served
+
+INGRESS, HTTP_ROUTE, ROUTE, GATEWAY = "Ingress", "HTTPRoute", "Route", "Gateway"
+GROUPS = {
+    INGRESS: "networking.k8s.io",
+    HTTP_ROUTE: "gateway.networking.k8s.io",
+    GATEWAY: "gateway.networking.k8s.io",
+    ROUTE: "route.openshift.io",
+}
+"""The API group of each kind."""
+
+BALANCER = "alb.ingress.kubernetes.io/"
+"""What the annotations of an Ingress begin with by which a load balancer has a certificate and its own login."""
+
+PROXIES = ("oauth2-proxy", "pomerium", "vouch-proxy", "authelia")
+"""Parts of the names of images that ask people to log in before they pass a request on."""
+
+AUTH_ANNOTATIONS = ("nginx.ingress.kubernetes.io/auth-url", "haproxy-ingress.github.io/auth-url")
+"""Annotations by which a controller asks another program whether somebody has logged in (the controllers' pages,
+seen November 2026)."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What one object opens: ``tls`` and ``login`` say by what, and are empty where there is none."""
+
+    resource: Resource
+    hosts: tuple[str, ...]
+    tls: str
+    login: str
+
+    @property
+    def told(self) -> tuple[tuple[str, ...], str, str]:
+        """What of it concerns people."""
+        return self.hosts, self.tls, self.login
+
+    @property
+    def address(self) -> str:
+        """Where people come to it."""
+        scheme = "https" if self.tls else "http"
+        return ", ".join(f"{scheme}://{host}" for host in self.hosts) or "every host name"
+
+    @property
+    def guard(self) -> str:
+        """How it is guarded, in words."""
+        return f"{self.login or 'WITHOUT A LOGIN'}; {self.tls or 'WITHOUT TLS'}"
+
+
+def openings(stack: Stack) -> list[Opening]:
+    """Everything in ``stack`` that leads people from outside to a Service."""
+    return [
+        *(_ingress(each, stack) for each in _of(stack, INGRESS)),
+        *(_http_route(each, stack) for each in _of(stack, HTTP_ROUTE)),
+        *(_route(each, stack) for each in _of(stack, ROUTE)),
+    ]
+
+
+def _of(stack: Stack, kind: str) -> list[Resource]:
+    """The objects of a kind, in whichever version of its API."""
+    return [
+        each
+        for each in stack.resources.values()
+        if each.type.startswith(f"kubernetes:{GROUPS[kind]}/") and each.type.endswith(f":{kind}")
+    ]
+
+
+def _ingress(resource: Resource, stack: Stack) -> Opening:
+    spec = mapping(resource.properties.get("spec"))
+    annotations = strings(at(resource.properties, "metadata", "annotations"))
+    rules = mappings(spec.get("rules"))
+    services = [
+        at(path, "backend", "service", "name") for rule in rules for path in mappings(at(rule, "http", "paths"))
+    ]
+    services.append(at(spec, "defaultBackend", "service", "name"))
+    login = _of_balancer(annotations) or next(
+        (f"asks {annotations[each]}" for each in AUTH_ANNOTATIONS if annotations.get(each)), ""
+    )
+    return Opening(
+        resource,
+        tuple(str(each["host"]) for each in rules if isinstance(each.get("host"), str)),
+        _tls_of_ingress(spec, annotations),
+        login or _guarded(resource, services, stack),
+    )
+
+
+def _tls_of_ingress(spec: Properties, annotations: dict[str, str]) -> str:
+    if certificate := annotations.get(f"{BALANCER}certificate-arn"):
+        # Without the ports, it listens to HTTPS alone once it has a certificate.
+        plain = '"HTTP"' in annotations.get(f"{BALANCER}listen-ports", "")
+        return "" if plain and f"{BALANCER}ssl-redirect" not in annotations else f"TLS by {certificate}"
+    secrets = [str(each.get("secretName") or "the controller's own") for each in mappings(spec.get("tls"))]
+    return f"TLS by the Secret {', '.join(secrets)}" if secrets else ""
+
+
+def _of_balancer(annotations: dict[str, str]) -> str:
+    kind = annotations.get(f"{BALANCER}auth-type", "none")
+    passes = annotations.get(f"{BALANCER}auth-on-unauthenticated-request") == "allow"
+    if kind not in {"oidc", "cognito"} or passes:
+        return ""
+    return f"people whom the load balancer lets in by {kind}"
+
+
+def _http_route(resource: Resource, stack: Stack) -> Opening:
+    spec = mapping(resource.properties.get("spec"))
+    namespace = at(resource.properties, "metadata", "namespace")
+    parents = {str(each.get("name")) for each in mappings(spec.get("parentRefs"))}
+    gateways = [
+        each
+        for each in _of(stack, GATEWAY)
+        if each.provider == resource.provider and at(each.properties, "metadata", "name") in parents
+    ]
+    listeners = [each for gateway in gateways for each in mappings(at(gateway.properties, "spec", "listeners"))]
+    encrypted = bool(listeners) and all(each.get("protocol") in {"HTTPS", "TLS"} for each in listeners)
+    services = [
+        each.get("name") for rule in mappings(spec.get("rules")) for each in mappings(rule.get("backendRefs"))
+    ]
+    targets = {("Service", name) for name in services if isinstance(name, str)}
+    targets |= {
+        ("HTTPRoute", str(at(resource.properties, "metadata", "name"))),
+        *(("Gateway", each) for each in parents),
+    }
+    login = _policy_login(stack, resource, namespace, targets)
+    return Opening(
+        resource,
+        tuple(texts(spec.get("hostnames"))),
+        f"TLS by the Gateway {', '.join(sorted(parents))}" if encrypted else "",
+        login or _guarded(resource, services, stack),
+    )
+
+
+def _policy_login(stack: Stack, resource: Resource, namespace: object, targets: set[tuple[str, str]]) -> str:
+    """The login of a policy that is attached to the route, its Gateway or its Service."""
+    for each in stack.resources.values():
+        spec = mapping(each.properties.get("spec"))
+        refs = [mapping(spec.get("targetRef")), *mappings(spec.get("targetRefs"))]
+        attached = any((str(ref.get("kind")), str(ref.get("name"))) in targets for ref in refs)
+        there = each.provider == resource.provider and at(each.properties, "metadata", "namespace") == namespace
+        if not attached or not there:
+            continue
+        if is_true(at(spec, "default", "iap", "enabled")):
+            return "people whom Identity-Aware Proxy lets in"
+        if provider := at(spec, "oidc", "provider", "issuer"):
+            return f"people whom {provider} lets in"
+        if mapping(spec.get("extAuth")):
+            return "people whom an authorizing program lets in"
+    return ""
+
+
+def _route(resource: Resource, stack: Stack) -> Opening:
+    spec = mapping(resource.properties.get("spec"))
+    tls = mapping(spec.get("tls"))
+    encrypted = bool(tls) and tls.get("insecureEdgeTerminationPolicy") != "Allow"
+    host = spec.get("host")
+    return Opening(
+        resource,
+        (host,) if isinstance(host, str) else (),
+        f"TLS by the router ({tls.get('termination')})" if encrypted else "",
+        _guarded(resource, [at(spec, "to", "name")], stack),
+    )
+
+
+def _guarded(resource: Resource, services: Sequence[object], stack: Stack) -> str:
+    """Whom a proxy lets in that all of these Services lead to; "" where one of them leads past it."""
+    names = [each for each in services if each is not None]
+    namespace = at(resource.properties, "metadata", "namespace") or "default"
+    guards: list[str] = []
+    for name in names:
+        found = [
+            _proxy(container)
+            for service, workload in served(stack)
+            if at(service.properties, "metadata", "name") == name
+            and service.provider == resource.provider
+            and workload.namespace == namespace
+            for container in workload.containers
+        ]
+        if not any(found):
+            return ""
+        guards += [each for each in found if each]
+    return ", ".join(dict.fromkeys(guards))
+
+
+def _proxy(container: Properties) -> str:
+    image = container.get("image")
+    if not isinstance(image, str) or not any(each in image for each in PROXIES):
+        return ""
+    options = dict.fromkeys(texts(container.get("args")))
+    issuer = next((each.partition("=")[2] for each in options if each.startswith("--oidc-issuer-url=")), "")
+    domains = [each.partition("=")[2] for each in options if each.startswith("--email-domain=")]
+    groups = [each.partition("=")[2] for each in options if each.startswith("--allowed-group=")]
+    who = [*(f"everybody @{each}" for each in domains if each != "*"), *(f"group {each}" for each in groups)]
+    return f"{', '.join(who) or 'everybody with an account'} at {issuer or 'a login proxy'}"
+
+
+def _unguarded(stack: Stack) -> Iterator[Violation]:
+    for each in openings(stack):
+        missing = [*([] if each.tls else ["TLS"]), *([] if each.login else ["a login"])]
+        if not missing or not known(each.resource.properties.get("spec")):
+            continue
+        yield Violation(
+            each.resource.urn,
+            f"{each.address} is open without {' and without '.join(missing)}: anybody can find it and try",
+            "write the app's `ingress`, which has both; or put a certificate and a login in front of it",
+        )
+
+
+def _opened(change: Change) -> Iterator[Violation]:
+    before = {each.resource.urn: each for each in openings(change.before)}
+    now = {each.resource.urn: each for each in openings(change.after)}
+    for each in change.compared:
+        old = before.get(each.before.urn) if each.before else None
+        new = now.get(each.after.urn) if each.after else None
+        if new and (old is None or old.told != new.told):
+            was = f"; until now it was {old.address} to {old.guard}" if old else ""
+            yield Violation(
+                new.resource.urn,
+                f"opens {new.address} to {new.guard}{was}",
+                "go on where these people are meant; else correct `ingress` of the app, or remove it",
+            )
+        elif old and new is None and each.operation in GOES:
+            yield Violation(
+                old.resource.urn,
+                f"takes {old.address} away from {old.guard}: nobody reaches it from outside any more",
+                "leave `ingress` of the app where people still use it",
+            )
+
+
+POLICIES = (
+    Policy(
+        "open-without-login",
+        Severity.ERROR,
+        "An Ingress, a Gateway or a Route leads people to a Service by TLS alone, and after a login.",
+        _unguarded,
+        "Use an app's `ingress`, or put a certificate and a login in front of it.",
+        harm=True,
+    ),
+)
+
+CHANGE_POLICIES: Sequence[ChangePolicy] = (
+    ChangePolicy(
+        "opens-to-people",
+        Severity.WARNING,
+        "What a change opens to people outside the cluster, or takes away from them, is what somebody meant.",
+        _opened,
+        "Read who gets in, and by which login; go on where that is meant.",
+    ),
+)

@@ -1,0 +1,61 @@
+"""What is said of an update that opens something to people outside the cluster, or takes it away from them."""
+
+from datetime import date
+
+from infra.clouds.registry import reviews
+from infra.review.contract import reviewed
+from infra.review.stack import Resource
+from offline.policies.changes import Change
+from offline.policies.check import check, check_change
+from offline.policies.security import POLICIES
+from offline.preview.model import Finding
+from offline.preview.operations import compared
+from tests.offline.policies.cases import by_gateway, ingress, login, route
+from tests.offline.policies.samples import resource, stack
+
+
+def found(before: list[Resource], after: list[Resource]) -> list[Finding]:
+    old, new = (reviewed(stack(*each), reviews()) for each in (before, after))
+    findings, _ = check_change(Change(old, new, compared(old, new)), {}, date(2026, 11, 22))
+    return [each for each in findings if each.policy == "opens-to-people"]
+
+
+def test_what_is_opened_says_where_to_whom_and_by_which_tls() -> None:
+    [finding] = found([], [ingress(), *login()])
+    assert finding.harm
+    assert finding.reason == (
+        "opens https://page.example.org to everybody @example.org at https://login.example.org; "
+        "TLS by the Secret page"
+    )
+
+
+def test_what_is_opened_without_a_login_says_so() -> None:
+    [finding] = found([], [route()])
+    assert finding.reason == "opens http://page.example.org to WITHOUT A LOGIN; WITHOUT TLS"
+
+
+def test_a_login_that_lets_others_in_says_who_it_was_before() -> None:
+    others = login(args=["--oidc-issuer-url=https://login.example.org", "--email-domain=*"])
+    [finding] = found([ingress(), *login()], [ingress(), *others])
+    assert "opens https://page.example.org to everybody with an account at" in finding.reason
+    assert "until now it was https://page.example.org to everybody @example.org" in finding.reason
+
+
+def test_an_update_that_changes_nothing_of_it_says_nothing() -> None:
+    assert found([ingress(), *login()], [ingress(), *login()]) == []
+
+
+def test_what_goes_is_taken_away_from_those_who_used_it() -> None:
+    [finding] = found(by_gateway(), [])
+    assert finding.reason.startswith(
+        "takes https://page.example.org away from people whom Identity-Aware Proxy lets in"
+    )
+
+
+def test_services_that_are_open_by_themselves_are_found_too() -> None:
+    for kind in ("LoadBalancer", "NodePort"):
+        service = resource(
+            "kubernetes:core/v1:Service", "page", {"metadata": {"name": "page"}, "spec": {"type": kind}}
+        )
+        findings, _ = check(stack(service), {}, date(2026, 11, 22))
+        assert {each.policy for each in findings} & {each.id for each in POLICIES}
