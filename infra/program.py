@@ -103,10 +103,10 @@ def declare(root: Path = ROOT) -> Declared:
     gates = Gates(CPU_IMAGE)
     built = Images()
     placed = placement.place(pipelines_of(settings.pipelines), platforms, gates, root, built)
+    steps = [step for of_pipeline in placed.values() for step in of_pipeline]
+    placed_apps = place_apps(pipelines_of(settings.pipelines), platforms, placed, gates, root, images=built)
     images = declare_images(settings, platforms, built, root)
     pull = registry_login(settings, "pull_login") if images else None
-    steps = [step for of_pipeline in placed.values() for step in of_pipeline]
-    placed_apps = place_apps(pipelines_of(settings.pipelines), platforms, placed, gates, root)
     apps = [each for of_pipeline in placed_apps.values() for each in of_pipeline]
     before_apps = [step for each in apps for step in (*each.inputs.values(), *each.after)]
     services = Counter(each.platform.name for each in services_of(steps))

@@ -93,6 +93,7 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
     "infra/pipelines/app_placement.py": [
         "infra/app.py",
         "infra/kubernetes/gates.py",
+        "infra/kubernetes/image_build.py",
         "infra/pipelines",
         "infra/step.py",
         "infra/schema",

@@ -75,7 +75,8 @@ class PipelineApp(pulumi.ComponentResource):
         ]
         token = self._token(name, args, on_cluster) if app.declared.token else None
         self.token: pulumi.Output[str] | None = pulumi.Output.secret(token.result) if token else None
-        spec = template(planned, pulumi.Output.unsecret(token.bcrypt_hash) if token else None)
+        image = workspace.images.get(app.image)
+        spec = template(planned, pulumi.Output.unsecret(token.bcrypt_hash) if token else None, image)
         pods = _pods(
             name,
             args,
@@ -86,6 +87,7 @@ class PipelineApp(pulumi.ComponentResource):
                     depends_on=[
                         *before,
                         *([token] if token else []),
+                        *([image.built] if image else []),
                         *app.pool.resources,
                         *([workspace.devices[app.pool.name]] if _waits_for_devices(args) else []),
                         *(each.job for each in args.after),

@@ -24,6 +24,7 @@ from infra.kubernetes.pod import (
     requests,
     tolerations,
 )
+from infra.kubernetes.pod_image import PodImage, inside, pulled_with
 from infra.kubernetes.run import INSTALLER
 from infra.kubernetes.shipped_files import config_map_name, volume
 from infra.pipelines.apps import AppDeclaration, token_variable
@@ -68,7 +69,9 @@ def app_secret_name(app: App) -> str:
     return f"{app.object_name}-given"
 
 
-def template(planned: PlannedApp, token_hash: pulumi.Input[str] | None) -> k8s.core.v1.PodTemplateSpecArgs:
+def template(
+    planned: PlannedApp, token_hash: pulumi.Input[str] | None, image: PodImage | None = None
+) -> k8s.core.v1.PodTemplateSpecArgs:
     """The template of the app's pods. It changes with all that decides what they answer, so that new ones start:
     the files that it ships, the results that it reads, and the hash of its token.
     """
@@ -90,8 +93,9 @@ def template(planned: PlannedApp, token_hash: pulumi.Input[str] | None) -> k8s.c
             node_selector=dict(app.pool.selector),
             tolerations=tolerations(app.pool) or None,
             topology_spread_constraints=_spread(app),
-            init_containers=[_installer(planned)] if app.declared.requirements else None,
-            containers=[_container(planned)],
+            image_pull_secrets=pulled_with(image),
+            init_containers=inside(image, [_installer(planned)]) if app.declared.requirements else None,
+            containers=inside(image, [_container(planned)]),
             volumes=_volumes(planned),
         ),
     )

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -78,12 +79,42 @@ class Built:
         return f"{IMAGE_BUILD}/{self.name}:{self.context.digest}"
 
 
+class Declared(Protocol):
+    """What a pipeline says of an image: `infra.pipelines.image_build.ImageBuild`."""
+
+    @property
+    def name(self) -> str:
+        """What tells it from others of the pipeline; empty for the one of all steps."""
+        ...
+
+    @property
+    def context(self) -> str:
+        """Its folder, relative to the repository, or absolute."""
+        ...
+
+    @property
+    def dockerfile(self) -> str:
+        """The Dockerfile's path in the folder."""
+        ...
+
+    @property
+    def arguments(self) -> Mapping[str, str]:
+        """Values of its ``ARG``."""
+        ...
+
+
 @dataclass
 class Images:
     """The images of a stack that are built: ``found`` by what stands for them, each once."""
 
     found: dict[str, Built] = field(default_factory=dict[str, Built])
     _known: dict[object, Built] = field(default_factory=dict[object, Built])
+
+    def for_pipeline(self, pipeline: str, root: Path, build: Declared) -> str:
+        """What stands for an image of ``pipeline``, whose folder is below ``root``. Raises ShippingError."""
+        name = f"{pipeline}-{build.name}" if build.name else pipeline
+        folder = (root / build.context).resolve()
+        return self.of(name, folder, build.context, build.dockerfile, build.arguments).identity
 
     def of(self, name: str, folder: Path, shown: str, dockerfile: str, arguments: Mapping[str, str]) -> Built:
         """The image of a context, under the name of whoever asked for it first. Raises ShippingError."""

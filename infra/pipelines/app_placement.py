@@ -7,6 +7,7 @@ from pathlib import Path
 
 from infra.app import App
 from infra.kubernetes.gates import Gates
+from infra.kubernetes.image_build import Images
 from infra.pipelines.apps import AppDeclaration, KeptAppSettings
 from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.images import tensorflow_image
@@ -23,13 +24,18 @@ def place_apps(
     steps: Mapping[str, Sequence[Step]],
     gates: Gates,
     root: Path,
+    *,
+    images: Images | None = None,
 ) -> dict[str, list[App]]:
     """The apps of each pipeline by its name; ``steps`` are those of the pipelines, as they were placed.
 
-    ``root`` is the repository whose files they ship.
+    ``root`` is the repository whose files they ship, and ``images`` grows by those that are built for them.
     """
+    built = images or Images()
     return {
-        each.name: _Apps(each, platforms, {step.name: step for step in steps[each.name]}, gates, root).apps()
+        each.name: _Apps(
+            each, platforms, {step.name: step for step in steps[each.name]}, gates, root, built
+        ).apps()
         for each in pipelines
     }
 
@@ -41,6 +47,7 @@ class _Apps:
     steps: Mapping[str, Step]
     gates: Gates
     root: Path
+    images: Images
     made: dict[str, App] = field(default_factory=dict[str, App])
 
     @cached_property
@@ -56,6 +63,10 @@ class _Apps:
             self.made[name] = self._placed(self.declared[name])
         return self.made[name]
 
+    def _built(self, declared: AppDeclaration) -> str:
+        """What stands for the image that is built for an app; empty where none is."""
+        return self.images.for_pipeline(self.pipeline.name, self.root, declared.build) if declared.build else ""
+
     def _placed(self, declared: AppDeclaration) -> App:
         settings = declared.placed_by
         platform, pool = pool_of(settings.pool, self.platforms)
@@ -64,7 +75,7 @@ class _Apps:
         app = App(
             pipeline=self.pipeline.name,
             declared=replace(declared, arguments=list(_words(declared, groups))),
-            image=settings.image or declared.image or tensorflow_image(pool),
+            image=settings.image or declared.image or self._built(declared) or tensorflow_image(pool),
             platform=platform,
             pool=pool,
             resources=resources_of(settings),

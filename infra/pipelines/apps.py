@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pydantic import Field
 
 from infra.pipelines import references
+from infra.pipelines.image_build import ImageBuild
 from infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
 from infra.schema.base import Int, Model, Size
 from infra.schema.image import Image
@@ -100,9 +101,10 @@ class AppDeclaration:
 
     ``module`` is started as ``python -m <module>`` with ``arguments``. Where it is None, ``arguments`` are the
     whole command line; with ``command`` files ship with it. ``image`` is the one where the settings name none;
-    None: TensorFlow's. ``arguments`` and the values of ``environment`` may hold ``{<input>}`` (the directory of a
-    step's result), ``{<folder>}`` (a shipped folder) and what `OF_APPS` lists; whoever refers to the store or to
-    a step has the store mounted, for reading alone unless ``writes``.
+    None: TensorFlow's, unless ``build`` is one that is built in the cluster. ``arguments`` and the values of
+    ``environment`` may hold ``{<input>}`` (the directory of a step's result), ``{<folder>}`` (a shipped folder)
+    and what `OF_APPS` lists; whoever refers to the store or to a step has the store mounted, for reading alone
+    unless ``writes``.
 
     ``port`` speaks HTTP and is called ``http``; ``ports`` are others by name, such as ``grpc``. ``inputs`` are
     steps by the input's name: the app starts once they succeeded, and anew when one ran again. ``after`` are steps
@@ -149,6 +151,7 @@ class AppDeclaration:
     token: bool = False
     keeps_data: bool = False
     grace: int = 30
+    build: ImageBuild | None = None
     substitute: Substitute | None = None
     idle: Idle | None = None
 

@@ -241,12 +241,7 @@ class _Placement:
 
     def _built(self, declared: StepDeclaration) -> str:
         """What stands for the image that is built for a step; empty where none is."""
-        build = declared.build
-        if build is None:
-            return ""
-        name = f"{self.pipeline.name}-{build.name}" if build.name else self.pipeline.name
-        folder = (self.root / build.context).resolve()
-        return self.images.of(name, folder, build.context, build.dockerfile, build.arguments).identity
+        return self.images.for_pipeline(self.pipeline.name, self.root, declared.build) if declared.build else ""
 
     def _folder(self, path: str, setting: str) -> Path:
         folder = self.root / path

@@ -23,7 +23,7 @@ def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]
     found: list[Problem] = []
     for pipeline in pipelines:
         try:
-            steps, services = pipeline.unchecked, pipeline.services
+            steps, services, apps = pipeline.unchecked, pipeline.services, pipeline.apps
         except SettingsError:
             continue
         bundles = {(step.module, step.requirements): step for step in reversed(steps) if step.module}
@@ -35,8 +35,8 @@ def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]
         commands = {_started(step): step for step in reversed(steps) if step.command}
         for step in reversed(commands.values()):
             found += _command_problems(pipeline, step, [*steps, *services], root)
-        for step in steps:
-            found += _build_problems(pipeline, step, root)
+        for declared in (*steps, *apps):
+            found += _build_problems(pipeline, declared, root)
         for service in services:
             found += _lock_problems(
                 pipeline, service, [(_substituted(service), (SUBSTITUTE, "requirements"))], root
@@ -51,14 +51,19 @@ def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]
     return list({(each.key, each.reason): each for each in found}.values())
 
 
-def _build_problems(pipeline: DeclaredPipeline, step: StepDeclaration, root: Path) -> Iterator[Problem]:
+def _build_problems(
+    pipeline: DeclaredPipeline, declared: StepDeclaration | AppDeclaration, root: Path
+) -> Iterator[Problem]:
     """What keeps the context of an image from being shipped."""
-    if (build := step.build) is None or step.placed_by.image is not None:
+    if (build := declared.build) is None or declared.placed_by.image is not None:
         return
     try:
         context_of((root / build.context).resolve(), build.dockerfile, build.arguments)
     except ShippingError as error:
-        key = pipeline.declared_at(step, "build") if build.name else pipeline.declared_for_all(step, "build")
+        key = pipeline.key(declared)
+        if isinstance(declared, StepDeclaration):
+            there = pipeline.declared_at if build.name else pipeline.declared_for_all
+            key = there(declared, "build")
         yield Problem(key, error.value, error.reason, error.fix)
 
 

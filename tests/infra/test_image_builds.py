@@ -9,6 +9,9 @@ import pytest
 from infra.clouds.aws.emulator import Emulator as AwsEmulator
 from infra.clouds.existing.emulator import Emulator as ExistingEmulator
 from infra.clouds.gcp.emulator import Emulator as GcpEmulator
+from infra.pipelines.apps import AppDeclaration, AppSettings
+from infra.pipelines.declared import DeclaredPipeline
+from infra.pipelines.image_build import ImageBuild
 from infra.program import ROOT, declare
 from infra.review.properties import at, mapping, mappings
 from infra.review.stack import JOB, Resource
@@ -198,3 +201,21 @@ def test_a_base_image_by_tag_is_refused_before_anything_is_declared(folder: Path
     (folder / "docker" / "Dockerfile").write_text("FROM debian:12\n")
     found = problems(stack(folder))
     assert any(key.endswith("pipeline.yaml: build") and "debian:12" in text for key, text in found.items())
+
+
+def test_an_app_has_its_image_built_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = AppDeclaration(
+        name="page",
+        title="Page",
+        placed_by=AppSettings(pool="cpu", cpu="500m", memory="1Gi"),
+        port=8080,
+        arguments=["python3", "-m", "http.server"],
+        build=ImageBuild(str(folder / "docker")),
+    )
+    monkeypatch.setattr(DeclaredPipeline, "apps", property(lambda _: [page]))
+    recording = declared(stack(folder))
+    deployment = recording.one("kubernetes:apps/v1:Deployment")
+    image = str(mappings(at(deployment.inputs, "spec", "template", "spec", "containers"))[0]["image"])
+    # From the same context it is the same image, and so built once.
+    assert image == image_of(recording, "said-say")
+    assert build_of(recording).urn in recording.waits_for(deployment)
