@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pulumi
@@ -10,6 +11,7 @@ import pytest
 
 from infra.platform import POD_USER, Platform
 from infra.review.stack import Resource
+from infra.schema.request import AppAccess, Request
 from infra.settings.loading import load
 from infra.settings.model import Settings
 from tests.support.aws import (
@@ -150,6 +152,25 @@ def test_the_jobs_identity_reaches_the_stores_objects_and_nothing_else() -> None
     (listing,) = [each for each in found if "s3:ListBucket" in each["Action"]]
     assert listing["Condition"] == {"StringLike": {"s3:prefix": ["store", "store/*"]}}
     assert recording.result["dev"].service_account_annotations == {}
+
+
+def test_an_app_reads_the_stores_objects_and_writes_its_own_folder_alone() -> None:
+    class Asked(Settings):
+        @property
+        def request(self) -> Request:
+            reads = AppAccess("mnist-serving", "cpu", "mnist-serving")
+            writes = AppAccess("mnist-notebook", "cpu", "mnist-notebook", "mnist/notebook")
+            return replace(super().request, apps=(reads, writes))
+
+    recording = declare(Asked.model_validate(s3().model_dump()))
+    bucket = f"arn:aws:s3:::slipway-test-{ACCOUNT}-us-east-1"
+    reading = {"s3:GetObject": [f"{bucket}/store/*"], "s3:ListBucket": [bucket]}
+    assert allowed(statements(recording.one(ROLE_POLICY, "app-mnist-serving")), "") == reading
+    writing = ("s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
+    own = {action: [f"{bucket}/store/mnist/notebook/*"] for action in writing}
+    assert allowed(statements(recording.one(ROLE_POLICY, "app-mnist-notebook")), "") == {**reading, **own}
+    association = recording.one(ASSOCIATION, "app-mnist-serving").inputs
+    assert association["serviceAccount"] == "mnist-serving"
 
 
 @pytest.mark.parametrize("preview", [True, False], ids=["preview", "up"])

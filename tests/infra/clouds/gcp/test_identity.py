@@ -1,6 +1,7 @@
 """Who may use the bucket, and what becomes of what is in it."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pulumi
@@ -10,6 +11,7 @@ import pytest
 from infra.clouds.gcp.bucket import TEMPORARY_SUFFIX
 from infra.clouds.gcp.store import MOUNT_OPTIONS
 from infra.platform import POD_USER, Platform
+from infra.schema.request import AppAccess, Request
 from infra.settings.loading import load
 from infra.settings.model import Settings
 from tests.support.gcp import BUCKET, CLUSTER, declare, raw
@@ -204,3 +206,44 @@ def test_two_clusters_share_the_bucket_and_the_identity() -> None:
     assert len(recording.of(BUCKET_GRANT)) == 1
     clusters = {cluster.urn for cluster in recording.of(CLUSTER)}
     assert clusters <= recording.waits_for(recording.one(BUCKET_GRANT))
+
+
+def with_apps(**store: Any) -> Settings:
+    """A stack whose request has an app that reads the store, and one that writes."""
+
+    class Asked(Settings):
+        @property
+        def request(self) -> Request:
+            reads = AppAccess("mnist-serving", "cpu", "mnist-serving")
+            writes = AppAccess("mnist-notebook", "cpu", "mnist-notebook", "mnist/notebook")
+            return replace(super().request, apps=(reads, writes))
+
+    return Asked.model_validate(changed(**store).model_dump())
+
+
+def test_an_app_reads_the_bucket_and_writes_its_own_folder_alone() -> None:
+    recording = declare(with_apps())
+    member = "/subject/ns/slipway/sa/mnist-"
+    found = {
+        (each.inputs["member"].partition(member)[2], each.inputs["role"]): each.inputs.get("condition")
+        for each in recording.of(BUCKET_GRANT)
+        if member in each.inputs["member"]
+    }
+    assert found[("serving", "roles/storage.objectViewer")] is None
+    assert found[("notebook", "roles/storage.objectViewer")] is None
+    condition = found[("notebook", "roles/storage.objectUser")]
+    assert condition is not None
+    assert condition["expression"] == (
+        'resource.name.startsWith("projects/_/buckets/a-project-slipway-test/objects/mnist/notebook/")'
+    )
+    assert len(found) == 3
+    assert recording.result["dev"].app_annotations == {}
+
+
+def test_an_app_that_impersonates_has_an_account_of_its_own() -> None:
+    recording = declare(with_apps(impersonation={"projects": []}))
+    annotations = recording.result["dev"].app_annotations
+    assert set(annotations) == {"mnist-serving", "mnist-notebook"}
+    accounts = {each.name: each.inputs["accountId"] for each in recording.of("gcp:serviceaccount/account:Account")}
+    assert accounts["workload-app-mnist-serving"] == "slipway-test-app-mnist-serving"
+    assert accounts["workload"] == "slipway-test-run"
