@@ -100,6 +100,7 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
         "infra/platform.py",
     ],
     "infra/pipelines/shipping.py": [
+        "infra/kubernetes/app_files.py",
         "infra/kubernetes/build_context.py",
         "infra/kubernetes/run.py",
         "infra/kubernetes/shipped_files.py",

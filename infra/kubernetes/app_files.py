@@ -7,12 +7,16 @@ from pathlib import Path
 from infra.app import App
 from infra.kubernetes.bundle import collect, normalised
 from infra.kubernetes.code_folder import code_files
-from infra.kubernetes.run import INSTALLER, Run
+from infra.kubernetes.run import Run
 from infra.kubernetes.shipped_files import Files, image_folder, require_fit
-from infra.step import CODE
+from infra.pipelines.apps import AppDeclaration
+from infra.step import CODE, Command
 
 LOCK = "requirements.txt"
 """Where the lock file of an app stands in its bundle."""
+
+INSTALLER = "workloads.runtime.app_packages"
+"""The module that an init container runs to install what an app's image lacks."""
 
 IN_IMAGE = "install them as a package into an image and name that as `image`"
 """What to do with code that is more than one ConfigMap holds."""
@@ -43,22 +47,21 @@ def plan(app: App, root: Path, runs: Mapping[str, Run]) -> PlannedApp:
     """
     folders = {name: image_folder(folder, root) for name, folder in app.folders.items()}
     inputs = {name: runs[step.job] for name, step in app.inputs.items()}
-    return PlannedApp(app, bundle_of(app, root), folders, inputs)
+    return PlannedApp(app, app_bundle(app.declared, app.command, root), folders, inputs)
 
 
-def bundle_of(app: App, root: Path) -> Files | None:
-    """The files that ``app`` ships beside its folders of images: its module or its code, and its lock file.
+def app_bundle(declared: AppDeclaration, command: Command | None, root: Path) -> Files | None:
+    """The files that an app ships beside its folders of images: its module, its ``command``'s code, its lock file.
 
     Raises ShippingError.
     """
-    declared = app.declared
     installer = [INSTALLER] if declared.requirements else []
     contents: dict[str, bytes] = {}
     if declared.module or installer:
         modules = [*([declared.module] if declared.module else []), *declared.modules, *installer]
         contents.update(collect(modules, root, list(declared.files)).contents)
-    if app.command:
-        code = code_files(app.command, declared.arguments)
+    if command:
+        code = code_files(command, declared.arguments)
         contents.update({f"{CODE}/{path}": content for path, content in code.items()})
     if declared.requirements:
         contents[LOCK] = normalised(root / declared.requirements)

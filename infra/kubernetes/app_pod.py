@@ -8,7 +8,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.app import App
-from infra.kubernetes.app_files import LOCK, PlannedApp
+from infra.kubernetes.app_files import INSTALLER, LOCK, PlannedApp
 from infra.kubernetes.arguments import BUNDLE, FOLDERS, STORE, escaped
 from infra.kubernetes.labels import INPUTS_ANNOTATION, app_labels
 from infra.kubernetes.pod import (
@@ -25,7 +25,6 @@ from infra.kubernetes.pod import (
     tolerations,
 )
 from infra.kubernetes.pod_image import PodImage, inside, pulled_with
-from infra.kubernetes.run import INSTALLER
 from infra.kubernetes.shipped_files import config_map_name, volume
 from infra.pipelines.apps import AppDeclaration, token_variable
 from infra.service import DATA

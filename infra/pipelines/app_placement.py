@@ -5,13 +5,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+import pulumi
+
 from infra.app import App
 from infra.kubernetes.gates import Gates
 from infra.kubernetes.image_build import Images
 from infra.pipelines.apps import AppDeclaration, KeptAppSettings
 from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.images import tensorflow_image
-from infra.pipelines.placement import pool_of, resources_of
+from infra.pipelines.placement import Resident, has_spare, pool_of, residents, resources_of
 from infra.pipelines.shipping import command_of
 from infra.platform import Platform
 from infra.schema.quantities import mebibytes
@@ -32,9 +34,10 @@ def place_apps(
     ``root`` is the repository whose files they ship, and ``images`` grows by those that are built for them.
     """
     built = images or Images()
+    staying = residents(pipelines, platforms)
     return {
         each.name: _Apps(
-            each, platforms, {step.name: step for step in steps[each.name]}, gates, root, built
+            each, platforms, {step.name: step for step in steps[each.name]}, gates, root, built, staying
         ).apps()
         for each in pipelines
     }
@@ -48,6 +51,7 @@ class _Apps:
     gates: Gates
     root: Path
     images: Images
+    staying: Sequence[Resident]
     made: dict[str, App] = field(default_factory=dict[str, App])
 
     @cached_property
@@ -72,13 +76,20 @@ class _Apps:
         platform, pool = pool_of(settings.pool, self.platforms)
         beside = [*self.pipeline.steps, *self.pipeline.services, *self.declared.values()]
         groups = {name: self._read(name, of) for name, of in declared.inputs.items()}
+        resources = resources_of(settings)
+        spare = has_spare(pool, resources, self.staying)
+        if not spare and not declared.keeps_data:
+            key = self.pipeline.key(declared)
+            rest = "an update stops one first, and with one pod nobody answers until the new one is ready"
+            pulumi.log.warn(f"{key}.pool: pool {pool.name} has no room for a pod more of {declared.name}: {rest}")
         app = App(
             pipeline=self.pipeline.name,
             declared=replace(declared, arguments=list(_words(declared, groups))),
             image=settings.image or declared.image or self._built(declared) or tensorflow_image(pool),
             platform=platform,
             pool=pool,
-            resources=resources_of(settings),
+            resources=resources,
+            spare=spare,
             inputs={each: step for found in groups.values() for each, step in found.items()},
             after=[step for name in declared.after for step in self._meant(name)],
             clients=[each.name for each in self.declared.values() if declared.name in each.connects],

@@ -45,15 +45,15 @@ class DeclaredPipeline:
         places = (at for at, each in sections if any(own is declared.placed_by for _, own in each.on_pools))
         return self.setting(*next(places, ()))
 
-    def declared_at(self, declared: StepDeclaration | ServiceDeclaration, *key: str) -> str:
-        """The place of a key of a step or service in the ``pipeline.yaml``.
+    def declared_at(self, declared: StepDeclaration | ServiceDeclaration | AppDeclaration, *key: str) -> str:
+        """The place of a key of a step, a service or an app in the ``pipeline.yaml``.
 
         Of a pipeline in Python, as `key` says it.
         """
         file = file_of(self.folder)
         if not file.endswith(NAMES):
             return self.key(declared)
-        section, name = "services", declared.name
+        section, name = "apps" if isinstance(declared, AppDeclaration) else "services", declared.name
         if isinstance(declared, StepDeclaration):
             section, name = "steps", declared.variant.of if declared.variant else name
         return f"{file}: {key_of((section, name, *key), '')}"

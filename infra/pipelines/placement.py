@@ -11,6 +11,7 @@ import pulumi
 from infra.kubernetes.gates import Gates, cheapest_pool, reading
 from infra.kubernetes.image_build import Images
 from infra.kubernetes.shipped_files import left_out
+from infra.pipelines.apps import object_name
 from infra.pipelines.contract import (
     PodSettings,
     StepDeclaration,
@@ -32,6 +33,20 @@ PIPELINE = re.compile(r"(?<!\{)((?:\{\{)*)\{pipeline\}")
 """The pipeline's directory in a step's arguments, where the braces are not escaped."""
 
 
+@dataclass(frozen=True)
+class Resident:
+    """A pod that is on its pool at all times, with the name of the service or app that it belongs to."""
+
+    object_name: str
+    pool: Pool
+    resources: Resources
+
+    @property
+    def requests(self) -> Resources:
+        """What it asks for: its resources as the pool's cluster takes them."""
+        return self.pool.admitted(self.resources)
+
+
 def place(
     pipelines: Sequence[DeclaredPipeline],
     platforms: Mapping[str, Platform],
@@ -49,9 +64,10 @@ def place(
     earlier: list[Step] = []
     packages = Packages(gates)
     services = [service for each in pipelines for service in _services(each, platforms)]
+    staying = residents(pipelines, platforms)
     ordered = sorted(pipelines, key=lambda each: (any(step.runs_last for step in each.steps), each.name))
     for pipeline in ordered:
-        placement = _Placement(pipeline, platforms, gates, root, earlier, packages, services, built)
+        placement = _Placement(pipeline, platforms, gates, root, earlier, packages, services, staying, built)
         placed[pipeline.name] = placement.steps()
         earlier += placed[pipeline.name]
     return placed
@@ -94,6 +110,7 @@ class _Placement:
     earlier: Sequence[Step]
     packages: Packages
     services: Sequence[Service]
+    staying: Sequence[Resident]
     images: Images
     made: dict[str, Step] = field(default_factory=dict[str, Step])
     published: dict[str, Step] = field(default_factory=dict[str, Step])
@@ -136,9 +153,11 @@ class _Placement:
 
     def _say_room(self, declared: StepDeclaration, step: Step) -> None:
         """Warns where pods of ``step`` have to wait for others of it, or for ever for services."""
-        there, key = room(step, self.services), self.pipeline.key(declared)
+        there, key = room(step, self.staying), self.pipeline.key(declared)
         if not there:
-            beside = [each.object_name for each in self.services if each.pool.name == step.pool.name]
+            beside = list(
+                dict.fromkeys(each.object_name for each in self.staying if each.pool.name == step.pool.name)
+            )
             stays = "which stays there" if len(beside) == 1 else "which stay there"
             fix = "ask for less, let the pool grow, or take another pool for one of them"
             rest = f"beside {', '.join(beside)}, {stays}, so it would wait for ever: {fix}"
@@ -166,7 +185,7 @@ class _Placement:
             if each.variant and each.placed_by.pool == declared.placed_by.pool
         ]
         # Pods of two variants may share a node.
-        there = room(replace(step, nodes=None), self.services)
+        there = room(replace(step, nodes=None), self.staying)
         before = beside.index(declared) - max(1, there // step.pods)
         return [self._step(beside[before])] if before >= 0 else []
 
@@ -272,9 +291,9 @@ class _Placement:
 
     @property
     def _kept(self) -> dict[str, list[Resources]]:
-        """What services ask for, by pool."""
+        """What services and apps ask for, by pool."""
         found: dict[str, list[Resources]] = {}
-        for each in self.services:
+        for each in self.staying:
             found.setdefault(each.pool.name, []).append(each.requests)
         return found
 
@@ -291,23 +310,49 @@ class _Placement:
 NEEDED = ("cpu", "memory", "ephemeral_storage", "gpus")
 
 
-def room(step: Step, services: Iterable[Service] = ()) -> int:
+def residents(pipelines: Iterable[DeclaredPipeline], platforms: Mapping[str, Platform]) -> list[Resident]:
+    """The pods of all services and apps of ``pipelines``, those that an autoscaler may add included."""
+    found: list[Resident] = []
+    for pipeline in pipelines:
+        for service in _services(pipeline, platforms):
+            found.append(Resident(service.object_name, service.pool, service.resources))
+        for app in pipeline.apps:
+            settings = app.placed_by
+            pods = settings.autoscale.most if settings.autoscale else settings.replicas
+            pool = pool_of(settings.pool, platforms)[1]
+            found += [Resident(object_name(pipeline.name, app.name), pool, resources_of(settings))] * pods
+    return found
+
+
+def room(step: Step, services: Iterable[Resident] = ()) -> int:
     """How many pods like that of ``step`` its pool has room for at once beside ``services``.
 
     At least one, where no service is on the pool: what is too large for a node is refused elsewhere. Of a step on
     several nodes there is one pod a node.
     """
     sidecar = step.platform.store.sidecar if step.uses_store else Resources(cpu=0, memory=0)
-    nodes = [_amounts(step.pool.allocatable) for _ in range(max(1, step.pool.max_nodes))]
-    beside = [_amounts(each.resources) for each in services if each.pool.name == step.pool.name]
-    for taken in sorted(beside, reverse=True):
-        index = next((index for index, free in enumerate(nodes) if _fitting(free, taken)), None)
-        if index is not None:
-            nodes[index] = tuple(there - amount for there, amount in zip(nodes[index], taken, strict=True))
+    beside = [each for each in services if each.pool.name == step.pool.name]
+    nodes = _free(step.pool, beside)
     wanted = tuple(map(sum, zip(_amounts(step.resources), _amounts(sidecar), strict=True)))
     most = 1 if step.nodes else None
     found = sum(min(_fitting(free, wanted), most or sys.maxsize) for free in nodes)
     return found if beside else max(1, found)
+
+
+def has_spare(pool: Pool, wanted: Resources, staying: Iterable[Resident]) -> bool:
+    """Whether ``pool`` has room for one more pod that asks for ``wanted``, beside all that stays there."""
+    nodes = _free(pool, [each for each in staying if each.pool.name == pool.name])
+    return any(_fitting(free, _amounts(wanted)) for free in nodes)
+
+
+def _free(pool: Pool, taken: Sequence[Resident]) -> list[tuple[int, ...]]:
+    """What each node of ``pool`` leaves that there can be."""
+    nodes = [_amounts(pool.allocatable) for _ in range(max(1, pool.max_nodes))]
+    for each in sorted((_amounts(each.resources) for each in taken), reverse=True):
+        index = next((index for index, free in enumerate(nodes) if _fitting(free, each)), None)
+        if index is not None:
+            nodes[index] = tuple(there - amount for there, amount in zip(nodes[index], each, strict=True))
+    return nodes
 
 
 def _amounts(resources: Resources) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from infra.kubernetes.app_files import app_bundle
 from infra.kubernetes.build_context import context_of
 from infra.kubernetes.run import bundle_of, command_bundle
 from infra.kubernetes.shipped_files import ShippingError, image_folder
@@ -34,14 +35,16 @@ def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]
                 found.append(Problem(pipeline.key(step), error.value, error.reason, error.fix))
         commands = {_started(step): step for step in reversed(steps) if step.command}
         for step in reversed(commands.values()):
-            found += _command_problems(pipeline, step, [*steps, *services], root)
+            found += _command_problems(pipeline, step, [*steps, *services, *apps], root)
+        for app in apps:
+            found += _app_problems(pipeline, app, [*steps, *services, *apps], root)
         for declared in (*steps, *apps):
             found += _build_problems(pipeline, declared, root)
         for service in services:
             found += _lock_problems(
                 pipeline, service, [(_substituted(service), (SUBSTITUTE, "requirements"))], root
             )
-        for folder in dict.fromkeys(folder for step in steps for folder in step.folders.values()):
+        for folder in dict.fromkeys(folder for each in (*steps, *apps) for folder in each.folders.values()):
             try:
                 image_folder(root / folder.path, root)
             except ShippingError as error:
@@ -69,7 +72,7 @@ def _build_problems(
 
 def _lock_problems(
     pipeline: DeclaredPipeline,
-    declared: StepDeclaration | ServiceDeclaration,
+    declared: StepDeclaration | ServiceDeclaration | AppDeclaration,
     locks: Sequence[tuple[str | None, tuple[str, ...]]],
     root: Path,
 ) -> Iterator[Problem]:
@@ -79,10 +82,34 @@ def _lock_problems(
             yield Problem(pipeline.declared_at(declared, *key), lock, *why)
 
 
+def _app_problems(
+    pipeline: DeclaredPipeline,
+    app: AppDeclaration,
+    beside: Sequence[StepDeclaration | ServiceDeclaration | AppDeclaration],
+    root: Path,
+) -> Iterator[Problem]:
+    """What is wrong with the lock files of an app, and with the files that it ships."""
+    locks = [(app.requirements, ("requirements",)), (_substituted(app), (SUBSTITUTE, "requirements"))]
+    wrong = list(_lock_problems(pipeline, app, locks, root))
+    yield from wrong
+    if wrong:
+        return
+    try:
+        app_bundle(app, command_of(app, beside, root) if app.command else None, root)
+    except ShippingError as error:
+        named = (
+            {str(root / app.command.code): "code", **dict.fromkeys(app.command.files, "files")}
+            if app.command
+            else {}
+        )
+        key = named.get(str(error.value), "run")
+        yield Problem(pipeline.declared_at(app, key), error.value, error.reason, error.fix)
+
+
 def _command_problems(
     pipeline: DeclaredPipeline,
     step: StepDeclaration,
-    beside: Sequence[StepDeclaration | ServiceDeclaration],
+    beside: Sequence[StepDeclaration | ServiceDeclaration | AppDeclaration],
     root: Path,
 ) -> Iterator[Problem]:
     """What is wrong with the lock files of a command, and with the files that it needs."""

@@ -9,6 +9,7 @@ import pytest
 
 from infra.clouds.existing.emulator import Emulator as ExistingEmulator
 from infra.program import declare
+from infra.schema.problems import SettingsError
 from infra.settings.loading import load
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
@@ -150,3 +151,104 @@ def test_an_app_is_a_deployment_behind_a_service(folder: Path) -> None:
     assert recording.exports["tried"]["apps"] == {
         "page": "kubectl --kubeconfig /nowhere --namespace slipway port-forward service/tried-page 8080:8080"
     }
+
+
+def container_of(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    (found,) = inputs["spec"]["template"]["spec"]["containers"]
+    return found
+
+
+def test_who_may_connect_is_said_of_both_ends(folder: Path) -> None:
+    recording = run(folder, {"page": ON_CPU, "model": ON_CPU})
+    model = named(recording, POLICY, "tried-model")["spec"]
+    ((rule,), ports) = model["ingress"], {each["port"] for each in model["ingress"][0]["ports"]}
+    assert rule["from"][0]["podSelector"]["matchExpressions"] == [
+        {"key": "slipway/app", "operator": "In", "values": ["page"]}
+    ]
+    assert ports == {8501, 8500}
+    page = named(recording, POLICY, "tried-page")["spec"]
+    assert page["ingress"] == []
+    to_model, *others = page["egress"]
+    assert to_model["to"][0]["podSelector"]["matchLabels"]["slipway/app"] == "model"
+    # The page reads no store and installs nothing: name servers are all that it reaches beside.
+    assert {each["port"] for rule in others for each in rule["ports"]} == {53}
+    everyone = named(recording, POLICY, "limit-egress")["spec"]["podSelector"]["matchExpressions"]
+    assert {"key": "slipway/app", "operator": "DoesNotExist"} in everyone
+
+
+def test_an_app_reads_the_store_and_writes_nothing(folder: Path) -> None:
+    recording = run(folder, {"page": ON_CPU, "model": ON_CPU})
+    model = named(recording, DEPLOYMENT, "tried-model")
+    (store,) = [each for each in container_of(model)["volumeMounts"] if each["mountPath"] == "/store"]
+    assert store["readOnly"] is True
+    page = named(recording, DEPLOYMENT, "tried-page")
+    assert "/store" not in {each["mountPath"] for each in container_of(page)["volumeMounts"]}
+    for each in (model, page):
+        pod = each["spec"]["template"]["spec"]
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["serviceAccountName"] == each["metadata"]["name"]
+
+
+def test_pods_are_new_where_what_they_answer_is(folder: Path) -> None:
+    apps = {"page": ON_CPU, "model": ON_CPU}
+
+    def templates() -> dict[str, Any]:
+        recording = run(folder, apps)
+        return {
+            name: named(recording, DEPLOYMENT, f"tried-{name}")["spec"]["template"] for name in ("page", "model")
+        }
+
+    before = templates()
+    assert templates() == before
+    (folder / "page" / "words.py").write_text("GREETING = 1\n")
+    after = templates()
+    assert after["model"] == before["model"]
+    assert after["page"] != before["page"]
+
+
+def test_an_app_that_keeps_data_is_one_pod_with_a_volume_and_a_token_nobody_else_has(folder: Path) -> None:
+    recording = run(folder, {"notes": {"pool": "cpu", "storage": "3Gi"}})
+    (notes,) = recording.of(STATEFUL_SET)
+    spec = notes.inputs["spec"]
+    (claim,) = spec["volumeClaimTemplates"]
+    assert claim["spec"]["resources"]["requests"]["storage"] == "3072Mi"
+    container = container_of(notes.inputs)
+    assert container["args"][-1] == "--token=$(NOTES_TOKEN)"
+    assert container["args"][:2] == ["--dir", "/data"]
+    made = recording.one("random:index/randomPassword:RandomPassword").outputs["result"]
+    assert recording.exports["tried"]["tokens"] == {"notes": made}
+    secret = named(recording, "kubernetes:core/v1:Secret", "tried-notes-token")
+    assert secret["stringData"] == {"token": made}
+    assert made not in json.dumps(notes.inputs)
+
+
+def test_several_pods_go_one_at_a_time_and_become_more_while_they_are_busy(folder: Path) -> None:
+    recording = run(folder, {"model": {"pool": "cpu", "cpu": "500m", "replicas": 2, "autoscale": {"most": 4}}})
+    model = named(recording, DEPLOYMENT, "tried-model")["spec"]
+    assert "replicas" not in model
+    assert model["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    (budget,) = recording.of("kubernetes:policy/v1:PodDisruptionBudget")
+    assert budget.inputs["spec"]["maxUnavailable"] == 1
+    (scaler,) = recording.of("kubernetes:autoscaling/v2:HorizontalPodAutoscaler")
+    assert (scaler.inputs["spec"]["minReplicas"], scaler.inputs["spec"]["maxReplicas"]) == (2, 4)
+
+
+def test_where_the_pool_has_no_room_for_one_pod_more_an_update_stops_one_first(folder: Path) -> None:
+    recording = run(folder, {"model": {"pool": "cpu", "cpu": "6"}})
+    model = named(recording, DEPLOYMENT, "tried-model")["spec"]
+    assert model["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+
+
+def test_a_file_that_an_app_lacks_is_one_clear_error(folder: Path) -> None:
+    (folder / "page" / "page.py").unlink()
+    with pytest.raises(SettingsError) as raised:
+        run(folder, {"page": ON_CPU})
+    (problem,) = raised.value.problems
+    assert problem.value == "page.py"
+    assert "there is no such file" in problem.reason
+
+
+def test_there_may_be_as_many_services_as_apps_need_and_none_that_opens_the_cluster(folder: Path) -> None:
+    quota = run(folder, {"page": ON_CPU, "model": ON_CPU}).one("kubernetes:core/v1:ResourceQuota")
+    hard = quota.inputs["spec"]["hard"]
+    assert (hard["count/services"], hard["services.loadbalancers"], hard["services.nodeports"]) == ("2", "0", "0")
