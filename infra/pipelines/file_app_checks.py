@@ -8,6 +8,7 @@ from infra.pipelines.apps import OF_APPS, address_variables
 from infra.pipelines.file_app_kinds import (
     PipelineApp,
     ProgramApp,
+    ServingApp,
     TensorBoardApp,
     connections,
     words_of,
@@ -30,7 +31,7 @@ def check(declared: PipelineFile) -> Iterator[Finding]:
         yield from _name(at, name, declared)
         yield from _references(at, app, declared)
         yield from _connects(at, name, app, declared)
-        if isinstance(app, TensorBoardApp) and app.step is not None and app.step not in declared.steps:
+        if isinstance(app, TensorBoardApp | ServingApp) and app.step and app.step not in declared.steps:
             known = list(declared.steps)
             fix = did_you_mean(app.step, known, f"write {listed(known)}")
             yield Finding((*at, "step"), app.step, "there is no such step", fix, read=(("steps", app.step),))

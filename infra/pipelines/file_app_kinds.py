@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.pipelines import notebook, page, references, tensorboard
+from infra.pipelines import notebook, page, references, tensorboard, tensorflow_serving
 from infra.pipelines.apps import AppSettings, KeptAppSettings
 from infra.pipelines.file_parts import RehearsalCommand
 from infra.pipelines.file_words import Word, Words
@@ -153,7 +153,17 @@ class TensorBoardApp(AppKeys):
     )
 
 
-PipelineApp = Annotated[ProgramApp | PageApp | NotebookApp | TensorBoardApp, Field(discriminator="kind")]
+class ServingApp(AppKeys, tensorflow_serving.Served):
+    """TensorFlow Serving over the versions of a model. A step, `<app>-publish`, makes a version of each training
+    that answers real requests as it should; what is published before stays.
+    """
+
+    kind: Literal["tensorflow-serving"] = Field(description="The server, with the step that publishes for it.")
+
+
+PipelineApp = Annotated[
+    ProgramApp | PageApp | NotebookApp | TensorBoardApp | ServingApp, Field(discriminator="kind")
+]
 """An app, by its `kind`."""
 
 SETTINGS: Mapping[str, type[AppSettings]] = {
@@ -161,6 +171,7 @@ SETTINGS: Mapping[str, type[AppSettings]] = {
     page.KIND: page.PageSettings,
     notebook.KIND: notebook.NotebookSettings,
     tensorboard.KIND: tensorboard.TensorBoardSettings,
+    tensorflow_serving.KIND: tensorflow_serving.ServingSettings,
 }
 """What a stack file may say of each kind."""
 
@@ -198,6 +209,8 @@ def words_of(app: PipelineApp) -> Sequence[tuple[Path, str]]:
             return [(("examples",), app.examples)]
         case TensorBoardApp():
             return []
+        case ServingApp():
+            return [(("requests",), app.requests)]
 
 
 def connections(app: PipelineApp) -> Sequence[tuple[Path, str]]:

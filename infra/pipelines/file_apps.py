@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from infra.pipelines import notebook, page, references, tensorboard
+from infra.pipelines import notebook, page, references, tensorboard, tensorflow_serving
 from infra.pipelines.apps import AppDeclaration, AppSettings, Metrics
 from infra.pipelines.contract import StepDeclaration, literal
 from infra.pipelines.file_app_kinds import (
@@ -12,6 +12,7 @@ from infra.pipelines.file_app_kinds import (
     PageApp,
     PipelineApp,
     ProgramApp,
+    ServingApp,
     TensorBoardApp,
     keeps_data,
     refers,
@@ -80,6 +81,8 @@ class _App:
                 )
             case TensorBoardApp():
                 return tensorboard.declaration(self.name, placed_by, app.step)
+            case ServingApp():
+                return tensorflow_serving.declaration(self.name, placed_by, app)
 
     def _program(self, app: ProgramApp, placed_by: AppSettings, inputs: dict[str, str]) -> AppDeclaration:
         code = app.code if app.code is not None else "." if app.run[:1] and app.run[0] in PYTHON else None

@@ -20,6 +20,7 @@ from infra.pipelines import (
 from infra.pipelines.contract import AnyPipeline, Pipeline
 from infra.pipelines.file_apps import apps
 from infra.pipelines.file_services import services
+from infra.pipelines.file_serving import publishing
 from infra.pipelines.file_settings import is_field, section_of
 from infra.pipelines.file_steps import steps
 from infra.pipelines.pipeline_file import NAMES, PAGE, SUBSTITUTE, PartialFile, PipelineFile, PipelineStep
@@ -77,7 +78,10 @@ def read(folder: Folder) -> AnyPipeline:
     name = "".join(part.capitalize() for part in re.split(r"[^A-Za-z0-9]+", folder.path.name)) or "Pipeline"
     return Pipeline(
         settings=section_of(name, reading.declared, reading.lost),
-        steps=lambda settings: steps(reading.declared, settings, folder.below),
+        steps=lambda settings: [
+            *steps(reading.declared, settings, folder.below),
+            *publishing(reading.declared, settings),
+        ],
         services=lambda settings: services(reading.declared, settings, folder.below),
         apps=lambda settings: apps(
             reading.declared, settings, steps(reading.declared, settings, folder.below), folder.below

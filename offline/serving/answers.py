@@ -6,10 +6,10 @@ from offline.serving.libraries import error_codes_pb2, metadata_pb2, status_pb2
 from offline.serving.servables import Servables
 
 
-def status(servables: Servables, name: str, number: int | None, label: str) -> Any:
+def status(servables: Servables, name: str, number: int | None) -> Any:
     """The `GetModelStatusResponse` of a model. Raises ServingError."""
     response = status_pb2.GetModelStatusResponse()
-    for version in servables.states(name, number, label):
+    for version in servables.states(name, number):
         each = response.model_version_status.add()
         each.version = version.number
         each.state = status_pb2.ModelVersionStatus.State.Value(version.state)

@@ -99,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
         if found[4]:
             return _metadata(metadata(self.of.servables, name, number, label))
         return json_format.MessageToJson(
-            status(self.of.servables, name, number, label), always_print_fields_with_no_presence=True, indent=1
+            status(self.of.servables, name, number), always_print_fields_with_no_presence=True, indent=1
         )
 
     def _post(self, path: str, body: bytes) -> str:

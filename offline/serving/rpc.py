@@ -135,7 +135,7 @@ class _Models(_Answering):
 
     def GetModelStatus(self, request: Any, context: Any) -> Any:  # noqa: N802
         return self._answer(
-            request, context, "GetModelStatus", lambda: status(self.servables, *self.spec(request))
+            request, context, "GetModelStatus", lambda: status(self.servables, *self.spec(request)[:2])
         )
 
     def HandleReloadConfigRequest(self, request: Any, context: Any) -> Any:  # noqa: N802

@@ -209,14 +209,13 @@ class Servables:
                 raise ServingError("NOT_FOUND", f"Servable not found for request: {wanted}")
             return number, model
 
-    def states(self, name: str, number: int | None, label: str) -> list[Version]:
+    def states(self, name: str, number: int | None) -> list[Version]:
         """The versions of ``name``, the newest first, or the one that is asked for.
 
-        Raises:
-            ServingError: NOT_FOUND, or INVALID_ARGUMENT where there is no such label.
+        A label makes no difference (model_servers/get_model_status_impl.cc of 2.21), whatever the documentation says.
+        Raises ServingError with NOT_FOUND.
         """
         with self._lock:
-            number = self._labelled(name, label) if label else number
             versions = self._models[name].versions if name in self._models else {}
             if number is not None:
                 if number not in versions:
