@@ -212,7 +212,7 @@ class Servables:
     def states(self, name: str, number: int | None) -> list[Version]:
         """The versions of ``name``, the newest first, or the one that is asked for.
 
-        A label makes no difference (model_servers/get_model_status_impl.cc of 2.21), whatever the documentation says.
+        A label makes no difference (model_servers/get_model_status_impl.cc of 2.21), other than documented.
         Raises ServingError with NOT_FOUND.
         """
         with self._lock:
