@@ -132,9 +132,10 @@ logs: $(VENV)/.runtime ## Print the logs of a step: STACK=gcp-dev STEP=train [FO
 pin-images: $(VENV)/.runtime ## Name the default images by the digests that the registry has for them
 	@$(BIN)/python -m tools.pin_images
 
-pictures: $(VENV)/.runtime ## Redraw the pictures of the stacks that the pages show
+pictures: $(VENV)/.dev ## Redraw the pictures that the pages show: of the stacks, and of the page of the demo
 	@mkdir -p build/preview
 	@$(BIN)/python -m offline.preview --pictures docs/images/stacks --output build/preview/pictures.txt; test $$? -le 1
+	@$(BIN)/python -m tools.page_picture docs/images/demo.png
 
 test: $(VENV)/.dev ## Run every test [TESTS=tests/…]
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $$TESTS

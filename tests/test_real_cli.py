@@ -16,6 +16,7 @@ from tools.reference import shipped
 
 PLUGINS = {
     "local": {"kubernetes"},
+    "demo": {"kubernetes", "random"},
     "onprem": {"kubernetes"},
     "openshift": {"kubernetes"},
     "gcp-dev": {"kubernetes", "gcp"},

@@ -39,8 +39,13 @@ TOKEN = "token"
 
 @dataclass(frozen=True)
 class Opened:
-    """An app that people can open: its title and its address on this machine, which may have its token."""
+    """An app that people can open: its title and its address on this machine, which may have its token.
 
+    ``asks`` are the names of the apps that it asks.
+    """
+
+    app: str
+    asks: frozenset[str]
     title: str
     url: str
     has_token: bool
@@ -68,7 +73,10 @@ class Demo:
         self.console.print(Text(f"\n{ending}."))
 
     def _announce(self, apps: Sequence[Server]) -> None:
+        asked = {name for each in apps for name in each.asks}
         pages = [each for each in map(opened, apps) if each]
+        # What people are to try comes before what they look into, and before what only programs ask.
+        pages.sort(key=lambda each: (each.app in asked, not each.asks, each.has_token))
         self.console.print()
         for app in apps:
             if reached := reached_from_outside(app):
@@ -102,7 +110,7 @@ def opened(app: Server) -> Opened | None:
     url = f"http://{LOOPBACK}:{app.ports[page.port]}{page.path}"
     if token:
         url += f"{'&' if '?' in url else '?'}{TOKEN}={token}"
-    return Opened(page.title, url, bool(token))
+    return Opened(app.record.name, app.asks, page.title, url, bool(token))
 
 
 def token_of(app: Server) -> str:

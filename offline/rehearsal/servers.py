@@ -51,8 +51,8 @@ EVERYWHERE = re.compile(r"(?:^|(?<==))(?:\*|::|\[::\]|0\.0\.0\.0)(?=:\d|$)|(?<=/
 EVERYWHERE_OPTIONAL = re.compile(r"^-::\*$")
 """The same for IPv6 in valkey-server's spelling, which does not fail where there is no IPv6."""
 
-Reach = Callable[["Server"], Mapping[str, re.Pattern[str]]]
-"""What a server's pod names of other servers, by their addresses on this machine. Raises RefusedError."""
+Reach = Callable[["Server"], Mapping["Server", Mapping[str, re.Pattern[str]]]]
+"""The other servers that a pod names: of each how, by its addresses on this machine. Raises RefusedError."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Surroundings:
     ports: Callable[[Sequence[int]], Sequence[int]]
 
 
-@dataclass
+@dataclass(eq=False)
 class Server:
     """One server, and its process as soon as it is needed. ``placements`` are the places of its pods."""
 
@@ -85,7 +85,9 @@ class Server:
     namespace: Namespace
     record: ServiceRecord
     placements: Sequence[Placement]
-    reach: Reach = lambda _: dict[str, re.Pattern[str]]()
+    reach: Reach = lambda _: {}
+    asks: frozenset[str] = frozenset()
+    """The names of the servers that its pod names."""
     ports: dict[int, int] = field(default_factory=dict[int, int])
     """Ports of this machine by those of the container."""
     _stop: Stop = field(default_factory=Stop)
@@ -220,6 +222,9 @@ class Server:
             self.surroundings.changed(record)
 
     def _pod(self, data: Mapping[str, Path], write: Callable[[bytes], None]) -> Pod:
+        reached = self.reach(self)
+        self.asks = frozenset(each.record.name for each in reached)
+        others = {address: pattern for each in reached.values() for address, pattern in each.items()}
         return Pod(
             f"{self.spec.name[:57]}-{secrets.token_hex(3)[:5]}",
             self.namespace,
@@ -228,7 +233,7 @@ class Server:
             self._stop,
             write,
             volumes=data,
-            addresses={**self.reach(self), **self._own_addresses()},
+            addresses={**others, **self._own_addresses()},
         )
 
     def _kubelet(self) -> Kubelet:

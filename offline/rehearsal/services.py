@@ -80,14 +80,14 @@ class Services:
             found |= {f"{LOOPBACK}:{server.ports[each.port]}": each.pattern for each in named}
         return found
 
-    def _reached_by_server(self, server: Server) -> dict[str, re.Pattern[str]]:
-        """The same for a server, which waits for no other: two may name one another."""
+    def _reached_by_server(self, server: Server) -> dict[Server, dict[str, re.Pattern[str]]]:
+        """The same for a server, by the other. It waits for none: two may name one another."""
         spec = server.spec
         client = Workload(server.resource, spec.cluster, spec.template)
-        found: dict[str, re.Pattern[str]] = {}
+        found: dict[Server, dict[str, re.Pattern[str]]] = {}
         for other, named in self._named_by(client, spec.pod, server.namespace):
             other.start()
-            found |= {f"{LOOPBACK}:{other.ports[each.port]}": each.pattern for each in named}
+            found[other] = {f"{LOOPBACK}:{other.ports[each.port]}": each.pattern for each in named}
         return found
 
     def _named_by(

@@ -263,7 +263,7 @@ def test_a_small_change_fits_on_a_screen_with_data_loss_first(clone: Path, tmp_p
     rows = [line for line in shown if line.startswith("| **")]
     assert rows[0].startswith("| **gcp-dev** |"), "what most happens to stands first"
     assert "1 to 6 (were 1 to 4)" in rows[0]
-    assert len(rows) == 11
+    assert len(rows) == 12
     assert markdown.count("`mnist-prepare`") == 1, "a Job is told once"
     commands = [line for line in markdown.splitlines() if "gcloud compute" in line]
     assert len(commands) == len(set(commands))
@@ -294,7 +294,7 @@ def test_an_invalid_stack_file_is_reported_first_without_secrets(clone: Path, fo
         assert stacks[0]["stack"] == "local"
         values = {each["key"]: each["value"] for each in stacks[0]["failures"][0]["problems"]}
         assert values["slipway:namespace"] == "[secret]"
-        assert len([each for each in stacks if each["changes"]]) == 14
+        assert len([each for each in stacks if each["changes"]]) == 15
         return
     lines = done.stdout.splitlines()
     told = next(index for index, line in enumerate(lines) if "cannot be evaluated" in line)
@@ -359,7 +359,7 @@ def test_each_unreadable_stack_file_is_one_error_and_keeps_the_other_previews(cl
     assert "Traceback" not in done.stdout + done.stderr
     stacks = {each["stack"]: each for each in json.loads(done.stdout)["stacks"]}
     told = {name: [failure["message"] for failure in each["failures"]] for name, each in stacks.items()}
-    assert len(told) == 15
+    assert len(told) == 16
     assert {name: len(messages) for name, messages in told.items() if messages} == dict.fromkeys(bad, 1)
     assert "more than 20,000 values" in told["local"][0]
     assert "it is a named pipe" in told["onprem"][0]
