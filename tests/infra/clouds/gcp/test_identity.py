@@ -222,7 +222,7 @@ def with_apps(**store: Any) -> Settings:
 
 
 def test_an_app_reads_the_bucket_and_writes_its_own_folder_alone() -> None:
-    recording = declare(with_apps())
+    recording = declare(with_apps(), then=lambda _: None)
     member = "/subject/ns/slipway/sa/mnist-"
     found = {
         (each.inputs["member"].partition(member)[2], each.inputs["role"]): each.inputs.get("condition")
@@ -241,7 +241,7 @@ def test_an_app_reads_the_bucket_and_writes_its_own_folder_alone() -> None:
 
 
 def test_an_app_that_impersonates_has_an_account_of_its_own() -> None:
-    recording = declare(with_apps(impersonation={"projects": []}))
+    recording = declare(with_apps(impersonation={"projects": []}), then=lambda _: None)
     annotations = recording.result["dev"].app_annotations
     assert set(annotations) == {"mnist-serving", "mnist-notebook"}
     accounts = {each.name: each.inputs["accountId"] for each in recording.of("gcp:serviceaccount/account:Account")}
