@@ -1,0 +1,191 @@
+"""What a stack declares so that metrics are read, and that nothing else changes for it."""
+
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+
+from infra.kubernetes import gpu_exporter, prometheus_release
+from infra.kubernetes.labels import MEASURED, RUN_ANNOTATION, USAGE_ANNOTATION
+from infra.kubernetes.metrics import Measured, scrapers
+from infra.review.stack import Resource, Stack
+from tests.support.previewing import previewed
+
+JOB = "kubernetes:batch/v1:Job"
+POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
+RELEASE = "kubernetes:helm.sh/v3:Release"
+DEPLOYMENT = "kubernetes:apps/v1:Deployment"
+
+
+@cache
+def stack(name: str, metrics: str | None) -> Stack:
+    return previewed(name, {} if metrics is None else {"metrics": json.loads(metrics)})
+
+
+def of(found: Stack, kind: str) -> dict[str, Any]:
+    """Properties by object name."""
+    return {
+        each.properties["metadata"]["name"]: each.properties
+        for each in found.resources.values()
+        if each.type == kind
+    }
+
+
+def steps(found: Stack) -> dict[str, Resource]:
+    jobs = [each for each in found.resources.values() if each.type == JOB]
+    return {each.name: each for each in jobs if RUN_ANNOTATION in each.metadata.get("annotations", {})}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gcp-dev", "aws-batch"])
+def test_measuring_a_step_changes_neither_its_run_nor_its_result(name: str) -> None:
+    plain, measured = steps(stack(name, None)), steps(stack(name, "{}"))
+
+    assert plain.keys() == measured.keys()
+    for job, before in plain.items():
+        after = measured[job]
+        assert after.metadata["name"] == before.metadata["name"]
+        assert after.metadata["annotations"][RUN_ANNOTATION] == before.metadata["annotations"][RUN_ANNOTATION]
+        old = before.properties["spec"]["template"]["spec"]["containers"][0]
+        new = after.properties["spec"]["template"]["spec"]["containers"][0]
+        if "ports" not in new:
+            assert new["command"] == old["command"]
+            continue
+        begins = new["command"].index("--") + 1
+        assert (new["command"][begins:], new["args"]) == (old["command"], old["args"])
+
+
+def test_gates_are_not_measured() -> None:
+    measured = {
+        each.name
+        for each in stack("gcp-dev", "{}").resources.values()
+        if each.type == JOB and USAGE_ANNOTATION in each.metadata.get("annotations", {})
+    }
+
+    assert measured >= {"mnist-prepare", "mnist-train", "mnist-predict"}
+    assert not [name for name in measured if "-gate-" in name or name == "cuda-libraries"]
+
+
+def test_on_google_cloud_its_own_collector_reads_and_nothing_is_installed() -> None:
+    found = stack("gcp-dev", "{}")
+
+    (monitor,) = of(found, "kubernetes:monitoring.googleapis.com/v1:PodMonitoring").values()
+    assert monitor["spec"]["selector"]["matchLabels"][MEASURED] == "true"
+    assert monitor["spec"]["endpoints"] == [{"port": "usage", "path": "/metrics", "interval": "30s"}]
+    assert not [each for each in found.resources.values() if each.type == RELEASE]
+    boards = [each for each in found.resources.values() if each.type == "gcp:monitoring/dashboard:Dashboard"]
+    assert len(boards) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "labels"),
+    [
+        ("gcp-dev", "gke-gmp-system", {"app.kubernetes.io/name": "collector"}),
+        ("local", "slipway-metrics", {"app.kubernetes.io/name": "prometheus"}),
+    ],
+)
+def test_the_collector_alone_reaches_the_pods_of_steps_and_their_port_alone(
+    name: str, namespace: str, labels: dict[str, str]
+) -> None:
+    policy = of(stack(name, "{}"), POLICY)["steps-metrics"]["spec"]
+
+    assert policy["podSelector"]["matchLabels"][MEASURED] == "true"
+    assert policy["ingress"] == [
+        {
+            "from": [
+                {
+                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                    "podSelector": {"matchLabels": labels},
+                }
+            ],
+            "ports": [{"port": 9410, "protocol": "TCP"}],
+        }
+    ]
+
+
+def test_a_queue_is_read_by_a_pod_of_its_own_that_reaches_nothing_else() -> None:
+    found = stack("aws-batch", "{}")
+    (name,) = of(found, DEPLOYMENT)
+    container = of(found, DEPLOYMENT)[name]["spec"]["template"]["spec"]["containers"][0]
+    policies = of(found, POLICY)
+
+    assert "@sha256:" in container["image"]
+    assert any("--check-keys=slipway:*:ready" in each for each in container["args"])
+    assert container["env"][0]["valueFrom"]["secretKeyRef"]["key"] == "password"
+    outward = policies[name]["spec"]
+    assert outward["policyTypes"] == ["Ingress", "Egress"]
+    assert outward["egress"][0]["ports"] == [{"port": 6379, "protocol": "TCP"}]
+    assert all(each["ports"][0]["port"] in {53, 6379} for each in outward["egress"])
+    assert policies[f"{name}-access"]["spec"]["ingress"][0]["ports"] == [{"port": 6379, "protocol": "TCP"}]
+    plain, measured = (
+        {
+            each.name: each.properties["spec"]
+            for each in stack("aws-batch", said).resources.values()
+            if each.type == "kubernetes:apps/v1:StatefulSet"
+        }
+        for said in (None, "{}")
+    )
+    assert plain == measured
+
+
+def test_elsewhere_prometheus_is_installed_and_looks_at_the_stacks_namespaces_alone() -> None:
+    found = stack("aws-batch", "{}")
+    declared = [each.properties for each in found.resources.values() if each.type == RELEASE]
+    releases = {each["name"]: each for each in declared}
+
+    own = releases["slipway-metrics"]["values"]
+    (expression,) = own["prometheus"]["prometheusSpec"]["podMonitorNamespaceSelector"]["matchExpressions"]
+    assert expression["values"] == ["slipway", "slipway-gpu-metrics", "slipway-metrics"]
+    assert own["grafana"]["rbac"] == {"namespaced": True}
+    assert own["prometheus"]["prometheusSpec"]["image"]["sha"]
+    dashboard = of(found, "kubernetes:core/v1:ConfigMap")["slipway-jobs"]
+    assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
+
+
+def test_a_prometheus_that_is_there_finds_the_monitors_by_its_labels() -> None:
+    said = {"prometheus": {"install": False, "namespace": "monitoring", "labels": {"release": "mine"}}}
+    found = stack("local", json.dumps(said))
+
+    (monitor,) = of(found, "kubernetes:monitoring.coreos.com/v1:PodMonitor").values()
+    assert monitor["metadata"]["labels"]["release"] == "mine"
+    assert monitor["metadata"]["namespace"] == "slipway"
+    assert not [each for each in found.resources.values() if each.type == RELEASE]
+    dashboard = of(found, "kubernetes:core/v1:ConfigMap")["slipway-jobs"]
+    assert dashboard["metadata"]["namespace"] == "slipway"
+
+
+def test_measured_alone_nothing_listens() -> None:
+    found = stack("local", json.dumps({"collect": False}))
+    container = steps(found)["mnist-train"].properties["spec"]["template"]["spec"]["containers"][0]
+
+    assert "--port" not in container["command"]
+    assert "ports" not in container
+    assert not [each for each in found.resources.values() if "monitoring" in each.type]
+
+
+def test_the_exporter_of_gpus_runs_on_nodes_of_all_gpu_pools_without_capabilities() -> None:
+    releases = [each.properties for each in stack("aws-dev", "{}").resources.values() if each.type == RELEASE]
+    (own,) = [each["values"] for each in releases if each["name"] == gpu_exporter.CHART]
+
+    affinity = own["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    terms = affinity["nodeSelectorTerms"]
+    assert terms
+    assert all(gpu_exporter.OPERATED in {each["key"] for each in term["matchExpressions"]} for term in terms)
+    assert {each["key"] for each in own["tolerations"]} >= {"nvidia.com/gpu"}
+    assert own["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": []}
+    assert "DCGM_FI_PROF" not in own["customMetrics"]
+
+
+def test_where_nobody_reads_there_is_no_peer() -> None:
+    assert scrapers(None) == []
+    assert scrapers(Measured(None, 30)) == []
+
+
+def test_an_image_is_spelt_as_the_chart_wants_it() -> None:
+    assert prometheus_release._image("quay.io/a/b:v1@sha256:0f") == {
+        "registry": "quay.io",
+        "repository": "a/b",
+        "tag": "v1",
+        "sha": "0f",
+    }
