@@ -14,13 +14,14 @@ ROOT = Path(__file__).parents[1]
 TOPS = ("infra", "offline", "tools", "workloads", "ci", "benchmarks", "policy-pack")
 
 FACTS = ["infra/platform.py", "infra/accelerators.py", "infra/charts.py", "infra/api_server.py"]
-CLOUD = ["infra/schema", "infra/review", *FACTS]
+CLOUD = ["infra/schema", "infra/review", *FACTS, "infra/emulator.py"]
 DECLARATION = [f"infra/pipelines/{name}.py" for name in ("apps", "contract", "images", "matrix", "results")]
 
 KINDS = [f"infra/pipelines/{name}.py" for name in ("notebook", "page", "tensorboard", "tensorflow_serving")]
 
 MAY_IMPORT: Mapping[str, Sequence[str]] = {
     **{file: [] for file in FACTS},
+    "infra/emulator.py": ["infra/platform.py"],
     "infra/schema": ["infra/platform.py"],
     "infra/platform_output.py": ["infra/schema", "infra/platform.py"],
     "infra/review": ["infra/platform.py"],
@@ -34,6 +35,7 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
         "infra/review",
         "infra/platform.py",
         "infra/api_server.py",
+        "infra/emulator.py",
     ],
     "infra/pipelines": ["infra/schema", "infra/platform.py"],
     "infra/settings": [

@@ -8,7 +8,7 @@ rest. The package has these names:
 - ``rules:provider_problems``: what is wrong with the configuration of its Pulumi provider;
 - ``preflight:problems``: what else has to be right before anything is declared;
 - ``platforms:platforms``: declares its resources;
-- ``emulator:Emulator``: stands in for it, a subclass of `infra.platform.Emulator`;
+- ``emulator:Emulator``: stands in for it, a subclass of `infra.emulator.Emulator`;
 - ``review:REVIEW``: what a preview says of its resources, an `infra.review.contract.Review`;
 - ``doctor:probes``: what is checked on this machine and in the cloud before the first `pulumi up`;
 - ``doctor:servers``: its clusters that are there before that;
@@ -30,7 +30,8 @@ from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
 from infra.clouds.existing.settings import ExistingCluster, NfsStore, PvcStore, S3CompatibleStore
 from infra.clouds.gcp.settings import FilestoreStore, GcpCluster, GcsStore
 from infra.clouds.other_stack.settings import OtherStackCluster
-from infra.platform import Emulator, Platform
+from infra.emulator import Emulator
+from infra.platform import Platform
 from infra.platform import Store as MountedStore
 from infra.review.contract import Review
 from infra.review.observation import Probe

@@ -16,8 +16,8 @@ from pulumi.runtime import settings as pulumi_settings
 from pulumi.runtime.config import set_all_config
 from pulumi.runtime.stack import Stack
 
+from infra.emulator import Emulator, StoreFiles
 from infra.kubernetes import registry_api
-from infra.platform import Emulator, StoreFiles
 from offline.engine.monitor import Cloud, Evaluation, EvaluationError, Hooks, Monitor, NoStore, Observer
 from offline.engine.stack_config import for_engine
 

@@ -12,7 +12,7 @@ from google.protobuf import struct_pb2
 from pulumi.runtime import mocks, rpc
 from pulumi.runtime.proto import resource_pb2
 
-from infra.platform import Emulator, StoreFiles
+from infra.emulator import Emulator, StoreFiles
 from infra.review.properties import mapping, texts
 from infra.review.stack import JOB, Resource
 from offline.engine.provider_outputs import computed_outputs, physical_id

@@ -12,7 +12,7 @@ from typing import Any
 from google.protobuf import struct_pb2
 
 from infra.clouds.registry import emulators
-from infra.platform import Emulator
+from infra.emulator import Emulator
 from infra.platform_output import UnreadableStackError
 from infra.review.properties import mapping
 from infra.schema.problems import PREFIX, Problem, SettingsError, listed, without_prefix

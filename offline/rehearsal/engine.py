@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, Protocol
 
+from infra.emulator import Emulator
 from infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
-from infra.platform import Emulator
 from infra.review.properties import strings
 from infra.review.stack import JOB, Resource
 from offline.engine.monitor import NotCreatedError, Observer

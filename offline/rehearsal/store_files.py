@@ -19,7 +19,7 @@ KEY = ("rehearsal", "store_files")
 
 @dataclass(frozen=True)
 class StoreFolder:
-    """Fulfils `infra.platform.StoreFiles`."""
+    """Fulfils `infra.emulator.StoreFiles`."""
 
     folder: Path
 

@@ -13,7 +13,7 @@ import pulumi
 from google.protobuf import struct_pb2
 from pulumi.output import Unknown
 
-from infra.platform import Emulator
+from infra.emulator import Emulator
 from infra.review.properties import Secret
 from infra.review.stack import Resource
 from offline.engine.evaluate import evaluate

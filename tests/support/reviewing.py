@@ -5,7 +5,7 @@ from functools import cache, partial
 from typing import Any
 
 from infra.clouds.registry import CLOUDS, emulators
-from infra.platform import Emulator
+from infra.emulator import Emulator
 from infra.program import declare
 from infra.review.contract import reviewed
 from infra.review.stack import Resource, Stack

@@ -9,13 +9,14 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from infra import platform
+from infra import emulator
 from infra.clouds.aws import nodes
 from infra.clouds.aws.addons import SYSTEM
 from infra.clouds.aws.catalogue import is_zone_id
 from infra.clouds.aws.nodes import LAUNCH_TEMPLATE, NODE_GROUP
 from infra.clouds.aws.settings import AwsCluster
-from infra.platform import EMULATED_CA_CERTIFICATE, EMULATED_DIGEST, Node, StoreFiles
+from infra.emulator import EMULATED_CA_CERTIFICATE, EMULATED_DIGEST, StoreFiles
+from infra.platform import Node
 from infra.schema.request import Request
 
 ACCOUNT = "000000000000"
@@ -26,7 +27,7 @@ Inputs = Mapping[str, Any]
 Outputs = Callable[[str, Inputs], Mapping[str, Any]]
 
 
-class Emulator(platform.Emulator):
+class Emulator(emulator.Emulator):
     """Stands in for AWS, for the resources that this package declares."""
 
     computed_calls: ClassVar[frozenset[str]] = frozenset({IMAGE})

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from infra import platform
+from infra import emulator
 from infra.clouds.existing.kubeconfig import UNREAD
 from infra.clouds.existing.platforms import pool_of
 from infra.clouds.existing.settings import ExistingCluster
@@ -10,7 +10,7 @@ from infra.platform import Node, Pool, Resources
 from infra.schema.request import Request
 
 
-class Emulator(platform.Emulator):
+class Emulator(emulator.Emulator):
     """The nodes that the settings describe: an existing cluster declares nothing that a cloud would compute."""
 
     def __init__(self, request: Request) -> None:

@@ -9,14 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from infra import platform
+from infra import emulator
 from infra.clouds.gcp import autopilot, nodes
 from infra.clouds.gcp.catalogue import region_of
 from infra.clouds.gcp.fuse_sidecar import sidecar
 from infra.clouds.gcp.nodes import CLUSTER, NODE_POOL
 from infra.clouds.gcp.settings import GcpCluster
 from infra.clouds.gcp.store import DRIVER
-from infra.platform import EMULATED_CA_CERTIFICATE, EMULATED_DIGEST, Node, Resources, StoreFiles
+from infra.emulator import EMULATED_CA_CERTIFICATE, EMULATED_DIGEST, StoreFiles
+from infra.platform import Node, Resources
 from infra.review.properties import is_true
 from infra.schema.request import Request
 
@@ -28,7 +29,7 @@ FALLBACK_PROJECT = "emulated-project"
 Inputs = Mapping[str, Any]
 
 
-class Emulator(platform.Emulator):
+class Emulator(emulator.Emulator):
     """Stands in for Google Cloud, for the resources that this package declares."""
 
     configuration: Mapping[str, str] = MappingProxyType({"gcp:project": FALLBACK_PROJECT})

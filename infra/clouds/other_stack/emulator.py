@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from infra import platform
+from infra import emulator
 from infra.clouds.other_stack.settings import OtherStackCluster
 from infra.platform import Node
 from infra.schema.request import Request
 
 
-class Emulator(platform.Emulator):
+class Emulator(emulator.Emulator):
     """The nodes that the other stack's pools can have, and the namespaces that are there."""
 
     def __init__(self, request: Request) -> None:

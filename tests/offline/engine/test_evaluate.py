@@ -10,7 +10,7 @@ import pulumi_kubernetes as k8s
 import pytest
 from pulumi.output import Unknown
 
-from infra.platform import Emulator, StoreFiles
+from infra.emulator import Emulator, StoreFiles
 from infra.review.properties import Partial, Secret
 from offline.engine.evaluate import evaluate
 from offline.engine.monitor import Evaluation, EvaluationError

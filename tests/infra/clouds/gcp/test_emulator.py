@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from infra.clouds.gcp.emulator import Emulator as GcpEmulator
-from infra.platform import EMULATED_CA_CERTIFICATE
+from infra.emulator import EMULATED_CA_CERTIFICATE
 from infra.settings.loading import load
 from tests.support.emulation import assert_nodes_are_as_promised, nodes_of
 from tests.support.gcp import NODE_POOL, declare, raw, with_pool
