@@ -134,13 +134,19 @@ class _Handler(BaseHTTPRequestHandler):
             self._say(404, {"error": f"Could not find any versions of model {match and match[1]}"})
             return
         self.model.asked.append(self.path)
-        if match[4]:
-            self._say(200, self._metadata(int(match[3])))
-            return
         number = self.model.labels.get(match[2]) if match[2] else match[3] and int(match[3])
-        if match[2] and number is None:
-            self._say(404, {"error": f"Unrecognized servable version label: {match[2]}"})
+        if match[4] and match[2] and number is None:
+            self._say(400, {"error": f"Unrecognized servable version label: {match[2]}"})
             return
+        if match[4] and match[2] and self.model.versions.get(int(number or 0)) != "AVAILABLE":
+            self._say(404, {"error": f"Servable not found for request: Specific({match[1]}, {number})"})
+            return
+        if match[4]:
+            self._say(200, self._metadata(int(number or max(self.model.versions))))
+            return
+        if match[2]:
+            # A label makes no difference to a status.
+            number = None
         statuses = [
             {"version": str(each), "state": state, "status": {"error_code": "OK", "error_message": ""}}
             for each, state in self.model.versions.items()

@@ -17,6 +17,12 @@ import httpx2
 LARGEST_ANSWER = 4 * 2**20
 """Bytes of an answer that are read: a million numbers."""
 
+AVAILABLE = "AVAILABLE"
+"""The state of a version that answers."""
+
+NO_LABEL = "Unrecognized servable version label"
+"""What the server says of a label that it does not know."""
+
 SIGNATURE = "serving_default"
 """The signature that is asked where a model has several."""
 
@@ -82,17 +88,39 @@ class Serving:
         await self._client.aclose()
 
     async def versions(self) -> Sequence[Version]:
-        """The versions that it knows, the newest first.
+        """The versions that it knows, the newest first; with a label, of those that answer the one that has it.
 
         Raises:
             AwayError, GoneError, RefusedError: see there.
         """
-        found = await self._ask("GET", f"{self._of_model}{self._label}")
+        found = await self._ask("GET", self._of_model)
         try:
             versions = [_version(each) for each in found["model_version_status"]]
         except (KeyError, TypeError, ValueError) as error:
             raise RefusedError(f"the status of the model is not as documented: {error!r}") from error
-        return sorted(versions, key=lambda each: each.number, reverse=True)
+        versions.sort(key=lambda each: each.number, reverse=True)
+        if not self._label:
+            return versions
+        labelled = await self._labelled()
+        return [each for each in versions if each.number == labelled or each.state != AVAILABLE]
+
+    async def _labelled(self) -> int | None:
+        """The version that has the label; None while it is not loaded.
+
+        The metadata say it. The status does not: it is that of all versions, with a label too
+        (model_servers/get_model_status_impl.cc of TensorFlow Serving 2.21).
+        """
+        try:
+            found = await self._ask("GET", f"{self._of_model}{self._label}/metadata")
+            return int(found["model_spec"]["version"])
+        except GoneError:
+            return None
+        except RefusedError as error:
+            if NO_LABEL in str(error):
+                return None
+            raise
+        except (KeyError, TypeError, ValueError) as error:
+            raise RefusedError(f"the metadata of the model are not as documented: {error!r}") from error
 
     async def signature(self, version: int) -> Signature:
         """What ``version`` takes and gives.

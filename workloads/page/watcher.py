@@ -9,9 +9,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from workloads.page.model import Model, UnusableError
-from workloads.page.serving import AwayError, GoneError, RefusedError, Serving, Signature, Version
-
-AVAILABLE = "AVAILABLE"
+from workloads.page.serving import (
+    AVAILABLE,
+    AwayError,
+    GoneError,
+    RefusedError,
+    Serving,
+    Signature,
+    Version,
+)
 
 State = Literal["away", "waiting", "ready", "unusable"]
 

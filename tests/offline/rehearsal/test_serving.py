@@ -97,7 +97,7 @@ def test_each_training_that_is_good_enough_is_the_next_version(tmp_path: Path) -
     asked: dict[str, Any] = {}
     code, printed = rehearse(tmp_path, asked)
     assert code == 0, printed
-    low, high = asked["risks"]
+    (low,), (high,) = asked["risks"]
     assert low < 0.1
     assert high > 0.9
     assert asked["versions"] == ["1"]
