@@ -1,0 +1,135 @@
+"""The demo as a newcomer sees it: a model is trained, and its page predicts what the report says."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.offline.rehearsal.toy import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+DIGITS = 10
+
+
+class Demo:
+    """`make demo` with a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.lines = folder, list[str]()
+        command = [sys.executable, "-m", "offline.rehearsal.demo", "--output", str(folder)]
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        self.lines.extend(iter(self.process.stdout.readline, ""))
+
+    @property
+    def text(self) -> str:
+        return "".join(self.lines)
+
+    def until(self, condition: Callable[[], object], seconds: float = 400) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert self.process.poll() is None, self.text
+            assert time.monotonic() < deadline, self.text
+            time.sleep(0.2)
+
+    def url(self, title: str) -> str:
+        (found,) = re.findall(rf"^  {title} +(http\S+)", self.text, re.MULTILINE)
+        return found
+
+    def children(self, *words: str) -> list[psutil.Process]:
+        found: list[psutil.Process] = []
+        for each in psutil.Process(self.process.pid).children(recursive=True):
+            if all(word in " ".join(each.cmdline()) for word in words):
+                found.append(each)
+        return found
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    made = Demo(tmp_path_factory.mktemp("demo") / "out")
+    made.until(lambda: "Ctrl-C ends them all" in made.text)
+    yield made
+    made.process.kill()
+    made.process.wait()
+
+
+def answer(url: str, body: bytes | None = None) -> Any:
+    request = urllib.request.Request(url, body, {"content-type": "image/png"} if body else {})
+    with urllib.request.urlopen(request, timeout=30) as found:
+        return json.load(found)
+
+
+def test_the_page_predicts_the_held_out_digits_as_the_rehearsals_table_says(demo: Demo) -> None:
+    table = json.loads(
+        (demo.folder / "results" / "mnist-predict" / "predictions.json").read_text(encoding="utf-8")
+    )
+    assert len(table["images"]) == DIGITS
+    page = demo.url("Read a digit")
+    for each in table["images"]:
+        said = answer(f"{page}api/predict", Path(each["path"]).read_bytes())
+        assert said["best"] == each["digit"]
+        assert said["version"] == 1
+        assert said["probabilities"] == pytest.approx(each["probabilities"], abs=1e-3)
+
+
+def test_a_random_held_out_digit_has_its_truth(demo: Demo) -> None:
+    page = demo.url("Read a digit")
+    sample = answer(f"{page}api/sample")
+    said = answer(f"{page}api/predict?sample={sample['sample']}", b"")
+    assert said["truth"] in set(said["labels"])
+
+
+def test_tensorboard_shows_the_training_and_the_notebook_asks_for_its_token(demo: Demo) -> None:
+    runs = answer(f"{demo.url('TensorBoard')}data/runs")
+    assert [each.rpartition("/")[2] for each in runs] == ["train", "validation"]
+    notebook = demo.url("Notebook")
+    assert urllib.request.urlopen(notebook, timeout=30).status == 200
+    with pytest.raises(urllib.error.HTTPError) as error:
+        answer(notebook.partition("/lab")[0] + "/api/contents")
+    assert error.value.code == 403
+
+
+def test_a_model_server_that_is_killed_is_back_and_the_page_predicts_again(demo: Demo) -> None:
+    (serving,) = demo.children("offline.serving")
+    serving.kill()
+    demo.until(lambda: "mnist-serving: ready again after" in demo.text)
+    page, image = (
+        demo.url("Read a digit"),
+        next((demo.folder / "store").glob("mnist/prepare/*/images/digit-7.png")),
+    )
+
+    def predicted() -> bool:
+        try:
+            return answer(f"{page}api/predict", image.read_bytes())["best"] == 7
+        except urllib.error.HTTPError as error:
+            return error.code != 503 and pytest.fail(f"{error.code}: {error.read().decode()}")
+
+    demo.until(predicted)
+
+
+def test_ctrl_c_ends_all_of_it(demo: Demo) -> None:
+    children = demo.children()
+    assert len(children) > len(("reaper", "serving", "page", "board", "notebook"))
+    demo.process.send_signal(signal.SIGINT)
+    assert demo.process.wait(timeout=60) == 0, demo.text
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert not [each for each in alive if each.status() != psutil.STATUS_ZOMBIE]
+    assert "Traceback" not in demo.text
