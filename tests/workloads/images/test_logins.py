@@ -3,7 +3,7 @@
 import base64
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,7 +22,7 @@ DIGEST = "sha256:" + "2" * 64
 
 
 @contextmanager
-def server(answers: dict[str, tuple[int, dict[str, str], bytes]], asked: list[Any]) -> Iterator[str]:
+def server(answers: dict[str, tuple[int, dict[str, str], bytes]], asked: list[Any]) -> Generator[str]:
     """An HTTP server with an answer by path, which notes the headers of requests."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -71,7 +71,7 @@ def test_pod_identity_becomes_a_login_of_ecr(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("pod's token\n")
     keys = {"AccessKeyId": "A", "SecretAccessKey": "S", "Token": "T"}
     token = base64.b64encode(b"AWS:password").decode()
-    answers = {
+    answers: dict[str, tuple[int, dict[str, str], bytes]] = {
         "/credentials": (200, {}, json.dumps(keys).encode()),
         "/": (200, {}, json.dumps({"authorizationData": [{"authorizationToken": token}]}).encode()),
     }
