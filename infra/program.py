@@ -52,6 +52,7 @@ from infra.schema.secret_values import protected
 from infra.service import Service
 from infra.settings.kueue import OWN_PODS, REPLICAS, REQUESTS, KueueSettings
 from infra.settings.loading import clouds_of, load, pipelines_in
+from infra.settings.metrics import REQUESTS as PROMETHEUS_PODS
 from infra.settings.model import Settings
 from infra.settings.pipelines import folder
 from infra.step import Step, with_those_before
@@ -226,6 +227,8 @@ def _queues(
         ]
         if kueue.install and (pool := host_pool(platform)):
             held.append(Held(pool.name, OWN_PODS))
+        if _installs_prometheus(settings, platform) and (pool := host_pool(platform)):
+            held.append(Held(pool.name, PROMETHEUS_PODS))
         found[name] = Kueue(
             f"{name}-kueue",
             KueueArgs(
@@ -252,6 +255,11 @@ def _measured(settings: Settings, platform: Platform) -> Measured | None:
     return Measured(collector, seconds(said.interval), usage)
 
 
+def _installs_prometheus(settings: Settings, platform: Platform) -> bool:
+    said = settings.metrics
+    return bool(said and said.collect and said.prometheus.install and platform.collector is None)
+
+
 def _metrics(
     settings: Settings, workspaces: Mapping[str, Workspace], apps: Sequence[App], services: Sequence[Service]
 ) -> dict[str, Metrics]:
@@ -263,7 +271,6 @@ def _metrics(
         if said is None or measured is None or measured.collector is None:
             continue
         own, exporter = said.prometheus, said.gpus
-        installs = own.install and platform.collector is None
         exports = exporter.install and not measured.collector.reads_gpus and device_plugin.gpu_pools(platform)
         exporter_namespace = fit(f"{settings.namespace}-gpu-metrics", KUBERNETES_NAME_LIMIT)
         looked_at = [settings.namespace, exporter_namespace]
@@ -275,7 +282,7 @@ def _metrics(
                 [each for each in apps if each.platform == platform],
                 [each for each in services if each.platform == platform],
                 PrometheusArgs(own.namespace, looked_at, own.retention, own.storage, own.chart, own.version)
-                if installs
+                if _installs_prometheus(settings, platform)
                 else None,
                 GpuExporterArgs(platform, exporter_namespace, measured, exporter.chart, exporter.version)
                 if exports

@@ -3,6 +3,7 @@
 import pytest
 
 from tools.watch.progress import Reading, together
+from tools.watch.session import wasted
 
 KERAS_BAR = (
     "\r\x1b[1m 1/60\x1b[0m \x1b[37m━━━━━━━━━━━━━━━━━━━━\x1b[0m \x1b[1m12s\x1b[0m 209ms/step - accuracy: "
@@ -96,3 +97,15 @@ def test_programs_of_several_nodes_run_only_once_all_pods_are_there() -> None:
 
 def test_a_program_that_prints_of_waiting_is_not_taken_for_one_of_several_nodes() -> None:
     assert not read("waiting for the data").progress.gathering
+
+
+def test_idle_gpus_are_told_from_the_lines_of_what_measures_them() -> None:
+    reading = Reading()
+    reading.feed("Epoch 1/3 - loss 0.5")
+    reading.feed("Use: GPU busy 12 %, idle 82 % of 600 s, GPU memory at most 3.0 of 16.0 GiB")
+    assert (reading.progress.busy, reading.progress.wasted) == (0.12, False)
+    assert reading.progress.last == "Epoch 1/3 - loss 0.5"
+    reading.feed("warning: the GPU did next to nothing for 82 % of 600 s, which are paid all the same")
+    assert (reading.progress.idle, reading.progress.wasted) == (0.82, True)
+    assert "GPU 12 % busy" in reading.progress.says
+    assert wasted(0.82, 1.75) == "GPU IDLE 82 % of the time: about $1.44 of $1.75 bought nothing"
