@@ -94,7 +94,7 @@ def test_a_random_held_out_digit_has_its_truth(demo: Demo) -> None:
     page = demo.url("Read a digit")
     sample = answer(f"{page}api/sample")
     said = answer(f"{page}api/predict?sample={sample['sample']}", b"")
-    assert said["truth"] in set(said["labels"])
+    assert said["truth"] in range(len(said["labels"]))
 
 
 def test_tensorboard_shows_the_training_and_the_notebook_asks_for_its_token(demo: Demo) -> None:
