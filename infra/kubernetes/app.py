@@ -1,6 +1,5 @@
 """From an app of a pipeline to what runs it in a cluster: pods, a host name, an identity, and who may connect."""
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,10 +26,9 @@ from infra.kubernetes.idle import IdleWatch, IdleWatchArgs
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.labels import PEOPLE, app_labels
 from infra.kubernetes.pod import mebibytes
-from infra.kubernetes.service import PASSWORD_LENGTH, PATIENCE, STATEFUL_SET_NAME_LIMIT
+from infra.kubernetes.service import PASSWORD_LENGTH, PATIENCE
 from infra.kubernetes.shipped_files import config_map
 from infra.kubernetes.workspace import Workspace
-from infra.schema.names import fit, short_digest
 from infra.service import DATA
 
 
@@ -72,6 +70,7 @@ class PipelineApp(pulumi.ComponentResource):
             *_maps(args, on_cluster),
             *_given(name, args, on_cluster),
             *app_policies.declare(name, app, workspace.namespace, egress=workspace.egress, opts=on_cluster),
+            *_data(name, args, on_cluster),
         ]
         token = self._token(name, args, on_cluster) if app.declared.token else None
         self.token: pulumi.Output[str] | None = pulumi.Output.secret(token.result) if token else None
@@ -106,7 +105,7 @@ class PipelineApp(pulumi.ComponentResource):
         self.start: pulumi.Output[str] | None = None
         if app.declared.idle:
             watch = IdleWatchArgs(
-                app, app.declared.idle, _stateful_set_name(app), workspace, args.image, args.root, self.ready
+                app, app.declared.idle, app.object_name, workspace, args.image, args.root, self.ready
             )
             self.start = IdleWatch(f"{name}-idle", watch, pulumi.ResourceOptions(parent=self)).start
         port = app.declared.port
@@ -229,7 +228,7 @@ def _pods(
     if app.declared.keeps_data:
         return k8s.apps.v1.StatefulSet(
             name,
-            metadata=_metadata(args, _stateful_set_name(app)),
+            metadata=_metadata(args, app.object_name),
             spec=_stateful_set(app, selector, pod),
             opts=opts,
         )
@@ -255,12 +254,28 @@ def _pods(
     )
 
 
-def _stateful_set_name(app: App) -> str:
-    """The name of the StatefulSet, which changes with what cannot be changed of one: its volume."""
-    class_ = app.platform.volume_class
-    volume = f"{app.storage} {class_ if isinstance(class_, str) else ''}"
-    mark = short_digest(hashlib.sha256(volume.encode()).hexdigest())
-    return fit(f"{app.object_name}-{mark}", STATEFUL_SET_NAME_LIMIT)
+def _data(name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+    """The claim of what a person keeps in the app. It is none of the StatefulSet's own, which could not grow, and
+    would be deleted with what was written to it where another size is asked for.
+    """
+    app = args.planned.app
+    if not app.declared.keeps_data:
+        return []
+    return [
+        k8s.core.v1.PersistentVolumeClaim(
+            f"{name}-{DATA}",
+            # Of many classes a volume is made with the first pod that mounts it, which waits for the claim here.
+            metadata=_metadata(args, app.object_name, {"pulumi.com/skipAwait": "true"}),
+            spec=k8s.core.v1.PersistentVolumeClaimSpecArgs(
+                access_modes=["ReadWriteOnce"],
+                storage_class_name=app.platform.volume_class,
+                resources=k8s.core.v1.VolumeResourceRequirementsArgs(requests={"storage": mebibytes(app.storage)}),
+            ),
+            opts=pulumi.ResourceOptions.merge(
+                opts, pulumi.ResourceOptions(protect=args.workspace.protect, delete_before_replace=True)
+            ),
+        )
+    ]
 
 
 def _stateful_set(
@@ -274,24 +289,7 @@ def _stateful_set(
         # `OrderedReady` would keep a pod that never became ready (see `infra.kubernetes.service`).
         pod_management_policy="Parallel",
         update_strategy=k8s.apps.v1.StatefulSetUpdateStrategyArgs(type="RollingUpdate"),
-        persistent_volume_claim_retention_policy=(
-            k8s.apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicyArgs(
-                when_deleted="Delete", when_scaled="Retain"
-            )
-        ),
         template=pod,
-        volume_claim_templates=[
-            k8s.core.v1.PersistentVolumeClaimArgs(
-                metadata=k8s.meta.v1.ObjectMetaArgs(name=DATA, labels=app_labels(app.pipeline, app.name)),
-                spec=k8s.core.v1.PersistentVolumeClaimSpecArgs(
-                    access_modes=["ReadWriteOnce"],
-                    storage_class_name=app.platform.volume_class,
-                    resources=k8s.core.v1.VolumeResourceRequirementsArgs(
-                        requests={"storage": mebibytes(app.storage)}
-                    ),
-                ),
-            )
-        ],
     )
 
 

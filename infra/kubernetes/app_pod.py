@@ -263,4 +263,7 @@ def _volumes(planned: PlannedApp) -> list[k8s.core.v1.VolumeArgs]:
         volume(name, config_map_name(folder_map(planned, name), files), files)
         for name, files in planned.folders.items()
     ]
+    if app.declared.keeps_data:
+        claim = k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name=app.object_name)
+        volumes.append(k8s.core.v1.VolumeArgs(name=DATA, persistent_volume_claim=claim))
     return volumes

@@ -81,12 +81,12 @@ class Workspace(pulumi.ComponentResource):
     A namespace that is there already keeps the labels and quotas that it has: the role ``admin`` of a namespace
     may write neither (kubernetes.io/docs/reference/access-authn-authz/rbac, seen November 2026).
     Nothing can connect to its pods, and they can connect only to what `infra.kubernetes.network_policy` says.
-    ``ready`` are the resources to wait for before the first pod, and ``devices``, by pool, those to wait for
-    before a pod that uses the pool's GPUs. ``limits_egress`` says that its pods can connect only to what a policy
-    allows, and ``egress`` is what that is; None: everything. ``queue`` is the LocalQueue of its Jobs,
-    ``priorities`` are WorkloadPriorityClasses by a step's `priority`, and ``wait`` is how many seconds somebody
-    waits for the admission of a Job. ``measured`` is what is measured of its pods;
-    `infra.kubernetes.metrics.scrapers` says of it who may read that.
+    ``protect`` keeps Pulumi from deleting what holds data there. ``ready`` are the resources to wait for before
+    the first pod, and ``devices``, by pool, those to wait for before a pod that uses the pool's GPUs.
+    ``limits_egress`` says that its pods can connect only to what a policy allows, and ``egress`` is what that is;
+    None: everything. ``queue`` is the LocalQueue of its Jobs, ``priorities`` are WorkloadPriorityClasses by a
+    step's `priority`, and ``wait`` is how many seconds somebody waits for the admission of a Job. ``measured`` is
+    what is measured of its pods; `infra.kubernetes.metrics.scrapers` says of it who may read that.
     """
 
     def __init__(self, name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -95,6 +95,7 @@ class Workspace(pulumi.ComponentResource):
         self.platform = platform
         self.namespace = args.namespace
         self.service_account = args.service_account
+        self.protect = args.protect
         self.limits_egress = args.egress is not None
         self.egress = _egress(args)
         self.images = args.images

@@ -9,6 +9,7 @@ from typing import Any, cast
 from infra.kubernetes.labels import APP, PEOPLE
 from infra.review.properties import Properties, mapping, mappings, strings
 from infra.review.stack import Resource
+from infra.service import DATA
 from offline.engine.provider_outputs import namespace_of, object_name
 from offline.policies.workloads import DEPLOYMENT, STATEFUL_SET
 from offline.rehearsal.cluster_objects import Namespace, cluster_of
@@ -121,7 +122,12 @@ def server_spec(resource: Resource) -> ServerSpec:
         ports=ports,
         probe=_probe(mapping(container.get("readinessProbe")), ports),
         claims=[
-            str(mapping(each.get("metadata")).get("name")) for each in mappings(spec.get("volumeClaimTemplates"))
+            *(
+                str(mapping(each.get("metadata")).get("name"))
+                for each in mappings(spec.get("volumeClaimTemplates"))
+            ),
+            # The store is shared, and called otherwise.
+            *(name for name, each in pod.volumes.items() if name == DATA and "persistentVolumeClaim" in each),
         ],
         replicas=replicas,
         app=pod.labels.get(APP, ""),

@@ -69,7 +69,7 @@ def prepare(
         source = mapping(volume.get(kind))
         if kind in {"persistentVolumeClaim", "csi"}:
             _check_shared(kind, source, namespace, drivers)
-            folders[name] = store
+            folders[name] = kept.get(name, store)
             shared.add(name)
             continue
         folders[name] = folder / name

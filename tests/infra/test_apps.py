@@ -88,6 +88,7 @@ PIPELINE = Pipeline(settings=Settings, steps=steps, apps=apps)
 '''
 
 DEPLOYMENT = "kubernetes:apps/v1:Deployment"
+CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
 STATEFUL_SET = "kubernetes:apps/v1:StatefulSet"
 SERVICE = "kubernetes:core/v1:Service"
 POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
@@ -210,8 +211,15 @@ def test_an_app_that_keeps_data_is_one_pod_with_a_volume_and_a_token_nobody_else
     recording = run(folder, {"notes": {"pool": "cpu", "storage": "3Gi"}})
     (notes,) = recording.of(STATEFUL_SET)
     spec = notes.inputs["spec"]
-    (claim,) = spec["volumeClaimTemplates"]
-    assert claim["spec"]["resources"]["requests"]["storage"] == "3072Mi"
+    (claim,) = (each for each in recording.of(CLAIM) if each.name.endswith("notes-data"))
+    assert claim.inputs["spec"]["resources"]["requests"]["storage"] == "3072Mi"
+    (data,) = (each for each in spec["template"]["spec"]["volumes"] if each["name"] == "data")
+    assert data["persistentVolumeClaim"]["claimName"] == claim.inputs["metadata"]["name"]
+    # What people keep there outlives another size: the claim is the same, and grows.
+    larger = run(folder, {"notes": {"pool": "cpu", "storage": "5Gi"}})
+    (grown,) = (each for each in larger.of(CLAIM) if each.name == claim.name)
+    assert grown.inputs["metadata"]["name"] == claim.inputs["metadata"]["name"]
+    assert larger.of(STATEFUL_SET)[0].inputs == notes.inputs
     container = container_of(notes.inputs)
     assert container["args"][-1] == "--token=$(NOTES_TOKEN)"
     assert container["args"][:2] == ["--dir", "/data"]

@@ -104,7 +104,8 @@ def test_it_runs_on_a_gpu_with_its_folder_and_the_store_for_reading(folder: Path
     words = json.loads(environment["SLIPWAY_STEPS"])["train"]["words"]
     assert words == ["python3", "-m", "workloads.mnist.train", "--output", "{output}"]
     assert pod["automountServiceAccountToken"] is False
-    assert spec["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"] == "20480Mi"
+    claims = recording.of("kubernetes:core/v1:PersistentVolumeClaim")
+    assert claims[-1].inputs["spec"]["resources"]["requests"]["storage"] == "20480Mi"
 
 
 def test_the_steps_it_has_at_hand_ship_with_it(folder: Path) -> None:
