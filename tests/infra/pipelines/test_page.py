@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from infra.pipelines.apps import AppDeclaration
-from infra.pipelines.exposure import IngressSettings
 from infra.pipelines.page import Page, PageSettings, Pictures, declaration
+from infra.schema.ingress import IngressSettings
 from workloads.page.__main__ import _options, _parser  # pyright: ignore[reportPrivateUsage]
 from workloads.page.app import Options
 
