@@ -44,6 +44,7 @@ def test_the_stacks_here_are_clean(name: str) -> None:
         "gcp-bucket-in-another-region",
         "longer-than-login",
         "spot-job-on-several-nodes",
+        "unguarded-build",
     }
 
 
