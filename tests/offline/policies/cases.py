@@ -1,10 +1,12 @@
 """For each policy that needs no cloud: stacks that trip it and stacks that do not, as alike as can be."""
 
 import base64
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from infra.kubernetes.labels import IMAGE_ANNOTATION
 from infra.kubernetes.shipped_files import LIMIT
 from infra.pipelines.images import TAGS
 from infra.review.properties import UNKNOWN, Secret
@@ -14,6 +16,7 @@ from tests.offline.policies.samples import (
     DAEMON_SET,
     DEPLOYMENT,
     GPU,
+    JOB,
     OF_QUEUE,
     POOLS,
     SERVICE,
@@ -48,6 +51,7 @@ STORE = {
     "volumes": [{"name": "store", "persistentVolumeClaim": {"claimName": "store"}}],
 }
 MOUNT = {"name": "store", "mountPath": "/store"}
+IMAGE = {"tag": "mnist-0a1b", "context": "workloads/mnist", "dockerfile": "Dockerfile", "files": 2, "bytes": 900}
 GPU_RESOURCES = asking(GPU, cpu="500m", memory="1Gi")
 
 
@@ -186,6 +190,16 @@ def in_container(**changes: Any) -> Stack:
 
 def in_pod(**changes: Any) -> Stack:
     return stack(job(pod(**changes)))
+
+
+def building(image: Any) -> Stack:
+    """A Job that says that it builds ``image``."""
+    built = resource(
+        JOB,
+        "image",
+        {**job(pod()).properties, "metadata": {"namespace": "slipway", "annotations": {IMAGE_ANNOTATION: image}}},
+    )
+    return stack(built)
 
 
 def affine(key: str, *values: str) -> dict[str, Any]:
@@ -348,6 +362,10 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
         in_container(securityContext={"runAsNonRoot": False, "allowPrivilegeEscalation": False}),
     ],
     "privilege-escalation": [in_container(securityContext=None)],
+    "unguarded-build": [
+        building(json.dumps(IMAGE)),
+        building(json.dumps({**IMAGE, "dockerfile": "gpu/Dockerfile"})),
+    ],
     "public-service": [
         service(type="LoadBalancer"),
         service(type="LoadBalancer", loadBalancerSourceRanges=["0.0.0.0/0"]),
@@ -592,6 +610,11 @@ PASSES: Mapping[str, Sequence[Stack]] = {
         in_pod(),
         stack(workload(DAEMON_SET, DEVICE_PLUGIN)),
         in_container(securityContext=UNKNOWN),
+    ],
+    "unguarded-build": [
+        in_pod(),
+        building(UNKNOWN),
+        in_container(image=f"example.com/built:tag@sha256:{'0' * 64}"),
     ],
     "public-service": [
         service(type="ClusterIP"),
