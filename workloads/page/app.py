@@ -16,8 +16,6 @@ import base64
 import contextlib
 import hashlib
 import html
-import logging
-import math
 import random
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -30,18 +28,19 @@ import anyio.to_thread
 from PIL import Image
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from workloads.page.errors import errors
 from workloads.page.headers import SecurityHeaders
-from workloads.page.limits import BusyError, Rate, TooManyError, Turnstile, client_of
+from workloads.page.limits import Rate, Turnstile, client_of
 from workloads.page.metrics import Metrics
-from workloads.page.model import Model, Pictures, UnusableError, model
-from workloads.page.pixels import LARGEST, WORKING, ImageError, data_of, decode, measure, prepare
+from workloads.page.model import Model, Pictures, model
+from workloads.page.pixels import LARGEST, WORKING, data_of, decode, measure, prepare
 from workloads.page.samples import Sample
-from workloads.page.serving import AwayError, GoneError, RefusedError, Serving
+from workloads.page.serving import GoneError, Serving
 from workloads.page.watcher import AWAY, Status, Watcher
 
 STATIC = Path(__file__).parent / "static"
@@ -60,8 +59,6 @@ AT_ONCE = 512 * 512
 
 DECODED = 2 * LARGEST
 """Pixels of the images that are decoded in threads at a time: up to 400 MB."""
-
-log = logging.getLogger("workloads.page")
 
 
 @dataclass(frozen=True)
@@ -292,47 +289,6 @@ class Page:
         known = self._watcher.status.model
         return known.version if known else 0
 
-    def errors(self) -> Mapping[Any, Any]:
-        """What visitors are told of each error, and with which status. Nobody is shown where it happened."""
-        metrics = self._metrics
-
-        def answer(status: int, reason: str, counted: str, seconds: float | None = None) -> Response:
-            metrics.refused.labels(counted).inc()
-            headers = {} if seconds is None else {"retry-after": str(max(1, math.ceil(seconds)))}
-            return JSONResponse({"error": reason}, status, headers)
-
-        def http(_: Request, error: HTTPException) -> Response:
-            known = {413: "size", 403: "other site", 503: "no model", 408: "slow"}
-            seconds = 2.0 if error.status_code == 503 else None
-            answered = answer(error.status_code, error.detail, known.get(error.status_code, "other"), seconds)
-            if error.headers:
-                answered.headers.update(error.headers)
-            return answered
-
-        def too_many(_: Request, error: TooManyError) -> Response:
-            who = "Too many people are here at the moment." if error.everyone else "That was too fast."
-            return answer(429, f"{who} Wait a moment.", "rate of all" if error.everyone else "rate", error.seconds)
-
-        def away(_: Request, error: AwayError) -> Response:
-            log.warning("the model server did not answer: %s", error)
-            return answer(503, AWAY.reason, "away", 2.0)
-
-        def refused(_: Request, error: RefusedError) -> Response:
-            log.warning("the model server refused a prediction: %s", error)
-            return answer(502, "The model server refused this image.", "refused by the server")
-
-        return {
-            HTTPException: http,
-            TooManyError: too_many,
-            AwayError: away,
-            RefusedError: refused,
-            BusyError: lambda *_: answer(503, "Too many people wait already. Try again.", "busy", 1.0),
-            ImageError: lambda _, error: answer(422, str(error), "image"),
-            UnusableError: lambda _, error: answer(502, str(error), "unusable model"),
-            ClientDisconnect: lambda *_: answer(400, "The request ended early.", "ended early"),
-            Exception: lambda *_: answer(500, "Something went wrong here. It has been noted.", "error"),
-        }
-
 
 class Measured:
     """``app``, whose requests ``metrics`` count. Paths that it does not know are one."""
@@ -366,7 +322,7 @@ def application(options: Options, metrics: Metrics | None = None) -> ASGIApp:
     starlette = Starlette(
         debug=False,
         routes=routes,
-        exception_handlers=page.errors(),
+        exception_handlers=errors(metrics),
         lifespan=page.lifespan,
     )
     return Measured(SecurityHeaders(starlette), metrics, frozenset(each.path for each in routes))
