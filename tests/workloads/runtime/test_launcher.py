@@ -212,7 +212,7 @@ time.sleep(60)
     job.run()
     assert job.failed == KILLED_AGAIN
     assert job.codes[1] == [KILLED_AGAIN]
-    assert re.match(r"error: churn.train: this pod was killed 4 times in a row, .*memory", last_error(job, 1))
+    assert re.match(r"error: churn.train: this pod was killed 6 times in a row, .*memory", last_error(job, 1))
     assert not (job.folder / "out" / "manifest.json").exists()
 
 
