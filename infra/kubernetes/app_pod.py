@@ -22,6 +22,7 @@ from infra.kubernetes.pod import (
     pod_security,
     python_environment,
     requests,
+    spread,
     tolerations,
 )
 from infra.kubernetes.pod_image import PodImage, inside, pulled_with
@@ -91,7 +92,7 @@ def template(
             security_context=pod_security(app.platform),
             node_selector=dict(app.pool.selector),
             tolerations=tolerations(app.pool) or None,
-            topology_spread_constraints=_spread(app),
+            topology_spread_constraints=spread(app_labels(app.pipeline, app.name)) if app.most > 1 else None,
             image_pull_secrets=pulled_with(image),
             init_containers=inside(image, [_installer(planned)]) if app.declared.requirements else None,
             containers=inside(image, [_container(planned)]),
@@ -129,21 +130,6 @@ def filled_in(text: str, pipeline: str, declared: AppDeclaration, inputs: Mappin
     variable = f"$({token_variable(declared.name)})"
     # A `$` in front of the variable is one in front of its parenthesis.
     return "".join(escaped(f"{each}(")[:-1] + variable for each in before) + escaped(last)
-
-
-def _spread(app: App) -> list[k8s.core.v1.TopologySpreadConstraintArgs] | None:
-    """Several pods on as many nodes as there are, so that one node takes few of them along."""
-    if app.most == 1:
-        return None
-    return [
-        k8s.core.v1.TopologySpreadConstraintArgs(
-            max_skew=1,
-            topology_key="kubernetes.io/hostname",
-            # Pods that do not fit so are better together than pending: a pool may be one node.
-            when_unsatisfiable="ScheduleAnyway",
-            label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=app_labels(app.pipeline, app.name)),
-        )
-    ]
 
 
 def _container(planned: PlannedApp) -> k8s.core.v1.ContainerArgs:

@@ -110,7 +110,7 @@ def template(
             security_context=pod_security(step.platform),
             node_selector=dict(step.pool.selector),
             tolerations=tolerations(step.pool) or None,
-            topology_spread_constraints=_spread(step),
+            topology_spread_constraints=spread(step_labels(step.pipeline, step.name)) if step.items else None,
             affinity=one_a_node(step) if step.nodes else None,
             subdomain=group_name(step) if step.nodes else None,
             image_pull_secrets=pulled_with(image),
@@ -146,17 +146,15 @@ def container_security() -> k8s.core.v1.SecurityContextArgs:
     )
 
 
-def _spread(step: Step) -> list[k8s.core.v1.TopologySpreadConstraintArgs] | None:
-    """Several pods of a step on as many nodes as there are, so that few of them go with a node."""
-    if step.items is None:
-        return None
+def spread(labels: Mapping[str, str]) -> list[k8s.core.v1.TopologySpreadConstraintArgs]:
+    """Several pods with these labels on as many nodes as there are, so that few of them go with a node."""
     return [
         k8s.core.v1.TopologySpreadConstraintArgs(
             max_skew=1,
             topology_key="kubernetes.io/hostname",
             # Pods that do not fit so are better together than pending: a pool may be one node.
             when_unsatisfiable="ScheduleAnyway",
-            label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=step_labels(step.pipeline, step.name)),
+            label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels),
         )
     ]
 

@@ -8,12 +8,12 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from infra.pipelines import app_rules, file_reading
 from infra.pipelines.apps import AppDeclaration
@@ -107,12 +107,7 @@ def steps_of(folder: str, settings: PipelineSettings) -> Sequence[StepDeclaratio
 
     Raises SettingsError where it cannot say them.
     """
-    try:
-        return tuple(pipeline(folder).steps(settings))
-    except SettingsError:
-        raise
-    except Exception as error:
-        raise _failed(file_of(folder), "`steps` fails", error) from error
+    return _said(folder, settings, "steps", pipeline(folder).steps)
 
 
 def services_of(folder: str, settings: PipelineSettings) -> Sequence[ServiceDeclaration]:
@@ -120,12 +115,7 @@ def services_of(folder: str, settings: PipelineSettings) -> Sequence[ServiceDecl
 
     Raises SettingsError where it cannot say them.
     """
-    try:
-        return tuple(pipeline(folder).services(settings))
-    except SettingsError:
-        raise
-    except Exception as error:
-        raise _failed(file_of(folder), "`services` fails", error) from error
+    return _said(folder, settings, "services", pipeline(folder).services)
 
 
 def apps_of(folder: str, settings: PipelineSettings) -> Sequence[AppDeclaration]:
@@ -133,12 +123,16 @@ def apps_of(folder: str, settings: PipelineSettings) -> Sequence[AppDeclaration]
 
     Raises SettingsError where it cannot say them.
     """
+    return _said(folder, settings, "apps", pipeline(folder).apps)
+
+
+def _said(folder: str, settings: PipelineSettings, name: str, say: Callable[[Any], Sequence[T]]) -> Sequence[T]:
     try:
-        return tuple(pipeline(folder).apps(settings))
+        return tuple(say(settings))
     except SettingsError:
         raise
     except Exception as error:
-        raise _failed(file_of(folder), "`apps` fails", error) from error
+        raise _failed(file_of(folder), f"`{name}` fails", error) from error
 
 
 def declared_steps(folder: str, settings: PipelineSettings) -> Sequence[StepDeclaration]:
