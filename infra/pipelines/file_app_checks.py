@@ -14,10 +14,9 @@ from infra.pipelines.file_app_kinds import (
     words_of,
 )
 from infra.pipelines.file_checks import environment_findings
-from infra.pipelines.matrix import NAME_LIMIT
+from infra.pipelines.file_service_checks import own_name
 from infra.pipelines.pipeline_file import SUBSTITUTE, PipelineFile
 from infra.pipelines.step_rules import circle_of
-from infra.schema.kubernetes_names import name_findings
 from infra.schema.paths import below_problem
 from infra.schema.problems import Finding, Path, did_you_mean, listed
 
@@ -28,7 +27,7 @@ def check(declared: PipelineFile) -> Iterator[Finding]:
     """Findings about names, ports, references and connections of apps."""
     for name, app in declared.apps.items():
         at: Path = (APPS, name)
-        yield from _name(at, name, declared)
+        yield from own_name(at, name, declared, "an app's", {"steps": "a step", "services": "a service"})
         yield from _references(at, app, declared)
         yield from _connects(at, name, app, declared)
         if isinstance(app, TensorBoardApp | ServingApp) and app.step and app.step not in declared.steps:
@@ -47,21 +46,6 @@ def check(declared: PipelineFile) -> Iterator[Finding]:
         if name in declared.parameters and name not in references.OWN:
             reason = f"`{{{name}}}` means something else in commands of apps"
             yield Finding(("parameters", name), name, reason, "choose another name", read=((APPS,),))
-
-
-def _name(at: Path, name: str, declared: PipelineFile) -> Iterator[Finding]:
-    if len(name) > NAME_LIMIT:
-        yield Finding(
-            at, name, f"{len(name)} characters, and an app's name has at most {NAME_LIMIT}", "shorten it"
-        )
-        return
-    yield from name_findings(at, name)
-    if name[:1].isdigit():
-        reason = "its environment variables begin with its name, and none begins with a digit"
-        yield Finding(at, name, reason, "begin it with a letter")
-    for section, what in (("steps", "a step"), ("services", "a service")):
-        if name in getattr(declared, section):
-            yield Finding(at, name, f"{what} has that name too", "rename one of them", read=((section, name),))
 
 
 def _references(at: Path, app: PipelineApp, declared: PipelineFile) -> Iterator[Finding]:

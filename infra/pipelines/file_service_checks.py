@@ -1,6 +1,6 @@
 """What is wrong with the services of a ``pipeline.yaml``, and with what connects to them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from infra.pipelines import file_references, references
 from infra.pipelines.contract import OF_SERVICES, service_variables
@@ -26,7 +26,7 @@ def check(declared: PipelineFile) -> Iterator[Finding]:
     connected = {name for step in declared.steps.values() for name in connections(step)}
     for name, service in declared.services.items():
         at: Path = ("services", name)
-        yield from _name(at, name, declared)
+        yield from own_name(at, name, declared, "a service's", {"steps": "a step"})
         yield from _kind(at, service)
         yield from _references(at, service, declared)
         yield from _rehearsal(at, service)
@@ -44,18 +44,23 @@ def connections(step: PipelineStep) -> dict[str, Path]:
     return {**queue, **{name: ("connects", index) for index, name in enumerate(step.connects)}}
 
 
-def _name(at: Path, name: str, declared: PipelineFile) -> Iterator[Finding]:
+def own_name(
+    at: Path, name: str, declared: PipelineFile, whose: str, others: Mapping[str, str]
+) -> Iterator[Finding]:
+    """What is wrong with the name of a service or an app; ``whose`` says which, as in `a service's`.
+
+    ``others`` are the sections of ``declared`` that may not have it, too, and what they call one of theirs.
+    """
     if len(name) > NAME_LIMIT:
-        yield Finding(
-            at, name, f"{len(name)} characters, and a service's name has at most {NAME_LIMIT}", "shorten it"
-        )
+        yield Finding(at, name, f"{len(name)} characters, and {whose} name has at most {NAME_LIMIT}", "shorten it")
         return
     yield from name_findings(at, name)
     if name[:1].isdigit():
         reason = "its environment variables begin with its name, and none begins with a digit"
         yield Finding(at, name, reason, "begin it with a letter")
-    if name in declared.steps:
-        yield Finding(at, name, "a step has that name too", "rename one of them", read=(("steps", name),))
+    for section, what in others.items():
+        if name in getattr(declared, section):
+            yield Finding(at, name, f"{what} has that name too", "rename one of them", read=((section, name),))
 
 
 def _kind(at: Path, service: PipelineService) -> Iterator[Finding]:
