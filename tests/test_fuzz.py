@@ -21,10 +21,11 @@ def test_mutated_stack_files_are_previewed_or_refused_with_their_key() -> None:
 
 
 def test_cases_are_the_same_again_and_of_all_stacks() -> None:
-    cases = [fuzz.text_of(number, 1) for number in range(14)]
-    assert cases == [fuzz.text_of(number, 1) for number in range(14)]
+    count = len(fuzz.STACKS)
+    cases = [fuzz.text_of(number, 1) for number in range(count)]
+    assert cases == [fuzz.text_of(number, 1) for number in range(count)]
     assert {stack for stack, _ in cases} == set(fuzz.STACKS)
-    assert len({text for _, text in cases}) == 14
+    assert len({text for _, text in cases}) == count
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def check(drawing: Drawing) -> None:
             assert crossed == []
 
 
-BOXES = ("batch/v1:Job", "batch/v1:CronJob", "apps/v1:StatefulSet")
+BOXES = ("batch/v1:Job", "batch/v1:CronJob", "apps/v1:Deployment", "apps/v1:StatefulSet")
 
 
 @pytest.mark.slow
