@@ -1,4 +1,4 @@
-"""TensorFlow's official container images, by digest where `make pin-images` has written it down."""
+"""The container images that are run by default, by digest where `make pin-images` has written it down."""
 
 import re
 import tomllib
@@ -10,28 +10,34 @@ from infra.platform import Pool
 DATA = Path(__file__).parents[1] / "data" / "images.toml"
 
 
-def _images(file: Path) -> tuple[str, Mapping[str, str]]:
-    """The repository, and the digest of each tag that steps use; empty where it is not pinned."""
+def read(file: Path = DATA) -> Mapping[str, Mapping[str, str]]:
+    """The images that ``file`` has under each name, ``<repository>:<tag>``, with their digests.
+
+    The digest of an image that is not pinned is empty.
+    """
     data = tomllib.loads(file.read_text(encoding="utf-8"))
-    version: str = data["version"]
-    return data["repository"], {tag: data["digests"].get(tag, "") for tag in (version, f"{version}-gpu")}
+    return {
+        name: {f"{each['repository']}:{tag}": each["digests"].get(tag, "") for tag in each["tags"]}
+        for name, each in data.items()
+    }
 
 
-REPOSITORY, DIGESTS = _images(DATA)
+IMAGES = read()
 
-TAGS = tuple(f"{REPOSITORY}:{tag}" for tag in DIGESTS)
-"""The images by their tags alone: the one for CPU steps, and the one with CUDA."""
 
-CPU_IMAGE, GPU_IMAGE = (
-    f"{tag}@{digest}" if digest else tag for tag, digest in zip(TAGS, DIGESTS.values(), strict=True)
-)
+def references(name: str) -> tuple[str, ...]:
+    """The images that the data file has under ``name``, in its order: by digest, or by tag where none is known."""
+    return tuple(f"{tag}@{digest}" if digest else tag for tag, digest in IMAGES[name].items())
+
+
+TAGS = tuple(IMAGES["tensorflow"])
+"""TensorFlow's official images by their tags alone: the one for CPU steps, and the one with CUDA."""
+
+CPU_IMAGE, GPU_IMAGE = references("tensorflow")
 """What steps run in. The one with CUDA has from 2.18 on cuDNN 8.9 where TensorFlow loads 9, so that it finds no
 GPU (github.com/tensorflow/build, issue 221, open; read 2026-11-20); ``workloads/cuda`` has what it lacks."""
 
-
-_BUILDKIT = tomllib.loads(DATA.read_text(encoding="utf-8"))["buildkit"]
-
-BUILDKIT_IMAGE: str = f"{_BUILDKIT['repository']}:{_BUILDKIT['version']}@{_BUILDKIT['index']}"
+(BUILDKIT_IMAGE,) = references("buildkit")
 """What builds images: BuildKit without root."""
 
 
@@ -42,4 +48,4 @@ def tensorflow_image(pool: Pool) -> str:
 
 def has_tensorflow(image: str) -> bool:
     """Whether ``image`` is an official one of TensorFlow, by any tag or digest."""
-    return re.split("[:@]", image)[0] == REPOSITORY
+    return re.split("[:@]", image)[0] == re.split("[:@]", CPU_IMAGE)[0]

@@ -4,7 +4,6 @@ The server reads which versions there are from `models.config` alone, which the 
 copied by half is never seen, on a bucket either. Its flags are those of 2.21 (`model_servers/main.cc`).
 """
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Literal
@@ -13,7 +12,7 @@ from pydantic import Field
 
 from infra.pipelines.apps import AppDeclaration, AppSettings, Metrics
 from infra.pipelines.contract import StepDeclaration, StepSettings, literal
-from infra.pipelines.images import DATA
+from infra.pipelines.images import references
 from infra.pipelines.pods import Probe
 from infra.pipelines.results import Column, Table
 from infra.schema.base import Cpu, Float, Int, Memory, Model
@@ -23,18 +22,7 @@ KIND = "tensorflow-serving"
 
 MODULE = "workloads.serving.publish"
 
-_DATA = tomllib.loads(DATA.read_text(encoding="utf-8"))["serving"]
-
-REPOSITORY: str = _DATA["repository"]
-VERSION: str = _DATA["version"]
-DIGESTS: Mapping[str, str] = {tag: _DATA.get("digests", {}).get(tag, "") for tag in (VERSION, f"{VERSION}-gpu")}
-"""The digest of each tag; empty where it is not pinned."""
-
-TAGS = tuple(f"{REPOSITORY}:{tag}" for tag in DIGESTS)
-
-CPU_IMAGE, GPU_IMAGE = (
-    f"{tag}@{digest}" if digest else tag for tag, digest in zip(TAGS, DIGESTS.values(), strict=True)
-)
+CPU_IMAGE, GPU_IMAGE = references("serving")
 """The official images, for x86-64 alone. The second has CUDA."""
 
 REST, RPC = 8501, 8500

@@ -1,21 +1,14 @@
 """Services of the kind `valkey`: a Valkey server that keeps what it is told, as a queue needs it."""
 
-import tomllib
 from collections.abc import Sequence
 
 from infra.pipelines.contract import Exporter, ServiceDeclaration, ServiceSettings, Substitute
-from infra.pipelines.images import DATA
+from infra.pipelines.images import DATA, references
 from infra.schema.quantities import mebibytes
 
 KIND = "valkey"
 
-_IMAGES = tomllib.loads(DATA.read_text(encoding="utf-8"))
-_DATA, _EXPORTER = _IMAGES[KIND], _IMAGES[f"{KIND}-exporter"]
-
-REPOSITORY: str = _DATA["repository"]
-VERSION: str = _DATA["version"]
-
-IMAGE = f"{REPOSITORY}:{VERSION}@{_DATA['digest']}"
+(IMAGE,) = references(KIND)
 """The official image."""
 
 PORT = 6379
@@ -24,8 +17,10 @@ QUEUE_KEYS = tuple(f"slipway:*:{state}" for state in ("ready", "leases", "done",
 """Patterns of the keys of item queues, of which each has as many members as there are items in that state
 (`workloads.runtime.queue_scripts`)."""
 
+(_EXPORTER,) = references(f"{KIND}-exporter")
+
 EXPORTER = Exporter(
-    f"{_EXPORTER['repository']}:{_EXPORTER['version']}@{_EXPORTER['digest']}",
+    _EXPORTER,
     ["--redis.addr=redis://{address}", f"--check-keys={','.join(QUEUE_KEYS)}"],
     9121,
     "REDIS_PASSWORD",

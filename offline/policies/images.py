@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from infra.pipelines import tensorflow_serving
-from infra.pipelines.images import DATA, TAGS
+from infra.pipelines.images import DATA, IMAGES
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.stack import Stack
 from offline.policies.workloads import workloads
@@ -19,8 +18,8 @@ WHOLE_VERSION = re.compile(r"\d+\.\d+\.\d+")
 """A whole version in a tag. Publishers move `2.21` but not `2.21.0`; only a digest never changes."""
 
 PINNING = (
-    "Run `make pin-images` once, where the registry can be reached, and commit what it writes; every step then "
-    "runs again."
+    "Run `make pin-images` once, where the registries can be reached, and commit what it writes; what runs in "
+    "these images then runs again."
 )
 
 LOCAL = re.compile(r"^(?:[./~]|.*\.tgz$)")
@@ -43,8 +42,8 @@ def _images(stack: Stack) -> Iterator[Violation]:
 def _defaults(stack: Stack) -> Iterator[Violation]:
     """One finding for the data file that names the image, instead of one for each Job."""
     used = {each.get("image") for workload in workloads(stack) for each in workload.containers}
-    if images := [tag for tag in (*TAGS, *tensorflow_serving.TAGS) if tag in used]:
-        reason = "steps and apps run by default in images that are named by a tag, which can be moved"
+    if images := [tag for tags in IMAGES.values() for tag in tags if tag in used]:
+        reason = "images that are run by default are named by a tag, which can be moved"
         yield Violation(f"infra/data/{DATA.name}", f"{reason}: {', '.join(images)}", PINNING)
 
 
@@ -73,7 +72,7 @@ POLICIES = (
     Policy(
         "default-image-by-tag",
         Severity.WARNING,
-        "The images that steps run in by default are named by digest.",
+        "The images that are run by default are named by digest.",
         _defaults,
         PINNING,
     ),

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.pipelines.images import DATA, DIGESTS
+from infra.pipelines.images import DATA, IMAGES
 from offline.preview.revisions import stacks_of
 from tests.support.checkout import ROOT, copy_checkout
+from tools import pin_images
 
 STACK = "stacks/Pulumi.gcp-dev.yaml"
 LOCAL = "stacks/Pulumi.local.yaml"
@@ -47,10 +48,10 @@ def document(clone: Path, *arguments: str, code: int = 0) -> dict[str, Any]:
 def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A clone of the working tree with one commit on main, once `make pin-images` was run."""
     clone = copy_checkout(tmp_path_factory.mktemp("clone") / "slipway")
-    pinned = clone / DATA.relative_to(ROOT)
-    pinned.write_text(pinned.read_text(encoding="utf-8").partition("[digests]\n")[0], encoding="utf-8")
-    with pinned.open("a", encoding="utf-8") as file:
-        file.write("[digests]\n" + "".join(f'"{tag}" = "sha256:{"0" * 64}"\n' for tag in DIGESTS))
+    pin_images.write(
+        {image: digest or f"sha256:{'0' * 64}" for images in IMAGES.values() for image, digest in images.items()},
+        clone / DATA.relative_to(ROOT),
+    )
     git(clone, "init", "--quiet", "--initial-branch", "main")
     git(clone, "add", "--all")
     git(clone, "commit", "--quiet", "--message", "all")
