@@ -17,6 +17,8 @@ from typing import Any, Literal
 
 from PIL import Image, ImageFile, ImageOps, PngImagePlugin
 
+from workloads.page.image_files import PartsError, pixels_of
+
 FORMATS = ("PNG", "JPEG", "WEBP")
 """What is decoded. Pillow knows some fifty formats more, which nobody here needs and somebody has to keep safe."""
 
@@ -70,7 +72,7 @@ def measure(content: bytes) -> int:
     Raises:
         ImageError: another format, or too many pixels.
     """
-    with _opened(content) as opened:
+    with _opened(content) as (opened, _):
         return opened.width * opened.height
 
 
@@ -83,22 +85,26 @@ def decode(content: bytes, side: int = WORKING) -> Image.Image:
     Raises:
         ImageError: another format, truncated, damaged, or too many pixels.
     """
-    with _opened(content) as opened:
+    with _opened(content) as (opened, orientation):
         # A JPEG file can be decoded at an eighth of its size, for a part of the memory and the time.
         opened.draft(None, (side, side))
         opened.load()
-        return _opaque(ImageOps.exif_transpose(_reduced(opened, side)))
+        return _opaque(_upright(_reduced(opened, side), orientation))
 
 
 @contextlib.contextmanager
-def _opened(content: bytes) -> Generator[Image.Image]:
+def _opened(content: bytes) -> Generator[tuple[Image.Image, int]]:
+    """The file, and how it has to be turned, as EXIF numbers it."""
     if not content:
         raise ImageError("The file is empty.")
     try:
-        with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
+        found = pixels_of(content)
+        with Image.open(io.BytesIO(found.content), formats=FORMATS) as opened:
             if not 0 < opened.width * opened.height <= LARGEST:
                 raise ImageError(_too_large(f"{opened.width:,} x {opened.height:,}:"))
-            yield opened
+            yield opened, found.orientation
+    except PartsError:
+        raise ImageError("The image is damaged, or made to keep this server busy.") from None
     except Image.UnidentifiedImageError:
         raise ImageError("This is not a PNG, JPEG or WebP image.") from None
     except Image.DecompressionBombError:
@@ -178,6 +184,23 @@ def _opaque(image: Image.Image) -> Image.Image:
     ground = Image.new("RGB", whole.size, (paper, paper, paper))
     ground.paste(whole, mask=alpha)
     return ground
+
+
+def _upright(image: Image.Image, orientation: int) -> Image.Image:
+    """``image`` turned and mirrored as ``orientation`` says (EXIF 3.0, tag 0x0112)."""
+    turned = _TURNS.get(orientation)
+    return image if turned is None else image.transpose(turned)
+
+
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 
 
 def _reduced(image: Image.Image, side: int) -> Image.Image:
