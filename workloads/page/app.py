@@ -18,7 +18,7 @@ import hashlib
 import html
 import random
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from workloads.page.errors import errors
 from workloads.page.headers import SecurityHeaders
-from workloads.page.limits import Rate, Turnstile, client_of
+from workloads.page.limits import Rate, Room, Turnstile, client_of
 from workloads.page.metrics import Metrics
 from workloads.page.model import Model, Pictures, model
 from workloads.page.pixels import LARGEST, WORKING, data_of, decode, measure, prepare
@@ -56,6 +56,13 @@ READS = 4.0
 
 AT_ONCE = 512 * 512
 """Pixels of an image that is decoded at once, in a few milliseconds: a thread may start later."""
+
+BODIES, BODIES_OF_ONE = 8, 2
+"""The largest bodies that are in memory at a time, of all visitors and of one. The connections that one may have would
+else hold as much as a pod has."""
+
+UNCOUNTED = 2**16
+"""Bytes of each body that are not counted among them, so that drawings pass while others fill that."""
 
 DECODED = 2 * LARGEST
 """Pixels of the images that are decoded in threads at a time: up to 400 MB."""
@@ -122,6 +129,7 @@ class Page:
         self._reads = Rate(bounds.rate * READS, bounds.rate_of_all * READS, burst=5.0)
         self._turnstile = Turnstile(bounds.parallel, bounds.waiting)
         self._decoding = Turnstile(DECODED, bounds.waiting)
+        self._bodies = Room(BODIES_OF_ONE * bounds.body, BODIES * bounds.body)
         self._files = _files(options.title)
         metrics.waiting.set_function(lambda: self._turnstile.waiting + self._decoding.waiting)
         metrics.clients.set_function(lambda: len(self._reads))
@@ -187,13 +195,9 @@ class Page:
         self._take(self._predictions, request)
         begin = time.perf_counter()
         sample = self._sample(request.query_params.get("sample"))
-        body = b"" if sample else await _body(request, self._options.bounds)
-        status = self._watcher.status
-        if status.model is None:
-            raise HTTPException(503, status.reason, headers={"retry-after": "2"})
         drawn = request.query_params.get("source") == "drawing"
-        image = await self._prepared(sample, body, status.model, drawn=drawn)
-        asked, numbers, seconds = await self._ask(status.model, image)
+        asked, image = await self._received(request, sample, drawn=drawn)
+        asked, numbers, seconds = await self._ask(asked, image)
         source = "sample" if sample else "drawing" if drawn else "upload"
         self._metrics.predictions.labels(source, str(asked.version)).inc()
         shares = asked.probabilities(numbers)
@@ -214,6 +218,17 @@ class Page:
                 },
             }
         )
+
+    async def _received(
+        self, request: Request, sample: Sample | None, *, drawn: bool
+    ) -> tuple[Model, Image.Image]:
+        """The version that is to be asked, and the image. What was sent is in memory no longer than this takes."""
+        with self._bodies.place(self._client(request)) as take:
+            body = b"" if sample else await _body(request, self._options.bounds, take)
+            status = self._watcher.status
+            if status.model is None:
+                raise HTTPException(503, status.reason, headers={"retry-after": "2"})
+            return status.model, await self._prepared(sample, body, status.model, drawn=drawn)
 
     async def _prepared(self, sample: Sample | None, body: bytes, asked: Model, *, drawn: bool) -> Image.Image:
         form = asked.form
@@ -265,10 +280,11 @@ class Page:
         return samples[place]
 
     def _take(self, rate: Rate, request: Request) -> None:
+        rate.take(self._client(request))
+
+    def _client(self, request: Request) -> str:
         forwarded = request.headers.getlist("x-forwarded-for")
-        rate.take(
-            client_of(request.client.host if request.client else "", forwarded, self._options.bounds.proxies)
-        )
+        return client_of(request.client.host if request.client else "", forwarded, self._options.bounds.proxies)
 
     def _said(self, status: Status) -> Mapping[str, Any]:
         known = status.model
@@ -328,8 +344,8 @@ def application(options: Options, metrics: Metrics | None = None) -> ASGIApp:
     return Measured(SecurityHeaders(starlette), metrics, frozenset(each.path for each in routes))
 
 
-async def _body(request: Request, bounds: Bounds) -> bytes:
-    """What was sent; nothing of it is read where its header says that it is too much."""
+async def _body(request: Request, bounds: Bounds, take: Callable[[int], None]) -> bytes:
+    """What was sent; nothing of it is read where its header says that it is too much. ``take`` makes room."""
     too_large = HTTPException(413, f"The file is too large: {bounds.body / 2**20:.3g} MiB are taken.")
     said = request.headers.get("content-length", "")
     if said.isdecimal() and (len(said) > 15 or int(said) > bounds.body):
@@ -338,9 +354,11 @@ async def _body(request: Request, bounds: Bounds) -> bytes:
     try:
         async with asyncio.timeout(bounds.body_seconds):
             async for part in request.stream():
+                counted = max(len(found) - UNCOUNTED, 0)
                 found += part
                 if len(found) > bounds.body:
                     raise too_large
+                take(max(len(found) - UNCOUNTED, 0) - counted)
     except TimeoutError:
         raise HTTPException(408, "The file took too long to arrive.") from None
     return bytes(found)

@@ -9,9 +9,12 @@ import asyncio
 import contextlib
 import ipaddress
 import time
-from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from dataclasses import dataclass
+
+ROOM_SECONDS = 2.0
+"""When one who fills all the room that it may fill is to come back."""
 
 CLIENTS = 20_000
 """Clients that are remembered. Beyond these the one that is longest silent is forgotten, as if it were new."""
@@ -127,6 +130,42 @@ class Turnstile:
             if not turn.done():
                 self._free -= units
                 turn.set_result(None)
+
+
+class Room:
+    """``everyone`` bytes that all clients may fill at a time, and ``each`` those of one."""
+
+    def __init__(self, each: int, everyone: int) -> None:
+        self._each = each
+        self._everyone = everyone
+        self._held = Counter[str]()
+        self._all = 0
+
+    @contextlib.contextmanager
+    def place(self, client: str) -> Generator[Callable[[int], None]]:
+        """Gives what ``client`` calls with so many bytes more; they are free again when the block ends.
+
+        It raises TooManyError where the client fills what one may fill, BusyError where all do.
+        """
+        taken = 0
+
+        def take(more: int) -> None:
+            nonlocal taken
+            if self._held[client] + more > self._each:
+                raise TooManyError(ROOM_SECONDS, everyone=False)
+            if self._all + more > self._everyone:
+                raise BusyError
+            self._held[client] += more
+            self._all += more
+            taken += more
+
+        try:
+            yield take
+        finally:
+            self._all -= taken
+            self._held[client] -= taken
+            if self._held[client] <= 0:
+                del self._held[client]
 
 
 def client_of(peer: str, forwarded: Sequence[str], proxies: int) -> str:

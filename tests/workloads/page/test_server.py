@@ -66,6 +66,28 @@ def test_fifty_megabytes_fill_no_memory(running: Running, declared: bool) -> Non
     assert running.healthy()
 
 
+def test_one_visitor_does_not_fill_the_memory_with_files_that_never_end(serving: ServingStub) -> None:
+    begun = b"POST /api/predict HTTP/1.1\r\nhost: a\r\ncontent-length: 8000000\r\n\r\n" + bytes(7_900_000)
+    with serve(serving, "--rate", "1000") as page, contextlib.ExitStack() as many:
+        own = psutil.Process(page.process.pid)
+        before = own.memory_info().rss
+        for _ in range(40):
+            each = many.enter_context(page.connection())
+            with contextlib.suppress(ConnectionError):
+                each.sendall(begun)
+        until(lambda: b'reason="rate"' in (answers(f"http://127.0.0.1:{page.metrics}/metrics") or b""))
+        # Two such files of one visitor, and not the 300 MiB of all.
+        assert own.memory_info().rss - before < 80 * 2**20
+        drawing = file(seven())
+        for address in ("127.0.0.1", "127.0.0.2"):
+            with socket.create_connection(("127.0.0.1", page.port), 30, (address, 0)) as other:
+                other.sendall(
+                    b"POST /api/predict?source=drawing HTTP/1.1\r\nhost: a\r\nconnection: close\r\n"
+                    b"content-length: %d\r\n\r\n" % len(drawing) + drawing
+                )
+                assert received(other).startswith(b"HTTP/1.1 200")
+
+
 def test_a_header_without_end_is_refused(running: Running) -> None:
     with running.connection() as connection:
         with contextlib.suppress(ConnectionError):
