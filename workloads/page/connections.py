@@ -9,6 +9,8 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from workloads.page.limits import client_of
+
 HEADER_SECONDS = 10.0
 """Within which the header of a request has to be there. uvicorn 0.54 has a bound for idle connections alone, which
 ends with the first byte (uvicorn/protocols/http/h11_impl.py, read November 2026)."""
@@ -17,7 +19,8 @@ CONNECTIONS = 512
 """Open connections, all together."""
 
 CONNECTIONS_OF_ONE = 64
-"""Open connections from one address, where no proxy stands in front. A browser has up to six for a page."""
+"""Open connections from one address, of IPv6 from one /64, where no proxy stands in front. A browser has up to six
+for a page."""
 
 
 def protocol(header_seconds: float = HEADER_SECONDS, of_one: int | None = CONNECTIONS_OF_ONE) -> type[H11Protocol]:
@@ -33,7 +36,7 @@ def protocol(header_seconds: float = HEADER_SECONDS, of_one: int | None = CONNEC
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self._address = str(self.client[0]) if self.client else ""
+            self._address = client_of(str(self.client[0]) if self.client else "", (), 0)
             open_connections[self._address] += 1
             if of_one is not None and open_connections[self._address] > of_one:
                 transport.close()

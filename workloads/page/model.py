@@ -70,7 +70,8 @@ class Model:
             return list(numbers)
         largest = max(numbers)
         powers = [math.exp(each - largest) for each in numbers]
-        return [each / sum(powers) for each in powers]
+        total = sum(powers)
+        return [each / total for each in powers]
 
 
 def model(version: int, signature: Signature, pictures: Pictures, labels: Sequence[str]) -> Model:

@@ -6,6 +6,7 @@ does not say which version gave it: so the version is looked up first, and then 
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -71,6 +72,7 @@ class Serving:
     """
 
     def __init__(self, address: str, model: str, label: str | None, *, parallel: int, timeout: float) -> None:
+        self._timeout = timeout
         self._of_model = f"/v1/models/{quote(model, safe='')}"
         self._label = f"/labels/{quote(label, safe='')}" if label else ""
         # Beside the predictions there is the question which version is served.
@@ -154,7 +156,11 @@ class Serving:
         content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         headers = {} if body is None else {"content-type": "application/json"}
         try:
-            async with self._client.stream(method, path, content=content, headers=headers) as answer:
+            # httpx2's own bound is for each part of an answer, however slowly they come.
+            async with (
+                asyncio.timeout(self._timeout),
+                self._client.stream(method, path, content=content, headers=headers) as answer,
+            ):
                 text = await _bounded(answer)
         except (httpx2.HTTPError, OSError) as error:
             raise AwayError(f"{type(error).__name__}: {error}") from error
