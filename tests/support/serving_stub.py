@@ -50,7 +50,10 @@ def held_out(number: int) -> tuple[Image.Image, int]:
 
 @dataclass
 class ServedModel:
-    """What the server says of its model. ``shape`` is the input's, the batch left out; None: no metadata."""
+    """What the server says of its model. ``shape`` is the input's, the batch left out; None: no metadata.
+
+    The connections of the next ``cut`` requests are closed instead of answered, as a server's that is killed.
+    """
 
     name: str = "digits"
     dtype: str = "DT_UINT8"
@@ -61,6 +64,7 @@ class ServedModel:
     labels: dict[str, int] = field(default_factory=dict[str, int])
     inputs: Sequence[str] = ("image",)
     seconds: float = 0.0
+    cut: int = 0
     asked: list[str] = field(default_factory=list[str])
 
 
@@ -128,7 +132,16 @@ class _Handler(BaseHTTPRequestHandler):
     # A header and a body in two packets would wait for one another.
     wbufsize = -1
 
+    def _is_cut(self) -> bool:
+        if self.model.cut > 0:
+            self.model.cut -= 1
+            self.close_connection = True
+            return True
+        return False
+
     def do_GET(self) -> None:
+        if self._is_cut():
+            return
         match = re.fullmatch(r"/v1/models/([^/:]+)(?:/labels/([^/]+)|/versions/(\d+))?(/metadata)?", self.path)
         if not match or match[1] != self.model.name:
             self._say(404, {"error": f"Could not find any versions of model {match and match[1]}"})
@@ -157,6 +170,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
         self.model.asked.append(self.path)
+        if self._is_cut():
+            return
         match = re.fullmatch(r"/v1/models/([^/:]+)/versions/(\d+):predict", self.path)
         if not match or self.model.versions.get(int(match[2])) != "AVAILABLE":
             self._say(404, {"error": "Servable not found for request: Specific(digits, 7)"})

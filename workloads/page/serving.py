@@ -7,6 +7,7 @@ does not say which version gave it: so the version is looked up first, and then 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,11 @@ AVAILABLE = "AVAILABLE"
 
 NO_LABEL = "Unrecognized servable version label"
 """What the server says of a label that it does not know."""
+
+ATTEMPTS = 2
+"""How often a request is made whose connection is cut before the answer is there. A request changes nothing on the
+server. When one pod of it ends, its open connections are cut, and new ones lead to another: TensorFlow Serving
+2.21 has no handler of SIGTERM, so that it answers until SIGKILL (model_servers/main.cc, read November 2026)."""
 
 SIGNATURE = "serving_default"
 """The signature that is asked where a model has several."""
@@ -157,13 +163,19 @@ class Serving:
         headers = {} if body is None else {"content-type": "application/json"}
         try:
             # httpx2's own bound is for each part of an answer, however slowly they come.
-            async with (
-                asyncio.timeout(self._timeout),
-                self._client.stream(method, path, content=content, headers=headers) as answer,
-            ):
-                text = await _bounded(answer)
+            async with asyncio.timeout(self._timeout):
+                for _ in range(ATTEMPTS - 1):
+                    with contextlib.suppress(httpx2.NetworkError, httpx2.RemoteProtocolError):
+                        return await self._exchange(method, path, content, headers)
+                return await self._exchange(method, path, content, headers)
         except (httpx2.HTTPError, OSError) as error:
             raise AwayError(f"{type(error).__name__}: {error}") from error
+
+    async def _exchange(
+        self, method: str, path: str, content: bytes | None, headers: Mapping[str, str]
+    ) -> Mapping[str, Any]:
+        async with self._client.stream(method, path, content=content, headers=headers) as answer:
+            text = await _bounded(answer)
         return _checked(answer.status_code, text)
 
 

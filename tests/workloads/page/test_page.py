@@ -196,6 +196,23 @@ def test_it_says_that_the_server_is_away_and_comes_back_by_itself(
         assert page.post("/api/predict", content=file(seven())).status_code == 200
 
 
+def test_a_pod_of_the_server_that_ends_is_not_seen_by_visitors(opened: Opened, served: ServedModel) -> None:
+    # Looks at the versions are far apart: it is the request for a prediction whose connection is cut.
+    page = opened(poll=3600)
+    served.cut = 1
+    assert page.post("/api/predict", content=file(seven())).status_code == 200
+    assert served.cut == 0
+    served.cut = 9
+    assert page.post("/api/predict", content=file(seven())).status_code == 503
+
+
+def test_a_look_whose_connection_is_cut_is_no_server_that_is_away(opened: Opened, served: ServedModel) -> None:
+    served.cut = 1
+    page = opened(wait=None, poll=3600)
+    until(lambda: state(page) != "waiting")
+    assert state(page) == "ready"
+
+
 def test_what_the_server_does_with_a_version_is_said(opened: Opened, served: ServedModel) -> None:
     served.versions = {3: "LOADING"}
     page = opened(wait="waiting")
