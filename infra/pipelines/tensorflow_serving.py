@@ -31,6 +31,9 @@ REST, RPC = 8501, 8500
 METRICS = "/monitoring/prometheus/metrics"
 """Where Prometheus reads the server (`kPrometheusPath` in util/prometheus_exporter.cc of 2.21)."""
 
+LABEL = "stable"
+"""The label of the version that answers people (`workloads.serving.model_config.STABLE`)."""
+
 SETTLE = 3
 """Times that servers look at `models.config` before a label moves: one may be late."""
 
@@ -190,8 +193,8 @@ def publishing(name: str, settings: ServingSettings, served: Served, reads: Mapp
 def declaration(name: str, settings: ServingSettings, served: Served) -> AppDeclaration:
     """TensorFlow Serving called ``name`` over what its step has published.
 
-    It is ready once it answers for the model. New versions come without a restart, so it waits for the step only
-    before it starts for the first time.
+    It is ready once it answers for the version that has the label `LABEL`. New versions come without a restart,
+    so it waits for the step only before it starts for the first time.
     """
     every, model = settings.poll, literal(served.model)
     folder = _versions(served)
@@ -215,7 +218,8 @@ def declaration(name: str, settings: ServingSettings, served: Served) -> AppDecl
             *_threads(settings),
         ],
         after=[step_name(name)],
-        probe=Probe(f"/v1/models/{model}"),
+        # It opens its ports as soon as any version answers; that of the label may come after a canary's.
+        probe=Probe(f"/v1/models/{model}/labels/{LABEL}/metadata"),
         metrics=Metrics(path=METRICS),
         path=f"/v1/models/{model}",
     )

@@ -22,6 +22,9 @@ from offline.serving.libraries import config_pb2, text_format
 from offline.serving.metrics import Metrics
 from offline.serving.servables import Retries, Servables
 
+LOOK = 0.02
+"""Seconds between two looks at whether a model answers for the first time."""
+
 IGNORED = "flags that it takes and does nothing with"
 
 
@@ -73,7 +76,9 @@ def _serve(options: argparse.Namespace, stop: threading.Event) -> None:
             "INVALID_ARGUMENT: server_options.batching_parameters_file is set without setting "
             "server_options.enable_batching to true."
         )
-    _start(options, servables, stop)
+    _configure(options, servables)
+    threading.Thread(target=_load, args=(options, servables, stop), daemon=True).start()
+    _wait(servables, stop)
     if stop.is_set():
         return
     metrics = Metrics()
@@ -86,35 +91,36 @@ def _serve(options: argparse.Namespace, stop: threading.Event) -> None:
         rest_server = rest.serve(rest.Service(servables, metrics, path), (address, options.rest_api_port))
         threading.Thread(target=rest_server.serve_forever, daemon=True).start()
         say(f"Exporting HTTP/REST API at:{address}:{options.rest_api_port} ...")
-    _watch(options, servables, stop)
+    every = options.model_config_file_poll_wait_seconds
+    if options.model_config_file is not None and every > 0:
+        threading.Thread(target=_reload, args=(options, servables, stop, every), daemon=True).start()
+    stop.wait()
     rpc_server.stop(grace=options.grace).wait()
 
 
-def _start(options: argparse.Namespace, servables: Servables, stop: threading.Event) -> None:
-    """Load the models of the first configuration: the ports open once each of them answers."""
+def _configure(options: argparse.Namespace, servables: Servables) -> None:
     try:
         servables.configure(_configuration(options))
     except (ServingError, OSError, text_format.ParseError) as error:
         raise StartError(_words(error)) from error
-    while True:
+
+
+def _load(options: argparse.Namespace, servables: Servables, stop: threading.Event) -> None:
+    """Look at the folders of versions again and again, as often as the flag says."""
+    while not stop.is_set():
         servables.poll()
-        missing = servables.unavailable
-        if not missing or stop.is_set():
-            return
+        every = max(options.file_system_poll_wait_seconds, 0) or (1 if servables.unavailable else None)
+        stop.wait(every)
+
+
+def _wait(servables: Servables, stop: threading.Event) -> None:
+    """Wait until each model has a version that answers: then the ports open. Others may still be loading."""
+    while not stop.is_set() and (missing := servables.unavailable):
         if servables.given_up:
             raise StartError(
                 f"UNKNOWN: {len(missing)} servable(s) did not become available: {{{', '.join(missing)}}}"
             )
-        stop.wait(options.file_system_poll_wait_seconds or 1)
-
-
-def _watch(options: argparse.Namespace, servables: Servables, stop: threading.Event) -> None:
-    """Read the configuration and the folders of versions again and again, as often as the flags say."""
-    every = options.model_config_file_poll_wait_seconds
-    if options.model_config_file is not None and every > 0:
-        threading.Thread(target=_reload, args=(options, servables, stop, every), daemon=True).start()
-    while not stop.wait(max(options.file_system_poll_wait_seconds, 0) or None):
-        servables.poll()
+        stop.wait(LOOK)
 
 
 def _reload(options: argparse.Namespace, servables: Servables, stop: threading.Event, every: float) -> None:

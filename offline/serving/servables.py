@@ -2,7 +2,10 @@
 
 As TensorFlow Serving does it (model_servers/server_core.cc and core/ of 2.21): a configuration whose label moves
 to a version that is not loaded is refused as a whole, and nothing of it is loaded; a version is unloaded only once
-one that is wanted answers; one that does not load keeps being tried, and then has its error in its state.
+one that is wanted answers; one that does not load keeps being tried, and then has its error in its state. A server
+that starts takes any label, and opens its ports as soon as one version of each model answers, be it another one
+(`HasAnyServableInStreamReachedState` of core/servable_state_monitor.cc). Versions load one after the other here,
+the oldest first; the server loads several at a time.
 """
 
 import threading
@@ -134,7 +137,9 @@ class Servables:
             if found is None or (found.state == END and found.error is None):
                 path = Path(servable.config.base_path) / str(number)
                 with self._lock:
-                    servable.versions[number] = found = Version(number, path)
+                    servable.versions[number] = Version(number, path)
+        for number in aspired:
+            found = servable.versions[number]
             if found.state in (START, LOADING) and found.next_attempt <= time.monotonic():
                 self._load(servable, found)
         answers = any(servable.versions[number].state == AVAILABLE for number in aspired)

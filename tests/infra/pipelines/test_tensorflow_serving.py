@@ -12,6 +12,7 @@ from infra.pipelines import tensorflow_serving
 from infra.pipelines.contract import StepSettings
 from infra.pipelines.tensorflow_serving import CPU_IMAGE, GPU_IMAGE, Served, ServingSettings
 from workloads.serving import publish
+from workloads.serving.model_config import STABLE
 
 SERVED = Served(
     model="digits",
@@ -41,7 +42,7 @@ def test_the_server_reads_what_the_step_writes_last() -> None:
     assert declared.after == ["serving-publish"]
     assert not declared.inputs, "a new version comes without a restart"
     assert not declared.writes
-    assert declared.probe.path == "/v1/models/digits"
+    assert declared.probe.path == f"/v1/models/digits/labels/{STABLE}/metadata"
     assert declared.ports == {"grpc": 8500}
 
 

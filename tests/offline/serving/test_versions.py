@@ -6,6 +6,7 @@ What is expected is what TensorFlow Serving 2.21 does: model_servers/server_core
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -125,6 +126,30 @@ def test_labels_need_the_flag_at_the_start(start: Callable[..., Server]) -> None
         "Failed to start server. Error: FAILED_PRECONDITION: Request to assign label to version 1 of model half, "
         "which is not currently available for inference"
     )
+
+
+def test_a_server_that_starts_takes_any_label_and_answers_before_all_is_loaded(
+    folder: Folder, start: Callable[..., Server]
+) -> None:
+    """As the server, whose ports open once any version answers; the metadata say when that of a label does."""
+    folder.add(2)
+    graph = folder.folder / "2" / "saved_model.pb"
+    content = graph.read_bytes()
+    graph.unlink()
+    # Reading it waits until somebody writes it.
+    os.mkfifo(graph)
+    folder.serve(1, 2, canary=1, stable=2)
+    server = start(LABELS, "--load_retry_interval_micros=100000").ready()
+    label = "/v1/models/half/labels/stable/metadata"
+    assert answer(server, "/labels/canary") == 1.0
+    assert answer(server, "/labels/stable") == "Servable not found for request: Specific(half, 2)"
+    assert server.get("/v1/models/half")[0] == 200
+    assert server.get(label)[0] == 404
+    with graph.open("wb"):
+        graph.unlink()
+        graph.write_bytes(content)
+    server.until(lambda: server.get(label)[0] == 200)
+    assert answer(server, "/labels/stable") == 2.0
 
 
 def test_without_a_file_it_does_not_start(folder: Folder, start: Callable[..., Server]) -> None:
