@@ -54,3 +54,21 @@ def decode(content: bytes) -> Served:
         tuple(sorted({int(each) for each in _VERSIONS.findall(text)})),
         {name: int(version) for name, version in _LABEL.findall(text)},
     )
+
+
+def transition(before: Served, after: Served) -> list[Served]:
+    """What servers that go by ``before`` have to read, one after the other, to go by ``after``, the last.
+
+    A label moves while all versions concerned are loaded: they are loaded before, and unloaded after. The first
+    is ``before`` itself where it may be so new that a server has yet to read it.
+    """
+    if not before.labels:
+        return [after]
+    every = tuple(sorted({*before.versions, *after.versions}))
+    loads = any(before.labels.get(label) != number for label, number in after.labels.items())
+    steps = [Served(every, before.labels)] if loads else []
+    if after != Served(every, before.labels):
+        steps.append(Served(every, after.labels))
+    if steps[-1:] != [after]:
+        steps.append(after)
+    return steps

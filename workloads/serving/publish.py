@@ -4,10 +4,12 @@ Whatever is refused is refused before anything is copied: what is served stays a
 or not at all, and servers learn of it by `models.config`, which is written last. Run as
 `python -m workloads.serving.publish --name digits --model DIR --versions DIR --requests FILE --output DIR`.
 
-A label moves in two writes. TensorFlow Serving refuses a file in which a label moves to a version that it has not
-loaded, and then loads nothing of it either, at this reading or a later one (`ServerCore::ReloadConfig` and
+A label moves in three writes. TensorFlow Serving refuses a file in which a label moves to a version that it has
+not loaded, and then loads nothing of it either, at this reading or a later one (`ServerCore::ReloadConfig` and
 `UpdateModelVersionLabelMap` of 2.21, seen November 2026). So the first write adds the version, and the second,
 once servers have read the first, moves the label; a server that still loads takes the second when it has loaded.
+The third, once servers have read the second, drops the version that has no label any more: servers read at
+different times, and whoever is told by one of them which version answers can ask any other for it.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from workloads.runtime.store import (
 from workloads.serving import server_files, versions
 from workloads.serving.answers import Asked, examine
 from workloads.serving.labels import Choice, chosen, doomed
-from workloads.serving.model_config import NAME, Served, decode
+from workloads.serving.model_config import NAME, Served, decode, transition
 from workloads.serving.versions import Version
 
 STEP = "serving.publish"
@@ -160,14 +162,7 @@ def _serve(options: argparse.Namespace, choice: Choice, version: Version) -> dic
             raise StepError(BAD_INPUT, f"version {number}, for {label}, is not whole: {why}; choose another one")
     server_files.leave(folder, options.batch_largest, options.batch_wait, options.batch_queued)
     before, after = _current(folder), Served(tuple(sorted({*labels.values()})), labels)
-    if before.labels and any(before.labels.get(label, number) != number for label, number in labels.items()):
-        both = Served(tuple(sorted({*before.versions, *after.versions})), before.labels)
-        if both != before:
-            _write(options, both)
-            print(f"Servers load {_named(after.versions)}; labels move in {options.settle:g} s", flush=True)
-        # Also after an earlier attempt, which may have been stopped right after its write.
-        time.sleep(options.settle)
-    _write(options, after)
+    _move(options, before, after)
     for label, number in labels.items():
         print(f"{label} is version {number}", flush=True)
     removed = doomed([*there], {*after.versions, *before.versions}, choice.keep)
@@ -190,6 +185,26 @@ def _serve(options: argparse.Namespace, choice: Choice, version: Version) -> dic
             if number not in removed
         ],
     }
+
+
+def _move(options: argparse.Namespace, before: Served, after: Served) -> None:
+    """Write ``after``, with as many writes before it as servers need that go by ``before``.
+
+    Each write follows from what the file says, so that whoever was stopped between two of them goes on.
+    """
+    planned = transition(before, after)
+    for each in planned:
+        if each != before:
+            _write(options, each)
+        if each != planned[-1]:
+            print(f"{_told(each)}; the next change in {options.settle:g} s", flush=True)
+            # Also after an earlier attempt, which may have been stopped right after its write.
+            time.sleep(options.settle)
+
+
+def _told(served: Served) -> str:
+    labels = ", ".join(f"{label} is version {each}" for label, each in served.labels.items())
+    return f"Servers are told to load {_named(served.versions)}; {labels}"
 
 
 def _current(folder: Path) -> Served:

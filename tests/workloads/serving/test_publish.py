@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import re
@@ -92,36 +94,77 @@ def test_a_new_training_is_the_next_version_and_answers(folder: Folder, models: 
     assert folder.numbers == [1, 2]
 
 
-def test_a_label_moves_only_after_servers_could_load_the_version(
-    folder: Folder, models: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder.publish(models[0])
-    seen: list[tuple[float, Served]] = []
-    monkeypatch.setattr(time, "sleep", lambda seconds: seen.append((seconds, folder.served)))
-    folder.publish(models[1], "--settle", "7")
-    assert seen == [(7.0, Served((1, 2), {"stable": 1}))]
-    assert folder.served == Served((2,), {"stable": 2})
+class KilledError(Exception):
+    """The publisher is stopped while it waits."""
 
 
-def test_a_publisher_stopped_between_both_writes_goes_on(
-    folder: Folder, models: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder.publish(models[0])
+def writes(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, model: Path, *more: object, stop: int = 0
+) -> list[Served]:
+    """What servers can read one after the other; with ``stop``, until the publisher is killed in that wait."""
+    seen: list[Served] = []
 
-    class KilledError(Exception):
-        pass
-
-    def killed(_: float) -> None:
-        raise KilledError
+    def wait(seconds: float) -> None:
+        assert seconds == 7.0
+        seen.append(folder.served)
+        if len(seen) == stop:
+            raise KilledError
 
     with monkeypatch.context() as context:
-        context.setattr(time, "sleep", killed)
-        with pytest.raises(KilledError):
-            folder.publish(models[1])
-    assert folder.served == Served((1, 2), {"stable": 1})
-    folder.publish(models[1])
-    assert folder.served == Served((2,), {"stable": 2})
-    assert folder.numbers == [1, 2]
+        context.setattr(time, "sleep", wait)
+        with contextlib.suppress(KilledError):
+            folder.publish(model, "--settle", "7", *more)
+            seen.append(folder.served)
+    return seen
+
+
+def test_a_label_moves_while_all_versions_concerned_are_loaded(
+    folder: Folder, models: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert writes(folder, monkeypatch, models[0]) == [Served((1,), {"stable": 1})]
+    assert writes(folder, monkeypatch, models[1]) == [
+        Served((1, 2), {"stable": 1}),
+        Served((1, 2), {"stable": 2}),
+        Served((2,), {"stable": 2}),
+    ]
+    assert writes(folder, monkeypatch, models[1]) == [Served((2,), {"stable": 2})]
+    assert writes(folder, monkeypatch, models[1], "--serve", "previous") == [
+        Served((1, 2), {"stable": 2}),
+        Served((1, 2), {"stable": 1}),
+        Served((1,), {"stable": 1}),
+    ]
+
+
+def test_a_canary_gets_its_label_once_it_could_be_loaded(
+    folder: Folder, models: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.publish(models[0])
+    tried = ("--serve", "1", "--canary", "latest")
+    both = Served((1, 2), {"stable": 1, "canary": 2})
+    assert writes(folder, monkeypatch, models[1], *tried) == [Served((1, 2), {"stable": 1}), both]
+    assert writes(folder, monkeypatch, models[1], "--serve", "1") == [
+        Served((1, 2), {"stable": 1}),
+        Served((1,), {"stable": 1}),
+    ]
+
+
+@pytest.mark.parametrize("wait", [1, 2])
+@pytest.mark.parametrize("then", ["previous", "latest", "1"])
+def test_a_publisher_stopped_between_two_writes_goes_on_or_elsewhere(
+    folder: Folder, models: list[Path], monkeypatch: pytest.MonkeyPatch, wait: int, then: str
+) -> None:
+    for model in models[:3]:
+        folder.publish(model)
+    left = writes(folder, monkeypatch, models[2], "--serve", "previous", stop=wait)[-1]
+    assert left == Served((2, 3), {"stable": 3 if wait == 1 else 2})
+    target = {"previous": 2, "latest": 3, "1": 1}[then]
+    seen = writes(folder, monkeypatch, models[2], "--serve", then)
+    assert seen[-1] == Served((target,), {"stable": target})
+    # A server reads what was left, and may miss none of the others: nothing that answers goes before it should.
+    for before, after in itertools.pairwise([left, *seen]):
+        assert {*after.labels.values()} <= {*before.versions}
+        assert {*before.labels.values()} <= {*after.versions}
+    assert folder.numbers == [1, 2, 3]
 
 
 def test_rolls_back_and_forward(folder: Folder, models: list[Path]) -> None:
