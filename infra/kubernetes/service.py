@@ -24,6 +24,7 @@ from infra.kubernetes.pod import (
     requests,
     tolerations,
 )
+from infra.kubernetes.pod_image import PodImage, inside, pulled_with
 from infra.kubernetes.workspace import Workspace
 from infra.schema.names import fit, short_digest
 from infra.service import DATA, PASSWORD, PORT, Service
@@ -89,14 +90,20 @@ class PipelineService(pulumi.ComponentResource):
         policies = service_policies(
             name, service, workspace.namespace, limited=workspace.limits_egress, opts=on_cluster
         )
+        image = workspace.images.get(service.image)
         stateful_set = k8s.apps.v1.StatefulSet(
             name,
             metadata=_metadata(args, _stateful_set_name(service)),
-            spec=_stateful_set(service, pulumi.Output.unsecret(made.bcrypt_hash)),
+            spec=_stateful_set(service, pulumi.Output.unsecret(made.bcrypt_hash), image),
             opts=pulumi.ResourceOptions.merge(
                 on_cluster,
                 pulumi.ResourceOptions(
-                    depends_on=[secret, *policies, *service.pool.resources],
+                    depends_on=[
+                        secret,
+                        *policies,
+                        *([image.built] if image else []),
+                        *service.pool.resources,
+                    ],
                     # Both would have the same labels, and the Service would lead to either.
                     delete_before_replace=True,
                     custom_timeouts=pulumi.CustomTimeouts(create=f"{PATIENCE}s", update=f"{PATIENCE}s"),
@@ -151,7 +158,9 @@ def _stateful_set_name(service: Service) -> str:
     return fit(f"{service.object_name}-{mark}", STATEFUL_SET_NAME_LIMIT)
 
 
-def _stateful_set(service: Service, password_hash: pulumi.Input[str]) -> k8s.apps.v1.StatefulSetSpecArgs:
+def _stateful_set(
+    service: Service, password_hash: pulumi.Input[str], image: PodImage | None
+) -> k8s.apps.v1.StatefulSetSpecArgs:
     labels = service_labels(service.pipeline, service.name)
     return k8s.apps.v1.StatefulSetSpecArgs(
         replicas=1,
@@ -168,7 +177,7 @@ def _stateful_set(service: Service, password_hash: pulumi.Input[str]) -> k8s.app
         ),
         template=k8s.core.v1.PodTemplateSpecArgs(
             metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels, annotations={PASSWORD_ANNOTATION: password_hash}),
-            spec=_pod(service),
+            spec=_pod(service, image),
         ),
         volume_claim_templates=[
             k8s.core.v1.PersistentVolumeClaimArgs(
@@ -185,7 +194,7 @@ def _stateful_set(service: Service, password_hash: pulumi.Input[str]) -> k8s.app
     )
 
 
-def _pod(service: Service) -> k8s.core.v1.PodSpecArgs:
+def _pod(service: Service, image: PodImage | None) -> k8s.core.v1.PodSpecArgs:
     return k8s.core.v1.PodSpecArgs(
         # The namespace's service account `default`, which has no identity in any cloud.
         automount_service_account_token=False,
@@ -194,7 +203,8 @@ def _pod(service: Service) -> k8s.core.v1.PodSpecArgs:
         security_context=pod_security(service.platform),
         node_selector=dict(service.pool.selector),
         tolerations=tolerations(service.pool) or None,
-        containers=[_container(service)],
+        containers=inside(image, [_container(service)]),
+        image_pull_secrets=pulled_with(image),
         volumes=[empty("tmp", service.resources.ephemeral_storage)],
     )
 

@@ -13,7 +13,7 @@ from infra.kubernetes.image_build import Images
 from infra.pipelines.apps import AppDeclaration, KeptAppSettings
 from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.images import tensorflow_image
-from infra.pipelines.placement import Resident, has_spare, pool_of, residents, resources_of
+from infra.pipelines.placement import Resident, built_image, has_spare, pool_of, residents, resources_of
 from infra.pipelines.shipping import command_of
 from infra.platform import Platform
 from infra.schema.quantities import mebibytes
@@ -67,10 +67,6 @@ class _Apps:
             self.made[name] = self._placed(self.declared[name])
         return self.made[name]
 
-    def _built(self, declared: AppDeclaration) -> str:
-        """What stands for the image that is built for an app; empty where none is."""
-        return self.images.for_pipeline(self.pipeline.name, self.root, declared.build) if declared.build else ""
-
     def _placed(self, declared: AppDeclaration) -> App:
         settings = declared.placed_by
         platform, pool = pool_of(settings.pool, self.platforms)
@@ -85,7 +81,10 @@ class _Apps:
         app = App(
             pipeline=self.pipeline.name,
             declared=replace(declared, arguments=list(_words(declared, groups))),
-            image=settings.image or declared.image or self._built(declared) or tensorflow_image(pool),
+            image=settings.image
+            or declared.image
+            or built_image(self.pipeline, declared, self.root, self.images)
+            or tensorflow_image(pool),
             platform=platform,
             pool=pool,
             resources=resources,

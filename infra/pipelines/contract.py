@@ -198,7 +198,8 @@ class ServiceDeclaration:
     ``arguments`` are its whole command line. They may hold ``{data}`` (the directory of its volume), ``{port}``
     and ``{password}`` (generated, and known to it and its clients alone). A step that ``connects`` has its host
     and port as ``<NAME>_ADDRESS`` and the password as ``<NAME>_PASSWORD`` in its environment. ``exporter`` answers
-    Prometheus for it in stacks that have metrics read.
+    Prometheus for it in stacks that have metrics read. ``build`` is its image where ``image`` is empty, built in
+    the cluster.
     """
 
     name: str
@@ -209,6 +210,7 @@ class ServiceDeclaration:
     probe: Probe = field(default_factory=Probe)
     substitute: Substitute | None = None
     exporter: Exporter | None = None
+    build: ImageBuild | None = None
 
 
 @dataclass(frozen=True)

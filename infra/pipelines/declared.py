@@ -58,7 +58,7 @@ class DeclaredPipeline:
             section, name = "steps", declared.variant.of if declared.variant else name
         return f"{file}: {key_of((section, name, *key), '')}"
 
-    def declared_for_all(self, declared: StepDeclaration, *key: str) -> str:
+    def declared_for_all(self, declared: StepDeclaration | ServiceDeclaration | AppDeclaration, *key: str) -> str:
         """The place of a key at the top of the ``pipeline.yaml``; of one in Python, that of ``declared``."""
         file = file_of(self.folder)
         return f"{file}: {key_of(key, '')}" if file.endswith(NAMES) else self.key(declared)

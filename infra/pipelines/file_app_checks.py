@@ -13,6 +13,7 @@ from infra.pipelines.file_app_kinds import (
     connections,
     words_of,
 )
+from infra.pipelines.file_build_checks import own_build
 from infra.pipelines.file_checks import environment_findings
 from infra.pipelines.file_service_checks import own_name
 from infra.pipelines.pipeline_file import SUBSTITUTE, PipelineFile
@@ -35,6 +36,7 @@ def check(declared: PipelineFile) -> Iterator[Finding]:
             fix = did_you_mean(app.step, known, f"write {listed(known)}")
             yield Finding((*at, "step"), app.step, "there is no such step", fix, read=(("steps", app.step),))
         if isinstance(app, ProgramApp):
+            yield from own_build(at, app.image, app.build)
             yield from environment_findings(at, app.environment, app.secrets)
             yield from _ports(at, app)
             yield from _urls(at, app)

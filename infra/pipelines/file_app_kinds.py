@@ -10,6 +10,7 @@ from pydantic import Field
 
 from infra.pipelines import notebook, page, references, tensorboard, tensorflow_serving
 from infra.pipelines.apps import AppSettings, KeptAppSettings
+from infra.pipelines.file_builds import Built
 from infra.pipelines.file_parts import RehearsalCommand
 from infra.pipelines.file_words import Word, Words
 from infra.schema.base import Cpu, Duration, Int, Memory, Model, Size
@@ -65,6 +66,9 @@ class ProgramApp(AppKeys):
         "`{<step>}` the output of a step, `{<parameter>}` a parameter's value, `{store}` the store, `{pipeline}` "
         "the pipeline's directory there, `{token}` a generated token that is an output of the stack, and `{data}` "
         "the directory of a volume of its own; `{{` and `}}` are braces."
+    )
+    build: Built | None = Field(
+        default=None, description="Builds its image in the cluster; default: the `build` of the pipeline, if any."
     )
     port: PortNumber = Field(description="The port on which it answers HTTP, from 1024 on.")
     ports: dict[str, PortNumber] = Field(

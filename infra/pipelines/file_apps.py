@@ -18,6 +18,7 @@ from infra.pipelines.file_app_kinds import (
     refers,
     words_of,
 )
+from infra.pipelines.file_builds import build_of
 from infra.pipelines.file_services import Place, substitute
 from infra.pipelines.file_settings import APPS
 from infra.pipelines.file_steps import heading
@@ -112,6 +113,9 @@ class _App:
             token=refers(app, "token"),
             keeps_data=keeps_data(app),
             grace=seconds(app.grace),
+            build=None
+            if placed_by.image
+            else build_of(self.name, app.image, app.build, self.file.build, self.place),
             substitute=instead,
         )
 

@@ -1,11 +1,14 @@
-"""The shape of ``build`` in ``pipeline.yaml``."""
+"""The shape of ``build`` in ``pipeline.yaml``, and which programs have their image built by it."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, Field
 
 from infra.pipelines.file_words import Word
+from infra.pipelines.image_build import ImageBuild
 from infra.schema.base import Model, refuse
+from infra.schema.paths import below_problem
 
 
 def _build(value: Any) -> Any:
@@ -35,3 +38,20 @@ class Build(Model):
 
 Built = Annotated[Build, BeforeValidator(_build, json_schema_input_type=str | Build)]
 """An image that is built: a section, or the folder alone."""
+
+
+def build_of(
+    name: str, image: str | None, own: Build | None, of_pipeline: Build | None, place: Callable[[str], str]
+) -> ImageBuild | None:
+    """The image that is built for the program ``name``; None where none is.
+
+    ``image`` and ``own`` are what the file has for it: a step, a service, or an app that is a program.
+    ``of_pipeline`` is the ``build`` at the top, for programs that have neither. ``place`` is a path below the
+    pipeline's folder as declarations name it.
+    """
+    said = own or (of_pipeline if image is None else None)
+    if said is None:
+        return None
+    # A folder that leads out is refused; its files, which may be many, are not looked at.
+    context = "." if below_problem(said.context.removeprefix("./")) else said.context
+    return ImageBuild(place(context), said.dockerfile, dict(said.args), name if own else "")

@@ -1,7 +1,6 @@
 """What is wrong with a ``pipeline.yaml`` whose keys are right each by itself."""
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,8 +8,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from infra.pipelines import file_references, references
 from infra.pipelines.contract import RESERVED_INPUTS
-from infra.pipelines.file_builds import Build
+from infra.pipelines.file_build_checks import build_findings, own_build
 from infra.pipelines.file_settings import SECTION_KEYS, annotation, axis, is_parameter, used_in
+from infra.pipelines.file_words import VARIABLE
 from infra.pipelines.matrix import MOST_VARIANTS, NAME_LIMIT, POOL, Axes, variant_name
 from infra.pipelines.pipeline_file import Parameter, PipelineFile, PipelineStep
 from infra.pipelines.step_rules import circle_of
@@ -18,8 +18,6 @@ from infra.schema.kubernetes_names import name_findings
 from infra.schema.paths import below_problem
 from infra.schema.problems import Finding, Path, did_you_mean, listed
 from infra.schema.validation import findings as shape_findings
-
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 OWN_VARIABLES = "SLIPWAY_"
 """What the environment variables begin with that Slipway sets."""
@@ -39,8 +37,8 @@ def check(declared: PipelineFile) -> Iterator[Finding]:
         yield from _after(at, name, step, declared)
         yield from _matrix(at, step, declared)
         yield from _substitute(at, step, declared)
-        yield from _built(at, step)
-    yield from _build(("build",), declared.build)
+        yield from own_build(at, step.image, step.build)
+    yield from build_findings(("build",), declared.build)
     yield from _same_names(declared)
     yield from _circle(declared)
 
@@ -143,31 +141,6 @@ def environment_findings(
         yield from name_findings(place, secret)
         if name in environment:
             yield Finding(place, secret, "`environment` has that variable too", "remove one of them")
-
-
-def _built(at: Path, step: PipelineStep) -> Iterator[Finding]:
-    yield from _build((*at, "build"), step.build)
-    if step.build and step.image:
-        reason = "the step has a `build` too, and only one of them can be its image"
-        yield Finding((*at, "image"), step.image, reason, "remove one of them", read=((*at, "build"),))
-
-
-def _build(at: Path, build: Build | None) -> Iterator[Finding]:
-    """Paths of a build that lead out of the pipeline's folder, and names that no ``ARG`` can have."""
-    if build is None:
-        return
-    context = None if build.context in {".", "./"} else build.context
-    for key, path in (("context", context), ("dockerfile", build.dockerfile)):
-        if path is not None and (why := below_problem(path.removeprefix("./"))):
-            around = "the pipeline's folder" if key == "context" else "the context"
-            reason = f"not a path below {around}: {why}"
-            yield Finding(
-                (*at, key), path, reason, "write a path relative to it; move or copy what it names there"
-            )
-    for name in build.args:
-        if not VARIABLE.fullmatch(name):
-            fix = "write letters, digits and `_`, and begin with a letter or `_`"
-            yield Finding((*at, "args", name), name, "not the name of an argument", fix)
 
 
 def _paths(at: Path, step: PipelineStep) -> Iterator[Finding]:

@@ -4,20 +4,22 @@ from collections.abc import Iterator, Mapping
 
 from infra.pipelines import file_references, references
 from infra.pipelines.contract import OF_SERVICES, service_variables
+from infra.pipelines.file_build_checks import own_build
 from infra.pipelines.matrix import NAME_LIMIT
 from infra.pipelines.pipeline_file import SUBSTITUTE, PipelineFile, PipelineService, PipelineStep
+from infra.schema.base import Model
 from infra.schema.kubernetes_names import name_findings
 from infra.schema.paths import below_problem
 from infra.schema.problems import Finding, Path, did_you_mean, listed
 
 NEEDED = {
-    "image": "`<registry>/<name>@sha256:<64 hexadecimal digits>`",
+    "image": "`<registry>/<name>@sha256:<64 hexadecimal digits>`, or `build: <folder>` with a Dockerfile",
     "run": "the program and its arguments",
     "port": "the port on which it listens",
 }
 """What a service of the kind `program` has to say, and what that is."""
 
-OF_A_PROGRAM = ("run", "port", "probe")
+OF_A_PROGRAM = ("run", "port", "probe", "build")
 """Keys of which every other kind has its own."""
 
 
@@ -27,7 +29,7 @@ def check(declared: PipelineFile) -> Iterator[Finding]:
     for name, service in declared.services.items():
         at: Path = ("services", name)
         yield from own_name(at, name, declared, "a service's", {"steps": "a step"})
-        yield from _kind(at, service)
+        yield from _kind(at, service, declared)
         yield from _references(at, service, declared)
         yield from _rehearsal(at, service)
         if name not in connected:
@@ -63,17 +65,19 @@ def own_name(
             yield Finding(at, name, f"{what} has that name too", "rename one of them", read=((section, name),))
 
 
-def _kind(at: Path, service: PipelineService) -> Iterator[Finding]:
+def _kind(at: Path, service: PipelineService, declared: PipelineFile) -> Iterator[Finding]:
     if service.kind == "program":
+        yield from own_build(at, service.image, service.build)
+        built = service.build or declared.build
         for key, what in NEEDED.items():
-            if getattr(service, key) is None:
+            if getattr(service, key) is None and not (key == "image" and built):
                 fix = f"add it: {what}; or write `kind: valkey` for a Valkey server"
                 yield Finding((*at, key), None, "required, and not there", fix, read=((*at, "kind"),))
         return
     for key in OF_A_PROGRAM:
         if (value := getattr(service, key)) is not None:
             reason = f"a service of the kind `{service.kind}` has its own"
-            shown = value.model_dump() if key == "probe" else value
+            shown = value.model_dump() if isinstance(value, Model) else value
             yield Finding((*at, key), shown, reason, "remove it", read=((*at, "kind"),))
 
 

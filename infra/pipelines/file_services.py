@@ -6,6 +6,7 @@ from typing import Any
 
 from infra.pipelines import references, valkey
 from infra.pipelines.contract import Probe, ServiceDeclaration, ServiceSettings, Substitute, literal
+from infra.pipelines.file_builds import build_of
 from infra.pipelines.file_settings import ASSIGNMENT, QUEUE, SERVICES
 from infra.pipelines.matrix import written
 from infra.pipelines.pipeline_file import PipelineFile, PipelineService, PipelineStep, RehearsalCommand
@@ -64,4 +65,5 @@ def _service(
         placed_by=placed_by,
         probe=Probe(service.probe and service.probe.path),
         substitute=instead,
+        build=build_of(name, service.image, service.build, declared.build, place),
     )

@@ -14,10 +14,9 @@ from infra.pipelines.contract import (
     StepSettings,
     literal,
 )
-from infra.pipelines.file_builds import Build
+from infra.pipelines.file_builds import build_of
 from infra.pipelines.file_services import Place, queue_of, substitute
 from infra.pipelines.file_settings import used_in
-from infra.pipelines.image_build import ImageBuild
 from infra.pipelines.matrix import Value, variants, written
 from infra.pipelines.node_roles import resized
 from infra.pipelines.pipeline_file import PipelineFile, PipelineStep, StepResult, TableColumn
@@ -63,22 +62,10 @@ def _variants(name: str, declared: PipelineFile, settings: Any, place: Place) ->
             items=_items(step, placed_by, filled, queue),
             workers=getattr(placed_by, "workers", 1) if step.items else 1,
             nodes=_nodes(step, placed_by),
-            build=build_of(name, step.image, step.build, declared, place) if placed_by.image is None else None,
+            build=None if placed_by.image else build_of(name, step.image, step.build, declared.build, place),
         )
 
     return variants(getattr(settings.steps, name), declare)
-
-
-def build_of(
-    name: str, image: str | None, own: Build | None, declared: PipelineFile, place: Place
-) -> ImageBuild | None:
-    """The image that is built for the step ``name``, which has ``image`` or ``own`` in the file; None where none
-    is."""
-    said = own or (declared.build if image is None else None)
-    if said is None:
-        return None
-    context = "." if below_problem(said.context.removeprefix("./")) else said.context
-    return ImageBuild(place(context), said.dockerfile, dict(said.args), name if own else "")
 
 
 def _items(step: PipelineStep, settings: Any, filled: Callable[[str], str], queue: str | None) -> Items | None:

@@ -8,6 +8,9 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from infra.schema.base import refuse
 
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""What environment variables and arguments of a Dockerfile can be called."""
+
 LONGEST_COMMAND = 500
 """Characters of a text that is shown again as the list of words that it should be."""
 

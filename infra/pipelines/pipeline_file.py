@@ -267,7 +267,10 @@ class PipelineService(Model):
         description="`valkey`: a Valkey server, which needs no other key; else a program of your own.",
     )
     description: str | None = Field(default=None, description="What the service does.")
-    image: Image | None = Field(default=None, description="Its image by digest. A program needs one.")
+    image: Image | None = Field(default=None, description="Its image by digest. A program needs one, or `build`.")
+    build: Built | None = Field(
+        default=None, description="Builds its image in the cluster; default: the `build` of the pipeline, if any."
+    )
     run: Words | None = Field(
         default=None,
         description="The command, which a program needs. `{data}` is the directory of its volume, `{port}` its "
@@ -296,7 +299,9 @@ class PipelineFile(Model):
         default_factory=dict[str, Parameter], description="Keys of the pipeline's section in stack files."
     )
     build: Built | None = Field(
-        default=None, description="Builds an image in the cluster for the steps that name none."
+        default=None,
+        description="Builds an image in the cluster for the steps, services and apps that are programs of your "
+        "own and have neither an `image` nor a `build`.",
     )
     services: dict[str, PipelineService] = Field(
         default_factory=dict[str, PipelineService], description="Programs that run beside the steps, by name."

@@ -11,9 +11,10 @@ import pulumi
 from infra.kubernetes.gates import Gates, cheapest_pool, reading
 from infra.kubernetes.image_build import Images
 from infra.kubernetes.shipped_files import left_out
-from infra.pipelines.apps import object_name
+from infra.pipelines.apps import AppDeclaration, object_name
 from infra.pipelines.contract import (
     PodSettings,
+    ServiceDeclaration,
     StepDeclaration,
     Supplement,
 )
@@ -63,7 +64,11 @@ def place(
     placed: dict[str, list[Step]] = {}
     earlier: list[Step] = []
     packages = Packages(gates)
-    services = [service for each in pipelines for service in _services(each, platforms)]
+    services = [
+        replace(service, image=declared.image or built_image(each, declared, root, built))
+        for each in pipelines
+        for declared, service in _services(each, platforms)
+    ]
     staying = residents(pipelines, platforms)
     ordered = sorted(pipelines, key=lambda each: (any(step.runs_last for step in each.steps), each.name))
     for pipeline in ordered:
@@ -73,24 +78,39 @@ def place(
     return placed
 
 
-def _services(pipeline: DeclaredPipeline, platforms: Mapping[str, Platform]) -> Iterator[Service]:
-    """The services of ``pipeline``, each once for all its steps."""
+def _services(
+    pipeline: DeclaredPipeline, platforms: Mapping[str, Platform]
+) -> Iterator[tuple[ServiceDeclaration, Service]]:
+    """The services of ``pipeline``, each once for all its steps; one that is built has no image yet."""
     for declared in pipeline.services:
         platform, pool = pool_of(declared.placed_by.pool, platforms)
-        yield Service(
-            pipeline=pipeline.name,
-            name=declared.name,
-            image=declared.image,
-            platform=platform,
-            pool=pool,
-            resources=resources_of(declared.placed_by),
-            arguments=declared.arguments,
-            port=declared.port,
-            storage=mebibytes(declared.placed_by.storage),
-            clients=[each.name for each in pipeline.steps if declared.name in each.connects],
-            probe=declared.probe,
-            exporter=declared.exporter,
+        yield (
+            declared,
+            Service(
+                pipeline=pipeline.name,
+                name=declared.name,
+                image=declared.image,
+                platform=platform,
+                pool=pool,
+                resources=resources_of(declared.placed_by),
+                arguments=declared.arguments,
+                port=declared.port,
+                storage=mebibytes(declared.placed_by.storage),
+                clients=[each.name for each in pipeline.steps if declared.name in each.connects],
+                probe=declared.probe,
+                exporter=declared.exporter,
+            ),
         )
+
+
+def built_image(
+    pipeline: DeclaredPipeline,
+    declared: StepDeclaration | ServiceDeclaration | AppDeclaration,
+    root: Path,
+    images: Images,
+) -> str:
+    """What stands for the image that is built for ``declared``; empty where none is. ``images`` grows by it."""
+    return images.for_pipeline(pipeline.name, root, declared.build) if declared.build else ""
 
 
 def pool_of(name: str, platforms: Mapping[str, Platform]) -> tuple[Platform, Pool]:
@@ -233,7 +253,9 @@ class _Placement:
             name=declared.name,
             module=declared.module,
             arguments=list(self._words(declared)),
-            image=settings.image or self._built(declared) or tensorflow_image(pool),
+            image=settings.image
+            or built_image(self.pipeline, declared, self.root, self.images)
+            or tensorflow_image(pool),
             platform=platform,
             pool=pool,
             resources=resources_of(settings),
@@ -257,10 +279,6 @@ class _Placement:
             # One node is the plain path, whatever role its pod would have.
             nodes=declared.nodes if declared.nodes and declared.nodes.count > 1 else None,
         )
-
-    def _built(self, declared: StepDeclaration) -> str:
-        """What stands for the image that is built for a step; empty where none is."""
-        return self.images.for_pipeline(self.pipeline.name, self.root, declared.build) if declared.build else ""
 
     def _folder(self, path: str, setting: str) -> Path:
         folder = self.root / path
@@ -314,7 +332,7 @@ def residents(pipelines: Iterable[DeclaredPipeline], platforms: Mapping[str, Pla
     """The pods of all services and apps of ``pipelines``, those that an autoscaler may add included."""
     found: list[Resident] = []
     for pipeline in pipelines:
-        for service in _services(pipeline, platforms):
+        for _, service in _services(pipeline, platforms):
             found.append(Resident(service.object_name, service.pool, service.resources))
         for app in pipeline.apps:
             settings = app.placed_by

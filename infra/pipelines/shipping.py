@@ -10,6 +10,7 @@ from infra.kubernetes.shipped_files import ShippingError, image_folder
 from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.contract import ServiceDeclaration, StepDeclaration
 from infra.pipelines.declared import DeclaredPipeline
+from infra.pipelines.discovery import location
 from infra.pipelines.lock_files import COMMAND, unpinned
 from infra.pipelines.pipeline_file import SUBSTITUTE
 from infra.schema.problems import Problem, SettingsError
@@ -38,7 +39,7 @@ def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]
             found += _command_problems(pipeline, step, [*steps, *services, *apps], root)
         for app in apps:
             found += _app_problems(pipeline, app, [*steps, *services, *apps], root)
-        for declared in (*steps, *apps):
+        for declared in (*steps, *services, *apps):
             found += _build_problems(pipeline, declared, root)
         for service in services:
             found += _lock_problems(
@@ -55,19 +56,21 @@ def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]
 
 
 def _build_problems(
-    pipeline: DeclaredPipeline, declared: StepDeclaration | AppDeclaration, root: Path
+    pipeline: DeclaredPipeline, declared: StepDeclaration | ServiceDeclaration | AppDeclaration, root: Path
 ) -> Iterator[Problem]:
     """What keeps the context of an image from being shipped."""
-    if (build := declared.build) is None or declared.placed_by.image is not None:
+    named = None if isinstance(declared, ServiceDeclaration) else declared.placed_by.image
+    if (build := declared.build) is None or named is not None:
         return
     try:
-        context_of((root / build.context).resolve(), build.dockerfile, build.arguments)
+        folder = (root / build.context).resolve()
+        if not any(folder.is_relative_to(each.resolve()) for each in (root, location(pipeline.folder).path)):
+            reason = "a link leads out of the repository"
+            raise ShippingError(root / build.context, reason, "put the folder itself there")
+        context_of(folder, build.dockerfile, build.arguments)
     except ShippingError as error:
-        key = pipeline.key(declared)
-        if isinstance(declared, StepDeclaration):
-            there = pipeline.declared_at if build.name else pipeline.declared_for_all
-            key = there(declared, "build")
-        yield Problem(key, error.value, error.reason, error.fix)
+        there = pipeline.declared_at if build.name else pipeline.declared_for_all
+        yield Problem(there(declared, "build"), error.value, error.reason, error.fix)
 
 
 def _lock_problems(

@@ -143,12 +143,13 @@ def programs_of(pipelines: Iterable[DeclaredPipeline], root: Path) -> dict[str, 
 def _program_of_app(pipeline: DeclaredPipeline, app: AppDeclaration, root: Path) -> Program:
     substitute = app.substitute or Substitute()
     locks = filter(None, (app.requirements, substitute.requirements))
-    image = app.placed_by.image or app.image
     return Program(
         of=f"{pipeline.name}.{app.name}",
         key=pipeline.key(app),
         words=["python3", "-m", app.module, *app.arguments] if app.module else app.arguments,
-        software=Software(tuple(root / each for each in locks), image is None or has_tensorflow(image)),
+        software=Software(
+            tuple(root / each for each in locks), _with_tensorflow(app, app.placed_by.image or app.image)
+        ),
         installed=bool(app.requirements or (substitute.requirements and not substitute.run)),
         substitute=substitute.run,
         kind="app",
@@ -181,12 +182,17 @@ def _program(pipeline: DeclaredPipeline, step: StepDeclaration, command: Command
         words=step.arguments,
         software=Software(
             tuple(root / each for each in locks),
-            step.placed_by.image is None or has_tensorflow(step.placed_by.image),
+            _with_tensorflow(step, step.placed_by.image),
         ),
         # A lock file beside a substitute is for what the substitute imports.
         installed=bool(step.requirements or (substitute.requirements and not substitute.run)),
         substitute=words,
     )
+
+
+def _with_tensorflow(declared: StepDeclaration | AppDeclaration, image: str | None) -> bool:
+    """Whether ``declared`` runs in an image of TensorFlow's: what one has that is built, nobody knows here."""
+    return has_tensorflow(image) if image else declared.build is None
 
 
 def _for_variants(word: str, step: StepDeclaration, steps: Sequence[StepDeclaration]) -> list[str]:

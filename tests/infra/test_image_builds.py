@@ -9,15 +9,15 @@ import pytest
 from infra.clouds.aws.emulator import Emulator as AwsEmulator
 from infra.clouds.existing.emulator import Emulator as ExistingEmulator
 from infra.clouds.gcp.emulator import Emulator as GcpEmulator
-from infra.pipelines.apps import AppDeclaration, AppSettings
-from infra.pipelines.declared import DeclaredPipeline
-from infra.pipelines.image_build import ImageBuild
 from infra.program import ROOT, declare
 from infra.review.properties import at, mapping, mappings
-from infra.review.stack import JOB, Resource
+from infra.review.stack import JOB, Resource, Stack
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load
 from offline.engine.pod_security import breaches
+from offline.policies.workloads import DEPLOYMENT, STATEFUL_SET
+from offline.preview.image_builds import image_remarks
+from offline.preview.stack_diff import compare
 from tests.support.aws_values import AWS
 from tests.support.recording import Recording, record
 from tests.support.stack_values import GCP
@@ -203,19 +203,153 @@ def test_a_base_image_by_tag_is_refused_before_anything_is_declared(folder: Path
     assert any(key.endswith("pipeline.yaml: build") and "debian:12" in text for key, text in found.items())
 
 
-def test_an_app_has_its_image_built_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = AppDeclaration(
-        name="page",
-        title="Page",
-        placed_by=AppSettings(pool="cpu", cpu="500m", memory="1Gi"),
-        port=8080,
-        arguments=["python3", "-m", "http.server"],
-        build=ImageBuild(str(folder / "docker")),
+SERVED = """\
+description: Says what it runs in, and shows it.
+build: docker
+services:
+  cache: {run: [cached, --port, "{port}"], port: 7000}
+steps:
+  say: {run: [python3, say.py, "{output}"], code: src, connects: [cache]}
+apps:
+  same: {kind: program, run: [python3, show.py, "{port}"], code: src, port: 8080}
+  own: {kind: program, run: [python3, show.py, "{port}"], code: src, port: 8080, build: shown}
+  other: {kind: program, run: [show, "{port}"], port: 8080, image: "debian@sha256:%s"}
+  tensorboard: {kind: tensorboard}
+""" % ("4" * 64)
+"""A pipeline of which a service, a step and two apps run in images that are built."""
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Path:
+    files = {"src/say.py": "", "src/show.py": "", "docker/Dockerfile": DOCKERFILE, "docker/tool": "one"}
+    shown = {"shown/Dockerfile": f"{DOCKERFILE}ENV SHOWN=yes\n", "shown/tool": "two"}
+    return write_tree(tmp_path / "said", {"pipeline.yaml": SERVED, **files, **shown})
+
+
+def serving(folder: Path, **apps: Any) -> dict[str, Any]:
+    placed = {"pool": "cpu", "cpu": "100m", "memory": "128Mi"}
+    section = {
+        "uses": str(folder),
+        "services": {"cache": placed},
+        "steps": {"say": placed},
+        "apps": {name: {**placed, **each} for name, each in apps.items()},
+    }
+    return {**stack(folder), "pipelines": {"said": section}}
+
+
+def images_of(recording: Recording) -> dict[str, str]:
+    """The image of each pod that is no build's, by the name of what declares it."""
+    found: dict[str, str] = {}
+    for kind in (JOB, DEPLOYMENT, STATEFUL_SET):
+        for each in recording.of(kind):
+            if not each.name.startswith(("image-build-", "network-")):
+                spec = at(each.inputs, "spec", "template", "spec")
+                found[each.name] = str(mappings(mapping(spec)["containers"])[0]["image"])
+    return found
+
+
+def test_programs_that_are_services_and_apps_have_their_image_built_as_steps_have(served: Path) -> None:
+    recording = declared(serving(served, same={}, own={}, other={}, tensorboard={}))
+    images = images_of(recording)
+    # The image of the pipeline is one for all, built once; that of an app is its own.
+    assert images["said-say"] == images["said-cache"] == images["said-same"]
+    assert "@sha256:" in images["said-own"]
+    assert images["said-own"] != images["said-same"]
+    assert images["said-other"] == f"debian@sha256:{'4' * 64}"
+    assert "tensorflow/tensorflow" in images["said-tensorboard"]
+    builds = {each.name: each for each in recording.of(JOB) if each.name.startswith("image-build-")}
+    assert set(builds) == {"image-build-said", "image-build-said-own"}
+    for kind, name, build in (
+        (STATEFUL_SET, "said-cache", "image-build-said"),
+        (JOB, "said-say", "image-build-said"),
+        (DEPLOYMENT, "said-same", "image-build-said"),
+        (DEPLOYMENT, "said-own", "image-build-said-own"),
+    ):
+        assert builds[build].urn in recording.waits_for(recording.one(kind, name)), name
+    assert builds["image-build-said-own"].urn not in recording.waits_for(recording.one(DEPLOYMENT, "said-other"))
+
+
+def test_nothing_is_built_for_an_app_that_the_stack_leaves_out_or_gives_an_image(served: Path) -> None:
+    image = f"debian@sha256:{'5' * 64}"
+    recording = declared(serving(served, own={"image": image}))
+    assert images_of(recording)["said-own"] == image
+    assert [each.name for each in recording.of(JOB) if each.name.startswith("image-build-")] == [
+        "image-build-said"
+    ]
+
+
+def test_an_app_s_pods_are_new_when_its_context_changed(served: Path) -> None:
+    before = images_of(declared(serving(served, own={})))
+    (served / "shown" / "tool").write_text("three")
+    after = images_of(declared(serving(served, own={})))
+    assert {name for name, image in before.items() if after[name] != image} == {"said-own"}
+
+
+def test_a_pod_of_a_service_or_an_app_pulls_with_the_registry_s_login(served: Path) -> None:
+    values = serving(served, own={}) | {"secrets": {"push": "[secret]", "pull": "[secret]"}}
+    values["registry"] = {**values["registry"], "login": "push", "pull_login": "pull"}
+    recording = declared(values)
+    for kind, name in ((STATEFUL_SET, "said-cache"), (DEPLOYMENT, "said-own")):
+        pulling = at(recording.one(kind, name).inputs, "spec", "template", "spec", "imagePullSecrets")
+        assert pulling == [{"name": "registry-pull"}], name
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "key", "said"),
+    [
+        ("shown}", "gone}", "apps.own.build", ["there is no such folder", "name the folder with the Dockerfile"]),
+        ("shown}", "src}", "apps.own.build", ["there is no such file", "`dockerfile`"]),
+        ("shown}", "../elsewhere}", "apps.own.build.context", ["not a path below the pipeline's folder"]),
+        ("shown}", "leading}", "apps.own.build", ["a link leads out of the repository", "put the folder itself"]),
+        ("port: 8080, image:", "port: 8080, build: shown, image:", "apps.other.image", ["the app has a `build`"]),
+        (
+            "kind: tensorboard",
+            "kind: tensorboard, build: shown",
+            "apps.tensorboard.build",
+            ["there is no such key"],
+        ),
+        ("build: docker", "build: gone", "build", ["there is no such folder"]),
+        ("port: 7000", "port: 7000, build: gone", "services.cache.build", ["there is no such folder"]),
+        ("port: 7000", "port: 7000, build: {args: {1st: x}}", "services.cache.build.args.1st", ["not the name"]),
+    ],
+)
+def test_a_build_that_cannot_be_is_one_error_at_its_key(
+    served: Path, before: str, after: str, key: str, said: list[str]
+) -> None:
+    (served.parent / "elsewhere").mkdir()
+    (served / "leading").symlink_to(served.parent / "elsewhere")
+    (served / "pipeline.yaml").write_text(SERVED.replace(before, after, 1))
+    wrong = problems(serving(served, same={}, own={}, other={}, tensorboard={}))
+    found = {place.rpartition("pipeline.yaml: ")[2]: text for place, text in wrong.items()}
+    assert set(found) == {key}
+    for word in said:
+        assert word in found[key]
+
+
+def test_a_registry_is_asked_for_by_the_programs_that_want_it(served: Path) -> None:
+    values = serving(served, own={})
+    del values["registry"]
+    said = problems(values)["slipway:registry"]
+    assert "builds the image of `say`, `cache` and `own`" in said
+    assert "`slipway:registry: {pool: cpu}`" in said
+
+
+def test_no_registry_is_asked_for_where_the_stack_places_nothing_that_is_built(served: Path) -> None:
+    other = f'port: 7000, image: "debian@sha256:{"4" * 64}"'
+    text = SERVED.replace("build: docker\n", "").replace("port: 7000", other)
+    (served / "pipeline.yaml").write_text(text)
+    values = serving(served, other={})
+    del values["registry"]
+    refused(values)
+
+
+def test_a_preview_says_of_each_image_whether_it_is_built(served: Path) -> None:
+    before = Stack("said", declared(serving(served, own={}), preview=True).evaluation.resources)
+    (served / "shown" / "tool").write_text("three")
+    after = Stack("said", declared(serving(served, own={}), preview=True).evaluation.resources)
+    said = list(image_remarks(after, compare(before, after)))
+    assert len(said) == 2
+    assert any(
+        "said-own-" in each and "will be built from" in each and "/shown/Dockerfile" in each for each in said
     )
-    monkeypatch.setattr(DeclaredPipeline, "apps", property(lambda _: [page]))
-    recording = declared(stack(folder))
-    deployment = recording.one("kubernetes:apps/v1:Deployment")
-    image = str(mappings(at(deployment.inputs, "spec", "template", "spec", "containers"))[0]["image"])
-    # From the same context it is the same image, and so built once.
-    assert image == image_of(recording, "said-say")
-    assert build_of(recording).urn in recording.waits_for(deployment)
+    assert any("will not be built: nothing of its context has changed" in each for each in said)

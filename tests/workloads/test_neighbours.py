@@ -1,13 +1,20 @@
 """The pipeline whose image is built: what it reads, and what its image is made of."""
 
 import json
+import re
+import signal
+import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from infra.pipelines.contract import PipelineSettings
-from infra.pipelines.discovery import declared_steps, pipeline
+from infra.pipelines.discovery import apps_of, declared_steps, pipeline
+from offline.rehearsal.ports import free_ports
 from tests.support.checkout import ROOT
 from tests.workloads.steps import run
 
@@ -29,6 +36,40 @@ def test_most_digits_are_read_right(tmp_path: Path, neighbours: int, least: floa
     assert least <= found["accuracy"] <= 1
     assert [each["digit"] for each in found["digits"]] == list(range(10))
     assert sum(each["images"] for each in found["digits"]) == 360
+
+
+def test_its_page_shows_each_digit_that_was_read_wrong_and_ends_when_told(tmp_path: Path) -> None:
+    (tmp_path / "metrics.json").write_text('{"accuracy": 0.9833}')
+    (port,) = free_ports(1)
+    words = ["show.py", "--neighbours", "3", "--fit", str(tmp_path), "--port", str(port)]
+    with subprocess.Popen([sys.executable, *words], cwd=FOLDER) as running:
+        deadline = time.monotonic() + 60
+        while True:
+            assert running.poll() is None
+            assert time.monotonic() < deadline
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5):
+                    break
+            except OSError:
+                time.sleep(0.1)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as answer:
+            page = answer.read().decode()
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/../fit.py", timeout=5)
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(30) == 0
+    (wrong,) = re.findall(r"98\.33% of 360 digits were read right, (\d+) were not", page)
+    # Each beside the three that misled it.
+    assert page.count("<svg ") == int(wrong) * 4
+
+
+def test_its_page_runs_in_the_image_of_its_step() -> None:
+    section = {"steps": {"fit": {"pool": "cpu"}}, "apps": {"show": {"pool": "cpu"}}}
+    found = pipeline("neighbours").settings.model_validate(section)
+    (step,), (app,) = declared_steps("neighbours", found), apps_of("neighbours", found)
+    assert step.build is not None
+    assert app.build is not None
+    assert (app.build.context, app.build.dockerfile) == (step.build.context, step.build.dockerfile)
 
 
 def test_its_image_is_built_from_the_lock_file_alone() -> None:

@@ -3,10 +3,17 @@
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
+
+
+def split() -> list[Any]:
+    """The digits that are known and those that are asked, and the truth of both: always the same."""
+    images, digits = load_digits(return_X_y=True)
+    return train_test_split(images, digits, test_size=0.2, random_state=1, stratify=digits)
 
 
 def main() -> None:
@@ -16,10 +23,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
 
-    images, digits = load_digits(return_X_y=True)
-    known, asked, of_known, truth = train_test_split(
-        images, digits, test_size=0.2, random_state=1, stratify=digits
-    )
+    known, asked, of_known, truth = split()
     found = KNeighborsClassifier(n_neighbors=options.neighbours).fit(known, of_known).predict(asked)
     right = found == truth
     rows = [

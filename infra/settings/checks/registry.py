@@ -6,7 +6,7 @@ from infra.schema.problems import Finding, Path, did_you_mean, key_of, listed
 from infra.settings.checks.targets import targets
 from infra.settings.parsing import Reading
 from infra.settings.pipelines import KEY as PIPELINES
-from infra.settings.pipelines import apps_if_any, steps_if_any
+from infra.settings.pipelines import apps_if_any, services_if_any, steps_if_any
 from infra.settings.registry import KEY, RegistrySettings
 
 
@@ -33,14 +33,18 @@ def check(reading: Reading) -> Iterator[Finding]:
 
 
 def _lacking(reading: Reading) -> Iterator[Finding]:
-    """The first step of each pipeline that has an image built, where the stack has no registry."""
+    """The programs of the first pipeline that has images built, where the stack has no registry."""
     for name, settings in reading.draft.pipelines.items():
-        building = [step.name for step in steps_if_any(name, settings) if step.build]
-        building += [app.name for app in apps_if_any(name, settings) if app.build]
+        declared = (
+            *steps_if_any(name, settings),
+            *services_if_any(name, settings),
+            *apps_if_any(name, settings),
+        )
+        building = [each.name for each in declared if each.build]
         if building:
             pools = [each for each, target in targets(reading.draft).items() if not target.pool.has_gpus]
-            what = f"pipeline `{name}` builds the image of {listed([f'`{each}`' for each in building[:3]], 'and')}"
-            example = f"`{KEY}: {{pool: {pools[0] if pools else '<a pool without GPUs>'}}}`"
+            what = f"pipeline `{name}` builds the image of {listed(building[:3], 'and')}"
+            example = f"`slipway:{KEY}: {{pool: {pools[0] if pools else '<a pool without GPUs>'}}}`"
             fix = f"write {example}, with `repository` for a registry that is not the cloud's own"
             yield Finding((KEY,), None, f"{what}, and nothing says where", fix, read=((PIPELINES, name),))
             return
