@@ -58,8 +58,8 @@ AT_ONCE = 512 * 512
 """Pixels of an image that is decoded at once, in a few milliseconds: a thread may start later."""
 
 BODIES, BODIES_OF_ONE = 8, 2
-"""The largest bodies that are in memory at a time, of all visitors and of one. The connections that one may have would
-else hold as much as a pod has."""
+"""The largest bodies that are in memory at a time, of all visitors and of one. On all connections that one may
+have, they would fill a pod."""
 
 UNCOUNTED = 2**16
 """Bytes of each body that are not counted among them, so that drawings pass while others fill that."""

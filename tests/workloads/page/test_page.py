@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import logging
 import re
+import socket
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +19,7 @@ from starlette.testclient import TestClient
 
 from tests.support.serving_stub import ServedModel, ServingStub
 from tests.workloads.page.conftest import GENEROUS, Opened, file, seven, state, until
-from workloads.page.app import STATIC
+from workloads.page.app import STATIC, Bounds, Options, application
 from workloads.page.metrics import Metrics
 from workloads.page.model import Pictures
 from workloads.page.samples import Sample
@@ -227,6 +230,29 @@ def test_a_server_that_takes_too_long_is_given_up(opened: Opened, served: Served
     page = opened(bounds=replace(GENEROUS, timeout=0.2))
     served.seconds = 2
     assert page.post("/api/predict", content=file(seven())).status_code == 503
+
+
+def test_a_server_that_answers_byte_by_byte_is_given_up() -> None:
+    def trickle(server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = server.accept()
+                threading.Thread(target=drip, args=(connection,), daemon=True).start()
+
+    def drip(connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n")
+            while not ended.wait(0.1):
+                connection.sendall(b" ")
+
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=trickle, args=(server,), daemon=True).start()
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        options = Options(address, "digits", bounds=Bounds(timeout=0.5), poll=0.02)
+        with TestClient(application(options)) as page:
+            until(lambda: state(page) == "away")
+        ended.set()
 
 
 def test_who_asks_too_fast_waits(opened: Opened) -> None:
