@@ -10,6 +10,7 @@ import pulumi_kubernetes as k8s
 from infra.app import App
 from infra.kubernetes.app_files import INSTALLER, LOCK, PlannedApp
 from infra.kubernetes.arguments import BUNDLE, FOLDERS, STORE, escaped
+from infra.kubernetes.exposure import proxies
 from infra.kubernetes.labels import INPUTS_ANNOTATION, app_labels
 from infra.kubernetes.pod import (
     INSTALLED,
@@ -39,6 +40,10 @@ TOKEN = "token"
 
 TOKEN_ANNOTATION = "slipway/token"
 """The annotation of an app's pods with the bcrypt hash of its token: a new token starts new pods."""
+
+PROXIES_VARIABLE = "SLIPWAY_PROXIES"
+"""Where an app with an `ingress` finds how many entries of `X-Forwarded-For`, from the end, it can rely on: the
+first of these is the visitor's address."""
 
 DRAINING = 5
 """Seconds that a pod which is to go still answers, so that every node has learned to send requests elsewhere
@@ -141,6 +146,7 @@ def _container(planned: PlannedApp) -> k8s.core.v1.ContainerArgs:
         **({"PYTHONPATH": INSTALLED} if declared.requirements else {}),
         **{name: word(value, planned) for name, value in declared.environment.items()},
         **{name: address for each in app.connects.values() for name, address in each.addresses.items()},
+        **({PROXIES_VARIABLE: str(proxies(app))} if proxies(app) else {}),
     }
     return k8s.core.v1.ContainerArgs(
         name=app.name,

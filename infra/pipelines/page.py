@@ -23,9 +23,6 @@ FILES = tuple(f"workloads/page/static/{name}" for name in ("index.html", "page.c
 PORT, METRICS_PORT = 8080, 9464
 """Of people and of Prometheus. The second is another one, so that no visitor reads it."""
 
-PROXIES = 1
-"""Proxies in front of a page that people reach from outside, where nobody says it."""
-
 
 class PageSettings(AppSettings):
     """Where a page runs, and how much its visitors may ask of it."""
@@ -43,8 +40,9 @@ class PageSettings(AppSettings):
         default=None,
         ge=0,
         le=10,
-        description="Proxies in front of it that write visitors' addresses into `X-Forwarded-For`; default: 1 "
-        "with `ingress`, else 0. With a wrong number visitors share one rate, or can name any address as theirs.",
+        description="Entries at the end of `X-Forwarded-For` that proxies in front of it write, the visitor's "
+        "address first; default: what the cloud's load balancer and the login write with `ingress`, else 0. With "
+        "too few visitors share one rate, with too many each can name any address as theirs.",
     )
 
 
@@ -143,7 +141,5 @@ def _arguments(page: Page) -> Sequence[str]:
 
 
 def _bounds(settings: PageSettings) -> Sequence[str]:
-    proxies = settings.proxies
-    if proxies is None:
-        proxies = PROXIES if settings.ingress else 0
-    return [f"--rate={settings.rate:g}", f"--rate-of-all={settings.rate_of_all:g}", f"--proxies={proxies}"]
+    proxies = [] if settings.proxies is None else [f"--proxies={settings.proxies}"]
+    return [f"--rate={settings.rate:g}", f"--rate-of-all={settings.rate_of_all:g}", *proxies]

@@ -272,6 +272,27 @@ def test_on_eks_who_gets_in_is_decided_by_a_proxy_where_the_load_balancer_cannot
     assert annotation(recording, "healthcheck-path") == "/ping"
 
 
+@pytest.mark.parametrize(
+    ("base", "ingress", "entries"),
+    [
+        (HERE, None, None),
+        # Each appends whom it talks to; Google's load balancer appends its own address, too.
+        (aws.BASE, BY_COGNITO, "1"),
+        (aws.BASE, changed(BY_COGNITO, {"login": {"oidc": {**OIDC, "groups": ["ml"]}}}), "2"),
+        (HERE, BY_PROXY, "2"),
+        (gcp.BASE, BY_IAP, "2"),
+        (gcp.BASE, changed(BY_IAP, {"login": BY_PROXY["login"]}), "3"),
+    ],
+)
+def test_an_app_is_told_where_visitors_addresses_stand(
+    folder: Path, base: dict[str, Any], ingress: Any, entries: str | None
+) -> None:
+    """With a wrong count, all visitors would share the rate of one."""
+    pods = run(folder, base, ingress).one(DEPLOYMENT, "tried-page").inputs["spec"]["template"]["spec"]
+    environment = {each["name"]: each.get("value") for each in pods["containers"][0]["env"]}
+    assert environment.get("SLIPWAY_PROXIES") == entries
+
+
 def test_on_eks_without_an_app_to_open_there_is_no_controller(folder: Path) -> None:
     recording = run(folder, aws.BASE, None)
     assert "dev-load-balancers" not in {each.name for each in recording.resources}

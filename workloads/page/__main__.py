@@ -22,6 +22,9 @@ from workloads.page.metrics import Metrics
 from workloads.page.model import Pictures
 from workloads.page.samples import SamplesError, load
 
+PROXIES = "SLIPWAY_PROXIES"
+"""Where a pod that people reach from outside finds what `--proxies` is."""
+
 log = logging.getLogger("workloads.page")
 
 
@@ -141,7 +144,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--parallel", type=_count, default=bounds.parallel, help="predictions asked for at a time")
     parser.add_argument("--waiting", type=_count, default=bounds.waiting, help="and how many others may wait")
     parser.add_argument("--timeout", type=_positive, default=bounds.timeout, help="seconds for a prediction")
-    parser.add_argument("--proxies", type=int, default=0, help="that write visitors' addresses down; default: 0")
+    parser.add_argument(
+        "--proxies",
+        type=_whole,
+        default=os.environ.get(PROXIES, "0"),
+        help=f"entries at the end of X-Forwarded-For that proxies write; default: what {PROXIES} says, else 0",
+    )
     parser.add_argument("--poll", type=_positive, default=1.0, help="seconds between looks at the versions")
     return parser
 
@@ -150,6 +158,13 @@ def _port(text: str) -> int:
     number = int(text)
     if not 0 < number < 65536:
         raise argparse.ArgumentTypeError(f"{text} is no port")
+    return number
+
+
+def _whole(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is below 0")
     return number
 
 

@@ -18,6 +18,11 @@ DATA = Path(__file__).parent / "data" / "entrance.toml"
 NAME_LIMIT = 63
 """Of addresses, certificates and TLS policies (RFC 1035, as each of their references says)."""
 
+ENTRIES = 2
+"""The visitor's address and that of the forwarding rule: "<unverified IP(s)>, <immediate client IP>, <global
+forwarding rule external IP>" (Google's documentation, quoted at serverfault.com/questions/908724, seen November
+2026)."""
+
 ACCESS_ROLE = "roles/iap.httpsResourceAccessor"
 """Lets people through Identity-Aware Proxy."""
 
@@ -65,6 +70,7 @@ def _entrance(args: EntranceArgs, policy: gcp.compute.SSLPolicy) -> Entrance:
         frozenset(host for host, opening in openings.items() if opening.iap),
         networks,
         ready=ready,
+        entries=ENTRIES,
     )
 
 

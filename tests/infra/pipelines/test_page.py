@@ -1,12 +1,10 @@
 """The kind of app that is a page: what its program is told, and what its pods may do."""
 
-from typing import Any
-
 import pytest
 
+from infra.kubernetes.app_pod import PROXIES_VARIABLE
 from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.page import Page, PageSettings, Pictures, declaration
-from infra.schema.ingress import IngressSettings
 from workloads.page.__main__ import _options, _parser  # pyright: ignore[reportPrivateUsage]
 from workloads.page.app import Options
 
@@ -50,13 +48,16 @@ def test_defaults_are_the_programs_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "proxies"), [({}, 0), ({"ingress": "page.example.org"}, 1), ({"proxies": 2}, 2), ({"proxies": 0}, 0)]
+    ("given", "there", "proxies"),
+    [({}, None, 0), ({}, "3", 3), ({"proxies": 2}, None, 2), ({"proxies": 0}, "3", 0)],
 )
-def test_visitors_are_told_apart_behind_proxies(given: dict[str, Any], proxies: int) -> None:
-    if "ingress" in given:
-        given = {"ingress": IngressSettings.model_construct(host=given["ingress"])}
-    settings = PageSettings.model_construct(**{**PageSettings(pool="cpu").model_dump(), **given})
-    declared = declaration("page", settings, Page(serving="serving", model="m"))
+def test_visitors_are_told_apart_behind_proxies(
+    given: dict[str, int], there: str | None, proxies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what stands in front of the pod, which the cluster says, unless somebody knows better."""
+    if there is not None:
+        monkeypatch.setenv(PROXIES_VARIABLE, there)
+    declared = declaration("page", PageSettings(pool="cpu", **given), Page(serving="serving", model="m"))
     assert understood(declared).bounds.proxies == proxies
 
 
