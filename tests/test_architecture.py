@@ -75,6 +75,7 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
         "infra/charts.py",
         "infra/api_server.py",
     ],
+    "infra/kubernetes/registry_api.py": ["workloads/images"],
     "infra/kubernetes/review": ["infra/review", "infra/schema/quantities.py"],
     "infra/pipelines/packages.py": [
         "infra/kubernetes/gates.py",

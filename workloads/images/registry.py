@@ -58,7 +58,8 @@ def digest_of(reference: str, login: tuple[str, str] | None = None) -> str | Non
         except urllib.error.HTTPError as error:
             if error.code != 401:
                 raise
-            return _ask(url, _authorization(error.headers.get("WWW-Authenticate", ""), repository, login))
+            challenge = error.headers.get("WWW-Authenticate", "")
+            return _ask(url, _authorization(challenge, (scheme, repository), login))
     except urllib.error.HTTPError as error:
         if error.code == 404:
             return None
@@ -71,10 +72,10 @@ def digest_of(reference: str, login: tuple[str, str] | None = None) -> str | Non
 
 
 def _ask(url: str, authorization: str | None) -> str:
-    headers = {"Accept": ", ".join(KINDS)}
+    request = urllib.request.Request(url, headers={"Accept": ", ".join(KINDS)}, method="HEAD")
     if authorization:
-        headers["Authorization"] = authorization
-    request = urllib.request.Request(url, headers=headers, method="HEAD")
+        # Where the registry sends people on to, the login does not go along.
+        request.add_unredirected_header("Authorization", authorization)
     with urllib.request.urlopen(request, timeout=SECONDS) as answer:
         digest = answer.headers.get("Docker-Content-Digest", "")
     if not DIGEST.fullmatch(digest):
@@ -82,10 +83,14 @@ def _ask(url: str, authorization: str | None) -> str:
     return digest
 
 
-def _authorization(challenge: str, repository: str, login: tuple[str, str] | None) -> str:
+def _authorization(challenge: str, asked: tuple[str, str], login: tuple[str, str] | None) -> str:
     """What the registry asks for, as the distribution project describes it
-    (distribution.github.io/distribution/spec/ auth/token, seen November 2026).
+    (distribution.github.io/distribution/spec/auth/token, seen November 2026).
+
+    ``asked`` are the scheme by which it is spoken to, and the repository. A registry that is asked by HTTPS is
+    given no login by HTTP.
     """
+    scheme, repository = asked
     kind, _, rest = challenge.partition(" ")
     basic = None
     if login:
@@ -96,9 +101,11 @@ def _authorization(challenge: str, repository: str, login: tuple[str, str] | Non
         return basic
     said = dict(_PART.findall(rest))
     query = {"scope": f"repository:{repository}:pull", **{key: said[key] for key in ("service",) if key in said}}
+    if scheme == "https" and not said["realm"].startswith("https://"):
+        raise ValueError(f"it gives its tokens at {said['realm']}, which is not HTTPS")
     request = urllib.request.Request(f"{said['realm']}?{urllib.parse.urlencode(query)}")
     if basic:
-        request.add_header("Authorization", basic)
+        request.add_unredirected_header("Authorization", basic)
     with urllib.request.urlopen(request, timeout=SECONDS) as answer:
         found = json.load(answer)
     return f"Bearer {found.get('token') or found['access_token']}"

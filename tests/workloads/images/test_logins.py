@@ -3,8 +3,11 @@
 import base64
 import json
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -110,6 +113,42 @@ def test_a_registry_is_asked_with_the_token_that_it_names() -> None:
     token = next(headers for path, headers in asked if path.startswith("/token?"))
     assert token["Authorization"] == "Basic " + base64.b64encode(b"user:password").decode()
     assert any("scope=repository%3Ateam%2Fapp%3Apull&service=s" in path for path, _ in asked)
+
+
+def test_a_login_goes_nowhere_but_to_its_registry() -> None:
+    there: list[Any] = []
+    asked: list[Any] = []
+    found: dict[str, tuple[int, dict[str, str], bytes]] = {
+        "/v2/a/manifests/t": (200, {"Docker-Content-Digest": DIGEST}, b"")
+    }
+    with server(found, there) as elsewhere:
+        # `server` answers at this path once there is a login.
+        on = (307, {"Location": f"http://{elsewhere}/v2/a/manifests/t"}, b"")
+        answers: dict[str, tuple[int, dict[str, str], bytes]] = {
+            "/v2/a/manifests/t": (401, {"WWW-Authenticate": 'Basic realm="r"'}, b""),
+            "/authorized": on,
+        }
+        with server(answers, asked) as host:
+            assert registry.digest_of(f"{host}/a:t", ("user", "password")) == DIGEST
+    assert any("Authorization" in headers for _, headers in asked)
+    assert [path for path, _ in there] == ["/v2/a/manifests/t"]
+    assert "Authorization" not in there[0][1]
+
+
+def test_no_login_is_given_without_tls_where_the_registry_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a registry answers whose tokens come from a place without TLS."""
+    opened: list[str] = []
+
+    def refuse(request: urllib.request.Request, timeout: float) -> Any:
+        opened.append(request.full_url)
+        headers = Message()
+        headers["WWW-Authenticate"] = 'Bearer realm="http://tokens.example.org/token"'
+        raise urllib.error.HTTPError(request.full_url, 401, "no", headers, None)
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    with pytest.raises(registry.RegistryError, match="which is not HTTPS"):
+        registry.digest_of("registry.example.org/a:t", ("user", "password"))
+    assert opened == ["https://registry.example.org/v2/a/manifests/t"]
 
 
 def test_an_answer_without_a_digest_is_no_answer() -> None:
