@@ -268,15 +268,16 @@ class Entrance:
 
     ``open`` declares what stands between people and an app: a load balancer or a router, with a certificate of the
     host. It asks people to log in at the hosts ``asks``; elsewhere a proxy in the cluster does. It connects to
-    pods from addresses in ``networks``, or as a pod of a namespace with the labels ``namespace``. ``ready`` are
-    the resources to wait for. Of each request it appends so many ``entries`` to `X-Forwarded-For`, the visitor's
-    address first.
+    pods from addresses in ``networks``, or as a pod of a namespace with the labels ``namespace``. ``outside`` says
+    that it is no part of the cluster, and learns late which pods there are. ``ready`` are the resources to wait
+    for. Of each request it appends so many ``entries`` to `X-Forwarded-For`, the visitor's address first.
     """
 
     open: "Callable[[Door, pulumi.ResourceOptions], Sequence[pulumi.Resource]]"
     asks: frozenset[str] = frozenset()
     networks: Sequence[str] = ()
     namespace: Mapping[str, str] = field(default_factory=dict[str, str])
+    outside: bool = False
     ready: "Sequence[pulumi.Resource]" = ()
     entries: int = 1
 

@@ -10,6 +10,7 @@ import pulumi_kubernetes as k8s
 from infra.app import App
 from infra.kubernetes.app_files import INSTALLER, LOCK, PlannedApp
 from infra.kubernetes.arguments import BUNDLE, FOLDERS, STORE, escaped
+from infra.kubernetes.draining import draining, lifecycle
 from infra.kubernetes.exposure import proxies
 from infra.kubernetes.labels import INPUTS_ANNOTATION, app_labels
 from infra.kubernetes.pod import (
@@ -44,10 +45,6 @@ TOKEN_ANNOTATION = "slipway/token"
 PROXIES_VARIABLE = "SLIPWAY_PROXIES"
 """Where an app with an `ingress` finds how many entries of `X-Forwarded-For`, from the end, it can rely on: the
 first of these is the visitor's address."""
-
-DRAINING = 5
-"""Seconds that a pod which is to go still answers, so that every node has learned to send requests elsewhere
-(kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle, "Pod termination flow", seen November 2026)."""
 
 PROBE_PERIOD = 2
 STARTING = 900
@@ -93,7 +90,7 @@ def template(
             # No app talks to the Kubernetes API.
             automount_service_account_token=False,
             enable_service_links=False,
-            termination_grace_period_seconds=app.declared.grace + DRAINING,
+            termination_grace_period_seconds=app.declared.grace + draining(app),
             security_context=pod_security(app.platform),
             node_selector=dict(app.pool.selector),
             tolerations=tolerations(app.pool) or None,
@@ -169,9 +166,7 @@ def _container(planned: PlannedApp) -> k8s.core.v1.ContainerArgs:
         # has ended is started again without a probe.
         startup_probe=_probe(app, STARTING // PROBE_PERIOD),
         readiness_probe=_probe(app, 3),
-        lifecycle=k8s.core.v1.LifecycleArgs(
-            pre_stop=k8s.core.v1.LifecycleHandlerArgs(sleep=k8s.core.v1.SleepActionArgs(seconds=DRAINING))
-        ),
+        lifecycle=lifecycle(draining(app)),
         resources=k8s.core.v1.ResourceRequirementsArgs(
             requests=requests(app.requests), limits=limits(app.requests)
         ),

@@ -15,6 +15,7 @@ import pulumi_kubernetes as k8s
 from pulumi_random import RandomPassword
 
 from infra.app import App
+from infra.kubernetes.draining import draining, lifecycle
 from infra.kubernetes.gates import cheapest_pool
 from infra.kubernetes.labels import step_labels
 from infra.kubernetes.pod import (
@@ -53,6 +54,8 @@ SECRETS_ANNOTATION = "slipway/secrets"
 """The annotation of its pods with a hash of what its Secret has: a new value starts new pods."""
 
 GRACE_PERIOD = 30
+"""Seconds between SIGTERM and SIGKILL, for the requests that it passes on."""
+
 PATIENCE = 600
 
 
@@ -170,7 +173,7 @@ def _pod(args: LoginProxyArgs) -> k8s.core.v1.PodSpecArgs:
         # The namespace's service account `default`, which has no identity in any cloud.
         automount_service_account_token=False,
         enable_service_links=False,
-        termination_grace_period_seconds=GRACE_PERIOD,
+        termination_grace_period_seconds=GRACE_PERIOD + draining(args.app, proxy=True),
         security_context=pod_security(platform),
         node_selector=dict(pool.selector),
         tolerations=tolerations(pool) or None,
@@ -197,6 +200,7 @@ def _pod(args: LoginProxyArgs) -> k8s.core.v1.PodSpecArgs:
                     timeout_seconds=5,
                     failure_threshold=6,
                 ),
+                lifecycle=lifecycle(draining(args.app, proxy=True)),
                 resources=k8s.core.v1.ResourceRequirementsArgs(requests=requests(size), limits=limits(size)),
                 security_context=container_security(),
                 # `pulumi up` shows the message of a pod that does not become ready: with this, its last lines.

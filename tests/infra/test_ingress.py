@@ -209,6 +209,24 @@ def test_the_route_of_a_gateway_comes_after_what_guards_it(folder: Path) -> None
     assert policy.urn in recording.waits_for(route)
 
 
+def drained(recording: Recording, name: str) -> tuple[int, int]:
+    """Seconds that a pod goes on to answer, and those that it has in all."""
+    pod = recording.one(DEPLOYMENT, name).inputs["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    return container["lifecycle"]["preStop"]["sleep"]["seconds"], pod["terminationGracePeriodSeconds"]
+
+
+def test_what_a_load_balancer_connects_to_answers_until_it_has_learnt_of_the_end(folder: Path) -> None:
+    by_load_balancer = run(folder, gcp.BASE, BY_IAP)
+    assert drained(by_load_balancer, "tried-page") == (40, 70)
+    login = {"oidc": {**OIDC, "email_domains": ["example.org"]}}
+    by_proxy = run(folder, gcp.BASE, {**BY_IAP, "login": login})
+    assert drained(by_proxy, "tried-page-ingress-login") == (40, 70)
+    assert drained(by_proxy, "tried-page") == (5, 35)
+    of_the_cluster = run(folder, HERE, BY_PROXY)
+    assert drained(of_the_cluster, "tried-page-ingress-login") == drained(of_the_cluster, "tried-page") == (5, 35)
+
+
 def test_an_oauth_client_of_ones_own_has_a_secret_with_one_key(folder: Path) -> None:
     iap = {"members": ["user:ada@example.org"], "client_id": "1-a.apps", "client_secret": "login"}
     recording = run(folder, gcp.BASE, changed(BY_IAP, {"login": {"iap": iap}}))

@@ -63,6 +63,7 @@ def load_balancers(name: str, args: LoadBalancersArgs) -> Entrance:
         lambda door, opts: load_balancer(door, ingresses[door.host], opts),
         frozenset(host for host, each in ingresses.items() if asks(each.login)),
         networks,
+        outside=True,
         ready=[release],
     )
 

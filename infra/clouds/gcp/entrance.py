@@ -69,6 +69,7 @@ def _entrance(args: EntranceArgs, policy: gcp.compute.SSLPolicy) -> Entrance:
         lambda door, opts: gateway(door, openings[door.host], opts),
         frozenset(host for host, opening in openings.items() if opening.iap),
         networks,
+        outside=True,
         ready=ready,
         entries=ENTRIES,
     )
