@@ -2,7 +2,7 @@
 
 The pod of a CronJob starts it. The notebook itself cannot do this: it has no access to the Kubernetes API, since
 whoever uses it runs what they like there. Run as `python -m workloads.notebook.idle --app mnist-notebook:8888
---scale mnist-notebook-1a2b3c4d --namespace slipway --after 3600`, with its token in APP_TOKEN.
+--scale mnist-notebook --namespace slipway --after 3600`, with its token in APP_TOKEN.
 Standard library only.
 """
 

@@ -48,12 +48,15 @@ class Model:
     def version(self, label: str = STABLE) -> int:
         """The version that has a label; where none has it, the newest that answers.
 
+        The metadata below a label name its version. The status below a label is that of all versions
+        (model_servers/get_model_status_impl.cc of TensorFlow Serving 2.21).
+
         Raises:
             ModelError: no version answers.
         """
         try:
-            found = _states(self._send(f"{self._path}/labels/{label}"))
-        except ModelError:
+            return int(self._send(f"{self._path}/labels/{label}/metadata")["model_spec"]["version"])
+        except (ModelError, KeyError, TypeError, ValueError):
             found = self.versions()
         there = [version for version, state in found.items() if state == "AVAILABLE"]
         if not there:

@@ -46,10 +46,10 @@ def server(training: tuple[Path, str]) -> Iterator[Server]:
     states = [{"version": version, "state": "AVAILABLE"} for version in ("5", "4")]
 
     def answer(method: str, path: str, content: Any) -> tuple[int, object]:
-        if path == "/v1/models/mnist":
+        if path in {"/v1/models/mnist", "/v1/models/mnist/labels/stable"}:
             return 200, {"model_version_status": states}
-        if path == "/v1/models/mnist/labels/stable":
-            return 200, {"model_version_status": states[1:]}
+        if path == "/v1/models/mnist/labels/stable/metadata":
+            return 200, {"model_spec": {"name": "mnist", "version": "4"}, "metadata": {}}
         if path == "/v1/models/mnist/versions/4/metadata":
             found = {"serving_default": {"inputs": of_inputs}}
             return 200, {"metadata": {"signature_def": {"signature_def": found}}}
