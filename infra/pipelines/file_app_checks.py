@@ -6,6 +6,8 @@ from infra.pipelines import file_references, references
 from infra.pipelines.app_rules import port_problem
 from infra.pipelines.apps import OF_APPS, address_variables
 from infra.pipelines.file_app_kinds import (
+    NotebookApp,
+    PageApp,
     PipelineApp,
     ProgramApp,
     ServingApp,
@@ -83,7 +85,18 @@ def _connects(at: Path, name: str, app: PipelineApp, declared: PipelineFile) -> 
             yield Finding(place, other, "there is no such app", fix, read=((APPS, other),))
         elif isinstance(app, ProgramApp):
             yield from _told(at, app, other, declared.apps[other])
+        else:
+            yield from _model(at, app, other, declared.apps[other])
         seen.add(other)
+
+
+def _model(at: Path, app: PipelineApp, other: str, of: PipelineApp) -> Iterator[Finding]:
+    """The name of a model that the server which is asked does not have: nothing would ever answer."""
+    if isinstance(app, PageApp | NotebookApp) and isinstance(of, ServingApp) and app.model != of.model:
+        reason = f"the app `{other}` serves the model `{of.model}`"
+        yield Finding(
+            (*at, "model"), app.model or None, reason, f"write `{of.model}`", read=((APPS, other, "model"),)
+        )
 
 
 def _told(at: Path, app: ProgramApp, other: str, of: PipelineApp) -> Iterator[Finding]:

@@ -165,6 +165,15 @@ def test_a_reference_to_several_steps_stands_alone(tmp_path: Path) -> None:
     assert "write `{train}` alone" in found["apps.model.run[1]"]
 
 
+def test_a_model_that_the_server_does_not_have_is_refused(tmp_path: Path) -> None:
+    server = {"kind": "tensorflow-serving", "model": "risk", "step": "train", "requests": "{prepare}/requests.npz"}
+    page = {"kind": "page", "serving": "server", "model": "rsk"}
+    notebook = {"kind": "notebook", "serving": "server"}
+    found = problems(tmp_path / "shop", {"apps.server": server, "apps.page": page, "apps.book": notebook})
+    said = "the app `server` serves the model `risk`\nwrite `risk`"
+    assert found == {"apps.page.model": said, "apps.book.model": said}
+
+
 def test_a_stack_that_leaves_out_what_an_app_connects_to_is_refused(folder: Path) -> None:
     found = problems(folder, section={"apps.model": GONE})
     assert found.keys() == {"stack.apps.shop"}
