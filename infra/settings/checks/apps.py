@@ -141,7 +141,7 @@ def _packed(
     for _, wanted in services:
         _take(nodes, wanted)
     there = [each for each in found if each.app.placed_by.pool == target.name]
-    beside = [f"`{name}`" for name, _ in services]
+    beside = [f"`{name}` ({_said(wanted)})" for name, wanted in services]
     for each in sorted(there, key=lambda each: -_share(asked(each.app.placed_by), node)):
         wanted = asked(each.app.placed_by)
         if not _fits(node, wanted):
@@ -149,17 +149,25 @@ def _packed(
             continue
         got = sum(_take(nodes, wanted) for _ in range(each.pods))
         if got < each.pods:
-            others = f" beside {listed(beside, 'and')}" if beside else ""
-            plural = "s" * (most != 1)
-            yield Finding(
-                (*each.at, "replicas") if each.pods > 1 else (*each.at, "pool"),
-                each.pods if each.pods > 1 else target.name,
-                f"pool `{target.name}`, with {most} node{plural} at most, has room for {got} of {each.pods} "
-                f"pod{'s' * (each.pods != 1)} of it{others}, and it stays there: the others would wait for ever",
-                "ask for less, let the pool have more nodes, or take another pool",
-                read=((*each.at, "pool"), *([target.nodes_key] if target.nodes_key else ())),
-            )
-        beside.append(f"`{each.app.name}`")
+            yield _no_room(each, got, target, beside)
+        beside.append(f"{each.pods} x " * (each.pods > 1) + f"`{each.app.name}` ({_said(wanted)})")
+
+
+def _no_room(each: _Placed, got: int, target: Target, beside: Sequence[str]) -> Finding:
+    """The finding about an app of which only ``got`` pods have room on ``target``, beside what ``beside`` says."""
+    wanted, node, most = asked(each.app.placed_by), target.node, target.most_nodes
+    assert node is not None
+    nodes = f"{most} nodes at most, each" if most != 1 else "one node"
+    others = f" beside {', '.join(beside)}" if beside else ""
+    return Finding(
+        (*each.at, "replicas") if each.pods > 1 else (*each.at, "pool"),
+        each.pods if each.pods > 1 else target.name,
+        f"pool `{target.name}` ({nodes} with {_said(node)}) has room for {got} of {each.pods} "
+        f"pod{'s' * (each.pods != 1)} of it ({_said(wanted)}){others}: "
+        "all of these stay there, so the others would wait for ever",
+        "ask for less, let the pool have more nodes, or take another pool",
+        read=((*each.at, "pool"), *([target.nodes_key] if target.nodes_key else ())),
+    )
 
 
 def asked(placed: PodSettings) -> Resources:
@@ -170,6 +178,13 @@ def asked(placed: PodSettings) -> Resources:
         ephemeral_storage=mebibytes(placed.ephemeral_storage),
         gpus=placed.asked_gpus,
     )
+
+
+def _said(amounts: Resources) -> str:
+    """What a pod asks for, or a node leaves to pods: `500m of CPU, 1024Mi of memory, 4096Mi of scratch space`."""
+    gpus = f", {amounts.gpus} GPU{'s' * (amounts.gpus != 1)}" if amounts.gpus else ""
+    scratch = f"{amounts.ephemeral_storage}Mi of scratch space"
+    return f"{amounts.cpu}m of CPU, {amounts.memory}Mi of memory, {scratch}{gpus}"
 
 
 def _share(wanted: Resources, node: Resources) -> float:

@@ -70,8 +70,6 @@ def _fits(at: Path, placed: PodSettings, target: Target, draft: Draft) -> Iterat
     elif isinstance(placed, StepSettings):
         yield from several(at, placed, target, draft)
         yield from _gpus(at, placed, target, draft)
-    elif isinstance(placed, AppSettings):
-        yield from _gpus(at, placed, target, draft)
     elif target.pool.has_gpus:
         without = [name for name, other in targets(draft).items() if not other.pool.has_gpus]
         yield Finding(
