@@ -80,7 +80,10 @@ class Demo:
         self.console.print()
         for app in apps:
             if reached := reached_from_outside(app):
-                text = f"{app.record.name} listens at {reached}: whoever reaches this machine can use it"
+                text = (
+                    f"{app.record.name} listens at {reached}: whoever reaches this machine can use it. Let its "
+                    "program take the address from its command line: a demo writes 127.0.0.1 in place of 0.0.0.0"
+                )
                 self.console.print(Text(text, "bold red"), soft_wrap=True)
         if any(each.has_token for each in pages):
             text = "An address with a token lets in whoever has it: show it to nobody."
