@@ -104,7 +104,7 @@ def _ends_work(change: Change) -> Iterator[Violation]:
             continue
         for consequence in each.consequences:
             if consequence.fact.effect is Effect.ENDS_WORK:
-                reason = f"with another {_properties(consequence)} {consequence.fact.note}"
+                reason = f"{consequence.fact.note} (another {_properties(consequence)})"
                 yield Violation(each.resource.urn, reason, consequence.fact.fix)
 
 

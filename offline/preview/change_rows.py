@@ -7,7 +7,7 @@ from infra.kubernetes.labels import INPUTS_ANNOTATION, RESULTS_ANNOTATION, RUN_A
 from offline.preview import phrasing
 from offline.preview.model import Changes, JobRun, Operation, Outcome, PropertyChange, ResourceChange
 
-ALIKE = 3
+ALIKE = 2
 """How many resources with the same change it takes to share a row."""
 
 NAMES = 6

@@ -97,7 +97,7 @@ def change_words(changes: Changes) -> str:
 def job_words(changes: Changes | None, named: int = 0) -> str:
     """``2 on train, predict; 1 finds its result``: how many Jobs run, on which pools, and how many need not.
 
-    Up to ``named`` that run are named, each with its pool.
+    Up to ``named`` that run are named, by their pools: ``prepare, predict on cpu; train on gpu``.
     """
     if changes is None:
         return ""
@@ -106,7 +106,7 @@ def job_words(changes: Changes | None, named: int = 0) -> str:
     kept = len(changes.runs) - len(running)
     told = [f"{len(running)} on {listed(pools)}"] if running else []
     if len(running) <= named:
-        told = [f"{each.name} on {_pool(each)}" for each in running]
+        told = [f"{listed(each.name for each in running if _pool(each) == pool)} on {pool}" for pool in pools]
     if kept:
         told.append(f"{kept} {'finds its result' if kept == 1 else 'find their results'}")
     return "; ".join(told) or "none"

@@ -20,7 +20,7 @@ from offline.preview.model import (
 from offline.preview.phrasing import UNKNOWN, duration, listed, many, money
 
 NAMED = 3
-"""Up to this many Jobs are named in the table with their pools; more are counted."""
+"""Up to this many Jobs are named in the table of a comment with their pools; more are counted."""
 
 IDLE, MOST, NODES = "Idle a month", "At most an hour", "Nodes"
 
@@ -35,13 +35,16 @@ BASES = {
 """The bases of the times of Jobs as text."""
 
 
-def columns(preview: Preview) -> dict[str, list[str]]:
-    """The cells of each column by heading, for the stacks of `in_table`. No column is empty."""
+def columns(preview: Preview, named: int = NAMED) -> dict[str, list[str]]:
+    """The cells of each column by heading, for the stacks of `in_table`. No column is empty.
+
+    Up to ``named`` Jobs of a stack are named; more are counted.
+    """
     stacks = in_table(preview)
     found = {
         "Stack": [each.stack for each in stacks],
         "Changes" if preview.base else "Program": [phrasing.state(each) for each in stacks],
-        "Jobs that run": [phrasing.job_words(each.changes, NAMED) for each in stacks],
+        "Jobs that run": [phrasing.job_words(each.changes, named) for each in stacks],
         run_heading(preview): [run_figure(each.cost) for each in stacks],
     }
     if any(_differs(each, "idle_monthly") for each in stacks):

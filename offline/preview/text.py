@@ -116,8 +116,11 @@ def _finding(finding: Finding, style: str, stacks: str = "") -> Group:
 
 
 def _summary(preview: Preview) -> Table:
-    found = tables.columns(preview)
+    # The columns of a terminal are narrow, and each stack's own part names its Jobs right below.
+    found = tables.columns(preview, named=0)
     table = _table(found, right=tables.numeric(preview))
+    # A name that is broken in two cannot be searched for.
+    table.columns[0].no_wrap = True
     for stack, cells in zip(tables.in_table(preview), zip(*found.values(), strict=True), strict=True):
         styles = {1: _state_style(stack), len(cells) - 1: _worst(stack.findings)}
         table.add_row(*(_line(cell, style=styles.get(index, "")) for index, cell in enumerate(cells)))
