@@ -9,6 +9,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from workloads.page.leaving import Leaving
 from workloads.page.limits import client_of
 
 HEADER_SECONDS = 10.0
@@ -30,7 +31,7 @@ def protocol(header_seconds: float = HEADER_SECONDS, of_one: int | None = CONNEC
     """
     open_connections = Counter[str]()
 
-    class Bounded(H11Protocol):
+    class Bounded(Leaving):
         _waiting: asyncio.TimerHandle | None = None
         _address = ""
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import contextlib
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+import uvicorn
 
 from infra.pipelines.page import Page, PageSettings, Pictures, declaration
 from tests.support.serving_stub import ServingStub
 from tests.workloads.page.conftest import file, seven, until
 from tests.workloads.page.processes import Running, answers, free_port, process, serve
-from workloads.page.connections import CONNECTIONS_OF_ONE
+from workloads.page.app import Options, application
+from workloads.page.connections import CONNECTIONS_OF_ONE, protocol
 from workloads.page.samples import SUFFIXES
 
 
@@ -153,6 +156,47 @@ def test_it_ends_with_sigterm_and_answers_what_it_has_begun(running: Running, se
         until(lambda: any(each.endswith(":predict") for each in serving.model.asked))
         running.process.send_signal(signal.SIGTERM)
         assert b"200 OK" in received(connection)
+    assert running.process.wait(30) in {0, -signal.SIGTERM}
+
+
+def test_a_connection_that_is_kept_open_ends_with_an_answer(serving: ServingStub) -> None:
+    """A request that is on its way when the server ends is answered, and told that it was the last."""
+    page = application(Options(serving.address, "digits"))
+    kind = type("Patient", (protocol(),), {"linger": 60.0})
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(page, port=port, http=kind, ws="none", log_config=None))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    until(lambda: server.started)
+    ask = b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port), 30) as kept:
+        kept.sendall(ask)
+        said = b""
+        while not said.endswith(b"\r\n\r\nok\n"):
+            said += kept.recv(65536)
+        assert b"connection: close" not in said
+        server.should_exit = True
+        until(lambda: not reachable(port))
+        kept.sendall(ask)
+        said = received(kept)
+        assert said.startswith(b"HTTP/1.1 200"), said
+        assert b"connection: close" in said
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def reachable(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 10).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def test_an_idle_connection_does_not_keep_the_server(running: Running) -> None:
+    with running.connection() as idle:
+        running.process.send_signal(signal.SIGTERM)
+        assert received(idle) == b""
     assert running.process.wait(30) in {0, -signal.SIGTERM}
 
 
