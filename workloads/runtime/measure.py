@@ -12,6 +12,7 @@ Standard library only, Python 3.9.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -52,6 +53,8 @@ _LAST_WORDS = 2.0
 """Seconds for which the output of a program is still read once it has ended: what it started may hold it open."""
 
 _LONGEST_LINE = 4096
+_LINES_READ = 32
+"""Lines, of each piece the last, in which a speed is looked for: a program may write more than anybody reads."""
 
 _KEPT = 20
 """Pods before the last one of which figures are kept."""
@@ -93,13 +96,15 @@ class Measurement:
 
     def sample(self, root: int) -> None:
         """Look once at the process ``root`` with all that it started, and at the GPUs."""
+        # A driver may take its time, or never answer: nobody is to wait for that.
+        readings = self._nvml.read() if self._nvml else []
+        used = processes.of(root)
         now = time.monotonic()
         with self._lock:
             usage, seconds = self.usage, now - self._last
             self._last = now
             usage.seconds = now - self._began
             usage.samples += 1
-            used = processes.of(root)
             cores = 0.0
             if used is not None:
                 # What a process used that nobody waited for is lost with it: the sum may not go back.
@@ -108,7 +113,7 @@ class Measurement:
                 usage.cpu_seconds = total
                 usage.memory = used.memory
                 usage.memory_peak = max(usage.memory_peak, used.memory)
-            for gpu, reading in zip(usage.gpus, self._nvml.read() if self._nvml else []):  # noqa: B905
+            for gpu, reading in zip(usage.gpus, readings):  # noqa: B905
                 gpu.add(seconds, reading.busy, usage.idle_below)
                 gpu.watts_now = reading.watts
                 gpu.memory_now = reading.memory_used or 0
@@ -174,7 +179,7 @@ class Measurement:
         """Look for a speed in what the program writes."""
         *lines, self._tail = (self._tail + piece).replace(b"\r", b"\n").split(b"\n")
         self._tail = self._tail[-_LONGEST_LINE:]
-        for line in reversed(lines):
+        for line in reversed(lines[-_LINES_READ:]):
             if found := _RATE.search(line[-_LONGEST_LINE:]):
                 with self._lock:
                     self.usage.rate = float(found[1].replace(b",", b""))
@@ -241,7 +246,8 @@ def _run(words: Sequence[str], measurement: Measurement) -> int:
     measurement.finish(well=code == 0)
     if code == 0:
         # Of a program that failed, the log's end is its own: that is what people are shown of the pod.
-        measurement.say()
+        with contextlib.suppress(OSError):
+            measurement.say()
     return code if code >= 0 else 128 - code
 
 
@@ -256,11 +262,16 @@ def _sample(root: int, measurement: Measurement, over: threading.Event) -> None:
 
 
 def _copy(stream: BinaryIO, measurement: Measurement) -> None:
-    while piece := os.read(stream.fileno(), _PIECE):
-        view = memoryview(piece)
-        while view:
-            view = view[os.write(1, view) :]
-        measurement.listen(piece)
+    try:
+        while piece := os.read(stream.fileno(), _PIECE):
+            view = memoryview(piece)
+            while view:
+                view = view[os.write(1, view) :]
+            measurement.listen(piece)
+    except OSError as error:
+        print(f"warning: what the program writes cannot be passed on: {error}", file=sys.stderr, flush=True)
+        # As without this process, it is told so: else it would wait for ever until somebody reads.
+        stream.close()
 
 
 def _answer(port: int, measurement: Measurement) -> None:
@@ -315,5 +326,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 if __name__ == "__main__":
     CODE = main()
-    sys.stdout.flush()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
     os._exit(CODE)

@@ -23,6 +23,7 @@ from workloads.runtime.usage_server import METRICS, serve, text
 NVML = r"""
 #include <string.h>
 #include <stdlib.h>
+#include <unistd.h>
 typedef struct { unsigned gpu, memory; } Use;
 typedef struct { unsigned long long total, free, used; } Memory;
 int nvmlInit_v2(void) { return 0; }
@@ -33,6 +34,7 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
 int nvmlDeviceGetName(void *device, char *name, unsigned length) { strncpy(name, "Tesla T4", length); return 0; }
 int nvmlDeviceGetUtilizationRates(void *device, Use *use) {
     if (getenv("PARTITIONED")) return 3;
+    while (getenv("HANGS")) sleep(1);
     use->gpu = device == (void *)1 ? 90 : 0; use->memory = 1; return 0;
 }
 int nvmlDeviceGetMemoryInfo(void *device, Memory *memory) {
@@ -156,6 +158,43 @@ def test_a_store_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
 
     assert ended.returncode == 0
     assert "cannot be kept" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        ("while True: print('a word' * 1000)", 1),
+        ("import signal; signal.signal(signal.SIGPIPE, signal.SIG_DFL)\nwhile True: print('a word' * 1000)", 141),
+        ("", 0),
+    ],
+)
+def test_a_program_whose_output_nobody_takes_is_told_and_does_not_wait_for_ever(
+    tmp_path: Path, program: str, code: int
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        words = command(tmp_path / "usage.json", sys.executable, "-c", program)
+        ended = subprocess.run(
+            words, env=environment(), stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    finally:
+        os.close(writer)
+    assert ended.returncode == code
+    assert "Traceback" not in ended.stderr
+    assert ("cannot be passed on" in ended.stderr) is bool(program)
+
+
+def test_a_driver_that_never_answers_keeps_nothing_from_the_program(tmp_path: Path, nvml: Path) -> None:
+    said = "for number in range(20000): print(number, 'of many lines')\nprint('30 images/s')"
+    options = ("--gpus", "2")
+    ended = run(
+        tmp_path / "usage.json", sys.executable, "-c", said, options=options, SLIPWAY_NVML=str(nvml), HANGS="1"
+    )
+    assert ended.returncode == 0
+    assert "19999 of many lines" in ended.stdout
+    kept = json.loads((tmp_path / "usage.json").read_text())
+    assert (kept["done"], kept["rate"]) == (True, 30.0)
 
 
 def test_the_speed_that_a_program_writes_is_kept(tmp_path: Path) -> None:
