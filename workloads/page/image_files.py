@@ -40,7 +40,7 @@ _SHORT = 3
 
 
 class PartsError(ValueError):
-    """A file is damaged, or has far more parts than any that shows something."""
+    """A file has far more parts than any that shows something."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ def pixels_of(content: bytes) -> Pixels:
 
     Raises:
         PartsError: see there.
+        ValueError: it is damaged.
     """
     try:
         if content.startswith(_PNG):
@@ -65,7 +66,7 @@ def pixels_of(content: bytes) -> Pixels:
         if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
             return _webp(content)
     except (struct.error, IndexError):
-        raise PartsError("it ends too early") from None
+        raise ValueError("it ends too early") from None
     return Pixels(content)
 
 
@@ -98,7 +99,7 @@ def _png(content: bytes) -> Pixels:
         if name not in _CHUNKS:
             continue
         if struct.unpack_from(">I", content, start + size)[0] != zlib.crc32(own, zlib.crc32(name)):
-            raise PartsError("a checksum is wrong")
+            raise ValueError("a checksum is wrong")
         if name == b"IDAT":
             data.append(own)
             continue
@@ -143,7 +144,7 @@ def _jpeg(content: bytes) -> Pixels:
     orientation, place = 1, len(_JPEG)
     for _ in range(PARTS):
         if content[place] != 0xFF:
-            raise PartsError("a marker is missing")
+            raise ValueError("a marker is missing")
         marker = content[place + 1]
         if marker == _SCAN[1]:
             return Pixels(b"".join([*kept, _scans(content[place:])]), orientation)

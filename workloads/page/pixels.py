@@ -104,7 +104,9 @@ def _opened(content: bytes) -> Generator[tuple[Image.Image, int]]:
                 raise ImageError(_too_large(f"{opened.width:,} x {opened.height:,}:"))
             yield opened, found.orientation
     except PartsError:
-        raise ImageError("The image is damaged, or made to keep this server busy.") from None
+        raise ImageError(
+            "The image has too many parts: nobody needs so many, and they keep a server busy."
+        ) from None
     except Image.UnidentifiedImageError:
         raise ImageError("This is not a PNG, JPEG or WebP image.") from None
     except Image.DecompressionBombError:
