@@ -37,10 +37,10 @@ from workloads.page.errors import errors
 from workloads.page.headers import SecurityHeaders
 from workloads.page.limits import Rate, Room, Turnstile, client_of
 from workloads.page.metrics import Metrics
-from workloads.page.model import Model, Pictures, model
+from workloads.page.model import Model, Pictures, UnusableError, model
 from workloads.page.pixels import LARGEST, WORKING, data_of, decode, measure, prepare
 from workloads.page.samples import Sample
-from workloads.page.serving import GoneError, Serving
+from workloads.page.serving import GoneError, RefusedError, Serving
 from workloads.page.watcher import AWAY, Status, Watcher
 
 STATIC = Path(__file__).parent / "static"
@@ -200,7 +200,11 @@ class Page:
         asked, numbers, seconds = await self._ask(asked, image)
         source = "sample" if sample else "drawing" if drawn else "upload"
         self._metrics.predictions.labels(source, str(asked.version)).inc()
-        shares = asked.probabilities(numbers)
+        try:
+            shares = asked.probabilities(numbers)
+        except UnusableError:
+            self._watcher.doubt()
+            raise
         truth = sample.truth(asked.labels) if sample else None
         return JSONResponse(
             {
@@ -265,6 +269,9 @@ class Page:
                         raise HTTPException(503, status.reason or AWAY.reason) from None
                     asked = status.model
                     continue
+                except RefusedError:
+                    self._watcher.doubt()
+                    raise
                 seconds = time.perf_counter() - begin
                 self._metrics.serving_seconds.observe(seconds)
                 return asked, numbers, seconds

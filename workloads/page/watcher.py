@@ -48,6 +48,7 @@ class Watcher:
         self._seconds = seconds
         self._looking = asyncio.Lock()
         self._looks = 0
+        self._doubted = False
         self.status = STARTING
 
     async def run(self) -> None:
@@ -60,6 +61,10 @@ class Watcher:
                 log.exception("the server could not be asked")
                 self._take(AWAY, "")
             await asyncio.sleep(self._seconds)
+
+    def doubt(self) -> None:
+        """What is known of the version may be wrong: its server may be another one by now. Read it anew."""
+        self._doubted = True
 
     async def refresh(self) -> Status:
         """Look now; those who ask meanwhile have the same answer."""
@@ -84,7 +89,8 @@ class Watcher:
             if newest is None:
                 return _waiting(versions), ""
             known = self.status.model
-            if known is None or known.version != newest:
+            if known is None or known.version != newest or self._doubted:
+                self._doubted = False
                 known = self._made(newest, await self._serving.signature(newest))
             return Status("ready", known), ""
         except AwayError as error:

@@ -11,6 +11,7 @@ import socket
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -181,6 +182,20 @@ def test_a_label_says_which_version_answers(opened: Opened, served: ServedModel)
     served.labels = {}
     until(lambda: state(page) == "waiting")
     assert page.post("/api/predict", content=file(seven())).status_code == 503
+
+
+def test_a_server_in_the_place_of_another_has_a_model_of_another_form(
+    page: TestClient, served: ServedModel
+) -> None:
+    """The version has the same number, so that nothing says that it is another one."""
+    served.shape = (32, 32, 1)
+    served.answer = lambda instance: [0.0] * 9 + [9.0] if len(instance) == 32 else []
+
+    def asked() -> Any:
+        return page.post("/api/predict", content=file(seven())).json()
+
+    until(lambda: asked().get("best") == 9)
+    assert asked()["seen"]["width"] == 32
 
 
 def test_it_says_that_the_server_is_away_and_comes_back_by_itself(
