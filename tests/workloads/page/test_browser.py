@@ -59,14 +59,17 @@ class Opened:
         self.tab.goto(address)
         expect(self.tab.locator("#served")).to_have_attribute("data-state", "ready")
 
-    def places(self) -> list[list[tuple[float, float]]]:
-        """Where on the screen the lines of a seven go along."""
+    def places(self, size: float = 1.0) -> list[list[tuple[float, float]]]:
+        """Where on the screen the lines go along of a seven that takes ``size`` of what is usual."""
         box = self.tab.locator("#paper").bounding_box()
         assert box
-        return [[(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in line] for line in SEVEN]
+        return [
+            [(box["x"] + size * x * box["width"], box["y"] + size * y * box["height"]) for x, y in line]
+            for line in SEVEN
+        ]
 
-    def draw(self) -> None:
-        for line in self.places():
+    def draw(self, size: float = 1.0) -> None:
+        for line in self.places(size):
             self.tab.mouse.move(*line[0])
             self.tab.mouse.down()
             for place in line[1:]:
@@ -102,6 +105,13 @@ def test_a_seven_is_drawn(opened: Opened) -> None:
     expect(opened.tab.locator("#spoken")).to_have_text(re.compile(r"^7, \d+\.\d %\. +Version 1\.$"))
     opened.tab.click("#clear")
     opened.answer("?")
+
+
+@pytest.mark.parametrize("size", [0.2, 0.4, 1.1])
+def test_how_large_it_is_drawn_does_not_matter(opened: Opened, size: float) -> None:
+    """The lines of a small drawing would be a blot, if they were enlarged with it."""
+    opened.draw(size)
+    opened.answer("7")
 
 
 def test_a_seven_is_drawn_by_keyboard_alone(opened: Opened) -> None:
@@ -175,6 +185,27 @@ def test_a_new_version_is_taken_up_while_the_page_is_open(opened: Opened, served
     # What is on the paper is asked again, without a hand.
     opened.answer("3")
     expect(opened.tab.locator("#fact-version")).to_have_text("2")
+
+
+def test_no_answer_stands_beside_an_image_that_it_was_not_given_for(opened: Opened, served: ServedModel) -> None:
+    opened.tab.click("#random")
+    expect(opened.tab.locator("#truth")).to_be_visible()
+    well = served.answer
+    served.answer = lambda _: [float("nan")] * 10
+    opened.tab.click("#random")
+    expect(opened.tab.locator("#banner")).to_contain_text("NaN")
+    opened.answer("?")
+    expect(opened.tab.locator("#truth")).to_be_hidden()
+    # Nor an error beside an answer.
+    served.answer = well
+    opened.tab.click("#random")
+    expect(opened.tab.locator("#truth")).to_be_visible()
+    expect(opened.tab.locator("#banner")).to_be_hidden()
+    # And while the model takes long, what it said before is gone.
+    served.seconds = 4.0
+    opened.tab.click("#random")
+    opened.answer("?")
+    expect(opened.tab.locator("#truth")).to_be_visible()
 
 
 def test_the_server_goes_away_and_comes_back(opened: Opened, serving: ServingStub, served: ServedModel) -> None:

@@ -3,9 +3,12 @@
 const POLL = 2000; // Milliseconds between two questions which version answers.
 const WHILE_DRAWING = 350; // Milliseconds between two predictions of a drawing that is not finished.
 const STEPS = 28; // Steps of the keyboard's pen along a side.
-const PEN = 1 / 9; // Width of the pen, as a share of the side: three or four pixels of a digit that has 20.
+const PEN = 1 / 9; // Width of the pen on the paper, as a share of the side.
+const PEN_SENT = 1 / 7; // And of what is sent, as a share of the drawing: between two and three pixels of a digit that has 20.
+const THINNEST = 1 / 40; // Of the side, for what is hardly more than a dot.
 const SENT = 280; // Pixels of a side of the drawing that is sent.
 const LARGEST_SIDE = 1600; // Pixels of an upload's longest side; more are scaled down before they are sent.
+const PATIENCE = 800; // Milliseconds for which an answer to something else stays, where the next one is late.
 const TAKEN = ["image/png", "image/jpeg", "image/webp"];
 const BARS = 12; // Labels that are all shown in their order; of more, the likeliest ten first.
 
@@ -24,17 +27,18 @@ let outstanding = false; // What is on the paper has no answer yet.
 let lastAsked = 0;
 let timer = 0;
 let current = 0; // Counts what was on the paper, so that no answer comes to something else.
+let answered = -1; // What was on it when the answer was given that is shown.
 
 // The paper.
 
-function ink(context, side, colour) {
+function ink(context, side, colour, width) {
   context.strokeStyle = context.fillStyle = colour;
-  context.lineWidth = side * PEN;
+  context.lineWidth = side * width;
   context.lineCap = context.lineJoin = "round";
   for (const points of stroke ? [...strokes, stroke] : strokes) {
     context.beginPath();
     if (points.length === 1) {
-      context.arc(points[0].x * side, points[0].y * side, (side * PEN) / 2, 0, 2 * Math.PI);
+      context.arc(points[0].x * side, points[0].y * side, (side * width) / 2, 0, 2 * Math.PI);
       context.fill();
       continue;
     }
@@ -68,7 +72,7 @@ function draw() {
     for (let x = 1; x < 14; x++) {
       for (let y = 1; y < 14; y++) pen.fillRect((x * side) / 14 - 1, (y * side) / 14 - 1, 2, 2);
     }
-    ink(pen, side, colour("--text"));
+    ink(pen, side, colour("--text"), PEN);
   }
   if (cursor.visible) {
     pen.beginPath();
@@ -101,9 +105,15 @@ function forget() {
   outstanding = askAgain = false;
   clearTimeout(timer);
   if (asking) asking.abort();
+  unanswered("Draw something, upload an image, or take a random one.");
+}
+
+// No answer stands beside an image that it was not given for.
+function unanswered(why) {
+  answered = -1;
   byId("answer").textContent = "?";
   byId("answer").className = "answer empty";
-  byId("sure").textContent = "Draw something, upload an image, or take a random one.";
+  byId("sure").textContent = why;
   byId("truth").hidden = byId("seen-figure").hidden = true;
   for (const id of ["fact-serving", "fact-round"]) byId(id).textContent = "–";
   bars(null);
@@ -239,13 +249,20 @@ function ask(finished) {
   timer = setTimeout(send, wait);
 }
 
+// Scaled up to the model's size, a small drawing by the paper's pen would be a blot.
+function penSent() {
+  const points = (stroke ? [...strokes, stroke] : strokes).flat();
+  const extent = (axis) => points.reduce((most, each) => Math.max(most, each[axis]), 0) - points.reduce((least, each) => Math.min(least, each[axis]), 1);
+  return Math.max(THINNEST, PEN_SENT * Math.max(extent("x"), extent("y")));
+}
+
 function drawing() {
   const canvas = document.createElement("canvas");
   canvas.width = canvas.height = SENT;
   const context = canvas.getContext("2d");
   context.fillStyle = "#fff";
   context.fillRect(0, 0, SENT, SENT);
-  ink(context, SENT, "#000");
+  ink(context, SENT, "#000", penSent());
   return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }
 
@@ -256,6 +273,7 @@ async function send() {
   lastAsked = Date.now();
   const asked = current;
   const finished = !stroke;
+  const late = setTimeout(() => unanswered("Asks the model …"), PATIENCE);
   let again = 0;
   try {
     const body = shown ? shown.body : await drawing();
@@ -268,7 +286,11 @@ async function send() {
     });
     const answer = await response.json();
     if (response.ok) {
-      if (asked === current || (!shown && stroke)) show(answer, performance.now() - begin, finished && asked === current);
+      if (asked === current || (!shown && stroke)) {
+        answered = asked;
+        problem("");
+        show(answer, performance.now() - begin, finished && asked === current);
+      }
     } else if (response.status === 429) {
       again = 1000 * Number(response.headers.get("retry-after") || 1);
     } else if (response.status === 503) {
@@ -284,19 +306,20 @@ async function send() {
     }
   }
   asking = null;
+  clearTimeout(late);
+  if (again && answered !== current) unanswered("No answer yet. The page goes on asking.");
   if (askAgain) ask(!stroke);
   else if (again && outstanding) timer = setTimeout(send, again);
 }
 
 function refused(reason) {
-  const kind = shown ? shown.kind : "drawing";
   outstanding = false;
-  if (kind === "upload") {
+  if (shown && shown.kind === "upload") {
     shown = null;
     current++;
     draw();
     forget();
-  }
+  } else unanswered("The model has no answer to this.");
   problem(reason);
 }
 
