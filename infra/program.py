@@ -52,7 +52,7 @@ from infra.schema.secret_values import protected
 from infra.service import Service
 from infra.settings.kueue import OWN_PODS, REPLICAS, REQUESTS, KueueSettings
 from infra.settings.loading import clouds_of, load, pipelines_in
-from infra.settings.metrics import REQUESTS as PROMETHEUS_PODS
+from infra.settings.metrics import PROMETHEUS_PODS
 from infra.settings.model import Settings
 from infra.settings.pipelines import folder
 from infra.step import Step, with_those_before
@@ -202,7 +202,10 @@ def _queues(
     for name, platform in platforms.items():
         if not platform.owned:
             continue
-        held = [Held(each.pool.name, each.requests) for each in services_of(steps) if each.platform == platform]
+        services = [each for each in services_of(steps) if each.platform == platform]
+        held = [Held(each.pool.name, each.requests) for each in services]
+        if settings.metrics and settings.metrics.collect:
+            held += [Held(each.pool.name, asked) for each in services if (asked := each.exporter_requests)]
         held += [
             Held(each.pool.name, each.requests)
             for each in apps
@@ -228,7 +231,7 @@ def _queues(
         if kueue.install and (pool := host_pool(platform)):
             held.append(Held(pool.name, OWN_PODS))
         if _installs_prometheus(settings, platform) and (pool := host_pool(platform)):
-            held.append(Held(pool.name, PROMETHEUS_PODS))
+            held += [Held(pool.name, each) for each in PROMETHEUS_PODS]
         found[name] = Kueue(
             f"{name}-kueue",
             KueueArgs(
@@ -257,7 +260,7 @@ def _measured(settings: Settings, platform: Platform) -> Measured | None:
 
 def _installs_prometheus(settings: Settings, platform: Platform) -> bool:
     said = settings.metrics
-    return bool(said and said.collect and said.prometheus.install and platform.collector is None)
+    return bool(said and said.installs_prometheus and platform.collector is None)
 
 
 def _metrics(
@@ -281,7 +284,15 @@ def _metrics(
                 measured,
                 [each for each in apps if each.platform == platform],
                 [each for each in services if each.platform == platform],
-                PrometheusArgs(own.namespace, looked_at, own.retention, own.storage, own.chart, own.version)
+                PrometheusArgs(
+                    namespace=own.namespace,
+                    namespaces=looked_at,
+                    interval=measured.interval,
+                    retention=own.retention,
+                    storage=own.storage,
+                    chart=own.chart,
+                    version=own.version,
+                )
                 if _installs_prometheus(settings, platform)
                 else None,
                 GpuExporterArgs(platform, exporter_namespace, measured, exporter.chart, exporter.version)

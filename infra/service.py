@@ -45,6 +45,11 @@ class Service:
         return self.pool.admitted(self.resources)
 
     @property
+    def exporter_requests(self) -> Resources | None:
+        """What the pod of its exporter asks for, in the same way; None where it has none."""
+        return self.pool.admitted(self.exporter.resources) if self.exporter else None
+
+    @property
     def object_name(self) -> str:
         """The name of its Kubernetes objects, and its host name in the namespace: ``<pipeline>-<service>``."""
         return fit(f"{self.pipeline}-{self.name}", NAME_LIMIT)

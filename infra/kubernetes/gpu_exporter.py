@@ -142,7 +142,13 @@ def values(platform: Platform, version: str | None) -> dict[str, Any]:
         # The stack declares a PodMonitor, which is there only once its kind is.
         "serviceMonitor": {"enabled": False},
         "service": {"enable": False},
-        "resources": {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
+        # The chart's `system-node-critical` would take a Job its node, and be spared where memory runs out.
+        # Without requests it has a place on nodes that a Job fills.
+        "priorityClassName": "",
+        "resources": {
+            "requests": {"cpu": "0", "memory": "0"},
+            "limits": {"cpu": "200m", "memory": "512Mi"},
+        },
     }
     if version in (None, chart.version):
         repository, _, tag = chart.image.partition(":")

@@ -3,7 +3,8 @@ itself.
 
 Of the chart kube-prometheus-stack, which most clusters that have an operator have it from. What watches the
 cluster itself (node exporter, kube-state-metrics, Alertmanager and their rules) is left out: who wants that
-installs it.
+installs it. An operator that somebody else installs later finds its own objects left alone: this one looks at the
+stack's namespaces only.
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from infra.kubernetes.labels import PART_OF
 from infra.kubernetes.metrics import NAMESPACE_NAME
 from infra.platform import Platform, Pool
 from infra.schema.names import fit
+from infra.schema.quantities import mebibytes
 
 CHART = "kube-prometheus-stack"
 
@@ -34,6 +36,15 @@ ADMIN_SECRET = "grafana-admin"
 
 GRAFANA_PORT, PROMETHEUS_PORT = 80, 9090
 
+STORAGE_SHARE = 0.85
+"""How much of its volume Prometheus fills before it drops the oldest. The rest is for what it has not packed into
+blocks yet (prometheus.io/docs/prometheus/latest/storage, "Right-Sizing Retention Size", seen November 2026)."""
+
+GRAFANA_LIMIT = 1024
+"""MiB that Grafana may take. Version 13 takes 300 to 750 with few dashboards, more while it starts, and was killed
+at limits of 192 to 512 in several clusters (github.com/siutsin/otaru pull request 3284,
+github.com/teutonet/teutonet-helm-charts pull request 2392, both of September 2026)."""
+
 _LEFT_OUT = (
     *("kubeApiServer", "kubelet", "kubeControllerManager", "coreDns", "kubeDns", "kubeEtcd", "kubeScheduler"),
     *("kubeProxy", "kubeStateMetrics", "nodeExporter", "alertmanager"),
@@ -42,12 +53,14 @@ _LEFT_OUT = (
 
 @dataclass(frozen=True)
 class PrometheusArgs:
-    """``namespace`` is its own, ``namespaces`` are those whose PodMonitors it looks at. ``retention`` is a
-    duration, ``storage`` a size. ``chart`` and ``version`` are a copy in place of the pinned chart.
+    """``namespace`` is its own, ``namespaces`` are those whose PodMonitors it looks at. ``interval`` is in
+    seconds, ``retention`` a duration, ``storage`` a size. ``chart`` and ``version`` are a copy in place of the
+    pinned chart.
     """
 
     namespace: str
     namespaces: Sequence[str]
+    interval: int
     retention: str
     storage: str
     chart: str | None = None
@@ -75,10 +88,12 @@ def prometheus_release(
     namespace = k8s.core.v1.Namespace(
         f"{name}-namespace",
         metadata=k8s.meta.v1.ObjectMetaArgs(
-            name=args.namespace, labels={**PART_OF, "pod-security.kubernetes.io/enforce": "baseline"}
+            name=args.namespace, labels={**PART_OF, "pod-security.kubernetes.io/enforce": "restricted"}
         ),
         opts=pulumi.ResourceOptions.merge(
-            opts, pulumi.ResourceOptions(depends_on=list(pool.resources) if pool else [])
+            opts,
+            # What makes its volume, and deletes it with the namespace, comes before and goes after.
+            pulumi.ResourceOptions(depends_on=[*(pool.resources if pool else ()), *platform.ready]),
         ),
     )
     inside = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[namespace]))
@@ -113,7 +128,7 @@ def prometheus_release(
         chart=chart.place(args.chart),
         version=args.version or chart.version,
         repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=chart.repository) if not args.chart else None,
-        values=values(args, pool),
+        values=values(args, pool, platform.volume_class),
         # A first node may have to come.
         timeout=900,
         opts=pulumi.ResourceOptions.merge(inside, pulumi.ResourceOptions(depends_on=[secret, policy])),
@@ -126,8 +141,10 @@ def release_name(namespace: str) -> str:
     return fit(namespace, RELEASE_LIMIT)
 
 
-def values(args: PrometheusArgs, pool: Pool | None) -> dict[str, Any]:
-    """The chart's values (charts/kube-prometheus-stack/values.yaml at tag kube-prometheus-stack-88.5.3)."""
+def values(args: PrometheusArgs, pool: Pool | None, volume_class: pulumi.Input[str] | None) -> dict[str, Any]:
+    """The chart's values (charts/kube-prometheus-stack/values.yaml at tag kube-prometheus-stack-88.5.3, and what
+    is known of 90.0.0). Prometheus's volume is of ``volume_class``; None: of the cluster's default class.
+    """
     chart = charts()[CHART]
     pinned = args.version in (None, chart.version)
     place: dict[str, Any] = {}
@@ -145,56 +162,85 @@ def values(args: PrometheusArgs, pool: Pool | None) -> dict[str, Any]:
         ]
     }
     operator: dict[str, Any] = {
+        # Otherwise it carries out the objects of all namespaces, those of another operator too.
+        "namespaces": {"releaseNamespace": True, "additional": sorted({*args.namespaces} - {args.namespace})},
         # It checks objects of its own kinds, and would have to be there whenever one changes.
         "admissionWebhooks": {"enabled": False},
         "tls": {"enabled": False},
         "kubeletService": {"enabled": False},
         "serviceMonitor": {"selfMonitor": False},
-        "resources": _resources("50m", "128Mi"),
+        "resources": _resources(50, 128),
         **place,
+    }
+    reloader: dict[str, Any] = {"resources": _resources(10, 64)}
+    claim: dict[str, Any] = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": args.storage}},
+        **({"storageClassName": volume_class} if volume_class is not None else {}),
     }
     prometheus: dict[str, Any] = {
         "retention": args.retention,
+        # A full volume would end it, and it would not start again.
+        "retentionSize": f"{int(STORAGE_SHARE * mebibytes(args.storage))}MiB",
+        "scrapeInterval": f"{args.interval}s",
         "podMonitorSelectorNilUsesHelmValues": False,
         "serviceMonitorSelectorNilUsesHelmValues": False,
         "podMonitorNamespaceSelector": looked_at,
         "serviceMonitorNamespaceSelector": looked_at,
-        "resources": _resources("250m", "1Gi"),
-        "storageSpec": {
-            "volumeClaimTemplate": {
-                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": args.storage}}}
-            }
-        },
+        "resources": _resources(250, 1024),
+        "storageSpec": {"volumeClaimTemplate": {"spec": claim}},
         **place,
     }
     if pinned:
         operator["image"] = _image(chart.images["operator"])
-        operator["prometheusConfigReloader"] = {"image": _image(chart.images["reloader"])}
+        reloader["image"] = _image(chart.images["reloader"])
         prometheus["image"] = _image(chart.image)
     return {
         "fullnameOverride": release_name(args.namespace),
         "cleanPrometheusOperatorObjectNames": True,
         **{part: {"enabled": False} for part in _LEFT_OUT},
         "defaultRules": {"create": False},
-        "prometheusOperator": operator,
-        "prometheus": {"serviceMonitor": {"selfMonitor": False}, "prometheusSpec": prometheus},
+        "prometheusOperator": {**operator, "prometheusConfigReloader": reloader},
+        "prometheus": {
+            "serviceMonitor": {"selfMonitor": False},
+            # From 90.0.0 on the chart would make a token that never ends, for monitors that are left out.
+            "serviceAccount": {"createTokenSecret": False},
+            "prometheusSpec": prometheus,
+        },
         "grafana": {
             "fullnameOverride": f"{release_name(args.namespace)}-grafana",
             "admin": {"existingSecret": ADMIN_SECRET},
             "defaultDashboardsEnabled": False,
             # Of the whole cluster it would otherwise read all ConfigMaps and Secrets.
             "rbac": {"namespaced": True},
-            "sidecar": {"dashboards": {"searchNamespace": args.namespace}},
+            "sidecar": {
+                "dashboards": {"searchNamespace": args.namespace},
+                "datasources": {"searchNamespace": args.namespace, "alertmanager": {"enabled": False}},
+                "resources": _resources(10, 128),
+            },
+            "serviceMonitor": {"enabled": False},
             "testFramework": {"enabled": False},
-            "grafana.ini": {"analytics": {"reporting_enabled": False, "check_for_updates": False}},
-            "resources": _resources("100m", "256Mi"),
+            "grafana.ini": {
+                "analytics": {
+                    "reporting_enabled": False,
+                    "check_for_updates": False,
+                    "check_for_plugin_updates": False,
+                },
+                # Its source of Prometheus is a plugin from 13.2 on. At each start it would fetch the newest,
+                # fail to put it in the place of the image's, which is read-only, and have none
+                # (github.com/grafana-community/helm-charts issue 787, github.com/Tanguille/cluster pull request
+                # 5048, both of September 2026; pkg/setting/setting_plugins.go of Grafana).
+                "plugins": {"preinstall_disabled": True},
+            },
+            "resources": _resources(100, 512, GRAFANA_LIMIT),
             **place,
         },
     }
 
 
-def _resources(cpu: str, memory: str) -> dict[str, Any]:
-    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory}}
+def _resources(cpu: int, memory: int, limit: int | None = None) -> dict[str, Any]:
+    """Requests in millicores and MiB, and a limit of memory: what is asked for where it is not another."""
+    return {"requests": {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}, "limits": {"memory": f"{limit or memory}Mi"}}
 
 
 def _image(reference: str) -> dict[str, str]:

@@ -15,11 +15,8 @@ from infra.kubernetes.pod import (
     tolerations,
 )
 from infra.kubernetes.workspace import Workspace
-from infra.platform import Resources
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 from infra.service import ADDRESS, PASSWORD, Service
-
-REQUESTS = Resources(cpu=20, memory=48, ephemeral_storage=16)
 
 PORT_NAME = "metrics"
 
@@ -46,8 +43,9 @@ def declare_exporter(
     name: str, service: Service, workspace: Workspace, opts: pulumi.ResourceOptions
 ) -> list[pulumi.Resource]:
     """Declares the exporter of ``service``, and that it connects to it and nothing else."""
-    exporter = service.exporter
+    exporter, asked = service.exporter, service.exporter_requests
     assert exporter is not None
+    assert asked is not None
     labels = exporter_labels(service)
     metadata = k8s.meta.v1.ObjectMetaArgs(name=object_name(service), namespace=workspace.namespace, labels=labels)
     of_service = k8s.meta.v1.LabelSelectorArgs(match_labels=service_labels(service.pipeline, service.name))
@@ -91,7 +89,6 @@ def declare_exporter(
         ),
         opts=opts,
     )
-    asked = service.pool.admitted(REQUESTS)
     deployment = k8s.apps.v1.Deployment(
         name,
         metadata=metadata,

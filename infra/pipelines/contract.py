@@ -182,13 +182,14 @@ class Exporter:
     """What answers Prometheus, at ``port``, for a service that does not itself.
 
     ``arguments`` are those of its image's own program, and may hold ``{address}``, the service's host and port. It
-    has the service's password in ``password_variable`` of its environment.
+    has the service's password in ``password_variable`` of its environment. ``resources`` is what its pod asks for.
     """
 
     image: str
     arguments: Sequence[str]
     port: int
     password_variable: str
+    resources: Resources = field(default_factory=lambda: Resources(cpu=20, memory=48, ephemeral_storage=16))
 
 
 @dataclass(frozen=True)

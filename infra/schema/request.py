@@ -57,7 +57,8 @@ class Request:
     that cannot be read. ``has_secrets`` says that the stack has secrets for steps: the clusters' Kubernetes
     providers then change Secrets in place, where they would otherwise delete one first and make it again
     (``enable_secret_mutable``). ``teams`` are those whose own stacks run Jobs on the clusters, by name.
-    ``has_services`` says that a pipeline has a service, or an app that keeps data: each has a volume to itself.
+    ``has_services`` says that a pipeline has a service, or an app that keeps data, or that Prometheus is installed
+    where the cloud collects no metrics: each has a volume to itself.
     ``apps`` are the apps of pipelines that have the store mounted, and ``exposed`` those that are open to people
     outside the cluster. ``has_dashboards`` says that the cloud shows metrics that it collects itself on dashboards
     of the stack's. ``builds_on`` is the cluster on which images are built that go to the cloud's own registry;

@@ -9,8 +9,13 @@ from infra.schema.base import ChartSettings, Duration, Int, Labels, Model, Size
 
 MOST_PORT = 65535
 
-REQUESTS = Resources(cpu=400, memory=1536)
-"""Of all pods that are installed beside the exporters of GPU nodes: Prometheus, its operator, Grafana."""
+PROMETHEUS_PODS = (
+    Resources(cpu=260, memory=1088),
+    Resources(cpu=50, memory=128),
+    Resources(cpu=120, memory=768),
+)
+"""What the pods ask for that are installed beside the exporters of GPU nodes: Prometheus with its reloader, its
+operator, Grafana with what reads its dashboards and sources."""
 
 
 class IdleSettings(Model):
@@ -58,7 +63,11 @@ class PrometheusSettings(ChartSettings):
         description="Labels by which the Prometheus that is there already finds a PodMonitor.",
     )
     retention: Duration = Field(default="15d", description="How long Prometheus keeps what it read.")
-    storage: Size = Field(default="20Gi", description="Size of the volume that it keeps it on.")
+    storage: Size = Field(
+        default="20Gi",
+        description="Size of the volume that it keeps it on. The oldest goes before the volume is full. A volume "
+        "that is there keeps its size.",
+    )
 
 
 class MetricsSettings(Model):
@@ -79,7 +88,7 @@ class MetricsSettings(Model):
         description="Have metrics read: by what the cloud reads them with, else by the Prometheus of "
         "`prometheus`. Who reads them is let in to their ports, and nobody else.",
     )
-    interval: Duration = Field(default="30s", description="Time between two readings.")
+    interval: Duration = Field(default="30s", description="Time between two readings, 5 s to 2 min.")
     dashboards: bool = Field(
         default=True,
         description="Declare dashboards of what is read: in the cloud's service, else for Grafana as ConfigMaps.",
@@ -93,3 +102,8 @@ class MetricsSettings(Model):
     port: Annotated[int, Field(ge=1024, le=MOST_PORT)] = Field(
         default=9410, description="Port at which the pods of a step answer Prometheus while they run."
     )
+
+    @property
+    def installs_prometheus(self) -> bool:
+        """Whether Prometheus, with a volume, comes to clusters whose cloud does not collect metrics itself."""
+        return self.collect and self.prometheus.install

@@ -138,7 +138,7 @@ class Settings(Model):
             pool_names={name: tuple(cluster.pools) for name, cluster in self.clusters.items()},
             teams=self.teams,
             has_secrets=bool(self.secrets),
-            has_services=any_services(self.pipelines),
+            has_services=any_services(self.pipelines) or bool(self.metrics and self.metrics.installs_prometheus),
             apps=apps_with_store(self.pipelines),
             has_dashboards=bool(self.metrics and self.metrics.collect and self.metrics.dashboards),
             builds_on=self._builds_on,

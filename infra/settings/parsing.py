@@ -90,7 +90,8 @@ class Reading:
             protect=draft.protect,
             pool_names={name: tuple(pool for of, pool in self.names if of == name) for name in draft.clusters},
             teams=draft.teams,
-            has_services=any_services(draft.pipelines),
+            has_services=any_services(draft.pipelines)
+            or bool(draft.metrics and draft.metrics.installs_prometheus),
             apps=apps_with_store(draft.pipelines),
             exposed=exposed(draft.pipelines),
         )

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 
-from infra.pipelines.contract import PodSettings, StepDeclaration, placements
+from infra.pipelines.contract import StepDeclaration, placements
 from infra.platform import Resources
 from infra.schema.problems import Finding, Path
-from infra.schema.quantities import cpu_millicores, mebibytes
+from infra.settings.checks.standing import asked, standing
 from infra.settings.checks.targets import Target, targets
-from infra.settings.kueue import OWN_PODS
 from infra.settings.parsing import Draft, Reading
-from infra.settings.pipelines import KEY, apps_if_any, services_if_any, steps_if_any
+from infra.settings.pipelines import KEY, apps_if_any, steps_if_any
 
 WORDS: Mapping[str, tuple[str, str]] = {
     "cpu": ("m", " of CPU"),
@@ -38,29 +37,15 @@ def check(reading: Reading) -> Iterator[Finding]:
 def _held(draft: Draft) -> dict[str, list[tuple[str, Resources]]]:
     """What is on a pool at all times and in no queue: who, and how much."""
     found: dict[str, list[tuple[str, Resources]]] = {}
+    for each in standing(draft):
+        found.setdefault(each.pool, []).append((each.who, each.requests))
     for name, settings in draft.pipelines.items():
-        for service in services_if_any(name, settings):
-            asked = _asked(service.placed_by)
-            found.setdefault(service.placed_by.pool, []).append((f"the service `{service.name}`", asked))
         for app in apps_if_any(name, settings):
             placed = app.placed_by
             pods = placed.autoscale.most if placed.autoscale else placed.replicas
             there = found.setdefault(placed.pool, [])
-            there += [(f"the app `{app.name}`", _asked(placed))] * pods
-    for cluster in draft.clusters.values() if draft.kueue and draft.kueue.install else ():
-        host = next((name for name, pool in cluster.pools.items() if not pool.has_gpus), None)
-        if host and not cluster.other_stack:
-            found.setdefault(host, []).append(("Kueue itself", OWN_PODS))
+            there += [(f"the app `{app.name}`", asked(placed))] * pods
     return found
-
-
-def _asked(placed: PodSettings) -> Resources:
-    return Resources(
-        cpu=cpu_millicores(placed.cpu),
-        memory=mebibytes(placed.memory),
-        ephemeral_storage=mebibytes(placed.ephemeral_storage),
-        gpus=placed.asked_gpus,
-    )
 
 
 def _never(
@@ -69,7 +54,7 @@ def _never(
     node, most = target.node, target.most_nodes
     assert node is not None
     assert most is not None
-    asked = _asked(step.placed_by)
+    wanted = asked(step.placed_by)
     pods = step.nodes.count if step.nodes else step.workers
     if step.nodes and pods > most:
         # Said of every step with nodes, with or without a queue.
@@ -78,7 +63,7 @@ def _never(
     read: tuple[Path, ...] = (("kueue",), (*at, "pool"), *([target.nodes_key] if target.nodes_key else ()))
     plural = "s" * (most != 1)
     for name, (unit, words) in WORDS.items():
-        each, there = getattr(asked, name), getattr(node, name)
+        each, there = getattr(wanted, name), getattr(node, name)
         if not each or each > there:
             # What is too large for a node is said of every step.
             continue
@@ -98,7 +83,7 @@ def _never(
             )
             return
     room = most * min(
-        (getattr(node, name) // getattr(asked, name) for name in WORDS if getattr(asked, name)), default=pods
+        (getattr(node, name) // getattr(wanted, name) for name in WORDS if getattr(wanted, name)), default=pods
     )
     if step.nodes is None and pods > room > 0:
         ready = draft.kueue.ready_within if draft.kueue else ""

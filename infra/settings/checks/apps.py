@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from infra.pipelines.apps import AppDeclaration, object_name
-from infra.pipelines.contract import PipelineSettings, PodSettings, placements
+from infra.pipelines.contract import PipelineSettings, placements
 from infra.platform import Resources
 from infra.schema.problems import Finding, Path, listed
-from infra.schema.quantities import cpu_millicores, mebibytes
 from infra.settings.checks.pipelines import RENAME, pools_of
+from infra.settings.checks.standing import asked, standing
 from infra.settings.checks.targets import Target, targets
 from infra.settings.parsing import Draft, Reading
-from infra.settings.pipelines import KEY, apps_if_any, services_if_any
+from infra.settings.pipelines import KEY, apps_if_any
 
 AMOUNTS = ("cpu", "memory", "ephemeral_storage", "gpus")
 
@@ -131,17 +131,12 @@ def _room(found: Sequence[_Placed], draft: Draft) -> Iterator[Finding]:
 def _packed(
     target: Target, node: Resources, most: int, found: Sequence[_Placed], draft: Draft
 ) -> Iterator[Finding]:
-    services = [
-        (service.name, asked(service.placed_by))
-        for name, settings in draft.pipelines.items()
-        for service in services_if_any(name, settings)
-        if service.placed_by.pool == target.name
-    ]
-    nodes = [node] * min(most, sum(each.pods for each in found) + len(services))
-    for _, wanted in services:
+    others = [each for each in standing(draft) if each.pool == target.name]
+    nodes = [node] * min(most, sum(each.pods for each in found) + sum(len(each.pods) for each in others))
+    for wanted in (pod for each in others for pod in each.pods):
         _take(nodes, wanted)
     there = [each for each in found if each.app.placed_by.pool == target.name]
-    beside = [f"`{name}` ({_said(wanted)})" for name, wanted in services]
+    beside = [f"{each.who} ({_said(each.requests)})" for each in others]
     for each in sorted(there, key=lambda each: -_share(asked(each.app.placed_by), node)):
         wanted = asked(each.app.placed_by)
         if not _fits(node, wanted):
@@ -167,16 +162,6 @@ def _no_room(each: _Placed, got: int, target: Target, beside: Sequence[str]) -> 
         "all of these stay there, so the others would wait for ever",
         "ask for less, let the pool have more nodes, or take another pool",
         read=((*each.at, "pool"), *([target.nodes_key] if target.nodes_key else ())),
-    )
-
-
-def asked(placed: PodSettings) -> Resources:
-    """What a pod asks for that ``placed`` places."""
-    return Resources(
-        cpu=cpu_millicores(placed.cpu),
-        memory=mebibytes(placed.memory),
-        ephemeral_storage=mebibytes(placed.ephemeral_storage),
-        gpus=placed.asked_gpus,
     )
 
 

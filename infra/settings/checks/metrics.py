@@ -15,8 +15,9 @@ KEY = "metrics"
 PROMETHEUS = "kube-prometheus-stack"
 EXPORTER = "dcgm-exporter"
 
-LEAST_INTERVAL, MOST_INTERVAL = 5, 300
-"""Seconds between two readings. After five minutes Prometheus takes a series for ended
+LEAST_INTERVAL, MOST_INTERVAL = 5, 120
+"""Seconds between two readings. The dashboards' rates are of five minutes, and need two readings in them even
+where one was missed. After five minutes Prometheus takes a series for ended, too
 (prometheus.io/docs/prometheus/latest/querying/basics, "Staleness", seen November 2026)."""
 
 INSTALLATION = ("chart", "version", "retention", "storage")
@@ -46,7 +47,7 @@ def _of_all(metrics: MetricsSettings) -> Iterator[Finding]:
         yield Finding(
             (KEY, "interval"),
             metrics.interval,
-            f"not between {LEAST_INTERVAL} s and {MOST_INTERVAL} s, after which Prometheus draws no line any more",
+            f"not between {LEAST_INTERVAL} s and {MOST_INTERVAL} s; of fewer readings the dashboards draw no line",
             "write for example `30s`",
         )
     if not metrics.usage:
@@ -136,6 +137,12 @@ def _prometheus(metrics: MetricsSettings, draft: Draft) -> Iterator[Finding]:
             read=(("namespace",),),
         )
     yield from _namespaced(draft, at, "Prometheus's operator is one for a whole cluster")
+    yield from _on_openshift(
+        draft,
+        at,
+        "it has a Prometheus of its own, and its constraints take none of this one's pods",
+        "write `install: false` and `namespace: openshift-user-workload-monitoring` in it",
+    )
     yield from _copies(at, PROMETHEUS, own)
 
 
@@ -155,6 +162,12 @@ def _exporter(metrics: MetricsSettings, draft: Draft) -> Iterator[Finding]:
         return
     if any(getattr(pool, "accelerator", None) for each in draft.clusters.values() for pool in each.pools.values()):
         yield from _namespaced(draft, at, "the exporter of GPUs runs on nodes, outside of the stack's namespace")
+        yield from _on_openshift(
+            draft,
+            at,
+            "its constraints take no pod that is root and mounts the kubelet's socket",
+            "write `install: false` in it, and let NVIDIA's GPU Operator run the exporter",
+        )
     yield from _copies(at, EXPORTER, own)
 
 
@@ -168,6 +181,13 @@ def _namespaced(draft: Draft, at: Path, why: str) -> Iterator[Finding]:
                 "write `install: false` in it",
                 read=(("clusters", name, "access"), (*at, "install")),
             )
+
+
+def _on_openshift(draft: Draft, at: Path, why: str, fix: str) -> Iterator[Finding]:
+    for name, cluster in draft.clusters.items():
+        if getattr(cluster, "openshift", False):
+            reason = f"cluster `{name}` is OpenShift: {why}"
+            yield Finding(at, None, reason, fix, read=(("clusters", name, "openshift"), (*at, "install")))
 
 
 def _copies(at: Path, chart: str, own: ChartSettings) -> Iterator[Finding]:

@@ -10,6 +10,8 @@ from infra.kubernetes import gpu_exporter, prometheus_release
 from infra.kubernetes.labels import MEASURED, RUN_ANNOTATION, USAGE_ANNOTATION
 from infra.kubernetes.metrics import Measured, scrapers
 from infra.review.stack import Resource, Stack
+from infra.schema.quantities import cpu_millicores, mebibytes
+from infra.settings.metrics import PROMETHEUS_PODS
 from tests.support.previewing import previewed
 
 JOB = "kubernetes:batch/v1:Job"
@@ -141,6 +143,83 @@ def test_elsewhere_prometheus_is_installed_and_looks_at_the_stacks_namespaces_al
     assert own["prometheus"]["prometheusSpec"]["image"]["sha"]
     dashboard = of(found, "kubernetes:core/v1:ConfigMap")["slipway-jobs"]
     assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert dashboard["metadata"]["namespace"] == own["grafana"]["sidecar"]["dashboards"]["searchNamespace"]
+
+
+def of_prometheus(name: str, metrics: str = "{}") -> dict[str, Any]:
+    """The values of Prometheus's chart."""
+    declared = [each.properties for each in stack(name, metrics).resources.values() if each.type == RELEASE]
+    (found,) = [each["values"] for each in declared if each["chart"] == prometheus_release.CHART]
+    return found
+
+
+def test_on_a_cloud_without_a_default_class_prometheus_gets_a_volume() -> None:
+    # No service and no app of this stack has a volume.
+    found = stack("aws-dev", "{}")
+    (made,) = [
+        each for each in found.resources.values() if each.type == "kubernetes:storage.k8s.io/v1:StorageClass"
+    ]
+    claim = of_prometheus("aws-dev")["prometheus"]["prometheusSpec"]["storageSpec"]["volumeClaimTemplate"]["spec"]
+    (namespace,) = [each for each in found.resources.values() if each.name == "dev-metrics-namespace"]
+
+    assert claim["storageClassName"] == made.properties["metadata"]["name"]
+    # The driver goes after the volumes that it has to delete.
+    assert made.urn in namespace.dependencies
+    assert (
+        "storageClassName"
+        not in (
+            of_prometheus("local")["prometheus"]["prometheusSpec"]["storageSpec"]["volumeClaimTemplate"]["spec"]
+        )
+    )
+
+
+def test_prometheus_drops_the_oldest_before_its_volume_is_full() -> None:
+    said = json.dumps({"prometheus": {"storage": "10Gi", "retention": "90d"}})
+    spec = of_prometheus("local", said)["prometheus"]["prometheusSpec"]
+
+    assert (spec["retention"], spec["retentionSize"]) == ("90d", "8704MiB")
+
+
+def test_the_operator_leaves_other_namespaces_alone() -> None:
+    watched = of_prometheus("local")["prometheusOperator"]["namespaces"]
+
+    assert watched == {"releaseNamespace": True, "additional": ["slipway", "slipway-gpu-metrics"]}
+
+
+def test_grafana_keeps_the_sources_that_its_image_has_and_fetches_nothing() -> None:
+    settings = of_prometheus("local")["grafana"]["grafana.ini"]
+
+    assert settings["plugins"] == {"preinstall_disabled": True}
+    assert not any(settings["analytics"].values())
+
+
+def test_no_token_that_never_ends_is_made() -> None:
+    assert of_prometheus("local")["prometheus"]["serviceAccount"] == {"createTokenSecret": False}
+
+
+def test_what_is_installed_asks_for_what_quotas_count() -> None:
+    values = of_prometheus("local")
+    grafana, operator = values["grafana"], values["prometheusOperator"]
+    pods = (
+        [values["prometheus"]["prometheusSpec"], operator["prometheusConfigReloader"]],
+        [operator],
+        [grafana, grafana["sidecar"], grafana["sidecar"]],
+    )
+    asked = [[each["resources"]["requests"] for each in pod] for pod in pods]
+
+    assert [
+        (sum(cpu_millicores(each["cpu"]) for each in pod), sum(mebibytes(each["memory"]) for each in pod))
+        for pod in asked
+    ] == [(each.cpu, each.memory) for each in PROMETHEUS_PODS]
+    assert all(each["resources"]["limits"]["memory"] for pod in pods for each in pod)
+
+
+def test_the_exporter_of_gpus_takes_no_job_its_node() -> None:
+    releases = [each.properties for each in stack("aws-dev", "{}").resources.values() if each.type == RELEASE]
+    (own,) = [each["values"] for each in releases if each["name"] == gpu_exporter.CHART]
+
+    assert own["priorityClassName"] == ""
+    assert own["resources"]["requests"] == {"cpu": "0", "memory": "0"}
 
 
 def test_a_prometheus_that_is_there_finds_the_monitors_by_its_labels() -> None:

@@ -10,7 +10,7 @@ from infra.settings.loading import load
 from infra.settings.model import Settings
 from tests.infra.settings.test_references import PLATFORM, TEAM
 from tests.support.refusals import STEPS, TRAIN, Case, named, the_problem
-from tests.support.stack_values import GCP, GONE, changed
+from tests.support.stack_values import EXISTING, GCP, GONE, changed
 
 TEAMS = {"vision": {"namespace": "vision"}}
 H100 = {
@@ -189,3 +189,24 @@ def test_pods_that_never_run_at_once_are_refused_with_the_figures(
     problem = the_problem({**values, "kueue": {"install": install}})
     assert problem.key == f"slipway:pipelines.forecast.steps.forecast.{key}"
     assert reason in problem.reason
+
+
+@pytest.mark.parametrize(
+    ("metrics", "held"),
+    [
+        (
+            {"prometheus": {"install": False}},
+            "less 250m for the service `queue`, less 20m for the exporter of `queue`",
+        ),
+        ({}, "less 430m for Prometheus and Grafana"),
+    ],
+)
+def test_what_reads_metrics_takes_its_part_of_the_pool(metrics: dict[str, Any], held: str) -> None:
+    values = changed(EXISTING, {"clusters.here.pools.cpu.ephemeral_storage": "40Gi"})
+    steps: dict[str, dict[str, Any]] = {name: {"pool": "cpu"} for name in ("prepare", "days", "evaluate")}
+    steps["days"] |= {"cpu": "3740m", "workers": 1}
+    values["pipelines"] = {"fraud": {"services": {"queue": {"pool": "cpu"}}, "steps": steps}}
+    values["kueue"] = {"install": False}
+
+    assert load(values)
+    assert held in the_problem({**values, "metrics": metrics}).reason

@@ -15,8 +15,8 @@ PROMETHEUS = "metrics.prometheus"
 
 CASES: list[Case] = [
     ({"metrics": {"usage": False, "collect": False}}, "metrics", "nothing is measured", "remove the section"),
-    ({"metrics": {"interval": "1s"}}, "metrics.interval", "not between 5 s and 300 s", "`30s`"),
-    ({"metrics": {"interval": "1h"}}, "metrics.interval", "draws no line", "`30s`"),
+    ({"metrics": {"interval": "1s"}}, "metrics.interval", "not between 5 s and 120 s", "`30s`"),
+    ({"metrics": {"interval": "4m"}}, "metrics.interval", "the dashboards draw no line", "`30s`"),
     ({"metrics": {"usage": False, "port": 9999}}, "metrics.port", "`usage` is false", "remove it"),
     ({"metrics": {"port": 80}}, "metrics.port", "", ""),
     ({"metrics": {"collect": False, "interval": "30s"}}, "metrics.interval", "`collect` is false", "remove it"),
@@ -65,6 +65,29 @@ ELSEWHERE: list[Case] = [
         "name a label",
     ),
     ({"metrics": {"prometheus": {"chart": "/nowhere.tgz"}}}, f"{PROMETHEUS}.chart", "cannot be read", "fetch it"),
+    (
+        {"clusters.here.openshift": True, "metrics": {}},
+        PROMETHEUS,
+        "cluster `here` is OpenShift: it has a Prometheus of its own",
+        "`namespace: openshift-user-workload-monitoring`",
+    ),
+    (
+        {
+            "clusters.here.openshift": True,
+            "clusters.here.pools.gpu": {
+                "selector": {"kind": "gpu"},
+                "cpu": "4",
+                "memory": "8Gi",
+                "accelerator": "nvidia-tesla-t4",
+                "gpus": 1,
+            },
+            "metrics": {"prometheus": {"install": False}},
+            "store": {"kind": "nfs", "server": "10.0.0.5", "path": "/slipway"},
+        },
+        "metrics.gpus",
+        "no pod that is root",
+        "GPU Operator",
+    ),
     (
         {"clusters.here.access": "namespace", "metrics": {}},
         PROMETHEUS,
@@ -121,3 +144,9 @@ def test_a_team_measures_its_steps_and_leaves_collecting_to_the_platform() -> No
     found = load(changed(TEAM, {"metrics": {"collect": False}}), resolve).metrics
     assert found is not None
     assert found.usage
+
+
+def test_prometheus_is_given_a_volume_where_a_cloud_makes_none_by_itself() -> None:
+    assert not load(EXISTING).request.has_services
+    assert load(changed(EXISTING, {"metrics": {}})).request.has_services
+    assert not load(changed(EXISTING, {"metrics": {"prometheus": {"install": False}}})).request.has_services
