@@ -7,8 +7,8 @@ from typing import Literal
 
 from infra.kubernetes.review import SCALE_DOWN
 from infra.review.facts import Charge
-from infra.review.prices import hourly
-from infra.review.stack import NodePool, Stack
+from infra.review.prices import hourly, node_price
+from infra.review.stack import NodePool, Resource, Stack
 from offline.preview.job_durations import Measured
 from offline.preview.model import Outcome, RunCost, StepCost
 from offline.preview.schedule import Schedule, Work, schedule
@@ -53,6 +53,19 @@ def hourly_of(charge: Charge) -> float | None:
     """The price for an hour; None if it is not known."""
     known = hourly(charge.price) if charge.price is not None else None
     return None if known is None else known * charge.quantity
+
+
+def node_rate(stack: Stack, pool: NodePool | None) -> float | None:
+    """What one node of the pool costs for an hour; None where several pools share one resource's charges."""
+    if pool is None or not pool.urn or sum(each.urn == pool.urn for each in stack.pools) > 1:
+        return None
+    return node_price([*stack.charges, *stack.charges_elsewhere], pool.urn)
+
+
+def pod_rate(stack: Stack, job: Resource) -> float | None:
+    """What one pod of the Job costs for an hour, where pods are billed."""
+    rates = [hourly_of(each) for each in stack.charges if each.urn == job.urn]
+    return None if not rates or None in rates else sum(each for each in rates if each is not None)
 
 
 @dataclass(frozen=True)

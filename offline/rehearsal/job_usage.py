@@ -13,8 +13,21 @@ from offline.rehearsal.job_records import JobRecord
 
 
 @dataclass(frozen=True)
+class GpuTime:
+    """How long a pod held ``gpus``, and the share of that time, from 0 to 1, that they were idle."""
+
+    gpus: int
+    seconds: float
+    idle: float
+
+
+@dataclass(frozen=True)
 class UsedBy:
-    """What one pod of a Job used: cores and MiB, and what is known of its GPUs, in words."""
+    """What one pod of a Job used: cores and MiB, and what is known of its GPUs, in words.
+
+    ``gpu_times`` are those of its GPUs of which something is known, also in pods before it that had its place and
+    were taken away.
+    """
 
     job: str
     pod: str
@@ -23,7 +36,7 @@ class UsedBy:
     memory: int
     gpus: str
     rate: str
-    idle: float | None = None
+    gpu_times: Sequence[GpuTime] = ()
 
 
 def usage_of(records: Sequence[JobRecord], resources: Mapping[str, Resource], store: Path) -> tuple[UsedBy, ...]:
@@ -67,5 +80,16 @@ def _used(job: str, pod: str, content: Mapping[str, Any]) -> UsedBy:
         int(content.get("memory_peak_mib") or 0),
         gpus,
         f"{rate:,g} {content.get('rate_unit', '')}" if isinstance(rate, float | int) else "",
-        idle if isinstance(idle, float | int) else None,
+        _gpu_times(content),
     )
+
+
+def _gpu_times(content: Mapping[str, Any]) -> tuple[GpuTime, ...]:
+    before = content.get("before")
+    pods = [content, *(cast("list[Any]", before) if isinstance(before, list) else [])]
+    found: list[GpuTime] = []
+    for each in (cast("Mapping[str, Any]", pod) for pod in pods if isinstance(pod, dict)):
+        gpus, seconds, idle = each.get("gpus_asked"), each.get("seconds"), each.get("gpu_idle")
+        if isinstance(gpus, int) and gpus and isinstance(seconds, float | int) and isinstance(idle, float | int):
+            found.append(GpuTime(gpus, float(seconds), float(idle)))
+    return tuple(found)

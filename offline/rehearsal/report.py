@@ -30,6 +30,7 @@ from offline.preview.model import Cost
 from offline.preview.phrasing import money
 from offline.rehearsal import charts, comparison_charts
 from offline.rehearsal.comparison import Comparison, shown_whole
+from offline.rehearsal.idle_gpus import IdleGpus, idle_gpus
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.job_results import Collected, JobResults
 from offline.rehearsal.only_said import only_said
@@ -91,6 +92,7 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         ],
         "records": outcome.records,
         "used": outcome.used,
+        "idle_gpus": _idle_gpus(stack, outcome),
         "services": [(each, ending(each)) for each in outcome.services],
         "by_urn": records,
         "pods_of": pods_of,
@@ -121,6 +123,19 @@ def stack_of(name: str, resources: Mapping[str, Resource], configuration: Config
     standing = [node for each in emulators(configuration.settings.request) for node in each.standing_nodes()]
     declared = Stack(name, resources, configuration.values, pools=[pool_of_nodes(node) for node in standing])
     return reviewed(declared, reviews())
+
+
+def idle_gpus_of(outcome: Outcome) -> list[IdleGpus]:
+    """The Jobs whose GPUs were idle for longer than the stack's settings bear, with the money."""
+    if not any(each.gpu_times for each in outcome.used):
+        return []
+    stack = stack_of(outcome.options.stack, outcome.evaluation.resources, outcome.configuration)
+    return _idle_gpus(stack, outcome)
+
+
+def _idle_gpus(stack: Stack, outcome: Outcome) -> list[IdleGpus]:
+    metrics = outcome.configuration.settings.metrics
+    return idle_gpus(stack, outcome.used, metrics.idle.share) if metrics else []
 
 
 def priced(stack: Stack, records: Sequence[JobRecord]) -> Cost:

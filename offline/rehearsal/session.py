@@ -281,7 +281,8 @@ def _unknown_as_null(value: object) -> str | None:
 
 
 def _report(place: Place, outcome: Outcome, console: Console) -> None:
-    from offline.rehearsal.report import write_report  # noqa: PLC0415  # jinja2 is not needed to find settings wrong.
+    # jinja2 is not needed to find settings wrong.
+    from offline.rehearsal.report import idle_gpus_of, write_report  # noqa: PLC0415
 
     file = write_report(place, outcome)
     quiet = outcome.options.quiet
@@ -294,6 +295,7 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
         summary.failures(console, records, logs, refused)
     if not quiet:
         scheduled = only_said(outcome.evaluation.resources.values())
+        summary.idle(console, idle_gpus_of(outcome))
         summary.ran(console, records, outcome.services, scheduled, outcome.used)
         summary.results(console, outcome.results, outcome.comparisons)
         summary.stack_outputs(console, outcome.evaluation.outputs, outcome.results)

@@ -17,6 +17,7 @@ from infra.review.properties import mapping
 from infra.schema.printable import printable, printable_lines
 from offline.engine.resources import StackOutput
 from offline.rehearsal.comparison import Comparison, shown_whole
+from offline.rehearsal.idle_gpus import IdleGpus
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.job_results import Collected, JobResults
 from offline.rehearsal.job_usage import UsedBy
@@ -187,6 +188,14 @@ def comparison_table(compared: Comparison) -> Table:
         style = "green" if best else "" if each.record.phase.good else "red"
         table.add_row(*(Text(printable(cell)) for cell in (*cells, seconds, result)), style=style)
     return table
+
+
+def idle(console: Console, found: Sequence[IdleGpus]) -> None:
+    """The Jobs whose GPUs did nothing for long, with the money that is lost so on their pools."""
+    if found:
+        console.print()
+    for each in found:
+        console.print(Text(printable(f"GPU IDLE  {each.says}"), "bold red"), soft_wrap=True)
 
 
 def ran(

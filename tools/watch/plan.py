@@ -5,13 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.kubernetes.labels import COMPONENT, INSTANCE, NAME
-from infra.review.facts import Charge
-from infra.review.prices import node_price
 from infra.review.properties import at, strings, text, texts
-from infra.review.stack import JOB, KUBERNETES_PROVIDER, NodePool, Resource, Stack
+from infra.review.stack import JOB, KUBERNETES_PROVIDER, Resource, Stack
 from offline.policies.workloads import CRON_JOB, Workload, gpus_of, workload_of
 from offline.preview.revisions import evaluate_trees
-from offline.preview.run_cost import hourly_of
+from offline.preview.run_cost import node_rate, pod_rate
 
 WORKER = "workloads.runtime.worker"
 """The module that runs a program once for each item."""
@@ -120,20 +118,6 @@ def _expected(workload: Workload, stack: Stack, names: Mapping[str, str]) -> Exp
         gpus=gpus_of(workload),
         items=any(WORKER in texts(each.get("command")) for each in workload.containers),
         after=[names[urn] for urn in names if urn in job.dependencies],
-        rate=_pod_rate(stack, job) if by_pod else _node_rate(stack, pool),
+        rate=pod_rate(stack, job) if by_pod else node_rate(stack, pool),
         by_pod=by_pod,
     )
-
-
-def _node_rate(stack: Stack, pool: NodePool | None) -> float | None:
-    """What one node of the pool costs for an hour; None where several pools share one resource's charges."""
-    if pool is None or not pool.urn or sum(each.urn == pool.urn for each in stack.pools) > 1:
-        return None
-    return node_price([*stack.charges, *stack.charges_elsewhere], pool.urn)
-
-
-def _pod_rate(stack: Stack, job: Resource) -> float | None:
-    """What one pod of the Job costs for an hour, where pods are billed."""
-    own: list[Charge] = [each for each in stack.charges if each.urn == job.urn]
-    rates = [hourly_of(each) for each in own]
-    return None if not rates or None in rates else sum(each for each in rates if each is not None)

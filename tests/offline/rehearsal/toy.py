@@ -22,6 +22,7 @@ from infra.kubernetes.labels import (
     PEOPLE,
     RESULTS_ANNOTATION,
     RUN_ANNOTATION,
+    USAGE_ANNOTATION,
     VARIANT_ANNOTATION,
 )
 from infra.pipelines.results import RESULTS, Result
@@ -210,10 +211,12 @@ class Toys:
         nodes: int | None = None,
         labels: Mapping[str, str] | None = None,
         job_labels: Mapping[str, str] | None = None,
+        usage: str | None = None,
     ) -> k8s.batch.v1.Job:
         """A Job that runs ``python -c script arguments…`` with the store at /store.
 
-        ``run`` is its directory in the store, ``inputs`` are those that it reads, ``results`` what it declares,
+        ``run`` is its directory in the store, ``usage`` where the use of its pods is kept there, ``inputs`` are
+        those that it reads, ``results`` what it declares,
         ``variant`` what of the step that several Jobs are made of. With ``workers`` it is an Indexed Job, with
         ``nodes`` one whose pods find one another below the Service of its name and share no node.
         """
@@ -230,6 +233,7 @@ class Toys:
         requests = {"cpu": cpu, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
         annotations = {"pulumi.com/replaceUnready": "true"} if replace_unready else {}
         annotations |= {RUN_ANNOTATION: run} if run else {}
+        annotations |= {USAGE_ANNOTATION: usage} if usage else {}
         annotations |= {INPUTS_ANNOTATION: json.dumps(inputs)} if inputs else {}
         annotations |= {RESULTS_ANNOTATION: RESULTS.dump_json(tuple(results)).decode()} if results else {}
         annotations |= {VARIANT_ANNOTATION: json.dumps(variant)} if variant else {}

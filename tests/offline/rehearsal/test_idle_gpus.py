@@ -1,0 +1,94 @@
+"""What is said of GPUs that a Job held and did not use, and what that costs."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from offline.preview.phrasing import money
+from offline.preview.run_cost import node_rate
+from offline.rehearsal.idle_gpus import idle_gpus
+from offline.rehearsal.job_usage import GpuTime, UsedBy
+from offline.rehearsal.outcome import Options
+from offline.rehearsal.session import Session, configure
+from tests.offline.rehearsal.toy import ROOT, Toys
+from tests.support.previewing import previewed
+
+WRITER = """
+import json, pathlib, sys
+folder = pathlib.Path("/store/.usage/mnist/train/1")
+folder.mkdir(parents=True)
+for pod, record in enumerate(json.loads(sys.argv[1])):
+    (folder / f"{pod}.json").write_text(json.dumps(record))
+"""
+
+
+def used(job: str, *times: GpuTime) -> UsedBy:
+    return UsedBy(job, "", 600, 1.0, 100, "", "", times)
+
+
+def test_idle_time_costs_the_part_of_the_node_that_the_gpus_are() -> None:
+    stack = previewed("gcp-dev", {"metrics": {}})
+    (pool,) = [each for each in stack.pools if each.name == "train"]
+    rate = node_rate(stack, pool)
+    assert rate
+    assert pool.allocatable.gpus == 1
+
+    # The second one was taken away, and paid all the same.
+    (found,) = idle_gpus(stack, [used("mnist-train", GpuTime(1, 7200, 0.75), GpuTime(1, 3600, 0.5))], 30)
+
+    assert found.dollars == pytest.approx(rate * (2 * 0.75 + 0.5))
+    assert found.says == (
+        f"mnist-train: 1 GPU idle 67 % of 120 min: about {money(found.dollars)} for nothing, at list prices"
+    )
+
+
+def test_without_a_price_no_money_is_made_up() -> None:
+    stack = previewed("local", {"metrics": {}})
+    pods = [used("mnist-train", GpuTime(2, 45, 0.9)), used("mnist-train", GpuTime(2, 40, 0.9))]
+
+    (found,) = idle_gpus(stack, pods, 30)
+
+    assert found.says == "mnist-train: 4 GPUs idle 90 % of 45 s"
+
+
+def test_the_dearest_is_said_first_and_what_is_little_is_not() -> None:
+    stack = previewed("gcp-dev", {"metrics": {}})
+    found = idle_gpus(
+        stack,
+        [
+            used("mnist-train", GpuTime(1, 600, 0.9)),
+            used("mnist-prepare"),
+            used("mnist-predict", GpuTime(1, 600, 0.9)),
+        ],
+        30,
+    )
+
+    # An H100 costs more than a T4.
+    assert [each.job for each in found] == ["mnist-predict", "mnist-train"]
+    assert idle_gpus(stack, [used("mnist-train", GpuTime(1, 600, 0.3))], 30) == []
+
+
+def test_a_rehearsal_says_it_before_all_else_and_in_its_report(tmp_path: Path) -> None:
+    record = {"gpus_asked": 1, "gpu_busy": 0.1, "gpu_idle": 0.8, "seconds": 600, "memory_peak_mib": 100}
+    before = [{"gpus_asked": 1, "gpu_idle": 0.5, "seconds": 60}]
+    file = tmp_path / "stack.yaml"
+    text = Path(ROOT, "stacks", "Pulumi.local.yaml").read_text(encoding="utf-8")
+    file.write_text(f"{text}\n  slipway:metrics: {{}}\n", encoding="utf-8")
+    console = Console(record=True, file=sys.stderr, width=200, highlight=False)
+
+    def program() -> None:
+        Toys().job("train", WRITER, json.dumps([{**record, "before": before}]), usage=".usage/mnist/train/1")
+
+    options = Options("local", ROOT, tmp_path / "place")
+    outcome = Session(program, configure("local", ROOT, file), options, console).run()
+    printed = console.export_text()
+
+    assert outcome.exit_code == 0
+    assert "GPU IDLE  train: 1 GPU idle 77 % of 10 min\n" in printed
+    assert printed.index("GPU IDLE") < printed.index("Wall time")
+    page = (tmp_path / "place" / "report.html").read_text()
+    assert "train: 1 GPU idle 77 % of 10 min" in page
+    assert page.index("GPUs that did next to nothing") < page.index("<h2>Use</h2>")
