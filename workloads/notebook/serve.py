@@ -60,7 +60,9 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         raise StepError(STORE_TROUBLE, f"{error.filename or options.folder}: {error.strerror}") from error
     environment = {**os.environ, **surroundings(options.folder, scratch, installed)}
-    words = [sys.executable, "-m", "jupyterlab", *settings(options)]
+    # Without what is installed in the folder that is kept, which kernels have: it could bring a configuration of
+    # the server, and code that runs in it.
+    words = [sys.executable, "-s", "-m", "jupyterlab", *settings(options)]
     print(f"JupyterLab on port {options.port}, in {options.folder}", flush=True)
     os.execve(words[0], words, environment)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.workloads.notebook.servers import TOKEN, Lab, lab
+from tests.workloads.notebook.servers import TOKEN, Lab, lab, until
 from tests.workloads.steps import only_error, run
 
 
@@ -34,6 +35,32 @@ def test_only_the_token_opens_it(server: Lab, path: str) -> None:
     assert b"nbformat" not in content
     assert server.ask(path, token="another-token-of-the-same-length")[0] in {302, 401, 403}
     assert server.ask(path)[0] == 200
+
+
+def test_what_lies_in_the_kept_folder_opens_nothing_and_is_for_kernels_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever had the folder once would else decide who comes in later: with a package that `pip` put there."""
+    own = tmp_path / ".local"
+    packages = own / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    for folder in (own / "etc" / "jupyter", packages):
+        folder.mkdir(parents=True)
+    said = {"IdentityProvider": {"token": ""}, "ServerApp": {"allow_unauthenticated_access": True}}
+    for folder in (own / "etc" / "jupyter", tmp_path):
+        (folder / "jupyter_server_config.json").write_text(json.dumps(said))
+    (packages / "usercustomize.py").write_text(
+        f"import sys; open({str(tmp_path / 'ran')!r}, 'a').write(' '.join(sys.orig_argv) + '\\n')"
+    )
+    # As in a pod: a Python with packages of its users, and JupyterLab beside it.
+    monkeypatch.setattr(sys, "executable", sys._base_executable)
+    installed = next(each for each in sys.path if (Path(each) / "jupyterlab").is_dir())
+    with lab(tmp_path, PYTHONPATH=installed) as server:
+        for path in ("/api/contents", "/api/kernels", "/files/start.ipynb"):
+            assert server.ask(path, token=None)[0] in {302, 401, 403}, path
+        assert server.ask("/api/contents")[0] == 200
+        assert not (tmp_path / "ran").exists() or "jupyterlab" not in (tmp_path / "ran").read_text()
+        server.json("/api/kernels", "POST", {})
+        until(lambda: "ipykernel" in ((tmp_path / "ran").read_text() if (tmp_path / "ran").exists() else ""))
 
 
 def test_what_the_kubelet_asks_needs_no_token(server: Lab) -> None:
