@@ -145,7 +145,7 @@ DASHBOARDS = (
             ),
             Panel(
                 "CPU",
-                "cores",
+                "suffix:cores",
                 [
                     Query(
                         "sum by (pipeline, step) "
@@ -181,7 +181,7 @@ DASHBOARDS = (
             ),
             Panel(
                 "Memory in use, by Job",
-                "decmbytes",
+                "mbytes",
                 [Query(f"sum by (namespace, step) ({_of_gpus('DCGM_FI_DEV_FB_USED')})", "{{step}}")],
                 "Framebuffer memory in MiB.",
             ),

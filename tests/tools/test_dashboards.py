@@ -33,6 +33,10 @@ EXPORTER = {"redis_key_size", "redis_memory_used_bytes", "redis_memory_max_bytes
 
 PROMETHEUS = {"up"}
 
+UNITS = {"none", "percent", "percentunit", "bytes", "mbytes", "s", "µs", "reqps", "watt", "suffix:cores"}
+"""Of Grafana (packages/grafana-data/src/valueFormats/categories.ts, read on 2026-11-23): `mbytes` are mebibytes,
+and any word may stand behind `suffix:`."""
+
 EXPRESSIONS = [
     (panel.title, query.promql) for each in DASHBOARDS for panel in each.panels for query in panel.queries
 ]
@@ -74,6 +78,14 @@ def test_panels_have_a_place_and_a_number_of_their_own() -> None:
         assert {target["datasource"]["uid"] for panel in made["panels"] for target in panel["targets"]} == {
             "${source}"
         }
+
+
+def test_every_unit_is_one_of_grafanas_and_memory_is_in_powers_of_two() -> None:
+    panels = {panel.title: panel for each in DASHBOARDS for panel in each.panels}
+
+    assert {each.unit for each in panels.values()} <= UNITS
+    # DCGM says MiB.
+    assert panels["Memory in use, by Job"].unit == "mbytes"
 
 
 def test_in_cloud_monitoring_a_dashboard_is_of_one_namespace_and_fits_its_grid() -> None:
