@@ -255,8 +255,8 @@ def _pods(
 
 
 def _data(name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
-    """The claim of what a person keeps in the app. It is none of the StatefulSet's own, which could not grow, and
-    would be deleted with what was written to it where another size is asked for.
+    """The claim of the volume with an app's data. It is not one of the StatefulSet's own templates, which cannot
+    change: another size would replace the StatefulSet, and delete the data with it.
     """
     app = args.planned.app
     if not app.declared.keeps_data:
@@ -264,7 +264,8 @@ def _data(name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> lis
     return [
         k8s.core.v1.PersistentVolumeClaim(
             f"{name}-{DATA}",
-            # Of many classes a volume is made with the first pod that mounts it, which waits for the claim here.
+            # Many storage classes make a volume only for the first pod that mounts it, and that pod is declared
+            # after the claim: Pulumi would wait for both for ever.
             metadata=_metadata(args, app.object_name, {"pulumi.com/skipAwait": "true"}),
             spec=k8s.core.v1.PersistentVolumeClaimSpecArgs(
                 access_modes=["ReadWriteOnce"],

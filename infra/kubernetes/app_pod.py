@@ -153,7 +153,7 @@ def _container(planned: PlannedApp) -> k8s.core.v1.ContainerArgs:
         args=args or None,
         working_dir=_working_directory(planned),
         env=[
-            # In front of those whose values name it: the kubelet puts in what stands above alone.
+            # Before the variables whose values name it: the kubelet fills in only variables that stand above.
             *([from_secret(token_secret_name(app), TOKEN, app.token_variable)] if declared.token else []),
             *(k8s.core.v1.EnvVarArgs(name=key, value=value) for key, value in environment.items()),
             *(from_secret(app_secret_name(app), name, variable) for variable, name in declared.secrets.items()),

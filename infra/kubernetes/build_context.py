@@ -19,7 +19,7 @@ FORMAT = 1
 again."""
 
 NO_REPOSITORY = "not a git repository"
-"""What git says of a folder that is in none (git 2.39 to 2.51, with the C locale)."""
+"""What git says of a folder that is in no repository (git 2.39 to 2.51, with the C locale)."""
 
 
 @dataclass(frozen=True)

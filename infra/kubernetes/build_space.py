@@ -85,7 +85,8 @@ class BuildSpace(pulumi.ComponentResource):
 
 
 def _standard() -> Mapping[str, str]:
-    """Refuses nothing, as *baseline* takes no pod without a profile, and records what is not *restricted*."""
+    """Labels that enforce *privileged*, since *baseline* takes no pod without a seccomp profile, and that record
+    what is not *restricted*."""
     return {
         "pod-security.kubernetes.io/enforce": "privileged",
         "pod-security.kubernetes.io/enforce-version": POD_SECURITY_VERSION,

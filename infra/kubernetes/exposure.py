@@ -127,7 +127,7 @@ def _door(name: str, args: ExposureArgs, opts: pulumi.ResourceOptions) -> tuple[
 
 
 def _policies(name: str, args: ExposureArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
-    """Lets what stands at the entrance connect to what asks for the login, and that to the app. Nothing else."""
+    """Lets the entrance connect to what asks for the login, and lets that connect to the app; nothing else may."""
     app, way_in = args.app, _peers(args.entrance)
     of_app, port = app_labels(app.pipeline, app.name), app.declared.port
     if not args.by_proxy:
@@ -140,7 +140,7 @@ def _policies(name: str, args: ExposureArgs, opts: pulumi.ResourceOptions) -> li
         _way_in(name, to_app, of_app, peers=[_pods(of_proxy)], port=port, opts=opts),
     ]
     if args.workspace.limits_egress:
-        # Where pods may connect to everything, a policy for this would take the rest from them.
+        # Where pods may connect to everything, a policy that allows this connection would forbid all others.
         policies.append(_way_out(name, args, of_proxy, _pods(of_app), opts))
     return policies
 

@@ -1,5 +1,5 @@
-"""NVIDIA's dcgm-exporter, which tells Prometheus what GPUs do and for which pod, on clusters that do not
-themselves."""
+"""NVIDIA's dcgm-exporter, which tells Prometheus what GPUs do and for which pod, on clusters that have no exporter
+of their own."""
 
 from dataclasses import dataclass
 from typing import Any

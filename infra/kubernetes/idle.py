@@ -145,7 +145,7 @@ def _step(args: IdleWatchArgs) -> Step:
 def _policies(
     name: str, args: IdleWatchArgs, labels: dict[str, str], opts: pulumi.ResourceOptions
 ) -> list[pulumi.Resource]:
-    """Policies add up: this opens the app to what looks at it, and to that the Kubernetes API."""
+    """Lets the pod that looks connect to the app and to the Kubernetes API. Policies add up."""
     app = args.app
     port = k8s.networking.v1.NetworkPolicyPortArgs(protocol="TCP", port=app.declared.port)
     own = k8s.meta.v1.LabelSelectorArgs(match_labels=labels)

@@ -227,13 +227,13 @@ def options(app: App, ingress: IngressSettings, login: OidcSettings) -> list[str
         f"--http-address=0.0.0.0:{PORT}",
         f"--upstream=http://{app.address}/",
         "--reverse-proxy=true",
-        # What begins with `__Host-` a browser takes by HTTPS alone, and sends to this host alone.
+        # Browsers take a cookie whose name begins with `__Host-` by HTTPS alone, and send it to this host alone.
         "--cookie-name=__Host-slipway",
         "--cookie-secure=true",
         "--cookie-httponly=true",
         "--cookie-samesite=lax",
         f"--cookie-expire={SESSION}",
-        # Else it sends an `Authorization` header of its own, which an app with a token takes for a wrong one.
+        # With it the proxy sends an `Authorization` header of its own, which an app with a token refuses.
         "--pass-basic-auth=false",
         "--pass-access-token=false",
         "--silence-ping-logging=true",

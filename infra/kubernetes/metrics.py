@@ -1,6 +1,6 @@
-"""What is measured of what runs in a cluster, and who may read it.
+"""Which metrics the pods of a cluster have, and who may read them.
 
-Nothing is, where a stack file has no `slipway:metrics`.
+They have none where a stack file has no `slipway:metrics`.
 """
 
 from collections.abc import Mapping

@@ -46,8 +46,8 @@ class Target:
 class MetricsArgs:
     """``workspace`` is where the pods run that are measured, ``apps`` and ``services`` are those there.
 
-    ``prometheus`` says how Prometheus is installed; None: something that reads is there. ``gpus`` says how the
-    exporter of GPUs is; None: something exports them. ``dashboards`` are declared for Grafana.
+    ``prometheus`` says how Prometheus is installed; None: one is there already. ``gpus`` says how the exporter of
+    GPUs is installed; None: one is there already. ``dashboards`` says whether dashboards are declared for Grafana.
     """
 
     workspace: Workspace

@@ -1,10 +1,10 @@
 """The Helm release of Prometheus, its operator and Grafana, for clusters whose cloud does not collect metrics
 itself.
 
-Of the chart kube-prometheus-stack, which most clusters that have an operator have it from. What watches the
-cluster itself (node exporter, kube-state-metrics, Alertmanager and their rules) is left out: who wants that
-installs it. An operator that somebody else installs later finds its own objects left alone: this one looks at the
-stack's namespaces only.
+Its chart is kube-prometheus-stack, from which most clusters with an operator have it. What watches the cluster
+itself (node exporter, kube-state-metrics, Alertmanager and their rules) is left out: who wants that installs it.
+An operator that somebody else installs later finds its own objects left alone: this one looks at the stack's
+namespaces only.
 """
 
 from collections.abc import Sequence

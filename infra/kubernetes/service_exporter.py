@@ -34,8 +34,8 @@ def object_name(service: Service) -> str:
 
 
 def exporter_labels(service: Service) -> dict[str, str]:
-    """Labels of its pods. They have the label of a service, so that none of what steps may connect to holds for
-    it."""
+    """Labels of its pods. They have the label of a service, so that the network policies for steps do not hold for
+    them."""
     return service_labels(service.pipeline, component(service))
 
 

@@ -21,7 +21,7 @@ FILES = tuple(f"workloads/page/static/{name}" for name in ("index.html", "page.c
 """What it sends to browsers."""
 
 PORT, METRICS_PORT = 8080, 9464
-"""Of people and of Prometheus. The second is another one, so that no visitor reads it."""
+"""The port for people, and the one for Prometheus, which visitors do not reach."""
 
 
 class PageSettings(AppSettings):

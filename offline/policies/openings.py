@@ -173,7 +173,7 @@ def _route(resource: Resource, stack: Stack) -> Opening:
 
 
 def _guarded(resource: Resource, services: Sequence[object], stack: Stack) -> str:
-    """Whom a proxy lets in that all of these Services lead to; "" where one of them leads past it."""
+    """Whom the proxy lets in to which all of these Services lead; empty where one of them leads past it."""
     names = [each for each in services if each is not None]
     namespace = at(resource.properties, "metadata", "namespace") or "default"
     guards: list[str] = []

@@ -30,7 +30,7 @@ class StandIn:
 STAND_INS: Mapping[str, StandIn] = {
     "tensorflow_model_server": StandIn(
         "offline.serving",
-        "a stand-in for TensorFlow Serving with the same REST and gRPC: no measure of it",
+        "a stand-in for TensorFlow Serving with the same REST and gRPC, whose speed is no measure of it",
         ROOT / "offline" / "serving" / "requirements.txt",
     ),
 }

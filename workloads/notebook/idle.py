@@ -37,7 +37,7 @@ class Notebook:
     def unused(self, now: datetime) -> float | None:
         """For how many seconds nobody has used it; 0 while a kernel computes, None where it does not answer.
 
-        Jupyter counts requests of pages by themselves, such as those that ask for news of kernels, as no use
+        Jupyter does not count as use what open pages ask by themselves, such as the state of kernels
         (jupyter_server 2.21, `_track_activity` and `no_track_activity`).
 
         Raises:

@@ -134,7 +134,7 @@ def settings(options: argparse.Namespace) -> Sequence[str]:
         # of an extension that forgot to ask.
         "PasswordIdentityProvider.allow_password_change": False,
         "PasswordIdentityProvider.hashed_password": "",
-        # In a pod nobody is root. On a machine where somebody is, others do not reach it.
+        # In a pod nobody is root. Elsewhere root may start it where only the same machine reaches it.
         "ServerApp.allow_root": options.listen in LOOPBACK,
         "ServerApp.allow_origin": "",
         "ServerApp.allow_unauthenticated_access": False,
@@ -150,8 +150,8 @@ def settings(options: argparse.Namespace) -> Sequence[str]:
         "LabApp.workspaces_dir": lab / "workspaces",
         # The trash would be scratch space, and gone with the pod.
         "FileContentsManager.delete_to_trash": False,
-        # A kernel that nobody uses holds the GPU's memory. One with an open page is one that nobody uses, too;
-        # one that computes is left alone.
+        # An unused kernel holds the GPU's memory. It counts as unused even while its page is open, not while it
+        # computes.
         "MappingKernelManager.cull_idle_timeout": options.idle,
         "MappingKernelManager.cull_interval": min(LOOK, options.idle),
         "MappingKernelManager.cull_connected": True,

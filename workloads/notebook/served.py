@@ -22,7 +22,7 @@ SIGNATURE = "serving_default"
 
 
 class ModelError(OSError):
-    """The server is not there, or answers that it cannot; the text has its own words."""
+    """The server is not there, or refuses; the text says which, in the server's words."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ class Model:
     def predict(self, instances: Sequence[Any], version: int | None = None) -> Answer:
         """The answer to `instances`, as the API has them: numbers, lists of lists, or one by the input's name.
 
-        Which version it is, is asked before and named in the request: the answer itself does not say it.
+        Without `version` it asks first which one is stable, and names that in the request: the answer itself does
+        not say which version gave it.
 
         Raises:
             ModelError: there was no answer.

@@ -13,8 +13,8 @@ from workloads.page.leaving import Leaving
 from workloads.page.limits import client_of
 
 HEADER_SECONDS = 10.0
-"""Within which the header of a request has to be there. uvicorn 0.54 has a bound for idle connections alone, which
-ends with the first byte (uvicorn/protocols/http/h11_impl.py, read November 2026)."""
+"""Seconds within which the header of a request has to be here. uvicorn 0.54 bounds only idle connections, and one
+is idle no more after its first byte (uvicorn/protocols/http/h11_impl.py, read November 2026)."""
 
 CONNECTIONS = 512
 """Open connections, all together."""
@@ -61,7 +61,8 @@ def protocol(header_seconds: float = HEADER_SECONDS, of_one: int | None = CONNEC
         def on_response_complete(self) -> None:
             super().on_response_complete()
             if self.conn.their_state is h11.SEND_BODY:
-                # It was answered before all of it was there. Closed at once, it might not read the answer.
+                # The request was answered before all of it was here. If the connection closed at once, its client
+                # might not read the answer.
                 self.loop.call_later(header_seconds, self._goes_on, self.cycle)
 
         def _goes_on(self, cycle: object) -> None:

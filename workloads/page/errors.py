@@ -1,4 +1,4 @@
-"""What visitors are told of each error, and with which status. Nobody is shown where it happened."""
+"""What visitors are told of each error, and with which status. No visitor sees where it happened."""
 
 from __future__ import annotations
 

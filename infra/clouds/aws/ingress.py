@@ -46,7 +46,7 @@ def load_balancer(door: Door, ingress: IngressSettings, opts: pulumi.ResourceOpt
     before = _oidc_client(door, ingress.login.oidc, opts)
     check = {f"{ALB}healthcheck-path": door.probe, f"{ALB}success-codes": "200"}
     if door.probe is None:
-        # It has no check without a path: a page that sends people elsewhere, to log in, is well too.
+        # A load balancer always checks a path. A page that redirects people, to log in for example, is healthy.
         check = {f"{ALB}healthcheck-path": door.path, f"{ALB}success-codes": "200-399"}
     annotations: dict[str, str | None] = {
         f"{ALB}scheme": "internet-facing",

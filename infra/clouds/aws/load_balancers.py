@@ -71,8 +71,8 @@ def load_balancers(name: str, args: LoadBalancersArgs) -> Entrance:
 def rights() -> list[Statement]:
     """What it may do: the policy that its project publishes, word for word.
 
-    What it makes has a tag with the cluster's name, and it changes nothing without one; but rules of any security
-    group, which it opens to its load balancers.
+    What it makes has a tag with the cluster's name, and it changes nothing without that tag, except the rules of
+    security groups: it may change those of any group, to open it to its load balancers.
     """
     return json.loads(RIGHTS.read_text(encoding="utf-8"))["Statement"]
 
@@ -84,7 +84,7 @@ def _release(name: str, args: LoadBalancersArgs, after: Sequence[pulumi.Resource
         "fullnameOverride": SERVICE_ACCOUNT,
         "clusterName": args.cluster.eks_name,
         "region": args.settings.region,
-        # Its pods may not ask the nodes' metadata service, which would tell it.
+        # Without it the controller asks the nodes' metadata service, which its pods cannot reach.
         "vpcId": args.network.vpc.id,
         "serviceAccount": {"name": SERVICE_ACCOUNT},
         "image": dict(zip(("repository", "tag"), chart.image.rsplit(":", 1), strict=True)),

@@ -104,7 +104,8 @@ def _opening(
 
 
 def _grants(args: EntranceArgs, each: Exposed, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
-    """Lets the members in at this host alone: the controller names the backend that a narrower grant would be on.
+    """Lets the members in at this host alone. A grant on the backend would be narrower, but its name is the
+    controller's, and not known before.
 
     Identity-Aware Proxy knows conditions on a request's host (docs.cloud.google.com/iap/docs/
     cloud-iap-context-aware-access-howto, seen November 2026).
