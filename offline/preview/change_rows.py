@@ -7,8 +7,8 @@ from infra.kubernetes.labels import INPUTS_ANNOTATION, RESULTS_ANNOTATION, RUN_A
 from offline.preview import phrasing
 from offline.preview.model import Changes, JobRun, Operation, Outcome, PropertyChange, ResourceChange
 
-ALIKE = 2
-"""How many resources with the same change it takes to share a row."""
+ALIKE = 3
+"""How many resources with the same change it takes to share a row where they are not in the same place, too."""
 
 NAMES = 6
 """How many resources of a row are named. Deleted resources are all named."""
@@ -51,7 +51,7 @@ def rows(changes: Changes) -> list[Row]:
     for row in _singles(changes):
         shared = (row.done, row.operation, row.why, *(each.model_dump_json() for each in row.properties))
         found.setdefault(shared, []).append(row)
-    return [row for alike in found.values() for row in ([_one(alike)] if len(alike) >= ALIKE else alike)]
+    return [row for alike in found.values() for row in ([_one(alike)] if _share(alike) else alike)]
 
 
 def without_places(found: Sequence[Row]) -> list[Row]:
@@ -107,6 +107,11 @@ def _job(run: JobRun, change: ResourceChange) -> Row:
 def _describes_run(change: PropertyChange) -> bool:
     """Whether it is an annotation with the Job's run, inputs or results, which has no effect of its own."""
     return any(key in change.path for key in (RUN_ANNOTATION, INPUTS_ANNOTATION, RESULTS_ANNOTATION))
+
+
+def _share(alike: Sequence[Row]) -> bool:
+    """Whether rows with the same change become one: two do not where that would hide where they run."""
+    return len(alike) >= ALIKE or len({row.place for row in alike}) < len(alike)
 
 
 def _one(alike: Sequence[Row]) -> Row:
