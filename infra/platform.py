@@ -269,8 +269,9 @@ class Entrance:
     ``open`` declares what stands between people and an app: a load balancer or a router, with a certificate of the
     host. It asks people to log in at the hosts ``asks``; elsewhere a proxy in the cluster does. It connects to
     pods from addresses in ``networks``, or as a pod of a namespace with the labels ``namespace``. ``outside`` says
-    that it is no part of the cluster, and learns late which pods there are. ``ready`` are the resources to wait
-    for. Of each request it appends so many ``entries`` to `X-Forwarded-For`, the visitor's address first.
+    that it is no part of the cluster, and learns late which pods there are. ``marks`` are labels of namespaces
+    whose new pods are ready only once it has learnt of them. ``ready`` are the resources to wait for. Of each
+    request it appends so many ``entries`` to `X-Forwarded-For`, the visitor's address first.
     """
 
     open: "Callable[[Door, pulumi.ResourceOptions], Sequence[pulumi.Resource]]"
@@ -278,6 +279,7 @@ class Entrance:
     networks: Sequence[str] = ()
     namespace: Mapping[str, str] = field(default_factory=dict[str, str])
     outside: bool = False
+    marks: Mapping[str, str] = field(default_factory=dict[str, str])
     ready: "Sequence[pulumi.Resource]" = ()
     entries: int = 1
 

@@ -166,7 +166,9 @@ def _pull_secret(
 def _own_namespace(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
     namespace = k8s.core.v1.Namespace(
         f"{name}-namespace",
-        metadata=k8s.meta.v1.ObjectMetaArgs(name=args.namespace, labels={**PART_OF, **pod_security_labels()}),
+        metadata=k8s.meta.v1.ObjectMetaArgs(
+            name=args.namespace, labels={**PART_OF, **pod_security_labels(), **_marks(args)}
+        ),
         opts=pulumi.ResourceOptions.merge(
             opts,
             # Deleted before the nodes of the cluster's own services: once the metrics API has no node left,
@@ -186,6 +188,10 @@ def _own_namespace(name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions)
         opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[namespace])),
     )
     return [namespace, quota]
+
+
+def _marks(args: WorkspaceArgs) -> Mapping[str, str]:
+    return args.platform.entrance.marks if args.platform.entrance else {}
 
 
 def pod_security_labels() -> dict[str, str]:

@@ -23,6 +23,7 @@ from tests.support.stack_values import changed
 INGRESS = "kubernetes:networking.k8s.io/v1:Ingress"
 POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
 SECRET = "kubernetes:core/v1:Secret"
+NAMESPACE = "kubernetes:core/v1:Namespace"
 DEPLOYMENT = "kubernetes:apps/v1:Deployment"
 
 HERE: dict[str, Any] = {
@@ -264,6 +265,17 @@ def test_on_eks_the_load_balancer_asks_cognito(folder: Path) -> None:
     (rule,) = policies(recording)["tried-page-ingress"]["ingress"]
     public = {each.inputs["cidrBlock"] for each in recording.of("aws:ec2/subnet:Subnet") if "public" in each.name}
     assert {each["ipBlock"]["cidr"] for each in rule["from"]} == public
+
+
+def test_on_eks_new_pods_are_ready_once_the_load_balancer_knows_them(folder: Path) -> None:
+    recording = run(folder, aws.BASE, BY_COGNITO)
+    label = "elbv2.k8s.aws/pod-readiness-gate-inject"
+    assert recording.one(NAMESPACE, "dev-namespace").inputs["metadata"]["labels"][label] == "enabled"
+    # Jobs start in the namespace while the controller is away.
+    chart = recording.one(aws.RELEASE, "dev-load-balancers").inputs["values"]
+    assert chart["podMutatorWebhookConfig"] == {"failurePolicy": "Ignore"}
+    assert label not in run(folder, aws.BASE, None).one(NAMESPACE, "dev-namespace").inputs["metadata"]["labels"]
+    assert drained(recording, "tried-page") == (40, 70)
 
 
 def test_on_eks_the_controller_reads_the_one_secret_of_the_login(folder: Path) -> None:

@@ -26,6 +26,11 @@ from infra.schema.request import Exposed
 
 CHART = "aws-load-balancer-controller"
 
+READINESS = "elbv2.k8s.aws/pod-readiness-gate-inject"
+"""The label of namespaces whose new pods are ready only once they are healthy targets: a rolling update else ends
+old pods before the load balancer knows new ones (docs/deploy/pod_readiness_gate.md of its repository, November
+2026)."""
+
 RIGHTS = Path(__file__).parent / "data" / "load-balancer-controller.json"
 
 
@@ -64,6 +69,7 @@ def load_balancers(name: str, args: LoadBalancersArgs) -> Entrance:
         frozenset(host for host, each in ingresses.items() if asks(each.login)),
         networks,
         outside=True,
+        marks={READINESS: "enabled"},
         ready=[release],
     )
 
@@ -92,6 +98,8 @@ def _release(name: str, args: LoadBalancersArgs, after: Sequence[pulumi.Resource
         "keepTLSSecret": True,
         # Only Ingress objects: a Service of the type LoadBalancer has no login.
         "enableServiceMutatorWebhook": False,
+        # It adds the readiness gate to pods of namespaces with the label: none of them hangs on this controller.
+        "podMutatorWebhookConfig": {"failurePolicy": "Ignore"},
         "controllerConfig": {"featureGates": {"EnableServiceController": False}},
         "resources": {"requests": {"cpu": "100m", "memory": "200Mi"}, "limits": {"memory": "200Mi"}},
         "enableShield": False,
