@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -56,6 +57,9 @@ def test_its_page_shows_each_digit_that_was_read_wrong_and_ends_when_told(tmp_pa
             page = answer.read().decode()
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"http://127.0.0.1:{port}/../fit.py", timeout=5)
+        # Who says nothing is not waited for.
+        with socket.create_connection(("127.0.0.1", port), 30) as silent:
+            assert silent.recv(1) == b""
         running.send_signal(signal.SIGTERM)
         assert running.wait(30) == 0
     (wrong,) = re.findall(r"98\.33% of 360 digits were read right, (\d+) were not", page)

@@ -32,6 +32,9 @@ def main() -> None:
     answer = page(options.neighbours, accuracy).encode()
 
     class Handler(BaseHTTPRequestHandler):
+        # Seconds: who says nothing holds a thread no longer.
+        timeout = 10
+
         def do_GET(self) -> None:
             """Answer at `/`, and at `/healthz` for probes."""
             if self.path not in {"/", "/healthz"}:
