@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
             if address is None:
                 print("the demo ended before its page was there; `make demo` says why", file=sys.stderr)
                 return 1
-            _write(_picture(browser, f"http://{address}/"), target)
+            write(_picture(browser, f"http://{address}/"), target)
         finally:
             demo.send_signal(signal.SIGINT)
             demo.communicate()
@@ -99,8 +99,11 @@ def _draw(page: Page) -> None:
         page.mouse.up()
 
 
-def _write(picture: bytes, target: Path) -> None:
-    small = Image.open(BytesIO(picture)).convert("RGB").quantize(COLOURS)
+def write(picture: bytes, target: Path) -> None:
+    """Writes ``picture``, a PNG file, to ``target`` in a palette of colours."""
+    # By how far colours are from one another and not by how often they are there: the green of a small dot says
+    # that the model answers.
+    small = Image.open(BytesIO(picture)).convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE)
     content = BytesIO()
     small.save(content, "PNG", optimize=True)
     with files.replacing(target) as temporary:
