@@ -3,11 +3,12 @@
 import hashlib
 import json
 import os
+import stat
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from infra.kubernetes import dockerfile, ignore_patterns
 from infra.kubernetes.shipped_files import SHOWN, Files, ShippingError, obstacle, require_fit
@@ -57,21 +58,28 @@ def context_of(folder: Path, path: str = "Dockerfile", arguments: Mapping[str, s
     ShippingError where something is missing, leads out of the folder or is too big, and where the Dockerfile
     begins with something that can become other code.
     """
+    # `./Dockerfile` is the file that git calls `Dockerfile`.
+    path = PurePosixPath(path).as_posix()
     if not folder.is_dir():
         raise ShippingError(str(folder), "there is no such folder", "name the folder with the Dockerfile: `build`")
     if not (folder / path).is_file():
         raise ShippingError(f"{folder}/{path}", "there is no such file", "add it, or name another: `dockerfile`")
     names = _kept(folder, path)
+    if path not in names:
+        fix = "take it out of `.gitignore`, or name another: `dockerfile`"
+        raise ShippingError(f"{folder}/{path}", "git ignores it, so that nobody else has it", fix)
     _refuse(folder, names)
-    files = Files({name: (folder / name).read_bytes() for name in names})
+    # Before they are read: a folder of data fills a machine's memory.
     require_fit(
-        files.sizes,
+        {name: (folder / name).stat().st_size for name in names},
         f"leave out by {IGNORED} what the image does not need; what is larger belongs into the store, into a "
         f"package "
         "or into a base image",
     )
+    files = Files({name: (folder / name).read_bytes() for name in names})
     _pinned(folder, path, files.contents[path], arguments or {})
-    executable = [name for name in names if os.access(folder / name, os.X_OK)]
+    # As git takes a file for executable: what the user of this machine may do would be another image on another.
+    executable = [name for name in names if (folder / name).stat().st_mode & stat.S_IXUSR]
     return Context(files, executable, path, dict(arguments or {}))
 
 
@@ -90,7 +98,9 @@ def _kept(folder: Path, path: str) -> list[str]:
 def _there(folder: Path) -> list[str]:
     """The files below ``folder`` that git has or would take; all but git's own where it is in no repository."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    environment = {**os.environ, "LC_ALL": "C"}
+    # A git hook has variables that name its own repository, and would have this one read as if it were that.
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    environment["LC_ALL"] = "C"
     try:
         found = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
     except FileNotFoundError as error:
@@ -111,7 +121,8 @@ def _there(folder: Path) -> list[str]:
 def _all(folder: Path) -> list[str]:
     paths = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     names = (path.relative_to(folder) for path in paths)
-    return sorted(name.as_posix() for name in names if name.parts[0] != ".git")
+    # Of a repository within it, too: its configuration may hold a token.
+    return sorted(name.as_posix() for name in names if ".git" not in name.parts)
 
 
 def _refuse(folder: Path, names: Sequence[str]) -> None:

@@ -4,9 +4,12 @@ The grammar is that of docs.docker.com/reference/dockerfile (seen November 2026)
 what they download, nobody knows before they run.
 """
 
+import contextlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, cast
 
 BY_DIGEST = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 SCRATCH = "scratch"
@@ -16,9 +19,14 @@ IMAGE_FIX = (
     "name the image by digest: `FROM <image>@sha256:…`; `docker buildx imagetools inspect <image>` shows the "
     "digest"
 )
+SYNTAX_ARGUMENT = "BUILDKIT_SYNTAX"
+"""The argument that names the frontend as a line ``# syntax=`` does (github.com/moby/buildkit,
+frontend/dockerfile/builder/build.go, v0.33.0)."""
+
 DOWNLOAD_FIX = "give `ADD` the file's `--checksum=sha256:…`, or a git repository's commit: `…git#<40 digits>`"
 
 _DIRECTIVE = re.compile(r"#\s*([A-Za-z]+)\s*=\s*(.+?)\s*")
+_OTHER_DIRECTIVE = re.compile(r"//\s*([A-Za-z][A-Za-z0-9]*)\s*=\s*(.+?)\s*")
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\1")
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?:(:?[-+])([^}]*))?\})")
 _REMOTE = re.compile(r"https?://|git@|git://|ssh://")
@@ -60,10 +68,12 @@ def movable(text: str, arguments: Mapping[str, str]) -> Iterator[Movable]:
     known: dict[str, str] = {}
     stages: list[str] = []
     directives, instructions = _read(text)
-    syntax = directives.get("syntax")
-    if syntax and not BY_DIGEST.fullmatch(syntax):
-        fix = "remove the line, since BuildKit has a frontend of its own; or name the image by digest"
-        yield Movable(1, f"`syntax={syntax}` is an image by tag, and it decides what every other line means", fix)
+    # The argument is taken before the line.
+    for syntax in (arguments.get(SYNTAX_ARGUMENT), directives.get("syntax") or _other_syntax(text)):
+        if syntax and not BY_DIGEST.fullmatch(syntax.partition(" ")[0]):
+            fix = "remove it, since BuildKit has a frontend of its own; or name the image by digest"
+            reason = f"`syntax={syntax}` is an image by tag, and it decides what every other line means"
+            yield Movable(1, reason, fix)
     for each in instructions:
         if each.name == "ARG" and not stages:
             for word in each.rest.split():
@@ -116,11 +126,36 @@ def _filled(word: str, known: Mapping[str, str]) -> str:
     return _VARIABLE.sub(value, word)
 
 
+def _other_syntax(text: str) -> str:
+    """The frontend that BuildKit reads of a file that is in no language of Dockerfiles; empty where there is none.
+
+    A line ``// syntax=`` or a JSON object names one too (github.com/moby/buildkit, `DetectSyntax` in
+    frontend/dockerfile/parser/directives.go, v0.33.0).
+    """
+    for line in _head(text):
+        found = _OTHER_DIRECTIVE.fullmatch(line)
+        if not found:
+            break
+        if found[1].lower() == "syntax":
+            return found[2]
+    with contextlib.suppress(ValueError, RecursionError):
+        content: Any = json.loads("\n".join(_head(text)))
+        if isinstance(content, dict):
+            return str(cast("dict[str, Any]", content).get("syntax") or "")
+    return ""
+
+
+def _head(text: str) -> list[str]:
+    """The lines from where directives may stand: after a first one that says which program reads the file."""
+    lines = text.lstrip("\ufeff").splitlines()
+    return lines[1:] if lines and lines[0].startswith("#!") else lines
+
+
 def _read(text: str) -> tuple[dict[str, str], list[_Instruction]]:
     """The parser directives, by their names in small letters, and the instructions in their order."""
     lines = text.lstrip("\ufeff").splitlines()
     directives: dict[str, str] = {}
-    for line in lines:
+    for line in _head(text):
         found = _DIRECTIVE.fullmatch(line.strip())
         if not found or found[1].lower() in directives:
             break
@@ -133,8 +168,11 @@ def _read(text: str) -> tuple[dict[str, str], list[_Instruction]]:
         name, _, rest = whole.strip().partition(" ")
         if not name:
             continue
+        if name.upper() == "ONBUILD":
+            # What an image does to those that begin with it: a later stage of this file, for one.
+            name, _, rest = rest.strip().partition(" ")
         instructions.append(_Instruction(first, name.upper(), rest.strip()))
-        if name.upper() in {"RUN", "COPY", "ADD"}:
+        if instructions[-1].name in {"RUN", "COPY", "ADD"}:
             for end in (found[2] for found in _HEREDOC.finditer(rest)):
                 index = next((at + 1 for at in range(index, len(lines)) if lines[at].strip() == end), len(lines))
     return directives, instructions

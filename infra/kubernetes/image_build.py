@@ -48,8 +48,6 @@ node that is busy (examples/buildctl-daemonless/buildctl-daemonless.sh, v0.33.0)
 TAG_LIMIT = 128
 """Longest tag (github.com/opencontainers/distribution-spec, 1.1.1)."""
 
-DIGEST_DIGITS = 64
-
 PREPARED = Resources(cpu=100, memory=256, ephemeral_storage=256)
 """What the pod's first container asks for; BuildKit's, which comes after it, asks for more."""
 
@@ -67,16 +65,20 @@ class Built:
 
     @property
     def tag(self) -> str:
-        """The image's tag, which no registry may ever give another image."""
-        return f"{spell(TAG_LIMIT - DIGEST_DIGITS - 1, self.name)}-{self.context.digest}"
+        """The image's tag, which no registry may ever give another image.
+
+        It has no name in it: whichever program asks for it first, in whichever stack, it is found by its context.
+        """
+        return f"context-{self.context.digest}"
 
     @property
     def identity(self) -> str:
         """What stands for the image wherever it has to be known before it is built, as in the digests of runs.
 
-        It names no registry: the same context is the same image wherever it is pushed.
+        It names no registry, and nobody who asked for it: the same context is the same image, wherever it is
+        pushed, and whichever of several programs is declared first.
         """
-        return f"{IMAGE_BUILD}/{self.name}:{self.context.digest}"
+        return f"{IMAGE_BUILD}:{self.context.digest}"
 
 
 class Declared(Protocol):
@@ -122,8 +124,7 @@ class Images:
         if asked not in self._known:
             self._known[asked] = Built(name, context_of(folder, dockerfile, arguments), shown)
         built = self._known[asked]
-        self.found[built.identity] = built
-        return built
+        return self.found.setdefault(built.identity, built)
 
 
 @dataclass(frozen=True)
@@ -200,6 +201,7 @@ class ImageJob(pulumi.ComponentResource):
 def _described(built: Built) -> str:
     sizes = built.context.files.sizes
     found = {
+        "name": built.name,
         "tag": built.tag,
         "context": built.folder,
         "dockerfile": built.context.dockerfile,
@@ -256,7 +258,7 @@ def _preparing(args: ImageJobArgs) -> k8s.core.v1.ContainerArgs:
             *("--login", registry.login),
             *(["--region", registry.region] if registry.region else []),
             *secret,
-            *(word for path in args.built.context.executable for word in ("--executable", path)),
+            *(_literal(f"--executable={path}") for path in args.built.context.executable),
         ],
         working_dir=BUNDLE,
         env=_environment({**home(), "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", **_names(args)}),
@@ -330,7 +332,7 @@ def options(context: Context) -> Sequence[str]:
     """
     cache = "type=registry,ref=$(CACHE)"
     return [
-        *("--opt", f"filename={context.dockerfile}"),
+        *("--opt", _literal(f"filename={context.dockerfile}")),
         *(
             word
             for key, value in context.arguments.items()

@@ -1,5 +1,7 @@
 """A registry that a stack file names: nothing of it is declared, and its digests are read by its own API."""
 
+import hashlib
+
 import pulumi
 
 from infra.kubernetes.registry_api import UNREAD, RegistryError, digest_of
@@ -14,16 +16,15 @@ def named_registry(repository: str, login: pulumi.Output[str] | None) -> Registr
 
     def digest(tag: str, after: pulumi.CustomResource) -> pulumi.Output[str]:
         def read(known: list[str]) -> str:
-            identity, configuration = known
+            _, configuration = known
             if UNREAD.get():
-                return f"sha256:{identity}"
+                return f"sha256:{hashlib.sha256(tag.encode()).hexdigest()}"
             try:
                 return digest_of(f"{repository}:{tag}", configuration)
             except RegistryError as error:
                 fix = (
                     "let this machine reach the registry; where the image is gone from it, delete the Job that "
-                    "built "
-                    "it, then `pulumi refresh` and `pulumi up`"
+                    "built it, then `pulumi refresh` and `pulumi up`"
                 )
                 raise pulumi.RunError(f"slipway:registry.repository: {error}; {fix}") from error
 

@@ -15,7 +15,7 @@ from infra.review.stack import JOB, Resource, Stack
 class BuiltImage:
     """What a Job builds, as its annotation says: ``size`` are the bytes of its context's ``files``."""
 
-    tag: str
+    name: str
     context: str
     dockerfile: str
     files: int
@@ -29,7 +29,7 @@ def built_image(resource: Resource) -> BuiltImage | None:
         return None
     try:
         found: Any = json.loads(annotation)
-        return BuiltImage(found["tag"], found["context"], found["dockerfile"], found["files"], found["bytes"])
+        return BuiltImage(found["name"], found["context"], found["dockerfile"], found["files"], found["bytes"])
     except (ValueError, KeyError, TypeError):
         return None
 

@@ -18,9 +18,9 @@ def image_remarks(stack: Stack, changes: Changes | None) -> Iterator[str]:
         if image is None:
             continue
         if running is None or resource.urn in running:
-            yield f"the image {image.tag} will be built {_of(image)}, unless the registry has it"
+            yield f"the image of {image.name} will be built {_of(image)}, unless the registry has it"
         else:
-            yield f"the image {image.tag} will not be built: nothing of its context has changed"
+            yield f"the image of {image.name} will not be built: nothing of its context has changed"
 
 
 def _of(image: BuiltImage) -> str:

@@ -190,7 +190,7 @@ class Engine(Observer):
         if self._keep(resource, record):
             return
         if image := built_image(resource):
-            self.note(record, f"not built here: what runs in {image.tag} runs what this machine has")
+            self.note(record, f"not built here: what runs in the image of {image.name} runs what this machine has")
             record.started = time.time()
             self._finish(record, Phase.SKIPPED, "a rehearsal builds no image")
             return

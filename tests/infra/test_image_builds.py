@@ -81,7 +81,7 @@ def test_a_step_runs_in_the_image_by_its_digest_once_it_is_built(folder: Path) -
     recording = declared(stack(folder))
     build = build_of(recording)
     image = image_of(recording, "said-say")
-    assert image.startswith("registry.example.org/team/slipway:said-")
+    assert image.startswith("registry.example.org/team/slipway:context-")
     assert "@sha256:" in image
     assert build.urn in recording.waits_for(recording.one(JOB, "said-say"))
     # A step that names another image does not wait for this one.
@@ -349,7 +349,17 @@ def test_a_preview_says_of_each_image_whether_it_is_built(served: Path) -> None:
     after = Stack("said", declared(serving(served, own={}), preview=True).evaluation.resources)
     said = list(image_remarks(after, compare(before, after)))
     assert len(said) == 2
-    assert any(
-        "said-own-" in each and "will be built from" in each and "/shown/Dockerfile" in each for each in said
-    )
+    assert any("the image of said-own will be built from" in each and "/shown/Dockerfile" in each for each in said)
     assert any("will not be built: nothing of its context has changed" in each for each in said)
+
+
+def test_who_else_asks_for_an_image_changes_nothing_of_it(served: Path) -> None:
+    """Another pipeline of the same folder, which comes first, builds no second image and runs no step again."""
+    alone = declared(serving(served))
+    values = serving(served)
+    values["pipelines"] = {"earlier": values["pipelines"]["said"], **values["pipelines"]}
+    both = declared(values)
+    assert [each.name for each in both.of(JOB) if each.name.startswith("image-build-")] == ["image-build-earlier"]
+    names = [each.one(JOB, "said-say").inputs["metadata"]["name"] for each in (alone, both)]
+    assert names[0] == names[1]
+    assert images_of(alone)["said-say"] == images_of(both)["said-say"]

@@ -15,7 +15,11 @@ else
     export DOCKER_CONFIG="$work/docker" PATH="$PATH:$work/docker"
     buildctl-daemonless.sh build --progress plain --frontend dockerfile.v0 \
         --local "context=$work/context" --local "dockerfile=$work/context" \
-        --metadata-file "$work/metadata.json" "$@"
+        --metadata-file "$work/metadata.json" "$@" || {
+        # A registry takes no second image under a tag that may not move, such as one of a build at the same time.
+        echo "no image was tagged; where another build has pushed this one meanwhile, the next 'pulumi up' finds it" >&2
+        exit 1
+    }
     digest=$(sed -n 's/.*"containerimage.digest": *"\(sha256:[0-9a-f]*\)".*/\1/p' "$work/metadata.json" | head -n 1)
     [ -n "$digest" ] || { echo "BuildKit names no digest of the image" >&2; exit 1; }
 fi

@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
 def lay_out(source: Path, target: Path, executable: Sequence[str] = ()) -> None:
     """Copy the files of a mounted ConfigMap, which are links there, with the modes that git would give them.
 
-    All are of the same time, so that it is not the time of the copy that makes the image another one.
+    All are of the same time, folders too, so that it is not the time of the copy that makes a layer another one.
     """
     target.mkdir(parents=True, exist_ok=True)
     for folder, below, names in os.walk(source, followlinks=True):
@@ -72,6 +72,9 @@ def lay_out(source: Path, target: Path, executable: Sequence[str] = ()) -> None:
             shutil.copyfile(Path(folder) / name, copy)
             copy.chmod(0o755 if inside.as_posix() in executable else 0o644)
             os.utime(copy, (0, 0))
+    for place, _, _ in os.walk(target, topdown=False):
+        Path(place).chmod(0o755)
+        os.utime(place, (0, 0))
 
 
 def _asked(options: argparse.Namespace, host: str) -> str | None:

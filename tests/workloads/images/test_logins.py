@@ -188,3 +188,16 @@ def test_files_of_a_mounted_configmap_are_laid_out_with_their_modes(tmp_path: Pa
     assert not (target / "bin" / "tool").is_symlink()
     assert (target / "plain").stat().st_mode & 0o777 == 0o644
     assert sorted(each.name for each in target.iterdir()) == ["bin", "plain"]
+    # Another pod's copy makes the same layers: nothing in them is of the time of the copy.
+    assert {each.stat().st_mtime for each in (target, *target.rglob("*"))} == {0}
+    assert (target / "bin").stat().st_mode & 0o777 == 0o755
+
+
+def test_a_file_that_is_called_like_an_option_may_be_executable(tmp_path: Path) -> None:
+    """As the Job's command line has it."""
+    (tmp_path / "mounted").mkdir()
+    (tmp_path / "mounted" / "--login").write_text("#!/bin/sh\n")
+    words = ["--context", str(tmp_path / "mounted"), "--work", str(tmp_path / "work"), "--executable=--login"]
+    with server({"/v2/a/manifests/t": (500, {}, b"")}, []) as host, pytest.raises(StepError):
+        prepare.main([*words, "--reference", f"{host}/a:t", "--patience", "0"])
+    assert (tmp_path / "work" / "context" / "--login").stat().st_mode & 0o777 == 0o755
