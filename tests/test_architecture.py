@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 TOPS = ("infra", "offline", "tools", "workloads", "ci", "benchmarks", "policy-pack")
 
 FACTS = ["infra/platform.py", "infra/accelerators.py", "infra/charts.py", "infra/api_server.py"]
-CLOUD = ["infra/schema", "infra/review", *FACTS, "infra/emulator.py"]
+CLOUD = ["infra/schema", "infra/review", *FACTS, "infra/emulator.py", "infra/objects"]
 DECLARATION = [f"infra/pipelines/{name}.py" for name in ("apps", "contract", "images", "matrix", "results")]
 
 KINDS = [f"infra/pipelines/{name}.py" for name in ("notebook", "page", "tensorboard", "tensorflow_serving")]
@@ -22,6 +22,7 @@ KINDS = [f"infra/pipelines/{name}.py" for name in ("notebook", "page", "tensorbo
 MAY_IMPORT: Mapping[str, Sequence[str]] = {
     **{file: [] for file in FACTS},
     "infra/emulator.py": ["infra/platform.py"],
+    "infra/objects": ["infra/platform.py", "infra/charts.py"],
     "infra/schema": ["infra/platform.py"],
     "infra/platform_output.py": ["infra/schema", "infra/platform.py"],
     "infra/review": ["infra/platform.py"],
@@ -74,6 +75,7 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
         "infra/platform.py",
         "infra/charts.py",
         "infra/api_server.py",
+        "infra/objects",
     ],
     "infra/kubernetes/registry_api.py": ["workloads/images"],
     "infra/kubernetes/review": ["infra/review", "infra/schema/quantities.py"],
@@ -147,6 +149,7 @@ WITHOUT: Mapping[str, Sequence[str]] = {
     "infra/settings": ("pulumi", *SDKS),
     "infra/review": ("pulumi", *SDKS),
     "infra/kubernetes": ("pulumi_gcp", "pulumi_aws"),
+    "infra/objects": ("pulumi_gcp", "pulumi_aws"),
     "infra/pipelines": ("pulumi_gcp", "pulumi_aws"),
     "infra/clouds/gcp": ("pulumi_aws",),
     "infra/clouds/aws": ("pulumi_gcp",),

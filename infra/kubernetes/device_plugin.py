@@ -10,6 +10,7 @@ import pulumi_kubernetes as k8s
 
 from infra.charts import charts
 from infra.kubernetes.labels import PART_OF
+from infra.objects.helm import image, source
 from infra.platform import GPU_RESOURCE, DevicePlugin, Platform, Pool
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
@@ -94,11 +95,7 @@ class NvidiaDevicePlugin(pulumi.ComponentResource):
             f"{name}-{pool.name}",
             name=release,
             namespace=args.namespace,
-            chart=chart.place(args.plugin.chart),
-            version=args.plugin.version or chart.version,
-            repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=chart.repository)
-            if not args.plugin.chart
-            else None,
+            **source(chart, args.plugin.chart, args.plugin.version),
             values=values(pool, args.plugin),
             # Helm takes a DaemonSet for ready while one node still lacks it (3.20, pkg/kube/ready.go), and its
             # time-out names no node. The devices gate waits for every GPU instead, where it may read nodes.
@@ -148,8 +145,7 @@ def values(pool: Pool, plugin: DevicePlugin) -> dict[str, Any]:
         "deviceListStrategy": "envvar",
     }
     if plugin.version in (None, chart.version):
-        repository, _, tag = chart.image.partition(":")
-        found["image"] = {"repository": repository, "tag": tag}
+        found["image"] = image(chart.image)
     if pool.gpu_clients > 1:
         found["config"] = {"map": {"default": json.dumps(_sharing(pool))}}
     if plugin.openshift:

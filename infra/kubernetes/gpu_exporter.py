@@ -11,6 +11,7 @@ from infra.charts import charts
 from infra.kubernetes.device_plugin import gpu_pools
 from infra.kubernetes.labels import PART_OF
 from infra.kubernetes.metrics import Measured, scrapers
+from infra.objects.helm import image, source
 from infra.platform import Platform
 
 CHART = "dcgm-exporter"
@@ -85,9 +86,7 @@ def gpu_exporter(name: str, args: GpuExporterArgs, opts: pulumi.ResourceOptions)
         f"{name}-gpus",
         name=CHART,
         namespace=args.namespace,
-        chart=chart.place(args.chart),
-        version=args.version or chart.version,
-        repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=chart.repository) if not args.chart else None,
+        **source(chart, args.chart, args.version),
         values=values(args.platform, args.version),
         # A DaemonSet is ready when its nodes are, and GPU nodes come with Jobs.
         skip_await=True,
@@ -151,6 +150,5 @@ def values(platform: Platform, version: str | None) -> dict[str, Any]:
         },
     }
     if version in (None, chart.version):
-        repository, _, tag = chart.image.partition(":")
-        found["image"] = {"repository": repository, "tag": tag}
+        found["image"] = image(chart.image)
     return found

@@ -11,6 +11,7 @@ import pulumi_kubernetes as k8s
 
 from infra.charts import charts
 from infra.kubernetes.labels import PART_OF
+from infra.objects.helm import image
 from infra.platform import Platform, Pool, Resources
 
 CHART = "kueue"
@@ -84,8 +85,7 @@ def values(args: KueueReleaseArgs, pool: Pool | None) -> dict[str, Any]:
         }
     }
     if args.version in (None, chart.version):
-        repository, _, tag = chart.image.partition(":")
-        manager["image"] = {"repository": repository, "tag": tag, "pullPolicy": "IfNotPresent"}
+        manager["image"] = {**image(chart.image), "pullPolicy": "IfNotPresent"}
     controller: dict[str, Any] = {
         "replicas": args.replicas,
         "manager": manager,

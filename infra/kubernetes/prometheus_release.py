@@ -19,6 +19,7 @@ from infra.charts import charts
 from infra.kubernetes.kueue_release import host_pool
 from infra.kubernetes.labels import PART_OF
 from infra.kubernetes.metrics import NAMESPACE_NAME
+from infra.objects.helm import source
 from infra.platform import Platform, Pool
 from infra.schema.names import fit
 from infra.schema.quantities import mebibytes
@@ -125,9 +126,7 @@ def prometheus_release(
         f"{name}-prometheus",
         name=release,
         namespace=args.namespace,
-        chart=chart.place(args.chart),
-        version=args.version or chart.version,
-        repository_opts=k8s.helm.v3.RepositoryOptsArgs(repo=chart.repository) if not args.chart else None,
+        **source(chart, args.chart, args.version),
         values=values(args, pool, platform.volume_class),
         # A first node may have to come.
         timeout=900,

@@ -22,6 +22,7 @@ from infra.clouds.aws.nodes import POOL_LABEL
 from infra.clouds.aws.pools import interconnect, labels, scales, taints
 from infra.clouds.aws.roles import PodIdentityArgs, pod_identity
 from infra.clouds.aws.settings import AwsCluster, AwsPool
+from infra.objects.helm import image, source
 from infra.platform import GPU_RESOURCE
 
 CHART = "cluster-autoscaler"
@@ -138,12 +139,11 @@ def _release(name: str, args: AutoscalerArgs, after: Sequence[pulumi.Resource]) 
     chart = charts()[CHART]
     own = args.settings.charts.cluster_autoscaler
     # The autoscaler runs the scheduler's own code, so its minor version is to be the cluster's.
-    repository, _, tag = chart.images.get(args.settings.kubernetes_version, chart.image).partition(":")
     values: dict[str, Any] = {
         "fullnameOverride": SERVICE_ACCOUNT,
         "awsRegion": args.settings.region,
         "autoDiscovery": {"clusterName": args.cluster.eks_name},
-        "image": {"repository": repository, "tag": tag},
+        "image": image(chart.images.get(args.settings.kubernetes_version, chart.image)),
         "rbac": {"serviceAccount": {"name": SERVICE_ACCOUNT}},
         "service": {"create": False},
         "resources": {"requests": {"cpu": "100m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}},
@@ -166,9 +166,7 @@ def _release(name: str, args: AutoscalerArgs, after: Sequence[pulumi.Resource]) 
     return k8s.helm.v3.Release(
         f"{name}-autoscaler",
         name=SERVICE_ACCOUNT,
-        chart=chart.place(own.chart),
-        version=own.version or chart.version,
-        repository_opts=None if own.chart else k8s.helm.v3.RepositoryOptsArgs(repo=chart.repository),
+        **source(chart, own.chart, own.version),
         namespace=SYSTEM,
         values=values,
         opts=pulumi.ResourceOptions(parent=args.cluster, provider=args.cluster.provider, depends_on=after),

@@ -13,6 +13,7 @@ from infra.clouds.aws.names import node_group_name
 from infra.clouds.aws.nodes import POOL_LABEL
 from infra.clouds.aws.pools import taints
 from infra.clouds.aws.settings import AwsCluster, AwsPool
+from infra.objects.helm import source
 from infra.schema.names import fit
 
 CHART = "aws-efa-k8s-device-plugin"
@@ -37,9 +38,7 @@ def _release(
     return k8s.helm.v3.Release(
         logical_name,
         name=name,
-        chart=chart.place(own.chart),
-        version=own.version or chart.version,
-        repository_opts=None if own.chart else k8s.helm.v3.RepositoryOptsArgs(repo=chart.repository),
+        **source(chart, own.chart, own.version),
         namespace=SYSTEM,
         values=values(key, pool),
         # A pool may have no node yet, and Helm's time-out would name none. Pods that ask for interfaces wait.

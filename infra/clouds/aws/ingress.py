@@ -11,6 +11,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.clouds.aws.addons import SYSTEM
+from infra.objects.ingress import rule
 from infra.platform import Door
 from infra.schema.ingress import CognitoSettings, IngressSettings, LoginSettings, OidcSettings
 
@@ -146,18 +147,9 @@ def _oidc_client(door: Door, login: OidcSettings | None, opts: pulumi.ResourceOp
 def _ingress(
     door: Door, annotations: Mapping[str, str], opts: pulumi.ResourceOptions
 ) -> k8s.networking.v1.Ingress:
-    backend = k8s.networking.v1.IngressBackendArgs(
-        service=k8s.networking.v1.IngressServiceBackendArgs(
-            name=door.service, port=k8s.networking.v1.ServiceBackendPortArgs(number=door.port)
-        )
-    )
-    path = k8s.networking.v1.HTTPIngressPathArgs(path="/", path_type="Prefix", backend=backend)
-    rule = k8s.networking.v1.IngressRuleArgs(
-        host=door.host, http=k8s.networking.v1.HTTPIngressRuleValueArgs(paths=[path])
-    )
     return k8s.networking.v1.Ingress(
         door.name,
         metadata=k8s.meta.v1.ObjectMetaArgs(**door.metadata(annotations=annotations)),
-        spec=k8s.networking.v1.IngressSpecArgs(ingress_class_name=CLASS, rules=[rule]),
+        spec=k8s.networking.v1.IngressSpecArgs(ingress_class_name=CLASS, rules=[rule(door)]),
         opts=opts,
     )

@@ -21,6 +21,7 @@ from infra.clouds.aws.ingress import SERVICE_ACCOUNT, asks, load_balancer
 from infra.clouds.aws.network import Network, subnet_blocks
 from infra.clouds.aws.roles import PodIdentityArgs, pod_identity
 from infra.clouds.aws.settings import AwsCluster
+from infra.objects.helm import image, source
 from infra.platform import Entrance
 from infra.schema.request import Exposed
 
@@ -93,7 +94,7 @@ def _release(name: str, args: LoadBalancersArgs, after: Sequence[pulumi.Resource
         # Without it the controller asks the nodes' metadata service, which its pods cannot reach.
         "vpcId": args.network.vpc.id,
         "serviceAccount": {"name": SERVICE_ACCOUNT},
-        "image": dict(zip(("repository", "tag"), chart.image.rsplit(":", 1), strict=True)),
+        "image": image(chart.image),
         # An upgrade keeps the certificate of its webhooks, so that no Ingress is refused meanwhile.
         "keepTLSSecret": True,
         # Only Ingress objects: a Service of the type LoadBalancer has no login.
@@ -109,9 +110,7 @@ def _release(name: str, args: LoadBalancersArgs, after: Sequence[pulumi.Resource
     return k8s.helm.v3.Release(
         f"{name}-load-balancers",
         name=SERVICE_ACCOUNT,
-        chart=chart.place(own.chart),
-        version=own.version or chart.version,
-        repository_opts=None if own.chart else k8s.helm.v3.RepositoryOptsArgs(repo=chart.repository),
+        **source(chart, own.chart, own.version),
         namespace=SYSTEM,
         values=values,
         opts=pulumi.ResourceOptions(parent=args.cluster, provider=args.cluster.provider, depends_on=after),

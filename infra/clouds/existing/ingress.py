@@ -9,6 +9,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.clouds.existing.settings import ExistingCluster
+from infra.objects.ingress import rule
 from infra.platform import Door, Entrance
 from infra.schema.ingress import ControllerSettings, TlsSettings
 from infra.schema.request import Exposed
@@ -42,15 +43,6 @@ def by_class(
         "pulumi.com/skipAwait": "true",
         **({"cert-manager.io/cluster-issuer": tls.issuer} if tls.issuer else {}),
     }
-    backend = k8s.networking.v1.IngressBackendArgs(
-        service=k8s.networking.v1.IngressServiceBackendArgs(
-            name=door.service, port=k8s.networking.v1.ServiceBackendPortArgs(number=door.port)
-        )
-    )
-    path = k8s.networking.v1.HTTPIngressPathArgs(path="/", path_type="Prefix", backend=backend)
-    rule = k8s.networking.v1.IngressRuleArgs(
-        host=door.host, http=k8s.networking.v1.HTTPIngressRuleValueArgs(paths=[path])
-    )
     secret = tls.secret or f"{door.object_name}-tls"
     return [
         k8s.networking.v1.Ingress(
@@ -59,7 +51,7 @@ def by_class(
             spec=k8s.networking.v1.IngressSpecArgs(
                 ingress_class_name=controller.class_name,
                 tls=[k8s.networking.v1.IngressTLSArgs(hosts=[door.host], secret_name=secret)],
-                rules=[rule],
+                rules=[rule(door)],
             ),
             opts=opts,
         )
