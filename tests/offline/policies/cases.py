@@ -51,7 +51,14 @@ STORE = {
     "volumes": [{"name": "store", "persistentVolumeClaim": {"claimName": "store"}}],
 }
 MOUNT = {"name": "store", "mountPath": "/store"}
-IMAGE = {"tag": "mnist-0a1b", "context": "workloads/mnist", "dockerfile": "Dockerfile", "files": 2, "bytes": 900}
+IMAGE = {
+    "name": "mnist",
+    "tag": "context-0a1b",
+    "context": "workloads/mnist",
+    "dockerfile": "Dockerfile",
+    "files": 2,
+    "bytes": 900,
+}
 GPU_RESOURCES = asking(GPU, cpu="500m", memory="1Gi")
 
 
