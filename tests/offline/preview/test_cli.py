@@ -260,7 +260,7 @@ def test_a_small_change_fits_on_a_screen_with_data_loss_first(clone: Path, tmp_p
     markdown = file.read_text(encoding="utf-8")
     shown = before_first_fold(markdown)
     assert len(shown) <= 60
-    assert len(markdown.splitlines()) <= 120
+    assert len(markdown.splitlines()) <= 110
     first = next(line for line in shown if line.startswith("- "))
     assert "**gcp-dev**: **deletes the bucket" in first
     assert "and everything in it" in first
@@ -273,7 +273,7 @@ def test_a_small_change_fits_on_a_screen_with_data_loss_first(clone: Path, tmp_p
     assert len(commands) == len(set(commands))
     text = preview(clone, "--base", "main").stdout.splitlines()
     assert "deletes the bucket" in text[1]
-    assert len(text) <= 130
+    assert len(text) <= 96
 
 
 @pytest.mark.slow
@@ -307,7 +307,7 @@ def test_an_invalid_stack_file_is_reported_first_without_secrets(clone: Path, fo
     assert told <= 11
     assert "local" in lines[told]
     assert not any(line.startswith("::") for line in lines)
-    assert len(lines) <= 70
+    assert len(lines) <= 60
 
 
 @pytest.mark.slow
