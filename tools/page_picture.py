@@ -34,6 +34,8 @@ SHARPNESS = 2
 COLOURS = 256
 """Colours of the file, which is a third as large so: the page has few."""
 
+ROUNDS = 3
+
 SEVEN = (
     ((0.3, 0.25), (0.5, 0.22), (0.68, 0.22), (0.6, 0.45), (0.5, 0.8)),
     ((0.36, 0.5), (0.72, 0.47)),
@@ -101,9 +103,9 @@ def _draw(page: Page) -> None:
 
 def write(picture: bytes, target: Path) -> None:
     """Writes ``picture``, a PNG file, to ``target`` in a palette of colours."""
-    # By how far colours are from one another and not by how often they are there: the green of a small dot says
-    # that the model answers.
-    small = Image.open(BytesIO(picture)).convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE)
+    # With a few rounds of k-means: else a colour that is rare has none, as the green dot that says that the model
+    # answers.
+    small = Image.open(BytesIO(picture)).convert("RGB").quantize(COLOURS, kmeans=ROUNDS)
     content = BytesIO()
     small.save(content, "PNG", optimize=True)
     with files.replacing(target) as temporary:
