@@ -263,6 +263,23 @@ class Door:
 
 
 @dataclass(frozen=True)
+class Opened:
+    """What stands between people and an app: the ``resources``, and what a person has to do beside them.
+
+    ``leads_to`` is what the DNS record of the host has to have, in words. ``status`` is that of an Ingress, which
+    says it better once its controller has written it. ``callback`` is the address that whoever asks for the login
+    has to know, and empty where nobody has to be told one; with a proxy, which has one of its own, it means
+    nothing. ``certificate`` says where the certificate comes from, where that is a person's to see to.
+    """
+
+    resources: "Sequence[pulumi.Resource]"
+    leads_to: "pulumi.Input[str]"
+    status: "pulumi.Output[Any] | None" = None
+    callback: str = ""
+    certificate: str = ""
+
+
+@dataclass(frozen=True)
 class Entrance:
     """How people outside a cluster reach its apps.
 
@@ -274,7 +291,7 @@ class Entrance:
     request it appends so many ``entries`` to `X-Forwarded-For`, the visitor's address first.
     """
 
-    open: "Callable[[Door, pulumi.ResourceOptions], Sequence[pulumi.Resource]]"
+    open: "Callable[[Door, pulumi.ResourceOptions], Opened]"
     asks: frozenset[str] = frozenset()
     networks: Sequence[str] = ()
     namespace: Mapping[str, str] = field(default_factory=dict[str, str])

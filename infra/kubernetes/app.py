@@ -21,7 +21,7 @@ from infra.kubernetes.app_pod import (
     template,
     token_secret_name,
 )
-from infra.kubernetes.exposure import expose
+from infra.kubernetes.exposure import Exposure, expose
 from infra.kubernetes.idle import IdleWatch, IdleWatchArgs
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.labels import PEOPLE, app_labels
@@ -53,8 +53,9 @@ class PipelineApp(pulumi.ComponentResource):
     """An app with what it needs: its identity, a host name, what it ships, and who may connect to it.
 
     ``forward`` is the command that brings its port to a person's machine, and ``token`` what they log in with;
-    each is None where the app has none. ``start`` is the command that brings it back once it was stopped because
-    nobody used it. ``ready`` are the resources to wait for before what connects to it.
+    each is None where the app has none. ``opened`` is the way in from outside, where it has one. ``start`` is the
+    command that brings it back once it was stopped because nobody used it. ``ready`` are the resources to wait for
+    before what connects to it.
     """
 
     def __init__(self, name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -99,7 +100,9 @@ class PipelineApp(pulumi.ComponentResource):
             ),
         )
         host = _host(name, args, pods, on_cluster)
-        expose(name, app, workspace, host, pulumi.ResourceOptions(parent=self), secrets=args.secrets)
+        self.opened: Exposure | None = expose(
+            name, app, workspace, host, pulumi.ResourceOptions(parent=self), secrets=args.secrets
+        )
         _several(name, args, on_cluster)
         self.ready: tuple[pulumi.Resource, ...] = (pods, host)
         self.start: pulumi.Output[str] | None = None

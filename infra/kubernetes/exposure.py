@@ -13,10 +13,11 @@ import pulumi_kubernetes as k8s
 from pydantic import SecretStr
 
 from infra.app import App
+from infra.kubernetes.ingress_address import leads_to
 from infra.kubernetes.labels import app_labels, step_labels
-from infra.kubernetes.login_proxy import PORT, LoginProxyArgs, login_proxy, proxy_labels
+from infra.kubernetes.login_proxy import CALLBACK, PORT, LoginProxyArgs, login_proxy, proxy_labels
 from infra.kubernetes.workspace import Workspace
-from infra.platform import Door, Entrance
+from infra.platform import Door, Entrance, Opened
 from infra.schema.ingress import IngressSettings
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
 
@@ -39,7 +40,11 @@ class ExposureArgs:
 
 
 class Exposure(pulumi.ComponentResource):
-    """The way in to an app: ``ready`` are the resources behind which people reach it."""
+    """The way in to an app.
+
+    ``ready`` are the resources behind which people reach it, ``url`` is the address at which they do, and
+    ``to_do`` what is left for a person before they can: the DNS record first.
+    """
 
     def __init__(self, name: str, args: ExposureArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slipway:kubernetes:Exposure", name, {}, opts)
@@ -53,9 +58,11 @@ class Exposure(pulumi.ComponentResource):
         behind = pulumi.ResourceOptions.merge(on_cluster, pulumi.ResourceOptions(depends_on=policies))
         door, before = _door(name, args, behind)
         after = pulumi.ResourceOptions.merge(behind, pulumi.ResourceOptions(depends_on=before))
-        made = args.entrance.open(door, after)
-        self.ready: tuple[pulumi.Resource, ...] = (*policies, *before, *made)
-        self.register_outputs({"url": f"https://{args.ingress.host}{args.app.declared.path}"})
+        opened = args.entrance.open(door, after)
+        self.ready: tuple[pulumi.Resource, ...] = (*policies, *before, *opened.resources)
+        self.url = f"https://{args.ingress.host}{args.app.declared.path}"
+        self.to_do = _to_do(args, opened)
+        self.register_outputs({"url": self.url})
 
 
 def expose(
@@ -66,20 +73,20 @@ def expose(
     opts: pulumi.ResourceOptions | None = None,
     *,
     secrets: Mapping[str, SecretStr] = MappingProxyType({}),
-) -> Sequence[pulumi.Resource]:
-    """Declares what opens ``app`` to people outside the cluster; nothing where its settings name no ``ingress``.
+) -> Exposure | None:
+    """Declares what opens ``app`` to people outside the cluster; None where its settings name no ``ingress``.
 
     ``secrets`` are the stack's by name. Raises ValueError on a cluster without a way in; the settings' own checks
     come first.
     """
     ingress = app.declared.placed_by.ingress
     if ingress is None:
-        return ()
+        return None
     entrance = workspace.platform.entrance
     if entrance is None:
         raise ValueError(f"cluster {workspace.platform.name} has no way in for {name}")
     args = ExposureArgs(app, workspace, service, ingress, entrance, secrets)
-    return Exposure(f"{name}-ingress", args, opts).ready
+    return Exposure(f"{name}-ingress", args, opts)
 
 
 def proxied(app: App) -> bool:
@@ -94,6 +101,23 @@ def proxies(app: App) -> int:
     """
     ingress, entrance = app.declared.placed_by.ingress, app.platform.entrance
     return entrance.entries + int(proxied(app)) if ingress and entrance else 0
+
+
+def _to_do(args: ExposureArgs, opened: Opened) -> list[pulumi.Input[str]]:
+    """What the stack cannot do for people to get in."""
+    host, login = args.ingress.host, args.ingress.login
+    record = opened.leads_to if opened.status is None else leads_to(opened.status, opened.leads_to)
+    found: list[pulumi.Input[str]] = [
+        pulumi.Output.concat(f"the DNS record of {host}, which is for you to make: ", record),
+    ]
+    if opened.certificate:
+        found.append(f"the certificate: {opened.certificate}")
+    callback = f"https://{host}{CALLBACK}" if args.by_proxy else opened.callback
+    if callback:
+        known_as = login.oidc or login.cognito or login.iap
+        client = f"the client {known_as.client_id}" if known_as and known_as.client_id else "the client"
+        found.append(f"whoever asks for the login has to have this callback for {client}: {callback}")
+    return found
 
 
 def _secret(args: ExposureArgs) -> pulumi.Output[str] | None:

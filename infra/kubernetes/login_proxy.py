@@ -38,6 +38,9 @@ DATA = Path(__file__).parents[1] / "data" / "login-proxy.toml"
 PORT = 4180
 """Where it listens, as in its documentation."""
 
+CALLBACK = "/oauth2/callback"
+"""The path to which the provider sends people back."""
+
 CLIENT_SECRET, COOKIE_SECRET = "client-secret", "cookie-secret"
 """The keys of its Secret."""
 
@@ -218,7 +221,7 @@ def options(app: App, ingress: IngressSettings, login: OidcSettings) -> list[str
         "--provider=oidc",
         f"--oidc-issuer-url={login.issuer}",
         f"--client-id={login.client_id}",
-        f"--redirect-url=https://{ingress.host}/oauth2/callback",
+        f"--redirect-url=https://{ingress.host}{CALLBACK}",
         "--code-challenge-method=S256",
         "--skip-provider-button=true",
         # Whoever is in one of the groups gets in, whatever the address: without a domain it lets nobody in.

@@ -123,12 +123,20 @@ class Outputs:
 
 def app_outputs(apps: Sequence[PipelineApp]) -> dict[str, pulumi.Input[Any]]:
     """The outputs of a pipeline's apps, beside those of its steps: how people reach each, with what
-    token, and how one is started again that was stopped because nobody used it.
+    token, at which address from outside the cluster and what is left to do for that, and how one is started again
+    that was stopped because nobody used it.
     """
     forwards = {each.app.name: each.forward for each in apps if each.forward is not None}
     tokens = {each.app.name: each.token for each in apps if each.token is not None}
     starts = {each.app.name: each.start for each in apps if each.start is not None}
-    found = {"apps": forwards, "tokens": tokens, "start": starts}
+    opened = {each.app.name: each.opened for each in apps if each.opened is not None}
+    found: dict[str, Mapping[str, pulumi.Input[Any]]] = {
+        "addresses": {name: each.url for name, each in opened.items()},
+        "to_do": {name: each.to_do for name, each in opened.items()},
+        "apps": forwards,
+        "tokens": tokens,
+        "start": starts,
+    }
     return {name: each for name, each in found.items() if each}
 
 

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 USED = "used"
 
-PIPELINE_OUTPUTS = ("runs", "browse", "apps", "tokens", "start", USED)
-"""What the output of each pipeline has beside its results: where those of its steps are, as URLs and as pages."""
+PIPELINE_OUTPUTS = ("runs", "browse", "addresses", "to_do", "apps", "tokens", "start", USED)
+"""What the output of each pipeline has beside its results: where those of its steps are, as URLs and as pages, and
+how people reach its apps."""
 
 METRICS, METRICS_PASSWORDS = "metrics", "metrics-passwords"
 

@@ -10,6 +10,7 @@ import pytest
 from infra.clouds.aws.emulator import Emulator as AwsEmulator
 from infra.clouds.existing.emulator import Emulator as ExistingEmulator
 from infra.clouds.gcp.emulator import Emulator as GcpEmulator
+from infra.emulator import Emulator
 from infra.kubernetes.login_proxy import image
 from infra.program import declare
 from infra.schema.problems import SettingsError
@@ -17,7 +18,7 @@ from infra.settings.loading import load
 from tests.infra.test_apps import PIPELINE, STEPS
 from tests.support import aws, gcp
 from tests.support.checkout import ROOT
-from tests.support.recording import Recording, record
+from tests.support.recording import Recording, is_unknown, record
 from tests.support.stack_values import changed
 
 INGRESS = "kubernetes:networking.k8s.io/v1:Ingress"
@@ -76,7 +77,25 @@ def values(folder: Path, base: Mapping[str, Any], ingress: Any, **changes: Any) 
     return changed({**base, "secrets": secrets, "pipelines": pipelines}, changes)
 
 
-def run(folder: Path, base: Mapping[str, Any], ingress: Any, **changes: Any) -> Recording:
+class Answering(Emulator):
+    """Stands in for the controller that writes into an Ingress where people reach it."""
+
+    def __init__(self, status: Mapping[str, Any]) -> None:
+        self._status = status
+
+    def outputs(self, token: str, name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        return {**inputs, "id": name, "status": self._status} if token == INGRESS else None
+
+
+def run(
+    folder: Path,
+    base: Mapping[str, Any],
+    ingress: Any,
+    *,
+    status: Mapping[str, Any] | None = None,
+    preview: bool = False,
+    **changes: Any,
+) -> Recording:
     found = values(folder, base, ingress, **changes)
     emulator: Any = {"existing": ExistingEmulator, "gcp": GcpEmulator, "aws": AwsEmulator}[
         next(iter(found["clusters"].values()))["cloud"]
@@ -86,7 +105,8 @@ def run(folder: Path, base: Mapping[str, Any], ingress: Any, **changes: Any) -> 
         "gcp:project": "a-project",
         "aws:region": "us-east-1",
     }
-    return record(lambda: declare(ROOT), configuration, preview=False, emulators=[emulator(request)])
+    emulators = [*([Answering(status)] if status else []), emulator(request)]
+    return record(lambda: declare(ROOT), configuration, preview=preview, emulators=emulators)
 
 
 def custom(recording: Recording, kind: str) -> Mapping[str, Any]:
@@ -246,6 +266,59 @@ def test_on_gke_without_an_app_to_open_nothing_changes(folder: Path) -> None:
     assert not any("certificatemanager" in each.type or "iap" in each.type for each in recording.resources)
     services = {each.inputs["service"] for each in recording.of("gcp:projects/service:Service")}
     assert "iap.googleapis.com" not in services
+
+
+def told(recording: Recording) -> tuple[str, list[str]]:
+    """The address of the page, and what is left to do, as the stack's outputs have them."""
+    shown = recording.exports["tried"]
+    assert shown["apps"]["page"].endswith("port-forward service/tried-page 8080:8080")
+    return shown["addresses"]["page"], shown["to_do"]["page"]
+
+
+def test_an_app_that_is_opened_to_nobody_has_no_address_in_the_outputs(folder: Path) -> None:
+    assert {"addresses", "to_do"}.isdisjoint(run(folder, HERE, None).exports["tried"])
+
+
+def test_on_gke_the_outputs_say_the_address_and_the_record_to_make(folder: Path) -> None:
+    address, to_do = told(run(folder, gcp.BASE, BY_IAP))
+    assert address == "https://digits.example.org/draw"
+    record, certificate = to_do
+    assert record.endswith("digits.example.org, which is for you to make: A 203.0.113.20")
+    assert "up to an hour" in certificate
+
+
+def test_an_oauth_client_of_ones_own_has_to_know_its_callback(folder: Path) -> None:
+    iap = {"members": ["user:ada@example.org"], "client_id": "1-a.apps", "client_secret": "login"}
+    _, to_do = told(run(folder, gcp.BASE, changed(BY_IAP, {"login": {"iap": iap}})))
+    assert to_do[-1].endswith("1-a.apps: https://iap.googleapis.com/v1/oauth/clientIds/1-a.apps:handleRedirect")
+
+
+def test_on_eks_the_record_is_that_of_the_load_balancer_once_it_says_its_name(folder: Path) -> None:
+    name = "k8s-tried-page-0123.us-east-1.elb.amazonaws.com"
+    found = run(folder, aws.BASE, BY_COGNITO, status={"loadBalancer": {"ingress": [{"hostname": name}]}})
+    address, (record, callback) = told(found)
+    assert address == "https://digits.example.org/draw"
+    assert record.endswith(f": CNAME {name}")
+    assert callback.endswith("the client abc: https://digits.example.org/oauth2/idpresponse")
+    _, (record, _) = told(run(folder, aws.BASE, BY_COGNITO))
+    assert "kubectl get ingress tried-page" in record
+
+
+def test_elsewhere_the_record_is_that_of_the_controller(folder: Path) -> None:
+    _, (record, certificate, callback) = told(run(folder, HERE, BY_PROXY))
+    assert record.endswith("the address of the controller of the class traefik")
+    assert "letsencrypt" in certificate
+    assert callback.endswith("the client digits: https://digits.example.org/oauth2/callback")
+    _, (record, *_) = told(
+        run(folder, HERE, BY_PROXY, status={"loadBalancer": {"ingress": [{"ip": "203.0.113.7"}]}})
+    )
+    assert record.endswith(": A 203.0.113.7")
+
+
+def test_what_only_an_update_can_tell_is_unknown_in_a_preview_and_no_reason_to_fail(folder: Path) -> None:
+    shown = run(folder, aws.BASE, BY_COGNITO, preview=True).exports["tried"]
+    assert shown["addresses"]["page"] == "https://digits.example.org/draw"
+    assert is_unknown(shown["to_do"]["page"][0])
 
 
 def annotation(recording: Recording, name: str) -> Any:

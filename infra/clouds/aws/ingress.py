@@ -12,7 +12,7 @@ import pulumi_kubernetes as k8s
 
 from infra.clouds.aws.addons import SYSTEM
 from infra.objects.ingress import rule
-from infra.platform import Door
+from infra.platform import Door, Opened
 from infra.schema.ingress import CognitoSettings, IngressSettings, LoginSettings, OidcSettings
 
 SERVICE_ACCOUNT = "aws-load-balancer-controller"
@@ -42,7 +42,7 @@ def asks(login: LoginSettings) -> bool:
     return login.cognito is not None or (login.oidc is not None and login.oidc.everyone and login.oidc.endpoints)
 
 
-def load_balancer(door: Door, ingress: IngressSettings, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+def load_balancer(door: Door, ingress: IngressSettings, opts: pulumi.ResourceOptions) -> Opened:
     """An Application Load Balancer with a certificate of ACM, which asks for the login unless a proxy does."""
     before = _oidc_client(door, ingress.login.oidc, opts)
     check = {f"{ALB}healthcheck-path": door.probe, f"{ALB}success-codes": "200"}
@@ -64,7 +64,12 @@ def load_balancer(door: Door, ingress: IngressSettings, opts: pulumi.ResourceOpt
         {key: value for key, value in annotations.items() if value is not None},
         pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=before)),
     )
-    return [*before, made]
+    return Opened(
+        [*before, made],
+        f"CNAME of the load balancer that `kubectl get ingress {door.object_name}` shows",
+        made.status,
+        f"https://{door.host}/oauth2/idpresponse",
+    )
 
 
 def _login(door: Door, login: LoginSettings) -> dict[str, str]:

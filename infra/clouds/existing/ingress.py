@@ -10,7 +10,7 @@ import pulumi_kubernetes as k8s
 
 from infra.clouds.existing.settings import ExistingCluster
 from infra.objects.ingress import rule
-from infra.platform import Door, Entrance
+from infra.platform import Door, Entrance, Opened
 from infra.schema.ingress import ControllerSettings, TlsSettings
 from infra.schema.request import Exposed
 
@@ -33,9 +33,7 @@ def entrance(cluster: ExistingCluster, exposed: Mapping[str, Exposed]) -> Entran
     )
 
 
-def by_class(
-    door: Door, controller: ControllerSettings, tls: TlsSettings, opts: pulumi.ResourceOptions
-) -> list[pulumi.Resource]:
+def by_class(door: Door, controller: ControllerSettings, tls: TlsSettings, opts: pulumi.ResourceOptions) -> Opened:
     """An Ingress of the class that the cluster has, with a Secret or an issuer for its certificate."""
     annotations = {
         # For a controller that does not write its address into the Ingress `pulumi up` would wait ten minutes,
@@ -44,23 +42,30 @@ def by_class(
         **({"cert-manager.io/cluster-issuer": tls.issuer} if tls.issuer else {}),
     }
     secret = tls.secret or f"{door.object_name}-tls"
-    return [
-        k8s.networking.v1.Ingress(
-            door.name,
-            metadata=k8s.meta.v1.ObjectMetaArgs(**door.metadata(annotations=annotations)),
-            spec=k8s.networking.v1.IngressSpecArgs(
-                ingress_class_name=controller.class_name,
-                tls=[k8s.networking.v1.IngressTLSArgs(hosts=[door.host], secret_name=secret)],
-                rules=[rule(door)],
-            ),
-            opts=opts,
-        )
-    ]
+    made = k8s.networking.v1.Ingress(
+        door.name,
+        metadata=k8s.meta.v1.ObjectMetaArgs(**door.metadata(annotations=annotations)),
+        spec=k8s.networking.v1.IngressSpecArgs(
+            ingress_class_name=controller.class_name,
+            tls=[k8s.networking.v1.IngressTLSArgs(hosts=[door.host], secret_name=secret)],
+            rules=[rule(door)],
+        ),
+        opts=opts,
+    )
+    return Opened(
+        [made],
+        f"the address of the controller of the class {controller.class_name}",
+        made.status,
+        certificate=f"the Secret {tls.secret} of the type kubernetes.io/tls has to be in the namespace "
+        f"{door.namespace}"
+        if tls.secret
+        else f"the ClusterIssuer {tls.issuer} issues it, once that record is there where its challenge is HTTP",
+    )
 
 
-def route(door: Door, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+def route(door: Door, opts: pulumi.ResourceOptions) -> Opened:
     """A Route of OpenShift, whose router has the certificate and sends nobody on without TLS."""
-    return [
+    made = [
         k8s.apiextensions.CustomResource(
             door.name,
             api_version=ROUTE_API,
@@ -79,3 +84,6 @@ def route(door: Door, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
             opts=opts,
         )
     ]
+    # The Python SDK has no way to the status of a custom resource (pulumi_kubernetes 4.32).
+    where = f"the address of the router (`kubectl get route {door.object_name} -o jsonpath={{.status.ingress}}`)"
+    return Opened(made, where)

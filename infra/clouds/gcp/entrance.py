@@ -99,7 +99,7 @@ def _opening(
         hostname=each.ingress.host,
         opts=opts,
     )
-    opening = Opening(address.name, certificates.name, policy.name, each.ingress.login.iap)
+    opening = Opening(address.name, address.address, certificates.name, policy.name, each.ingress.login.iap)
     return opening, [address, entry]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.platform import Door
+from infra.platform import Door, Opened
 from infra.schema.ingress import IapSettings
 
 GATEWAY_API = "gateway.networking.k8s.io/v1"
@@ -31,16 +31,17 @@ CONNECTION = 3600
 class Opening:
     """What Google has for a host: names of an address, a certificate map and a TLS policy, and who gets in.
 
-    ``iap`` is None where a proxy in the cluster asks people to log in.
+    ``number`` is the address itself. ``iap`` is None where a proxy in the cluster asks people to log in.
     """
 
     address: pulumi.Input[str]
+    number: pulumi.Input[str]
     certificates: pulumi.Input[str]
     tls_policy: pulumi.Input[str]
     iap: IapSettings | None
 
 
-def gateway(door: Door, made: Opening, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+def gateway(door: Door, made: Opening, opts: pulumi.ResourceOptions) -> Opened:
     """A Gateway of GKE with what Google has made for the host, and with Identity-Aware Proxy unless a proxy stands
     behind it.
 
@@ -113,7 +114,13 @@ def gateway(door: Door, made: Opening, opts: pulumi.ResourceOptions) -> list[pul
         },
         pulumi.ResourceOptions.merge(after, pulumi.ResourceOptions(depends_on=[opened, tls])),
     )
-    return [*policies, health, opened, tls, route]
+    client = made.iap and made.iap.client_id
+    return Opened(
+        [*policies, health, opened, tls, route],
+        pulumi.Output.concat("A ", made.number),
+        callback=f"https://iap.googleapis.com/v1/oauth/clientIds/{client}:handleRedirect" if client else "",
+        certificate="Google issues it once that record is there, which takes up to an hour",
+    )
 
 
 def _iap(door: Door, made: Opening) -> dict[str, object]:
