@@ -102,4 +102,9 @@ class App:
     @property
     def uses_store(self) -> bool:
         """Whether it has the store mounted."""
-        return self.declared.uses_store
+        return self.declared.uses_store or bool(self.supplies)
+
+    @property
+    def supplies(self) -> dict[str, Step]:
+        """The inputs that publish what its image lacks, by their names."""
+        return {name: each for name, each in self.inputs.items() if each.supplements}

@@ -1,6 +1,6 @@
 """What an app ships to its pods, and the results of steps that it reads there."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,9 @@ LOCK = "requirements.txt"
 
 INSTALLER = "workloads.runtime.app_packages"
 """The module that an init container runs to install what an app's image lacks."""
+
+SUPPLIED = "workloads.runtime.supplied"
+"""The module that starts an app whose image lacks libraries."""
 
 IN_IMAGE = "install them as a package into an image and name that as `image`"
 """What to do with code that is more than one ConfigMap holds."""
@@ -47,18 +50,22 @@ def plan(app: App, root: Path, runs: Mapping[str, Run]) -> PlannedApp:
     """
     folders = {name: image_folder(folder, root) for name, folder in app.folders.items()}
     inputs = {name: runs[step.job] for name, step in app.inputs.items()}
-    return PlannedApp(app, app_bundle(app.declared, app.command, root), folders, inputs)
+    starters = [SUPPLIED] if app.supplies else []
+    return PlannedApp(app, app_bundle(app.declared, app.command, root, starters), folders, inputs)
 
 
-def app_bundle(declared: AppDeclaration, command: Command | None, root: Path) -> Files | None:
-    """The files that an app ships beside its folders of images: its module, its ``command``'s code, its lock file.
+def app_bundle(
+    declared: AppDeclaration, command: Command | None, root: Path, starters: Sequence[str] = ()
+) -> Files | None:
+    """The files that an app ships beside its folders of images: its module, its ``command``'s code, its lock file,
+    and the modules ``starters`` that start it.
 
     Raises ShippingError.
     """
     installer = [INSTALLER] if declared.requirements else []
     contents: dict[str, bytes] = {}
-    if declared.module or installer:
-        modules = [*([declared.module] if declared.module else []), *declared.modules, *installer]
+    if declared.module or installer or starters:
+        modules = [*([declared.module] if declared.module else []), *declared.modules, *installer, *starters]
         contents.update(collect(modules, root, list(declared.files)).contents)
     if command:
         code = code_files(command, declared.arguments)

@@ -8,7 +8,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.app import App
-from infra.kubernetes.app_files import INSTALLER, LOCK, PlannedApp
+from infra.kubernetes.app_files import INSTALLER, LOCK, SUPPLIED, PlannedApp
 from infra.kubernetes.arguments import BUNDLE, FOLDERS, STORE, escaped
 from infra.kubernetes.draining import draining, lifecycle
 from infra.kubernetes.exposure import proxies
@@ -107,7 +107,19 @@ def words(planned: PlannedApp) -> list[str]:
     """The command line of the container, with the paths that it has in the pod."""
     declared = planned.app.declared
     own = [word(each, planned) for each in declared.arguments]
-    return ["python3", "-m", declared.module, *own] if declared.module else own
+    if declared.module:
+        own = ["python3", "-m", declared.module, *own]
+    for name in planned.app.supplies:
+        published = f"{STORE}/{planned.inputs[name].path}"
+        starts = ["--code", BUNDLE if declared.module else _code(planned)]
+        flags = [f"--{name}", published, "--into", f"{TEMPORARY}/{name}", *starts]
+        own = ["python3", "-m", SUPPLIED, *flags, "--", *own]
+    return own
+
+
+def _code(planned: PlannedApp) -> str:
+    """Where a program starts that is no module: in its code, or where nothing is in its way."""
+    return f"{BUNDLE}/{CODE}" if planned.app.command else TEMPORARY
 
 
 def word(text: str, planned: PlannedApp) -> str:
@@ -178,7 +190,7 @@ def _container(planned: PlannedApp) -> k8s.core.v1.ContainerArgs:
 
 
 def _working_directory(planned: PlannedApp) -> str | None:
-    if planned.app.declared.module:
+    if planned.app.declared.module or planned.app.supplies:
         return BUNDLE
     return f"{BUNDLE}/{CODE}" if planned.app.command else None
 

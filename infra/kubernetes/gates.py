@@ -1,7 +1,7 @@
 """Gates: short Jobs that find out, before a step costs anything, whether what it relies on works."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from infra.app import App
@@ -37,6 +37,10 @@ SCRATCH = 3072
 """MiB of scratch space for an accelerator gate, which copies what its image lacks to the node's disk."""
 
 
+APP_TIME_LIMIT = 4 * 3600
+"""Seconds for the accelerator gate of an app, the wait for a node with GPUs included; that of a step is the
+step's."""
+
 NETWORK_NODES = 2
 """Nodes of a network gate: enough to see what one of them sends and receives, however many the step has."""
 
@@ -46,12 +50,12 @@ class Gates:
     """The gates of a stack. Each is there once, however many steps it guards.
 
     A store gate runs per cluster, on a CPU node, before anything else there. So does a devices gate, which waits
-    until the GPUs of all nodes that are there can be given to pods; only GPU steps wait for it. An accelerator
-    gate runs per pool and image; it waits for all that its step waits for, so that a GPU node starts only when the
-    step is about to need it, and the step then runs on the node that was just tested. A network gate runs after it
-    where the step has several nodes: two of them sum what a training sums, and are refused where they are far
-    slower than the pool's network. Gates are no inputs of the step: a gate that runs again does not make finished
-    work run again.
+    until the GPUs of all nodes that are there can be given to pods; only what asks for GPUs waits for it. An
+    accelerator gate runs per pool and image; it waits for all that its step waits for, so that a GPU node starts
+    only when the step is about to need it, and the step then runs on the node that was just tested. A network
+    gate runs after it where the step has several nodes: two of them sum what a training sums, and are refused
+    where they are far slower than the pool's network. Gates are no inputs of the step: a gate that runs again does
+    not make finished work run again.
     """
 
     store_image: str
@@ -72,14 +76,20 @@ class Gates:
                 gates.append(self._network_gate(step, gates[-1], tensorflow=tensorflow))
         return replace(step, after=(*step.after, *gates))
 
-    def before(self, app: App) -> App:
+    def before(self, app: App, *, tensorflow: bool = False, fits: Callable[[Resources], bool]) -> App:
         """``app`` with the gates that it has to wait for.
 
-        None tests its GPUs: the image of a server may have no Python that could.
+        Its GPUs are tested where its image has a Python that can, and where its pool ``fits`` the gate beside all
+        that stays there: a gate that runs again would else wait for the GPUs that the app holds. One that has
+        ``tensorflow`` is tested by that.
         """
         gates = [self._store_gate(app.platform)] if app.uses_store else []
-        if app.resources.gpus and app.platform.reads_nodes:
-            gates.append(self._devices_gate(app.platform))
+        if app.resources.gpus:
+            devices = [self._devices_gate(app.platform)] if app.platform.reads_nodes else []
+            tested = (tensorflow or _runs_python(app)) and fits(_tested(app.pool))
+            gates += devices
+            if tested:
+                gates.append(self._accelerator_gate(_as_step(app), devices, tensorflow=tensorflow))
         return replace(app, after=(*app.after, *gates))
 
     def _store_gate(self, platform: Platform) -> Step:
@@ -127,7 +137,7 @@ class Gates:
         module = "workloads.gates.accelerator" if tensorflow else "workloads.gates.driver"
         key = ("accelerator", pool.name, step.image, module)
         if key not in self._made:
-            gpus = 1 if pool.shared_gpus else pool.allocatable.gpus
+            wanted = _tested(pool)
             supplements = {name: each for name, each in step.inputs.items() if each.supplements}
             # By its module, so that the gate of TensorFlow's image keeps its name whatever other images join it.
             name = pool.name if tensorflow else f"{pool.name}-driver"
@@ -137,16 +147,11 @@ class Gates:
                 name=f"{name}-{others + 1}" if others else name,
                 module=module,
                 interpreter="python" if tensorflow else "python3",
-                arguments=["--model", pool.accelerator or "", "--count", str(gpus), *reading(supplements)],
+                arguments=["--model", pool.accelerator or "", "--count", str(wanted.gpus), *reading(supplements)],
                 image=step.image,
                 platform=step.platform,
                 pool=pool,
-                resources=Resources(
-                    cpu=min(1000, pool.allocatable.cpu),
-                    memory=min(HOST_MEMORY + HOST_MEMORY_PER_GPU * gpus, pool.allocatable.memory),
-                    ephemeral_storage=min(SCRATCH, pool.allocatable.ephemeral_storage),
-                    gpus=gpus,
-                ),
+                resources=wanted,
                 # The gate is the first that waits for the node, so it has the step's patience.
                 time_limit=step.time_limit,
                 inputs=supplements,
@@ -183,6 +188,40 @@ class Gates:
                 fingerprint=" ".join([pool.fingerprint, _described(network)]),
             )
         return self._made[key]
+
+
+def _tested(pool: Pool) -> Resources:
+    """What a gate asks for that tests all GPUs of one node of ``pool``."""
+    gpus = 1 if pool.shared_gpus else pool.allocatable.gpus
+    return Resources(
+        cpu=min(1000, pool.allocatable.cpu),
+        memory=min(HOST_MEMORY + HOST_MEMORY_PER_GPU * gpus, pool.allocatable.memory),
+        ephemeral_storage=min(SCRATCH, pool.allocatable.ephemeral_storage),
+        gpus=gpus,
+    )
+
+
+def _runs_python(app: App) -> bool:
+    """Whether its image is sure to have a Python: it runs a module, or a command that begins with one."""
+    declared = app.declared
+    return bool(declared.module) or declared.arguments[:1] in (["python"], ["python3"])
+
+
+def _as_step(app: App) -> Step:
+    """What an accelerator gate has to know of ``app``, as if it were a step."""
+    return Step(
+        pipeline=app.pipeline,
+        name=app.name,
+        module=None,
+        arguments=(),
+        image=app.image,
+        platform=app.platform,
+        pool=app.pool,
+        resources=app.resources,
+        time_limit=APP_TIME_LIMIT,
+        inputs=app.inputs,
+        after=app.after,
+    )
 
 
 def _described(network: Interconnect) -> str:

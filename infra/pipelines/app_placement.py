@@ -8,14 +8,16 @@ from pathlib import Path
 import pulumi
 
 from infra.app import App
-from infra.kubernetes.gates import Gates
+from infra.kubernetes.gates import Gates, cheapest_pool
 from infra.kubernetes.image_build import Images
 from infra.pipelines.apps import AppDeclaration, KeptAppSettings
 from infra.pipelines.declared import DeclaredPipeline
-from infra.pipelines.images import tensorflow_image
-from infra.pipelines.placement import Resident, built_image, has_spare, pool_of, residents, resources_of
+from infra.pipelines.discovery import supplements
+from infra.pipelines.images import has_tensorflow, tensorflow_image
+from infra.pipelines.placement import Resident, built_image, has_spare, kept_by, pool_of, residents, resources_of
 from infra.pipelines.shipping import command_of
-from infra.platform import Platform
+from infra.pipelines.supplies import publishing
+from infra.platform import Platform, Resources
 from infra.schema.quantities import mebibytes
 from infra.step import Step
 
@@ -73,6 +75,12 @@ class _Apps:
         beside = [*self.pipeline.steps, *self.pipeline.services, *self.declared.values()]
         groups = {name: self._read(name, of) for name, of in declared.inputs.items()}
         resources = resources_of(settings)
+        image = (
+            settings.image
+            or declared.image
+            or built_image(self.pipeline, declared, self.root, self.images)
+            or tensorflow_image(pool)
+        )
         spare = has_spare(pool, resources, self.staying)
         if not spare and not declared.keeps_data:
             key = self.pipeline.key(declared)
@@ -81,15 +89,15 @@ class _Apps:
         app = App(
             pipeline=self.pipeline.name,
             declared=replace(declared, arguments=list(_words(declared, groups))),
-            image=settings.image
-            or declared.image
-            or built_image(self.pipeline, declared, self.root, self.images)
-            or tensorflow_image(pool),
+            image=image,
             platform=platform,
             pool=pool,
             resources=resources,
             spare=spare,
-            inputs={each: step for found in groups.values() for each, step in found.items()},
+            inputs={
+                **{each: step for found in groups.values() for each, step in found.items()},
+                **self._supplies(image, resources, platform),
+            },
             after=[step for name in declared.after for step in self._meant(name)],
             clients=[each.name for each in self.declared.values() if declared.name in each.connects],
             connects={each: self._app(each) for each in declared.connects},
@@ -97,7 +105,23 @@ class _Apps:
             folders={name: self.root / each.path for name, each in declared.folders.items()},
             storage=mebibytes(settings.storage) if isinstance(settings, KeptAppSettings) else 0,
         )
-        return self.gates.before(app)
+        return self.gates.before(
+            app,
+            tensorflow=has_tensorflow(image),
+            fits=lambda wanted: has_spare(pool, wanted, self.staying),
+        )
+
+    def _supplies(self, image: str, resources: Resources, platform: Platform) -> dict[str, Step]:
+        """What the image lacks for GPUs, by the input's name. Where the pipeline's steps need it, it is theirs."""
+        found: dict[str, Step] = {}
+        for folder, each in supplements().items():
+            if resources.gpus and each.is_lacking(image):
+                inputs = [step.inputs.get(each.name) for step in self.steps.values()]
+                there = next((step for step in inputs if step and step.supplements), None)
+                found[each.name] = there or publishing(
+                    folder, each, (platform, cheapest_pool(platform)), kept_by(self.staying), self.gates
+                )
+        return found
 
     def _meant(self, name: str) -> list[Step]:
         """The step of that name, or all variants that are made of it."""

@@ -26,6 +26,7 @@ from infra.pipelines.contract import (
     Supplement,
 )
 from infra.pipelines.file_reading import Folder
+from infra.pipelines.images import GPU_IMAGE
 from infra.pipelines.pipeline_file import NAMES as FILES
 from infra.pipelines.step_rules import misfits
 from infra.schema.checkout import checkout
@@ -168,6 +169,19 @@ def supplements() -> Mapping[str, Supplement]:
     return {
         folder: _declared(folder, "supplement", "SUPPLEMENT", Supplement) for folder in _folders("supplement.py")
     }
+
+
+def lacked_by(app: AppDeclaration) -> Mapping[str, Supplement]:
+    """What the image of ``app`` lacks for the GPUs that it asks for, by the folder that declares it."""
+    image = app.placed_by.image or app.image or ("" if app.build else GPU_IMAGE)
+    if not app.placed_by.asked_gpus:
+        return {}
+    return {folder: each for folder, each in supplements().items() if each.is_lacking(image)}
+
+
+def mounts_store(app: AppDeclaration) -> bool:
+    """Whether ``app`` has the store mounted: it refers to it, or its image lacks what is published there."""
+    return app.uses_store or bool(lacked_by(app))
 
 
 def _folders(file: str) -> tuple[str, ...]:

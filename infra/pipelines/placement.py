@@ -16,14 +16,13 @@ from infra.pipelines.contract import (
     PodSettings,
     ServiceDeclaration,
     StepDeclaration,
-    Supplement,
 )
 from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.discovery import supplements
 from infra.pipelines.images import has_tensorflow, tensorflow_image
-from infra.pipelines.node_room import at_most, left, with_room
 from infra.pipelines.packages import Packages
 from infra.pipelines.shipping import command_of, requirements_of
+from infra.pipelines.supplies import publishing
 from infra.platform import Platform, Pool, Resources
 from infra.schema.printable import printable
 from infra.schema.quantities import cpu_millicores, mebibytes, seconds
@@ -162,7 +161,8 @@ class _Placement:
         for folder, supplement in supplements().items():
             if step.resources.gpus and supplement.is_lacking(step.image):
                 if folder not in self.published:
-                    self.published[folder] = self._publishing(folder, supplement, step)
+                    place = self._beside(step)
+                    self.published[folder] = publishing(folder, supplement, place, self._kept, self.gates)
                 step = replace(
                     step,
                     # A command is told by its runner.
@@ -287,33 +287,9 @@ class _Placement:
             pulumi.log.warn(f"{key}: left out of {path}: {', '.join(map(printable, others))}")
         return folder
 
-    def _publishing(self, folder: str, supplement: Supplement, step: Step) -> Step:
-        """The step that publishes a supplement, where the pipeline's first step without GPUs runs."""
-        platform, pool = self._beside(step)
-        pool = with_room(platform, pool, supplement.resources, self._kept)
-        return self.gates.guard(
-            Step(
-                pipeline=folder,
-                name=supplement.name,
-                module=supplement.module,
-                arguments=supplement.arguments,
-                image=supplement.image,
-                platform=platform,
-                pool=pool,
-                resources=at_most(supplement.resources, left(platform, pool, self._kept)),
-                time_limit=supplement.time_limit,
-                files=supplement.files,
-                supplements=True,
-            )
-        )
-
     @property
     def _kept(self) -> dict[str, list[Resources]]:
-        """What services and apps ask for, by pool."""
-        found: dict[str, list[Resources]] = {}
-        for each in self.staying:
-            found.setdefault(each.pool.name, []).append(each.requests)
-        return found
+        return kept_by(self.staying)
 
     def _beside(self, step: Step) -> tuple[Platform, Pool]:
         """Where what ``step`` lacks is installed: on the pool of the pipeline's first step without GPUs."""
@@ -339,6 +315,14 @@ def residents(pipelines: Iterable[DeclaredPipeline], platforms: Mapping[str, Pla
             pods = settings.autoscale.most if settings.autoscale else settings.replicas
             pool = pool_of(settings.pool, platforms)[1]
             found += [Resident(object_name(pipeline.name, app.name), pool, resources_of(settings))] * pods
+    return found
+
+
+def kept_by(staying: Iterable[Resident]) -> dict[str, list[Resources]]:
+    """What services and apps ask for, by pool."""
+    found: dict[str, list[Resources]] = {}
+    for each in staying:
+        found.setdefault(each.pool.name, []).append(each.requests)
     return found
 
 

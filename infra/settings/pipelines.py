@@ -10,7 +10,16 @@ from typing_extensions import TypedDict
 from infra.pipelines import apps
 from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.contract import PipelineSettings, ServiceDeclaration, StepDeclaration, placements
-from infra.pipelines.discovery import apps_of, folder_of, is_path, known, pipeline, services_of, steps_of
+from infra.pipelines.discovery import (
+    apps_of,
+    folder_of,
+    is_path,
+    known,
+    mounts_store,
+    pipeline,
+    services_of,
+    steps_of,
+)
 from infra.schema.problems import SettingsError
 from infra.schema.request import AppAccess, Exposed
 
@@ -133,7 +142,7 @@ def apps_with_store(sections: Mapping[str, PipelineSettings]) -> tuple[AppAccess
         )
         for name, settings in sections.items()
         for app in apps_if_any(name, settings)
-        if app.uses_store
+        if mounts_store(app)
     )
 
 

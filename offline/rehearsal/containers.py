@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from infra.kubernetes.app_files import INSTALLER as APP_INSTALLER
+from infra.kubernetes.app_files import SUPPLIED
 from infra.kubernetes.run import INSTALLER, LAUNCHER, MEASURE, RUNNER, WORKER
 from infra.pipelines import packages
 from infra.pipelines.images import has_tensorflow
@@ -86,11 +88,18 @@ class Containers:
         where that has all that the app's lock file pins.
         """
 
-        def prepare(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> Prepared | None:  # noqa: ARG001
+        def supplied(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> Prepared | None:  # noqa: ARG001
+            if list(words[1:3]) != ["-m", SUPPLIED]:
+                return prepare(pod, words)
+            begins = words.index("--") + 1
+            found = prepare(pod, words[begins:]) or in_project(words[begins:])
+            return replace(found, words=[sys.executable, *words[1:begins], *found.words])
+
+        def prepare(pod: Pod, words: Sequence[str]) -> Prepared | None:
             program = self.programs.get(server)
             if program is None or _is_of_project(program):
                 return None
-            if list(words[1:3]) == ["-m", INSTALLER]:
+            if list(words[1:2]) == ["-m"] and words[2] in {INSTALLER, APP_INSTALLER}:
                 self._environment(program, pod, note)
                 said = f"{program.software} is in the environment of this rehearsal"
                 return Prepared([sys.executable, "-c", f"print({said!r})"], search_path())
@@ -105,7 +114,7 @@ class Containers:
                 raise RefusedError(program.nowhere)
             return Prepared(words, [str(environment.bin), *search_path()])
 
-        return prepare
+        return supplied
 
     def _stand_in(
         self, program: Program, stand_in: StandIn, pod: Pod, words: Sequence[str], note: Callable[[str], None]

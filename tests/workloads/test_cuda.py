@@ -130,3 +130,41 @@ def test_packages_that_lack_a_library_are_no_result(tmp_path: Path, cuda: dict[s
 
     assert SONAMES[1] in only_error(output)
     assert not (out / MANIFEST).exists()
+
+
+STAYS = """
+import ctypes, os, sys
+from workloads.runtime.cuda_libraries import SONAMES
+print(sum(ctypes.CDLL(soname).answer() for soname in SONAMES), os.getcwd(), sys.argv[1:])
+"""
+
+
+@needs_compiler
+def test_an_app_finds_them_by_name_and_starts_in_its_code(tmp_path: Path, cuda: dict[str, str]) -> None:
+    output, into, code = tmp_path / "libraries", tmp_path / "into", tmp_path / "code"
+    code.mkdir()
+    (code / "stays.py").write_text(STAYS)
+    run("cuda.install", "--requirements", tmp_path / "requirements.txt", "--output", output, **cuda)
+    started = ["-m", "workloads.runtime.supplied", "--libraries", output, "--into", into, "--code", code, "--"]
+    for _ in range(2):
+        # A container that starts anew finds what the one before it left.
+        done = subprocess.run(
+            [sys.executable, *map(str, started), sys.executable, "stays.py", "--port", "8080"],
+            cwd=ROOT,
+            env=environment(PYTHONPATH=str(ROOT), LD_LIBRARY_PATH="/nowhere"),
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert done.stdout.splitlines()[-1] == f"43 {code} ['--port', '8080']"
+    (output / SONAMES[0]).write_bytes(b"altered")
+    wrong = subprocess.run(
+        [sys.executable, *map(str, started), sys.executable, "stays.py"],
+        cwd=ROOT,
+        env=environment(PYTHONPATH=str(ROOT)),
+        check=False,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert wrong.returncode == BAD_INPUT
+    assert "altered" in wrong.stderr

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from infra.pipelines.apps import AppSettings
-from infra.pipelines.contract import PodSettings, StepSettings, placements
-from infra.pipelines.discovery import supplements
+from infra.pipelines.apps import AppDeclaration, AppSettings
+from infra.pipelines.contract import PodSettings, StepSettings, Supplement, placements
+from infra.pipelines.discovery import lacked_by, mounts_store, supplements
 from infra.pipelines.images import GPU_IMAGE
 from infra.platform import Resources
 from infra.schema.problems import Finding, Path, did_you_mean, listed
@@ -25,8 +25,9 @@ def check(reading: Reading) -> Iterator[Finding]:
         *placements(reading.draft.registry, (REGISTRY,)),
     )
     for at, placed in sections:
+        if isinstance(placed, StepSettings | AppSettings):
+            yield from _scratch(at, placed, reading.draft)
         if isinstance(placed, StepSettings):
-            yield from _scratch(at, placed)
             yield from waiting(at, placed)
         for place, on_pool in placed.on_pools:
             named = (*at, *place)
@@ -131,26 +132,36 @@ def _gpus(at: Path, step: StepSettings | AppSettings, target: Target, draft: Dra
         )
 
 
-def _scratch(at: Path, step: StepSettings) -> Iterator[Finding]:
-    for supplement in supplements().values() if step.gpus and step.image is None else ():
-        if supplement.is_lacking(GPU_IMAGE) and mebibytes(step.ephemeral_storage) < mebibytes(supplement.scratch):
+def _scratch(at: Path, placed: StepSettings | AppSettings, draft: Draft) -> Iterator[Finding]:
+    for supplement in _lacked(placed, draft):
+        if mebibytes(placed.ephemeral_storage) < mebibytes(supplement.scratch):
             yield Finding(
                 (*at, "ephemeral_storage"),
-                step.ephemeral_storage,
+                placed.ephemeral_storage,
                 supplement.scratch_for,
                 f"write `ephemeral_storage: {supplement.scratch}` or more, or an `image` that has them",
                 read=((*at, "gpus"), (*at, "image")),
             )
 
 
+def _lacked(placed: StepSettings | AppSettings, draft: Draft) -> Iterator[Supplement]:
+    """What its image lacks, where the settings tell its image."""
+    if isinstance(placed, AppSettings):
+        for app in _apps(draft):
+            if app.placed_by is placed:
+                yield from lacked_by(app).values()
+    elif placed.gpus and placed.image is None:
+        yield from (each for each in supplements().values() if each.is_lacking(GPU_IMAGE))
+
+
+def _apps(draft: Draft) -> Iterator[AppDeclaration]:
+    for name, settings in draft.pipelines.items():
+        yield from apps_if_any(name, settings)
+
+
 def _mounting(draft: Draft) -> set[int]:
     """The identities of the settings of apps that have the store mounted."""
-    return {
-        id(app.placed_by)
-        for name, settings in draft.pipelines.items()
-        for app in apps_if_any(name, settings)
-        if app.uses_store
-    }
+    return {id(app.placed_by) for app in _apps(draft) if mounts_store(app)}
 
 
 def _amounts(at: Path, placed: PodSettings, target: Target, node: Resources, draft: Draft) -> Iterator[Finding]:
