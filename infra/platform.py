@@ -180,16 +180,28 @@ class QueueAccess:
 
 
 @dataclass(frozen=True)
+class TeamApp:
+    """What an app of another team's stack may do with the team's store: ``writes`` says that it may write its own
+    folder there. ``annotations`` are for its service account.
+    """
+
+    writes: bool = False
+    annotations: "Mapping[str, pulumi.Input[str]]" = field(default_factory=dict[str, "pulumi.Input[str]"])
+
+
+@dataclass(frozen=True)
 class TeamAccess:
     """What another team's stack has of a cluster: its store, whose root is a folder of the team's own.
 
-    ``service_account_annotations`` are for the service account of the team's Jobs.
+    ``service_account_annotations`` are for the service account of the team's Jobs. ``apps`` are the apps of the
+    team's stack that have an identity of their own, by their service accounts.
     """
 
     store: Store
     service_account_annotations: "Mapping[str, pulumi.Input[str]]" = field(
         default_factory=dict[str, "pulumi.Input[str]"]
     )
+    apps: Mapping[str, TeamApp] = field(default_factory=dict[str, TeamApp])
 
 
 BUILDER = "images"

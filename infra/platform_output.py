@@ -25,6 +25,7 @@ from infra.platform import (
     Store,
     Taint,
     TaintEffect,
+    TeamApp,
 )
 from infra.platform import Resources as NodeResources
 from infra.schema.base import PoolSettings, Team
@@ -209,11 +210,21 @@ class QueueFact(_Fact):
         return QueueAccess(self.cluster_queue, self.priorities)
 
 
+class TeamAppFact(_Fact):
+    """What an app of a team's stack has of the store: the fields of `infra.platform.TeamApp`."""
+
+    writes: bool = False
+    annotations: dict[str, str] = Field(default_factory=dict[str, str])
+
+
 class TeamAccess(_Fact):
-    """What one team has of one cluster: its store, what its service account is annotated with, and its queue."""
+    """What one team has of one cluster: its store, what its service account is annotated with, its queue, and the
+    identities of its apps by their service accounts.
+    """
 
     store: StoreFacts
     service_account_annotations: dict[str, str] = Field(default_factory=dict[str, str])
+    apps: dict[str, TeamAppFact] = Field(default_factory=dict[str, TeamAppFact])
     queue: QueueFact | None = None
 
 
@@ -276,7 +287,7 @@ def published(
     """
     return {
         "version": VERSION,
-        "teams": {name: each.model_dump() for name, each in teams.items()},
+        "teams": {name: each.model_dump(include={*TeamFacts.model_fields}) for name, each in teams.items()},
         "clusters": {
             name: _cluster(
                 cloud,
@@ -302,6 +313,7 @@ def _cluster(cloud: str, platform: Platform, devices: str, queues: Mapping[str, 
                 "store": _store(each.store),
                 "service_account_annotations": dict(each.service_account_annotations),
                 **({"queue": _queue(queues[name])} if name in queues else {}),
+                **({"apps": {key: _app(app) for key, app in each.apps.items()}} if each.apps else {}),
             }
             for name, each in platform.teams.items()
         },
@@ -344,6 +356,10 @@ def _interconnect(found: Interconnect) -> dict[str, Any]:
 
 def _queue(queue: QueueAccess) -> dict[str, Any]:
     return {"cluster_queue": queue.cluster_queue, "priorities": dict(queue.priorities)}
+
+
+def _app(app: TeamApp) -> dict[str, Any]:
+    return {"writes": app.writes, "annotations": dict(app.annotations)}
 
 
 def _rules(rules: RequestRules) -> dict[str, Any]:

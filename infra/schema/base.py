@@ -309,12 +309,24 @@ class ClusterSettings(Model):
         return None
 
 
+AppRights = Literal["read", "write"]
+"""What an app may do with the store: read it, or write its own folder, too."""
+
+
 class Team(Model):
-    """A team whose own stack runs Jobs on the clusters: as one service account, in one namespace of each."""
+    """A team whose own stack runs Jobs on the clusters: as one service account, in one namespace of each. Apps of
+    that stack which have the store mounted each have a service account of their own.
+    """
 
     namespace: str = Field(description="Namespace of its Jobs: `slipway:namespace` of its stack.")
     service_account: str = Field(
         default="runner", description="Service account of its Jobs: `slipway:service_account` of its stack."
+    )
+    apps: dict[str, dict[str, AppRights]] = Field(
+        default_factory=dict[str, dict[str, AppRights]],
+        description="The apps of its stack that have the store mounted, by pipeline and name: `mnist: {serving: "
+        "read}`. Each has an identity of its own, which may `read` the team's folder, or `write` "
+        "`<pipeline>/<app>` there as well. Default: none.",
     )
 
 

@@ -26,13 +26,15 @@ class AppAccess:
     """An app that has the store mounted: its Kubernetes service account, and the folder that it may write.
 
     ``folder`` is a path below the store's root; None for an app that only reads. ``name`` is unique in the stack,
-    ``<pipeline>-<app>``, and ``pool`` is the one that its pods run on.
+    ``<pipeline>-<app>``, and ``pool`` is the one that its pods run on; that of another team's stack is not known.
+    ``at`` is its place in the stack file.
     """
 
     name: str
     pool: str
     service_account: str
     folder: str | None = None
+    at: Path = ()
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ class Request:
     (``enable_secret_mutable``). ``teams`` are those whose own stacks run Jobs on the clusters, by name.
     ``has_services`` says that a pipeline has a service, or an app that keeps data, or that Prometheus is installed
     where the cloud collects no metrics: each has a volume to itself.
-    ``apps`` are the apps of pipelines that have the store mounted, and ``exposed`` those that are open to people
+    ``apps`` are the apps of pipelines that have the store mounted, ``team_apps`` those of the teams' stacks by the
+    team, with folders below the team's own, and ``exposed`` those that are open to people
     outside the cluster. ``has_dashboards`` says that the cloud shows metrics that it collects itself on dashboards
     of the stack's. ``builds_on`` is the cluster on which images are built that go to the cloud's own registry;
     None where none are.
@@ -78,6 +81,7 @@ class Request:
     has_dashboards: bool = False
     builds_on: str | None = None
     exposed: Sequence[Exposed] = ()
+    team_apps: Mapping[str, Sequence[AppAccess]] = field(default_factory=dict[str, Sequence[AppAccess]])
 
     @property
     def builds_in(self) -> str:

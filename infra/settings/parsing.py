@@ -21,7 +21,7 @@ from infra.settings import references
 from infra.settings.kueue import KueueSettings
 from infra.settings.metrics import MetricsSettings
 from infra.settings.model import Settings, model_of
-from infra.settings.pipelines import KEY, any_services, apps_with_store, exposed
+from infra.settings.pipelines import KEY, any_services, apps_of_teams, apps_with_store, exposed
 from infra.settings.registry import RegistrySettings
 
 
@@ -94,6 +94,7 @@ class Reading:
             or bool(draft.metrics and draft.metrics.installs_prometheus),
             apps=apps_with_store(draft.pipelines),
             exposed=exposed(draft.pipelines),
+            team_apps=apps_of_teams(draft.teams),
         )
 
     def judges(self, finding: Finding) -> bool:

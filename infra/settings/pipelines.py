@@ -20,7 +20,8 @@ from infra.pipelines.discovery import (
     services_of,
     steps_of,
 )
-from infra.schema.problems import SettingsError
+from infra.schema.base import Team
+from infra.schema.problems import Path, SettingsError
 from infra.schema.request import AppAccess, Exposed
 
 KEY = "pipelines"
@@ -139,11 +140,37 @@ def apps_with_store(sections: Mapping[str, PipelineSettings]) -> tuple[AppAccess
             app.placed_by.pool,
             apps.object_name(name, app.name),
             apps.folder_of(name, app.name) if app.writes else None,
+            _place(name, settings, app),
         )
         for name, settings in sections.items()
         for app in apps_if_any(name, settings)
         if mounts_store(app)
     )
+
+
+def apps_of_teams(teams: Mapping[str, Team]) -> dict[str, tuple[AppAccess, ...]]:
+    """The apps of the teams' stacks that have the store mounted, by the team: as its section in ``teams`` says."""
+    return {
+        name: tuple(
+            AppAccess(
+                f"{name}-{pipeline}-{app}",
+                "",
+                apps.object_name(pipeline, app),
+                apps.folder_of(pipeline, app) if rights == "write" else None,
+                ("teams", name, "apps", pipeline, app),
+            )
+            for pipeline, found in team.apps.items()
+            for app, rights in found.items()
+        )
+        for name, team in teams.items()
+        if team.apps
+    }
+
+
+def _place(name: str, settings: PipelineSettings, app: AppDeclaration) -> Path:
+    """Where the stack file places ``app`` of the pipeline ``name``."""
+    found = (at for at, each in placements(settings, (KEY, name)) if each is app.placed_by)
+    return next(found, (KEY, name))
 
 
 def exposed(sections: Mapping[str, PipelineSettings]) -> tuple[Exposed, ...]:
@@ -153,7 +180,5 @@ def exposed(sections: Mapping[str, PipelineSettings]) -> tuple[Exposed, ...]:
         for name, settings in sections.items()
         for app in apps_if_any(name, settings)
         if app.placed_by.ingress is not None
-        for at in [
-            next((at for at, each in placements(settings, (KEY, name)) if each is app.placed_by), (KEY, name))
-        ]
+        for at in [_place(name, settings, app)]
     )

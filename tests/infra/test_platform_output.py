@@ -9,6 +9,7 @@ import pytest
 from infra.clouds.registry import emulators
 from infra.platform_output import PlatformFacts
 from infra.program import declare
+from infra.schema.problems import SettingsError
 from infra.settings.loading import load
 from infra.settings.model import Settings
 from tests.support import aws
@@ -40,7 +41,10 @@ def declared(base: Mapping[str, Any], changes: Mapping[str, Any], preview: bool 
 
 
 def pair(
-    base: Mapping[str, Any], changes: Mapping[str, Any] | None = None, memory: str = "2Gi"
+    base: Mapping[str, Any],
+    changes: Mapping[str, Any] | None = None,
+    memory: str = "2Gi",
+    apps: Mapping[str, Any] | None = None,
 ) -> tuple[Recording, Recording]:
     """The stack ``base`` with teams, and one of the team `fraud` on its cluster."""
     platform = declared(base, {"teams": TEAMS, **(changes or {})}, stack_name="platform")
@@ -51,7 +55,8 @@ def pair(
         "clusters": {"dev": {"stack": "platform", "cluster": cluster}},
         "pipelines": {
             "mnist": {
-                "steps": {each: {"pool": "cpu", "memory": memory} for each in ("prepare", "train", "predict")}
+                "steps": {each: {"pool": "cpu", "memory": memory} for each in ("prepare", "train", "predict")},
+                **({"apps": dict(apps)} if apps else {}),
             }
         },
     }
@@ -109,6 +114,76 @@ def test_a_teams_pods_use_its_own_folder_of_the_bucket() -> None:
     assert "condition" not in grants["store-names-fraud"]
     assert grants["store-names-fraud"]["role"] == "roles/storage.legacyBucketReader"
     assert grants["store-user-vision"]["member"].endswith("/subject/ns/see/sa/eye")
+
+
+def with_apps(base: Mapping[str, Any], rights: Mapping[str, Any], **how: Any) -> tuple[Recording, Recording]:
+    """As `pair`, of a team whose stack runs apps of MNIST; ``rights`` are what the platform lets its apps do."""
+    teams = {**TEAMS, "fraud": {**TEAMS["fraud"], "apps": {"mnist": dict(rights)}}}
+    return pair(base, {"teams": teams, **how}, apps={"serving": {"pool": "cpu"}})
+
+
+def test_an_app_of_a_team_has_an_identity_that_reads_the_teams_folder_alone() -> None:
+    platform, team = with_apps(GCP, {"serving": "read", "notebook": "write"})
+    member = "/subject/ns/fraud/sa/mnist-"
+    grants = {
+        (each.inputs["member"].partition(member)[2], each.inputs["role"]): each.inputs.get("condition")
+        for each in platform.of(GRANT)
+        if member in each.inputs["member"]
+    }
+    reads, writes, lists = [
+        f"roles/storage.{each}" for each in ("objectViewer", "objectUser", "legacyBucketReader")
+    ]
+    assert {*grants} == {
+        ("serving", reads),
+        ("serving", lists),
+        ("notebook", reads),
+        ("notebook", lists),
+        ("notebook", writes),
+    }
+    condition, folder = grants[("serving", reads)], grants[("notebook", writes)]
+    assert condition is not None
+    assert folder is not None
+    assert condition["expression"].endswith('/objects/fraud/")')
+    assert folder["expression"].endswith('/objects/fraud/mnist/notebook/")')
+    serving = team.one("kubernetes:apps/v1:Deployment", "mnist-serving").inputs["spec"]["template"]["spec"]
+    assert serving["serviceAccountName"] == "mnist-serving"
+    (volume,) = [each["csi"] for each in serving["volumes"] if "csi" in each]
+    assert volume["volumeAttributes"]["mountOptions"].endswith(",only-dir=fraud")
+
+
+def test_an_app_of_a_team_is_annotated_where_its_identity_is_impersonated() -> None:
+    platform, team = with_apps(GCP, {"serving": "read"}, **{"store.impersonation": {"projects": []}})
+    accounts = {each.name: each.inputs["accountId"] for each in platform.of("gcp:serviceaccount/account:Account")}
+    account = accounts["workload-app-fraud-mnist-serving"]
+    found = team.one("kubernetes:core/v1:ServiceAccount", "mnist-serving").metadata["annotations"]
+    assert found["iam.gke.io/gcp-service-account"].startswith(f"{account}@")
+
+
+def test_an_app_without_an_identity_at_the_other_stacks_bucket_is_refused_with_what_to_write_there() -> None:
+    with pytest.raises(SettingsError) as error:
+        with_apps(GCP, {})
+    (problem,) = error.value.problems
+    assert problem.key == "slipway:pipelines.mnist.apps.serving"
+    assert "lets no app of that name at it" in problem.reason
+    assert "`slipway:teams.fraud.apps.mnist.serving: read` into the file of `platform`" in problem.fix
+
+
+def test_an_app_of_a_team_needs_no_identity_where_nodes_mount_the_store() -> None:
+    _, team = with_apps(AWS, {})
+    assert team.one("kubernetes:apps/v1:Deployment", "mnist-serving")
+
+
+def test_on_aws_an_app_of_a_team_may_read_the_teams_objects_alone() -> None:
+    platform, _ = with_apps(AWS, {"serving": "read"})
+    (bound,) = [
+        each.inputs
+        for each in platform.of("aws:eks/podIdentityAssociation:PodIdentityAssociation")
+        if each.inputs["serviceAccount"] == "mnist-serving"
+    ]
+    assert bound["namespace"] == "fraud"
+    policy = platform.one("aws:iam/rolePolicy:RolePolicy", "app-fraud-mnist-serving").inputs["policy"]
+    assert "/store-fraud/*" in policy
+    assert "s3:PutObject" not in policy
 
 
 def test_the_platform_lets_teams_read_nodes_where_there_are_gpus() -> None:

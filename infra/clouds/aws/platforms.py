@@ -26,7 +26,7 @@ from infra.clouds.aws.preflight import account_id, warn_of_example_networks
 from infra.clouds.aws.roles import PodIdentityArgs, pod_identity
 from infra.clouds.aws.settings import AwsCluster, EfsStore, S3Store
 from infra.clouds.aws.store import efs_store, s3_store
-from infra.platform import DevicePlugin, Egress, Platform, Pool, Resources, TeamAccess, dns_of
+from infra.platform import DevicePlugin, Egress, Platform, Pool, Resources, TeamAccess, TeamApp, dns_of
 from infra.schema.request import Request
 
 EGRESS = (
@@ -86,6 +86,12 @@ def platforms(request: Request) -> Mapping[str, Platform]:
                 own, namespace=each.namespace, service_account=each.service_account, statements=statements
             )
             pod_identity(f"run-{team}", theirs)
+        for app in request.team_apps.get(team, ()):
+            if statements := store.teams[team].app(app.folder):
+                theirs = replace(
+                    own, namespace=each.namespace, service_account=app.service_account, statements=statements
+                )
+                pod_identity(f"app-{app.name}", theirs)
     for app in request.apps:
         if statements := store.app(app.folder):
             theirs = replace(own, service_account=app.service_account, statements=statements)
@@ -115,11 +121,18 @@ def platforms(request: Request) -> Mapping[str, Platform]:
             egress=EGRESS,
             device_plugin=DevicePlugin(declared.charts.device_plugin.chart, declared.charts.device_plugin.version),
             creates_namespace=declared.owns_namespace,
-            teams={team: TeamAccess(each.store) for team, each in store.teams.items()},
+            teams={
+                team: TeamAccess(each.store, apps=_team_apps(request, team)) for team, each in store.teams.items()
+            },
             volume_class=DISK_CLASS if disks else None,
             entrance=entrance,
         )
     }
+
+
+def _team_apps(request: Request, team: str) -> dict[str, TeamApp]:
+    """The apps of a team's stack, none of which needs annotations, by their service accounts."""
+    return {each.service_account: TeamApp(each.folder is not None) for each in request.team_apps.get(team, ())}
 
 
 def _pools(name: str, settings: AwsCluster, cluster: EksCluster) -> dict[str, Pool]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pulumi
 import pulumi_aws as aws
@@ -29,10 +30,11 @@ SIZE = "1Gi"
 
 @dataclass(frozen=True)
 class TeamStore:
-    """The store of one team, and what its Jobs' own identity may do to it."""
+    """The store of one team, what its Jobs' own identity may do to it, and ``app`` as `AwsStore` has it."""
 
     store: Store
     statements: Sequence[Statement] = ()
+    app: Callable[[str | None], Sequence[Statement]] = lambda _: ()
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,12 @@ def s3_store(name: str, settings: S3Store, namespace: str, args: MountArgs) -> A
         store=store(ROOT, volume),
         ready=[volume],
         statements=_bucket_statements(settings, bucket, region, ROOT),
-        app=lambda folder: _app_statements(settings, bucket, region, folder),
+        app=partial(_app_statements, settings, bucket, region, ROOT),
         teams={
             team: TeamStore(
-                store(team_root(team), each), _bucket_statements(settings, bucket, region, team_root(team))
+                store(team_root(team), each),
+                _bucket_statements(settings, bucket, region, team_root(team)),
+                partial(_app_statements, settings, bucket, region, team_root(team)),
             )
             for team, each in _team_volumes(name, mountable, args).items()
         },
@@ -188,11 +192,13 @@ def _bucket_statements(settings: S3Store, bucket: aws.s3.Bucket, region: str, ro
     ]
 
 
-def _app_statements(settings: S3Store, bucket: aws.s3.Bucket, region: str, folder: str | None) -> list[Statement]:
-    """Read and list the objects of the stack's store; write and delete only those below ``folder``, if any."""
+def _app_statements(
+    settings: S3Store, bucket: aws.s3.Bucket, region: str, root: str, folder: str | None
+) -> list[Statement]:
+    """Read and list the objects below ``root``; write and delete only those below its ``folder``, if any."""
     reading = [
-        allow(["s3:GetObject"], [pulumi.Output.concat(bucket.arn, f"/{ROOT}/*")]),
-        allow(["s3:ListBucket"], [bucket.arn], {"StringLike": {"s3:prefix": [ROOT, f"{ROOT}/*"]}}),
+        allow(["s3:GetObject"], [pulumi.Output.concat(bucket.arn, f"/{root}/*")]),
+        allow(["s3:ListBucket"], [bucket.arn], {"StringLike": {"s3:prefix": [root, f"{root}/*"]}}),
     ]
     if folder is None:
         return [*reading, *kms_statements(settings, region, ["kms:Decrypt"])]
@@ -200,7 +206,7 @@ def _app_statements(settings: S3Store, bucket: aws.s3.Bucket, region: str, folde
         *reading,
         allow(
             ["s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"],
-            [pulumi.Output.concat(bucket.arn, f"/{ROOT}/{folder}/*")],
+            [pulumi.Output.concat(bucket.arn, f"/{root}/{folder}/*")],
         ),
         *kms_statements(settings, region, ["kms:Decrypt", "kms:GenerateDataKey"]),
     ]

@@ -62,7 +62,7 @@ class WorkloadIdentityArgs:
 
     ``team`` is the name of the team whose service account it is, and of its folder in the bucket, which is then
     all that it may use; None for the stack's own, which may use the whole bucket. ``app`` is the app whose service
-    account it is, which may read the whole bucket and write its own folder, if it has one.
+    account it is, which may read all that its stack may, and write its own folder, if it has one.
     ``after`` are the clusters: the project's Workload Identity pool comes with its first cluster, and a grant to a
     member of a pool that is not there yet is refused.
     """
@@ -154,24 +154,20 @@ def workload_identity(args: WorkloadIdentityArgs) -> WorkloadIdentity:
 
 
 def _store_grants(args: WorkloadIdentityArgs, member: pulumi.Input[str]) -> list[pulumi.Resource]:
-    if args.app:
-        reading = _grant(args, args.named("store-reader"), READING_ROLE, member)
-        if args.app.folder is None:
-            return [reading]
-        title, of = f"slipway-app-{args.app.name}", f"the app {args.app.name}"
-        return [
-            reading,
-            _grant(
-                args, args.named("store-writer"), STORE_ROLE, member, _objects(args, args.app.folder, title, of)
-            ),
-        ]
-    if args.team is None:
-        return [_grant(args, "store-user", STORE_ROLE, member)]
-    condition = _objects(args, args.team, f"slipway-{args.team}", f"the team {args.team}")
-    return [
-        _grant(args, args.named("store-user"), STORE_ROLE, member, condition),
-        _grant(args, args.named("store-names"), LISTING_ROLE, member),
-    ]
+    names: list[pulumi.Resource] = []
+    condition = None
+    if args.team is not None:
+        condition = _objects(args, args.team, f"slipway-{args.team}", f"the team {args.team}")
+        names = [_grant(args, args.named("store-names"), LISTING_ROLE, member)]
+    if args.app is None:
+        return [_grant(args, args.named("store-user"), STORE_ROLE, member, condition), *names]
+    reading = [_grant(args, args.named("store-reader"), READING_ROLE, member, condition), *names]
+    if args.app.folder is None:
+        return reading
+    title, of = f"slipway-app-{args.app.name}", f"the app {args.app.name}"
+    folder = f"{args.team}/{args.app.folder}" if args.team else args.app.folder
+    writing = _objects(args, folder, title, of)
+    return [*reading, _grant(args, args.named("store-writer"), STORE_ROLE, member, writing)]
 
 
 def _grant(

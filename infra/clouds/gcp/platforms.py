@@ -24,7 +24,7 @@ from infra.clouds.gcp.preflight import project
 from infra.clouds.gcp.services import enable_services
 from infra.clouds.gcp.settings import FilestoreStore, GcpCluster, GcpPool, GcsStore
 from infra.clouds.gcp.store import gcs_store, team_store
-from infra.platform import Collector, Egress, Platform, Pool, Store, TeamAccess, dns_of
+from infra.platform import Collector, Egress, Platform, Pool, Store, TeamAccess, TeamApp, dns_of
 from infra.schema.request import Request
 
 EGRESS = (
@@ -161,6 +161,17 @@ def _bucket(
             workload_identity(
                 replace(own, namespace=each.namespace, service_account=each.service_account, team=team)
             ).annotations,
+            {
+                app.service_account: TeamApp(
+                    app.folder is not None,
+                    workload_identity(
+                        replace(
+                            own, namespace=each.namespace, service_account=app.service_account, team=team, app=app
+                        )
+                    ).annotations,
+                )
+                for app in request.team_apps.get(team, ())
+            },
         )
         for team, each in request.teams.items()
     }

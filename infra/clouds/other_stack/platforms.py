@@ -117,6 +117,9 @@ class OtherCluster(pulumi.ComponentResource):
             reads_nodes=facts.reads_nodes,
             context=context,
             owned=False,
+            app_annotations={
+                account: each.annotations for account, each in access.apps.items() if each.annotations
+            },
             queue=access.queue.access() if access.queue else None,
         )
         self.register_outputs({"stack": cluster.stack})

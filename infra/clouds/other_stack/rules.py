@@ -40,12 +40,40 @@ def check(request: Request) -> Iterator[Finding]:
                 "add `kubeconfig: <path>`, or remove it",
                 read=(("clusters", name, "kubeconfig"),),
             )
+    for name, cluster in others.items():
+        yield from _apps(request, name, cluster)
     for team in request.teams:
         yield Finding(
             ("teams", team),
             None,
             f"`{first}` is a cluster of stack `{reference.stack}`, which alone says who may use it",
             f"remove it, and name the team in the file of `{reference.stack}`",
+        )
+
+
+def _apps(request: Request, name: str, cluster: OtherStackCluster) -> Iterator[Finding]:
+    """Apps that would mount the store as an identity that the other stack has not made.
+
+    A volume that is claimed, its node mounts; one that a CSI driver mounts straight into a pod, the pod does.
+    """
+    access = cluster.access
+    if access is None or access.store.volume.csi is None:
+        return
+    for each in request.apps_on(name):
+        there = access.apps.get(each.service_account)
+        if there and (there.writes or each.folder is None):
+            continue
+        does, rights = ("writes to", "write") if each.folder else ("reads", "read")
+        kind = "may only read it" if there else "lets no app of that name at it"
+        pipeline = str(each.at[1])
+        app = each.name.removeprefix(f"{pipeline}-")
+        yield Finding(
+            each.at,
+            None,
+            f"it {does} the store, as a service account of its own, and stack `{cluster.stack}` {kind}",
+            f"write `slipway:teams.{cluster.team}.apps.{pipeline}.{app}: {rights}` into the file of "
+            f"`{cluster.stack}`, and bring that stack up first; or leave the app out",
+            read=(("clusters", name, "stack"),),
         )
 
 

@@ -35,6 +35,10 @@ def check(reading: Reading) -> Iterator[Finding]:
         if name in taken:
             yield Finding(at, name, taken[name], "choose another name", read=(("pipelines",),))
         yield from _own(at, team.namespace, team.service_account)
+        for pipeline, apps in team.apps.items():
+            yield from name_findings((*at, "apps", pipeline), pipeline)
+            for app in apps:
+                yield from name_findings((*at, "apps", pipeline, app), app)
         if team.namespace == draft.namespace:
             yield Finding(
                 (*at, "namespace"),

@@ -147,6 +147,17 @@ def test_keys_that_are_not_known_are_passed_over() -> None:
     assert loaded({}, newer).clusters["dev"].pools["cpu"].most_nodes == 2
 
 
+def test_an_app_that_mounts_a_bucket_as_itself_has_to_be_let_in() -> None:
+    output = copy.deepcopy(dict(PLATFORM))
+    access = output["clusters"]["lab"]["teams"]["fraud"]
+    access["store"]["volume"] = {"name": "store", "csi": {"driver": "gcsfuse.csi.storage.gke.io"}}
+    app = {"pipelines.mnist.apps": {"tensorboard": {"pool": "cpu"}}}
+    (problem,) = refused(app, output)
+    assert problem.key == "slipway:pipelines.mnist.apps.tensorboard"
+    access["apps"] = {"mnist-tensorboard": {"writes": False}}
+    assert loaded(app, output).request.apps[0].service_account == "mnist-tensorboard"
+
+
 def test_all_that_is_wrong_is_told_at_once() -> None:
     found = refused(
         {"namespace": "other", f"{STEP}.pool": "gpus", f"{STEP}.memory": "8GB", "store": {"kind": "x"}}
