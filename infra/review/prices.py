@@ -37,6 +37,7 @@ UNITS: Mapping[str, str] = {
     "per_gib_month": "GiB-month",
     "spot_per_gib_month": "GiB-month",
     "per_gib": "GiB",
+    "per_lcu_hour": "LCU-hour",
     "per_gib_ingested": "GiB",
     "per_gib_written": "GiB",
 }

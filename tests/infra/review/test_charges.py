@@ -313,7 +313,7 @@ def test_nodes_of_your_own_are_not_priced_and_not_free() -> None:
 )
 def test_what_a_cluster_makes_its_cloud_bill_is_unknown(type_: str, spec: Mapping[str, Any], billed: bool) -> None:
     found = kubernetes_charges(stack_of(declared(f"kubernetes:{type_}", properties={"spec": spec})))
-    assert [each.price for each in found] == [None] * billed
+    assert [each.price for each in found if not each.metered] == [None] * billed
 
 
 def volume(cluster: Resource, *classes: Resource, size: str = "10Gi", **spec: Any) -> Charge:
@@ -335,6 +335,45 @@ def volume(cluster: Resource, *classes: Resource, size: str = "10Gi", **spec: An
 def class_(name: str, provisioner: str, **parameters: str) -> Resource:
     properties = {"metadata": {"name": name}, "provisioner": provisioner, "parameters": parameters}
     return declared("kubernetes:storage.k8s.io/v1:StorageClass", name, properties)
+
+
+def balanced(cluster: Resource, kind: str, spec: Mapping[str, Any]) -> list[tuple[str, float | None, str, bool]]:
+    """What is said of the load balancer that the object of this kind makes a cluster have."""
+    provider = declared(KUBERNETES_PROVIDER, "here", dependencies=frozenset({cluster.urn}))
+    door = declared(f"kubernetes:{kind}", "door", {"spec": spec}, provider=provider.urn)
+    found = reviewed(Stack("test", {each.urn: each for each in (cluster, provider, door)}), reviews())
+    return [
+        (each.what, each.price and each.price.amount, each.price.unit if each.price else "", each.metered)
+        for each in found.charges
+        if each.urn == door.urn
+    ]
+
+
+def test_the_load_balancer_of_an_app_has_its_clouds_price_and_that_of_its_use() -> None:
+    gateway = "gateway.networking.k8s.io/v1:Gateway"
+    spec = {"gatewayClassName": "gke-l7-global-external-managed"}
+    assert balanced(GKE, gateway, spec) == [
+        ("load balancer", 0.025, "hour", False),
+        ("what goes through the load balancer", 0.008, "GiB", True),
+    ]
+    elsewhere = declared(CLUSTER, "here", {"location": "europe-west1-b"})
+    assert balanced(elsewhere, gateway, spec) == [("load balancer", 0.025, "hour", False)]
+    virginia = declared("aws:eks/cluster:Cluster", "here", {"region": "us-east-1"})
+    assert balanced(virginia, "networking.k8s.io/v1:Ingress", {"ingressClassName": "alb"}) == [
+        ("load balancer", 0.0225, "hour", False),
+        ("what goes through the load balancer", 0.008, "LCU-hour", True),
+    ]
+
+
+def test_a_load_balancer_of_which_nobody_knows_the_price_is_said_once() -> None:
+    unknown = [("load balancer, whose price is not recorded", None, "", False)]
+    assert balanced(EKS, "networking.k8s.io/v1:Ingress", {"ingressClassName": "alb"}) == unknown
+    assert balanced(GKE, "networking.k8s.io/v1:Ingress", {}) == unknown
+    assert balanced(GKE, "core/v1:Service", {"type": "LoadBalancer"}) == unknown
+
+
+def test_a_controller_of_the_clusters_own_makes_no_load_balancer() -> None:
+    assert balanced(GKE, "networking.k8s.io/v1:Ingress", {"ingressClassName": "traefik"}) == []
 
 
 GKE = declared(CLUSTER, "here", {"location": "us-central1-a"})

@@ -7,7 +7,7 @@ from pathlib import Path
 from infra.clouds.aws import nodes
 from infra.clouds.aws.catalogue import instance_type
 from infra.clouds.aws.review.pools import CLUSTER, template
-from infra.review.facts import Charge, Disk, Price
+from infra.review.facts import Balancer, Charge, Disk, Price
 from infra.review.prices import RESERVED, price_table, priced_in, scaled
 from infra.review.properties import Properties, at, items, mappings, text, whole
 from infra.review.stack import Resource, Stack
@@ -66,6 +66,18 @@ def disk_price(disk: Disk, stack: Stack) -> Price | None:
     if cluster is None or disk.provisioner != "ebs.csi.aws.com":
         return None
     return TABLE.price("disks", disk.kind or "gp3", _region(cluster), "per_gib_month")
+
+
+def balancer_price(balancer: Balancer, stack: Stack) -> Price | None:
+    """Of an Application Load Balancer by the hour, or of an hour of a capacity unit (LCU) that it uses.
+
+    Not here: the public addresses that it has, one in each zone at least.
+    """
+    cluster = next((each for each in stack.of_type(CLUSTER) if stack.called(each) == balancer.cluster), None)
+    if cluster is None or (balancer.kind, balancer.named) != ("Ingress", "alb"):
+        return None
+    column = "per_lcu_hour" if balancer.used else "per_hour"
+    return TABLE.price("fixed", "application-load-balancer", _region(cluster), column)
 
 
 def _charges(stack: Stack, resource: Resource) -> Iterator[Charge]:

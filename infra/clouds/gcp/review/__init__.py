@@ -59,6 +59,7 @@ REVIEW = Review(
     pools=pools.pools,
     charges=charges.charges,
     disk_price=charges.disk_price,
+    balancer_price=charges.balancer_price,
     quotas=quotas.quotas,
     policies=(
         *buckets.POLICIES,

@@ -10,7 +10,7 @@ from infra.clouds.gcp.catalogue import is_zone, machine_type, region_of
 from infra.clouds.gcp.nodes import CLUSTER
 from infra.clouds.gcp.review.pods import DeclaredPod, declared_pods, machine_of
 from infra.clouds.gcp.review.pools import DeclaredPool, DeclaredWay, declared_pools, declared_ways
-from infra.review.facts import Charge, Disk, Price
+from infra.review.facts import Balancer, Charge, Disk, Price
 from infra.review.prices import RESERVED, price_table, priced_in
 from infra.review.properties import Properties, Unknown, at, is_true, mappings, text, texts, whole
 from infra.review.stack import Resource, Stack
@@ -38,6 +38,9 @@ DEFAULT_CLASS, DEFAULT_DISK = "standard-rwo", "pd-standard"
 the driver makes for a class without a type. Source:
 https://cloud.google.com/kubernetes-engine/docs/concepts/persistent-volumes, read 2026-11-22."""
 
+GLOBAL_CLASS = "gke-l7-global-external"
+"""What the names of GKE's classes of Gateways begin with that make a global external Application Load Balancer."""
+
 FREE = (
     "gcp:projects/*",
     "gcp:serviceaccount/*",
@@ -49,6 +52,9 @@ FREE = (
     "gcp:compute/router:*",
     "gcp:compute/route:*",
     "gcp:compute/firewall:*",
+    "gcp:compute/sSLPolicy:*",
+    "gcp:certificatemanager/certificateMap*",
+    "gcp:monitoring/dashboard:*",
     "gcp:storage/bucketObject:*",
 )
 """Types that cost nothing by themselves; an object counts in its bucket."""
@@ -94,6 +100,19 @@ def disk_price(disk: Disk, stack: Stack) -> Price | None:
     if disk.provisioner:
         kind = disk.kind or DEFAULT_DISK
     return TABLE.price("disks", kind, _region(cluster.properties), "per_gib_month")
+
+
+def balancer_price(balancer: Balancer, stack: Stack) -> Price | None:
+    """Of a global external Application Load Balancer, which GKE makes for a Gateway: of its one forwarding rule by
+    the hour, or of a GiB that goes through it.
+
+    Of more than five forwarding rules in a project those above cost less.
+    """
+    cluster = next((each for each in stack.of_type(CLUSTER) if stack.called(each) == balancer.cluster), None)
+    if cluster is None or balancer.kind != "Gateway" or not balancer.named.startswith(GLOBAL_CLASS):
+        return None
+    column = "per_gib" if balancer.used else "per_hour"
+    return TABLE.price("fixed", "forwarding-rule", _region(cluster.properties), column)
 
 
 def _charges(declared: Declared, resource: Resource) -> Iterator[Charge]:
@@ -220,8 +239,8 @@ def _bucket(_: Declared, resource: Resource) -> Iterator[Charge]:
 
 
 def _images(_: Declared, resource: Resource) -> Iterator[Charge]:
-    # No source that can be cited has its price.
-    yield Charge(resource.urn, "images kept in Artifact Registry", None, metered=True)
+    price = TABLE.price("storage", "artifact-registry", "", "per_gib_month")
+    yield Charge(resource.urn, "images kept in Artifact Registry", price, metered=True)
 
 
 def _filestore(_: Declared, resource: Resource) -> Iterator[Charge]:
