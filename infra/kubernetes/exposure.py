@@ -227,7 +227,10 @@ def _pods(labels: Mapping[str, str]) -> k8s.networking.v1.NetworkPolicyPeerArgs:
 
 
 def _peers(entrance: Entrance) -> list[k8s.networking.v1.NetworkPolicyPeerArgs]:
-    """What stands at the entrance: addresses, or all pods of a namespace."""
+    """What stands at the entrance: addresses, or all pods of a namespace.
+
+    Raises ValueError where nothing does: a rule without peers lets everybody in.
+    """
     peers = [
         k8s.networking.v1.NetworkPolicyPeerArgs(ip_block=k8s.networking.v1.IPBlockArgs(cidr=each))
         for each in entrance.networks
@@ -235,4 +238,6 @@ def _peers(entrance: Entrance) -> list[k8s.networking.v1.NetworkPolicyPeerArgs]:
     if entrance.namespace:
         selector = k8s.meta.v1.LabelSelectorArgs(match_labels=entrance.namespace)
         peers.append(k8s.networking.v1.NetworkPolicyPeerArgs(namespace_selector=selector))
+    if not peers:
+        raise ValueError("nobody says what stands at the entrance")
     return peers

@@ -20,6 +20,9 @@ SERVICE = "slipway/service"
 APP = "slipway/app"
 """The label of the pods of an app with its name."""
 
+LOGIN = "slipway/login"
+"""The label of the pods of the proxy that asks people to log in, with the name of the app behind it."""
+
 PEOPLE = "slipway/people"
 """The annotation of the Service of an app that people use: JSON, ``title`` and the ``path`` of its first page."""
 

@@ -17,7 +17,7 @@ from pulumi_random import RandomPassword
 from infra.app import App
 from infra.kubernetes.draining import draining, lifecycle
 from infra.kubernetes.gates import cheapest_pool
-from infra.kubernetes.labels import step_labels
+from infra.kubernetes.labels import LOGIN, step_labels
 from infra.kubernetes.pod import (
     TEMPORARY,
     container_security,
@@ -95,8 +95,8 @@ def proxy_name(app: App) -> str:
 
 
 def proxy_labels(app: App) -> dict[str, str]:
-    """Labels of its pods, and of no others."""
-    return step_labels(app.pipeline, fit(f"{app.name}-login", KUBERNETES_NAME_LIMIT))
+    """Labels of its pods, and of no others: a step of the pipeline may be called ``<app>-login``, too."""
+    return {**step_labels(app.pipeline, fit(f"{app.name}-login", KUBERNETES_NAME_LIMIT)), LOGIN: app.name}
 
 
 def pods_of_proxy(app: App) -> int:

@@ -177,7 +177,9 @@ class IapSettings(Model):
 
 
 class OidcSettings(Model):
-    """A provider that speaks OpenID Connect: Keycloak, Dex, Okta, Entra ID, Google, GitLab."""
+    """A provider that speaks OpenID Connect: Keycloak, Dex, Okta, Entra ID, Google, GitLab. With both domains and
+    groups, people get in who are of both.
+    """
 
     issuer: HttpsUrl = Field(description="The provider's issuer: `https://login.example.org/realms/ml`.")
     client_id: Word = Field(description="The client that the provider knows the app as.")
@@ -215,7 +217,8 @@ class OidcSettings(Model):
     @property
     def public(self) -> str | None:
         """Why anybody in the world can log in there; None where nothing is known that says so."""
-        place = self.issuer.removeprefix("https://").rstrip("/")
+        # Host names have no case; these issuers write their paths in small letters.
+        place = self.issuer.lower().removeprefix("https://").rstrip("/")
         return next((why for each, why in public_issuers().items() if place in (each, f"{each}/v2.0")), None)
 
     @property
@@ -274,7 +277,9 @@ class LoginSettings(OneOf):
             return "nobody"
         domains = [f"everybody @{each}" for each in self.oidc.email_domains]
         groups = [f"group {each}" for each in self.oidc.groups]
-        return ", ".join([*domains, *groups]) or f"everybody with an account at {self.oidc.issuer}"
+        # With both, the proxy asks for both.
+        said = [", ".join(each) for each in (domains, groups) if each]
+        return " who are of ".join(said) or f"everybody with an account at {self.oidc.issuer}"
 
 
 class IngressSettings(Model):

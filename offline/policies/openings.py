@@ -11,13 +11,16 @@ from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import Properties, at, is_true, known, mapping, mappings, strings, texts
 from infra.review.stack import Resource, Stack
 from offline.policies.changes import GOES, Change, ChangePolicy
+from offline.policies.patches import PATCH, as_patched
 from offline.policies.services import served
 
-INGRESS, HTTP_ROUTE, ROUTE, GATEWAY = "Ingress", "HTTPRoute", "Route", "Gateway"
+INGRESS, ROUTE, GATEWAY = "Ingress", "Route", "Gateway"
+BY_GATEWAY = ("HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute")
+"""The kinds of what leads from a Gateway to Services (gateway-api.sigs.k8s.io/api-types, seen November 2026)."""
+
 GROUPS = {
     INGRESS: "networking.k8s.io",
-    HTTP_ROUTE: "gateway.networking.k8s.io",
-    GATEWAY: "gateway.networking.k8s.io",
+    **dict.fromkeys((*BY_GATEWAY, GATEWAY), "gateway.networking.k8s.io"),
     ROUTE: "route.openshift.io",
 }
 """The API group of each kind."""
@@ -63,18 +66,17 @@ def openings(stack: Stack) -> list[Opening]:
     """Everything in ``stack`` that leads people from outside to a Service."""
     return [
         *(_ingress(each, stack) for each in _of(stack, INGRESS)),
-        *(_http_route(each, stack) for each in _of(stack, HTTP_ROUTE)),
+        *(_by_gateway(each, stack) for kind in BY_GATEWAY for each in _of(stack, kind)),
         *(_route(each, stack) for each in _of(stack, ROUTE)),
     ]
 
 
 def _of(stack: Stack, kind: str) -> list[Resource]:
-    """The objects of a kind, in whichever version of its API."""
-    return [
-        each
-        for each in stack.resources.values()
-        if each.type.startswith(f"kubernetes:{GROUPS[kind]}/") and each.type.endswith(f":{kind}")
-    ]
+    """The objects of a kind with their patches, in whichever version of its API."""
+    start, ends = f"kubernetes:{GROUPS[kind]}/", (f":{kind}", f":{kind}{PATCH}")
+    found = [each.type for each in stack.resources.values() if each.type.startswith(start)]
+    types = dict.fromkeys(each.removesuffix(PATCH) for each in found if each.endswith(ends))
+    return [*as_patched(stack, *types)]
 
 
 def _ingress(resource: Resource, stack: Stack) -> Opening:
@@ -113,7 +115,7 @@ def _of_balancer(annotations: dict[str, str]) -> str:
     return f"people whom the load balancer lets in by {kind}"
 
 
-def _http_route(resource: Resource, stack: Stack) -> Opening:
+def _by_gateway(resource: Resource, stack: Stack) -> Opening:
     spec = mapping(resource.properties.get("spec"))
     namespace = at(resource.properties, "metadata", "namespace")
     parents = {str(each.get("name")) for each in mappings(spec.get("parentRefs"))}
@@ -127,12 +129,13 @@ def _http_route(resource: Resource, stack: Stack) -> Opening:
     services = [
         each.get("name") for rule in mappings(spec.get("rules")) for each in mappings(rule.get("backendRefs"))
     ]
-    targets = {("Service", name) for name in services if isinstance(name, str)}
-    targets |= {
-        ("HTTPRoute", str(at(resource.properties, "metadata", "name"))),
-        *(("Gateway", each) for each in parents),
-    }
-    login = _policy_login(stack, resource, namespace, targets)
+    kind = resource.type.rpartition(":")[2].removesuffix(PATCH)
+    before = {(kind, str(at(resource.properties, "metadata", "name"))), *((GATEWAY, each) for each in parents)}
+    login = _policy_login(stack, resource, namespace, before)
+    if not login and services:
+        # One Service without a login is a way past that of the others.
+        each_has = [_policy_login(stack, resource, namespace, {("Service", str(name))}) for name in services]
+        login = ", ".join(dict.fromkeys(each_has)) if all(each_has) else ""
     return Opening(
         resource,
         tuple(texts(spec.get("hostnames"))),
@@ -142,8 +145,9 @@ def _http_route(resource: Resource, stack: Stack) -> Opening:
 
 
 def _policy_login(stack: Stack, resource: Resource, namespace: object, targets: set[tuple[str, str]]) -> str:
-    """The login of a policy that is attached to the route, its Gateway or its Service."""
-    for each in stack.resources.values():
+    """The login of a policy that is attached to one of ``targets``: the route, its Gateway, or a Service."""
+    types = dict.fromkeys(each.type for each in stack.resources.values() if not each.type.endswith(PATCH))
+    for each in as_patched(stack, *types):
         spec = mapping(each.properties.get("spec"))
         refs = [mapping(spec.get("targetRef")), *mappings(spec.get("targetRefs"))]
         attached = any((str(ref.get("kind")), str(ref.get("name"))) in targets for ref in refs)

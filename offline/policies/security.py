@@ -10,6 +10,7 @@ from infra.review.properties import at, known, mapping, mappings, strings, texts
 from infra.review.stack import Resource, Stack
 from offline.engine.pod_security import Breach, Rule, breaches, effective, words
 from offline.policies.image_builds import built_image
+from offline.policies.patches import as_patched
 from offline.policies.workloads import Workload, workloads
 
 RBAC = "kubernetes:rbac.authorization.k8s.io/v1"
@@ -98,7 +99,7 @@ def _refused(stack: Stack) -> Iterator[Violation]:
 
 
 def _public(stack: Stack) -> Iterator[Violation]:
-    for service in stack.of_type(SERVICE):
+    for service in as_patched(stack, SERVICE):
         spec = mapping(service.properties.get("spec"))
         kind = spec.get("type")
         if kind == "LoadBalancer" and not _internal(service) and not _from_few(spec):

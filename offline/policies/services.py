@@ -8,13 +8,14 @@ from infra.review.properties import Properties, at, known, mapping, mappings, nu
 from infra.review.stack import NodePool, Resource, Stack
 from offline.engine.scheduling import has_gpus, lacking, pools_of
 from offline.policies.network_policies import EGRESS, lets_all_in, refuses
+from offline.policies.patches import as_patched
 from offline.policies.workloads import STATEFUL_SET, Workload, workloads
 
 
 def served(stack: Stack) -> Iterator[tuple[Resource, Workload]]:
     """Each Service with what its selector picks, in the same namespace."""
     pods = list(workloads(stack))
-    for service in stack.of_type(SERVICE):
+    for service in as_patched(stack, SERVICE):
         selector = strings(at(service.properties, "spec", "selector"))
         namespace = at(service.properties, "metadata", "namespace") or "default"
         for each in pods:

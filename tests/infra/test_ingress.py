@@ -13,6 +13,7 @@ from infra.clouds.gcp.emulator import Emulator as GcpEmulator
 from infra.emulator import Emulator
 from infra.kubernetes.login_proxy import image
 from infra.program import declare
+from infra.schema.ingress import IngressSettings, OidcSettings
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load
 from tests.infra.test_apps import PIPELINE, STEPS
@@ -266,6 +267,70 @@ def test_on_gke_without_an_app_to_open_nothing_changes(folder: Path) -> None:
     assert not any("certificatemanager" in each.type or "iap" in each.type for each in recording.resources)
     services = {each.inputs["service"] for each in recording.of("gcp:projects/service:Service")}
     assert "iap.googleapis.com" not in services
+
+
+def test_on_gke_no_policy_moves_from_the_app_to_the_proxy_when_the_login_becomes_another(folder: Path) -> None:
+    """One that moved would leave the app's Service open until its route has moved, too."""
+
+    def guarded(ingress: Any) -> dict[str, str]:
+        found = run(folder, gcp.BASE, ingress).resources
+        kinds = ("GCPBackendPolicy", "HealthCheckPolicy")
+        return {
+            each.urn: each.inputs["spec"]["targetRef"]["name"]
+            for each in found
+            if each.inputs.get("kind") in kinds
+        }
+
+    by_iap, by_oidc = guarded(BY_IAP), guarded({**BY_PROXY, "tls": {"managed": True}})
+    assert set(by_iap.values()) == {"tried-page"}
+    assert set(by_oidc.values()) == {"tried-page-login"}
+    assert by_iap.keys().isdisjoint(by_oidc)
+
+
+def test_on_gke_another_host_keeps_the_address_and_takes_a_certificate_of_another_name(folder: Path) -> None:
+    address, certificate, entry = (
+        "gcp:compute/globalAddress:GlobalAddress",
+        "gcp:certificatemanager/certificate:Certificate",
+        "gcp:certificatemanager/certificateMapEntry:CertificateMapEntry",
+    )
+    one, other = (run(folder, gcp.BASE, {**BY_IAP, "host": f"{each}.example.org"}) for each in ("one", "other"))
+    assert one.one(address).inputs == other.one(address).inputs
+    for type_ in (certificate, entry):
+        # Google has one of a name, and the new one is made before the old one goes.
+        assert one.one(type_).inputs["name"] != other.one(type_).inputs["name"]
+
+
+def test_pods_of_a_step_that_is_called_like_the_proxy_are_none_of_its(folder: Path) -> None:
+    (to_app,) = policies(run(folder, HERE, BY_PROXY))["tried-page-from-login"]["ingress"]
+    (peer,) = to_app["from"]
+    assert peer["podSelector"]["matchLabels"]["slipway/login"] == "page"
+
+
+def test_an_app_that_would_have_the_objects_of_the_proxy_is_refused(folder: Path) -> None:
+    declaration = folder / "pipeline.py"
+    said = declaration.read_text()
+    declaration.write_text(said.replace('"model", "Model"', '"page-login", "Model"').replace('["model"]', "[]"))
+    found = values(folder, HERE, BY_PROXY)
+    found["pipelines"]["tried"]["apps"]["model"] = {"pool": "cpu"}
+    with pytest.raises(SettingsError) as error:
+        load(found)
+    reasons = [each.reason for each in error.value.problems]
+    assert any(
+        "the proxy that asks for its login, app `page`, has objects called `tried-page-login`, like app "
+        "`page-login` of pipeline `tried`" in each
+        for each in reasons
+    )
+
+
+def test_an_issuer_is_known_however_its_host_is_written() -> None:
+    oidc = OidcSettings.model_validate({**OIDC, "issuer": "https://Accounts.Google.com/", "everyone": True})
+    assert oidc.public
+
+
+def test_with_domains_and_groups_people_are_said_to_need_both() -> None:
+    both = {**OIDC, "email_domains": ["example.org"], "groups": ["ml"]}
+    login = IngressSettings.model_validate({**BY_PROXY, "login": {"oidc": both}}).login
+    assert login.people == "everybody @example.org who are of group ml"
 
 
 def told(recording: Recording) -> tuple[str, list[str]]:

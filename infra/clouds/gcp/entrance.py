@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import pulumi
@@ -11,6 +12,7 @@ import pulumi_gcp as gcp
 from infra.clouds.gcp.gateway import Opening, gateway
 from infra.clouds.gcp.names import resource_name
 from infra.platform import Entrance
+from infra.schema.names import short_digest
 from infra.schema.request import Exposed
 
 DATA = Path(__file__).parent / "data" / "entrance.toml"
@@ -80,11 +82,19 @@ def _opening(
 ) -> tuple[Opening, list[pulumi.Resource]]:
     name, called = f"ingress-{each.name}", resource_name(NAME_LIMIT, "ingress", each.name)
     address = gcp.compute.GlobalAddress(
-        name, name=called, project=args.project, description=f"{each.ingress.host} leads here", opts=opts
-    )
-    certificate = gcp.certificatemanager.Certificate(
+        # Its description would replace it: nothing of it depends on the host, whose record it stands in.
         name,
         name=called,
+        project=args.project,
+        description=f"People reach {each.name} here",
+        opts=opts,
+    )
+    # Of another host both are made anew, and Google takes no two of one name.
+    mark = short_digest(sha256(each.ingress.host.encode()).hexdigest())
+    host = resource_name(NAME_LIMIT, "ingress", each.name, mark)
+    certificate = gcp.certificatemanager.Certificate(
+        name,
+        name=host,
         project=args.project,
         managed=gcp.certificatemanager.CertificateManagedArgs(domains=[each.ingress.host]),
         opts=opts,
@@ -92,7 +102,7 @@ def _opening(
     certificates = gcp.certificatemanager.CertificateMap(name, name=called, project=args.project, opts=opts)
     entry = gcp.certificatemanager.CertificateMapEntry(
         name,
-        name=called,
+        name=host,
         project=args.project,
         map=certificates.name,
         certificates=[certificate.id],

@@ -46,14 +46,17 @@ def gateway(door: Door, made: Opening, opts: pulumi.ResourceOptions) -> Opened:
     behind it.
 
     Nothing listens at port 80. The policies come before the route: a Service that is open for a moment is open.
+    For the same reason those of the proxy have names of their own: where the login becomes another one, a policy
+    that moved to the proxy's Service would leave the app's open, until the route has moved, too.
     """
-    name = door.name
+    name, word = door.name, "login" if door.proxied else ""
+    of = f"{name}-{word}" if word else name
     policies = [*_iap_client(door, made, opts)]
     policies.append(
         _custom(
-            f"{name}-backend",
+            f"{of}-backend",
             (GKE_API, "GCPBackendPolicy"),
-            _metadata(door.metadata()),
+            _metadata(door.metadata(word)),
             {"default": {"timeoutSec": CONNECTION, **_iap(door, made)}, "targetRef": _target(door)},
             pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=policies)),
         )
@@ -62,9 +65,9 @@ def gateway(door: Door, made: Opening, opts: pulumi.ResourceOptions) -> Opened:
     if door.probe is None:
         check = {"type": "TCP", "tcpHealthCheck": {"port": door.port}}
     health = _custom(
-        f"{name}-health",
+        f"{of}-health",
         (GKE_API, "HealthCheckPolicy"),
-        _metadata(door.metadata()),
+        _metadata(door.metadata(word)),
         {"default": {"config": check}, "targetRef": _target(door)},
         opts,
     )

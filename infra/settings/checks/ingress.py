@@ -7,7 +7,7 @@ from infra.schema.problems import Finding, Path, key_of, listed, nearest
 from infra.schema.request import Exposed
 from infra.settings.checks.pipelines import pools_of
 from infra.settings.parsing import Reading
-from infra.settings.pipelines import exposed
+from infra.settings.pipelines import KEY, apps_if_any, exposed, services_if_any, steps_if_any
 
 BOTH = "nothing is opened without TLS and a login"
 
@@ -23,6 +23,7 @@ def check(reading: Reading) -> Iterator[Finding]:
         yield from _secret(each, reading.draft.secrets)
         yield from _host(each, first)
         yield from _other_stack(each, reading, clusters)
+    yield from _names(reading)
 
 
 def _one(at: Path, section: OneOf, what: str) -> Iterator[Finding]:
@@ -98,6 +99,35 @@ def _host(each: Exposed, first: dict[str, str]) -> Iterator[Finding]:
     if other != each.name:
         reason = f"`{other}` has it already, and a host leads to one app"
         yield Finding((*each.at, "host"), host, reason, "give it a host of its own")
+
+
+def _names(reading: Reading) -> Iterator[Finding]:
+    """Apps, services and steps on several nodes whose objects would have the names of what stands beside an app.
+
+    The cluster takes the last of two objects of one name, so that people could be led past the login.
+    """
+    draft = reading.draft
+    there: dict[str, str] = {}
+    for name, settings in draft.pipelines.items():
+        groups = [each for each in steps_if_any(name, settings) if each.nodes]
+        named = (apps_if_any(name, settings), services_if_any(name, settings), groups)
+        for what, found in zip(("app", "service", "step"), named, strict=True):
+            there.update({f"{name}-{each.name}": f"{what} `{each.name}` of pipeline `{name}`" for each in found})
+    for name, settings in draft.pipelines.items():
+        for app in apps_if_any(name, settings):
+            ingress = app.placed_by.ingress
+            beside = {
+                **({"login": "the proxy that asks for its login"} if ingress and ingress.login.oidc else {}),
+                **({"idle": "what stops it when nobody uses it"} if app.idle else {}),
+            }
+            for word, what in beside.items():
+                if other := there.get(f"{name}-{app.name}-{word}"):
+                    yield Finding(
+                        (KEY, name),
+                        None,
+                        f"{what}, app `{app.name}`, has objects called `{name}-{app.name}-{word}`, like {other}",
+                        "give one of the two another name",
+                    )
 
 
 def _other_stack(each: Exposed, reading: Reading, clusters: Mapping[str, str]) -> Iterator[Finding]:

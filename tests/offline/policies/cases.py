@@ -95,8 +95,16 @@ def login(**more: Any) -> list[Resource]:
     ]
 
 
-def by_gateway(*, protocol: str = "HTTPS", iap: bool = True) -> list[Resource]:
-    """A Gateway and its route to the Service ``page``, with a policy for it."""
+def patch_of(of: Resource, properties: Mapping[str, Any]) -> Resource:
+    """What patches the object ``of``."""
+    metadata = {key: value for key, value in of.properties["metadata"].items() if key in {"name", "namespace"}}
+    return resource(f"{of.type}Patch", f"{of.name}-patch", {"metadata": metadata, **properties})
+
+
+def by_gateway(
+    *, protocol: str = "HTTPS", iap: bool = True, kind: str = "HTTPRoute", beside: str = ""
+) -> list[Resource]:
+    """A Gateway and its route to the Service ``page``, with a policy for it, and to the Service ``beside``."""
 
     def custom(kind: str, api: str, spec: Mapping[str, Any]) -> Resource:
         properties = {"metadata": {"name": "page", "namespace": "slipway"}, "spec": spec}
@@ -106,12 +114,12 @@ def by_gateway(*, protocol: str = "HTTPS", iap: bool = True) -> list[Resource]:
     return [
         custom("Gateway", ROUTES, {"listeners": [{"name": "it", "protocol": protocol, "port": 443}]}),
         custom(
-            "HTTPRoute",
+            kind,
             ROUTES,
             {
                 "parentRefs": [{"name": "page"}],
                 "hostnames": ["page.example.org"],
-                "rules": [{"backendRefs": [{"name": "page", "port": 80}]}],
+                "rules": [{"backendRefs": [{"name": each, "port": 80} for each in ("page", beside) if each]}],
             },
         ),
         custom("BackendPolicy", "example.org/v1", {"default": {"iap": {"enabled": iap}}, "targetRef": target}),
@@ -168,9 +176,10 @@ def waiting(it: Resource, *others: Resource) -> Resource:
     return replace(it, dependencies=frozenset(each.urn for each in others))
 
 
-def service(**spec: Any) -> Stack:
+def service(*, patch: Mapping[str, Any] | None = None, **spec: Any) -> Stack:
     annotations = spec.pop("annotations", {})
-    return stack(resource(SERVICE, "web", {"metadata": {"annotations": annotations}, "spec": spec}))
+    made = resource(SERVICE, "web", {"metadata": {"annotations": annotations}, "spec": spec})
+    return stack(made, *([patch_of(made, {"spec": patch})] if patch else []))
 
 
 def role(**rule: Any) -> Stack:
@@ -379,6 +388,7 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
         service(type="LoadBalancer", loadBalancerSourceRanges=["0.0.0.0/1", "128.0.0.0/1"]),
         service(type="NodePort"),
         service(type="ClusterIP", externalIPs=["192.0.2.1"]),
+        service(patch={"type": "LoadBalancer"}, type="ClusterIP"),
     ],
     "rbac-wildcard": [
         role(apiGroups=[""], resources=["*"], verbs=["get"]),
@@ -516,7 +526,16 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
         ),
         stack(*by_gateway(iap=False)),
         stack(*by_gateway(protocol="HTTP")),
+        stack(*by_gateway(beside="open")),
+        stack(*by_gateway(kind="GRPCRoute", iap=False)),
         stack(route()),
+        # What a patch leaves of an object counts, whoever declares the object.
+        stack(*by_gateway(), patch_of(by_gateway()[2], {"spec": {"default": {"iap": {"enabled": False}}}})),
+        stack(
+            ingress(**{"nginx.ingress.kubernetes.io/auth-url": "https://login.example.org"}),
+            patch_of(ingress(), {"spec": {"tls": []}}),
+        ),
+        stack(patch_of(ingress(), {"spec": {"rules": [{"host": "page.example.org"}]}})),
     ],
 }
 
