@@ -79,6 +79,13 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
     ],
     "infra/kubernetes/registry_api.py": ["workloads/images"],
     "infra/kubernetes/review": ["infra/review", "infra/schema/quantities.py"],
+    "infra/pipelines/supplies.py": [
+        "infra/kubernetes/gates.py",
+        "infra/pipelines/contract.py",
+        "infra/pipelines/node_room.py",
+        "infra/step.py",
+        "infra/platform.py",
+    ],
     "infra/pipelines/packages.py": [
         "infra/kubernetes/gates.py",
         "infra/pipelines/images.py",
