@@ -181,9 +181,7 @@ class QueueAccess:
 
 @dataclass(frozen=True)
 class TeamApp:
-    """What an app of another team's stack may do with the team's store: ``writes`` says that it may write its own
-    folder there. ``annotations`` are for its service account.
-    """
+    """An app of another team's stack: whether it writes, and the annotations of its service account."""
 
     writes: bool = False
     annotations: "Mapping[str, pulumi.Input[str]]" = field(default_factory=dict[str, "pulumi.Input[str]"])
@@ -191,11 +189,8 @@ class TeamApp:
 
 @dataclass(frozen=True)
 class TeamAccess:
-    """What another team's stack has of a cluster: its store, whose root is a folder of the team's own.
-
-    ``service_account_annotations`` are for the service account of the team's Jobs. ``apps`` are the apps of the
-    team's stack that have an identity of their own, by their service accounts.
-    """
+    """What another team's stack has of a cluster: a store whose root is the team's own folder, annotations for the
+    service account of its Jobs, and its apps by service account."""
 
     store: Store
     service_account_annotations: "Mapping[str, pulumi.Input[str]]" = field(
@@ -276,13 +271,8 @@ class Door:
 
 @dataclass(frozen=True)
 class Opened:
-    """What stands between people and an app: the ``resources``, and what a person has to do beside them.
-
-    ``leads_to`` is what the DNS record of the host has to have, in words. ``status`` is that of an Ingress, which
-    says it better once its controller has written it. ``callback`` is the address that whoever asks for the login
-    has to know, and empty where nobody has to be told one; with a proxy, which has one of its own, it means
-    nothing. ``certificate`` says where the certificate comes from, where that is a person's to see to.
-    """
+    """What stands between people and an app, what the DNS record has to have (which an Ingress's ``status`` says
+    better), what whoever asks for the login has to know, and where the certificate comes from; in words."""
 
     resources: "Sequence[pulumi.Resource]"
     leads_to: "pulumi.Input[str]"

@@ -324,9 +324,8 @@ class Team(Model):
     )
     apps: dict[str, dict[str, AppRights]] = Field(
         default_factory=dict[str, dict[str, AppRights]],
-        description="The apps of its stack that have the store mounted, by pipeline and name: `mnist: {serving: "
-        "read}`. Each has an identity of its own, which may `read` the team's folder, or `write` "
-        "`<pipeline>/<app>` there as well. Default: none.",
+        description="The apps of its stack that have the store mounted, by pipeline and name, each with `read` or "
+        "`write`: `shop: {serving: read}`. Each has an identity of its own; default: none.",
     )
 
 

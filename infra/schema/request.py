@@ -62,10 +62,10 @@ class Request:
     ``has_services`` says that a pipeline has a service, or an app that keeps data, or that Prometheus is installed
     where the cloud collects no metrics: each has a volume to itself.
     ``apps`` are the apps of pipelines that have the store mounted, ``team_apps`` those of the teams' stacks by the
-    team, with folders below the team's own, and ``exposed`` those that are open to people
-    outside the cluster. ``has_dashboards`` says that the cloud shows metrics that it collects itself on dashboards
-    of the stack's. ``builds_on`` is the cluster on which images are built that go to the cloud's own registry;
-    None where none are.
+    team, with folders below the team's own, and ``exposed`` those that are open to people outside the cluster.
+    ``has_dashboards`` says that the cloud shows metrics that it collects itself on dashboards of the stack's.
+    ``builds_on`` is the cluster on which images are built that go to the cloud's own registry, None where none
+    are.
     """
 
     clusters: Mapping[str, ClusterSettings]
