@@ -25,6 +25,14 @@ from workloads.page.samples import SamplesError, load
 PROXIES = "SLIPWAY_PROXIES"
 """Where a pod that people reach from outside finds what `--proxies` is."""
 
+IDLE_SECONDS = 10
+"""How long a connection may stay open on which nothing is asked."""
+
+IDLE_SECONDS_OF_PROXY = 620
+"""The same behind a proxy, longer than the proxy's own: it answers 502 where it asks on a connection that ends at
+that moment. AWS's load balancer has 60 s by default; Google's has 600 s, and 620 s is its advice for servers
+(cloud.google.com/load-balancing/docs/https, "Backend HTTP keepalive timeout", seen November 2026)."""
+
 log = logging.getLogger("workloads.page")
 
 
@@ -64,7 +72,7 @@ def _serve(given: argparse.Namespace, options: Options, metrics: Metrics) -> Non
         # The page counts proxies itself, and takes nothing from a visitor's own header.
         proxy_headers=False,
         limit_concurrency=CONNECTIONS,
-        timeout_keep_alive=10,
+        timeout_keep_alive=IDLE_SECONDS_OF_PROXY if given.proxies else IDLE_SECONDS,
         timeout_graceful_shutdown=15,
     )
 

@@ -21,6 +21,8 @@ from workloads.page.app import Options, application
 from workloads.page.connections import CONNECTIONS_OF_ONE, protocol
 from workloads.page.samples import SUFFIXES
 
+HEALTH = b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n"
+
 
 @pytest.fixture
 def running(serving: ServingStub) -> Iterator[Running]:
@@ -35,6 +37,17 @@ def received(connection: socket.socket) -> bytes:
         while part := connection.recv(65536):
             parts += part
     return bytes(parts)
+
+
+def healthy(connection: socket.socket) -> bytes:
+    """What the page says when it is asked for its health; the connection stays open."""
+    connection.sendall(HEALTH)
+    said = b""
+    while not said.endswith(b"\r\n\r\nok\n"):
+        part = connection.recv(65536)
+        assert part, said
+        said += part
+    return said
 
 
 def test_fifty_megabytes_are_refused_at_their_header(running: Running) -> None:
@@ -107,11 +120,24 @@ def test_connections_that_say_nothing_are_closed(running: Running) -> None:
     slow = running.connection()
     slow.sendall(b"GET / HT")
     idle = running.connection()
-    idle.sendall(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n")
+    idle.sendall(HEALTH)
     for each in (silent, slow, idle):
         with each:
             received(each)
     assert running.healthy()
+
+
+@pytest.mark.slow
+def test_a_proxy_finds_its_connections_open_when_visitors_would_not(
+    running: Running, serving: ServingStub
+) -> None:
+    """A load balancer asks again on connections that it has kept for minutes, and answers 502 if one ends then."""
+    with serve(serving, "--proxies", "1") as proxied, proxied.connection() as kept:
+        healthy(kept)
+        with running.connection() as visitor:
+            healthy(visitor)
+            assert received(visitor) == b"", "closed"
+        healthy(kept)
 
 
 def test_no_address_has_all_connections(running: Running) -> None:
@@ -168,16 +194,11 @@ def test_a_connection_that_is_kept_open_ends_with_an_answer(serving: ServingStub
     thread = threading.Thread(target=server.run)
     thread.start()
     until(lambda: server.started)
-    ask = b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n"
     with socket.create_connection(("127.0.0.1", port), 30) as kept:
-        kept.sendall(ask)
-        said = b""
-        while not said.endswith(b"\r\n\r\nok\n"):
-            said += kept.recv(65536)
-        assert b"connection: close" not in said
+        assert b"connection: close" not in healthy(kept)
         server.should_exit = True
         until(lambda: not reachable(port))
-        kept.sendall(ask)
+        kept.sendall(HEALTH)
         said = received(kept)
         assert said.startswith(b"HTTP/1.1 200"), said
         assert b"connection: close" in said
