@@ -4,8 +4,9 @@ import hashlib
 
 import pulumi
 
-from infra.kubernetes.registry_api import UNREAD, RegistryError, digest_of
+from infra.kubernetes.registry_api import RegistryError, digest_of
 from infra.platform import Registry
+from infra.schema.unread import UNREAD
 
 
 def named_registry(repository: str, login: pulumi.Output[str] | None) -> Registry:

@@ -4,15 +4,10 @@ The registry is asked by what the pod of a build asks it with, so that both mean
 standard library alone, as all that runs in pods.
 """
 
-from contextvars import ContextVar
-
 from workloads.images import registry
 from workloads.images.errors import LoginError
 from workloads.images.file_login import of_text
 from workloads.images.registry import RegistryError
-
-UNREAD: ContextVar[bool] = ContextVar("unread", default=False)
-"""Whether the program is evaluated without its registry, and so the same on every machine."""
 
 DOCKER_HUB = registry.DOCKER_HUB
 

@@ -17,7 +17,7 @@ from pulumi.runtime.config import set_all_config
 from pulumi.runtime.stack import Stack
 
 from infra.emulator import Emulator, StoreFiles
-from infra.kubernetes import registry_api
+from infra.schema.unread import UNREAD
 from offline.engine.monitor import Cloud, Evaluation, EvaluationError, Hooks, Monitor, NoStore, Observer
 from offline.engine.stack_config import for_engine
 
@@ -66,7 +66,7 @@ def evaluate(
 
     def run() -> None:
         set_all_config(for_engine(config), list(secrets))
-        registry_api.UNREAD.set(True)
+        UNREAD.set(True)
         for each in emulators:
             each.prepare()
         pulumi_settings.set_root_resource(None)  # pyright: ignore[reportArgumentType]
