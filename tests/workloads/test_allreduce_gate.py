@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,15 +10,17 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
-from tests.workloads.steps import ROOT, environment, only_error, run
+from tests.workloads.steps import ROOT, environment, only_error, run, start
 from workloads.gates import nccl
 from workloads.gates.allreduce import _parse, bus_bandwidth, elements_for, find_plugin, hints, shortfall
 from workloads.runtime.devices import VARIABLE
-from workloads.runtime.exits import ACCELERATOR_REFUSED, StepError
+from workloads.runtime.exits import ACCELERATOR_REFUSED, INTERRUPTED, StepError
 
 EFA = ("--network", "EFA", "--resource", "vpc.amazonaws.com/efa", "--bandwidth", "400")
 
@@ -76,21 +79,45 @@ def test_pods_that_have_no_gpu_are_refused() -> None:
     assert "asked: 2 GPU(s) in each pod, found: 0" in output
 
 
-def test_pods_that_cannot_connect_end_and_free_their_gpus() -> None:
+def first_of_two() -> dict[str, str]:
+    """The environment of a pod whose neighbour never comes."""
     here, there = ports(2)
     cluster = {"worker": [f"127.0.0.1:{here}", f"127.0.0.1:{there}"]}
-    output = run(
-        "gates.allreduce",
-        *("--count", 2, "--patience", 3),
-        code=ACCELERATOR_REFUSED,
-        RANK="0",
-        WORLD_SIZE="2",
-        TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}}),
-        **{VARIABLE: "nvidia-tesla-t4:2"},
-    )
+    return {
+        "RANK": "0",
+        "WORLD_SIZE": "2",
+        "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}}),
+        VARIABLE: "nvidia-tesla-t4:2",
+    }
+
+
+@pytest.mark.slow
+def test_pods_that_cannot_connect_end_and_free_their_gpus() -> None:
+    # Longer than TensorFlow takes to load: it is its wait for the other pod that has to end.
+    output = run("gates.allreduce", *("--count", 2, "--patience", 12), code=ACCELERATOR_REFUSED, **first_of_two())
     error = only_error(output)
-    assert "no sum was finished within 3 s" in error
+    assert "no sum was finished within 12 s" in error
     assert "NetworkPolicies" in error
+
+
+@pytest.mark.slow
+def test_a_pod_that_waits_for_another_ends_when_told() -> None:
+    process = start("gates.allreduce", *("--count", 2), **first_of_two())
+    assert process.stdout is not None
+    assert "2 nodes with 2 GPU(s) each" in process.stdout.readline()
+    while not (children := psutil.Process(process.pid).children()):
+        time.sleep(0.1)
+    (measuring,) = children
+    # Once its server listens, it waits.
+    while not any(each.status == psutil.CONN_LISTEN for each in measuring.net_connections()):
+        time.sleep(0.1)
+    process.terminate()
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == INTERRUPTED, output
+    assert "the measurement was not finished" in only_error(output)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        while measuring.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.1)
 
 
 def test_an_image_without_nccl_is_refused_with_what_to_install() -> None:

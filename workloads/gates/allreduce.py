@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import json
 import math
 import os
+import select
+import signal
 import statistics
 import sys
-import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from workloads.gates import nccl
 from workloads.runtime.devices import before_import, virtual_request
@@ -55,7 +57,6 @@ def main(arguments: list[str] | None = None) -> int:
         than their network.
     """
     options = _parse(arguments)
-    stop_on_sigterm("the measurement was not finished")
     virtual = virtual_request() is not None
     pods, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     if pods < 2:
@@ -180,38 +181,62 @@ def _measure(add: Callable[[], None], watch: _Watch) -> float:
 
 
 class _Watch:
-    """Ends the process where the pods cannot connect: a collective that waits for another pod waits for ever."""
+    """Ends the process where the pods cannot connect: a collective that waits for another pod waits for ever.
+
+    The measurement goes on in a child process, and this one watches it. TensorFlow holds the interpreter's lock
+    while its servers wait for one another (2.21, seen November 2026): no thread runs beside it, and no handler.
+    """
 
     def __init__(self, patience: float) -> None:
-        self._timer = self._after(
-            patience,
-            ACCELERATOR_REFUSED,
-            f"error: no sum was finished within {patience:g} s: the GPUs of the pods cannot reach one another. "
-            "NCCL connects at ports of its own choice, so pods of the step have to reach all of one another's "
-            "ports. See the NetworkPolicies of the namespace; NCCL_DEBUG=INFO shows what NCCL tries "
-            f"(exit code {ACCELERATOR_REFUSED})",
-        )
+        reading, self._writing = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        child = os.fork()
+        if child:
+            os.close(self._writing)
+            _watch(child, reading, patience)
+        os.close(reading)
+        # The parent is told as well, and ends both.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def end(self) -> None:
         """They are connected."""
-        self._timer.cancel()
+        self._tell(None, OK, "")
 
     def leave_after(self, seconds: float, code: int, words: str) -> None:
         """Ends the process with ``code`` if it is still there by then: its figure is known, others may be gone."""
-        self._timer = self._after(seconds, code, words)
+        self._tell(seconds, code, words)
 
-    @staticmethod
-    def _after(seconds: float, code: int, words: str) -> threading.Timer:
-        def leave() -> None:
+    def _tell(self, seconds: float | None, code: int, words: str) -> None:
+        os.write(self._writing, f"{json.dumps([seconds, code, words])}\n".encode())
+
+
+def _watch(child: int, reading: int, patience: float) -> NoReturn:
+    """Ends as ``child`` does, or for it once its time is over. What it writes to ``reading`` sets another time."""
+    stop_on_sigterm("the measurement was not finished", lambda: os.kill(child, signal.SIGKILL))
+    code, words = (
+        ACCELERATOR_REFUSED,
+        f"error: no sum was finished within {patience:g} s: the GPUs of the pods cannot reach one another. "
+        "NCCL connects at ports of its own choice, so pods of the step have to reach all of one another's "
+        "ports. See the NetworkPolicies of the namespace; NCCL_DEBUG=INFO shows what NCCL tries "
+        f"(exit code {ACCELERATOR_REFUSED})",
+    )
+    end: float | None = time.monotonic() + patience
+    while True:
+        ready, _, _ = select.select([reading], [], [], None if end is None else max(0.0, end - time.monotonic()))
+        if not ready:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
             if words:
                 print(words, file=sys.stderr, flush=True)
-            sys.stdout.flush()
             os._exit(code)
-
-        timer = threading.Timer(seconds, leave)
-        timer.daemon = True
-        timer.start()
-        return timer
+        told = os.read(reading, 65536)
+        if not told:
+            break
+        seconds, code, words = json.loads(told.splitlines()[-1])
+        end = None if seconds is None else time.monotonic() + seconds
+    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os._exit(ended if ended >= 0 else 128 - ended)
 
 
 class _TensorFlow:
