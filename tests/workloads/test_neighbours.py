@@ -39,6 +39,7 @@ def test_most_digits_are_read_right(tmp_path: Path, neighbours: int, least: floa
     assert sum(each["images"] for each in found["digits"]) == 360
 
 
+@pytest.mark.slow
 def test_its_page_shows_each_digit_that_was_read_wrong_and_ends_when_told(tmp_path: Path) -> None:
     (tmp_path / "metrics.json").write_text('{"accuracy": 0.9833}')
     (port,) = free_ports(1)

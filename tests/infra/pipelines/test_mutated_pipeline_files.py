@@ -6,6 +6,7 @@ import json
 import random
 from pathlib import Path
 
+import pytest
 import yaml
 
 from infra.pipelines.discovery import services_of, steps_of
@@ -66,6 +67,7 @@ def complaints(text: str, folder: Path) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_every_file_gives_steps_or_problems(tmp_path: Path) -> None:
     wrong = {
         number: said for number in range(COUNT) if (said := complaints(text_of(number), tmp_path / str(number)))

@@ -265,6 +265,7 @@ def test_whichever_pod_is_killed_the_training_ends_the_same(tmp_path: Path, seed
     assert processes(tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_no_pod_outlives_a_rehearsal(tmp_path: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "tests.offline.rehearsal.toy", str(tmp_path), nodes.__name__, "3"]

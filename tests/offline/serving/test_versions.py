@@ -19,6 +19,8 @@ from tensorflow_serving.apis import model_management_pb2, model_service_pb2_grpc
 from tests.offline.serving.server import Server, configuration, half_plus
 from workloads.runtime.store import write_atomically
 
+pytestmark = pytest.mark.slow
+
 LABELS = "--allow_version_labels_for_unavailable_models=true"
 
 

@@ -39,6 +39,7 @@ def look(address: str, api: Server, folder: Path, after: int, code: int = 0, tok
     )
 
 
+@pytest.mark.slow
 def test_one_that_is_used_is_left_alone(server: Lab, api: Server, tmp_path: Path) -> None:
     assert server.ask("/api/contents")[0] == 200
     assert "Unused for" in look(server.address, api, tmp_path, after=3600)
@@ -51,6 +52,7 @@ def test_one_that_nobody_uses_is_scaled_to_no_pod(server: Lab, api: Server, tmp_
     assert "kubectl --namespace slipway scale statefulset/mnist-notebook-1a2b --replicas=1" in output
 
 
+@pytest.mark.slow
 def test_looking_is_no_use(server: Lab, api: Server, tmp_path: Path) -> None:
     before = server.json("/api/status")["last_activity"]
     look(server.address, api, tmp_path, after=3600)

@@ -240,6 +240,7 @@ def test_an_error_in_one_program_is_that_pods_and_nobody_elses(start: Jobs, tmp_
         assert job.text(index).splitlines()[-1] == f"error: churn.train: stopped: {cause} (exit code 15)"
 
 
+@pytest.mark.slow
 def test_a_pod_that_is_told_to_end_while_its_program_resists_ends_in_time(start: Jobs) -> None:
     """The Job ends with the cause, and its other pods are told so while they still stop their programs."""
     script = """
