@@ -242,8 +242,7 @@ def test_one_in_yaml_is_in_the_reference_and_its_mistakes_in_the_list(words: Pat
 def test_a_preview_says_that_it_is_added_and_which_of_its_jobs_a_change_runs_again(root: Path) -> None:
     preview = ("-m", "offline.preview", "--stack", "local", "--base", "HEAD")
     added = run(root, *preview)
-    assert "+ lines-count  Job  runs  on pool cpu: it is new" in added
-    assert "+ again-count  Job  runs  on pool cpu: it is new" in added
+    assert "+ again-count  Job, lines-count  Job  runs  on pool cpu: it is new" in added
     git(root, "add", ".")
     git(root, "commit", "-q", "-m", "added")
     write_stack(root, {**SECTIONS, "again": {**SECTIONS["again"], "file": "uploads/words.txt"}})
