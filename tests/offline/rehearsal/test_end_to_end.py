@@ -133,13 +133,13 @@ def test_a_model_that_is_refused_stops_what_comes_after(rehearsed: tuple[Path, s
 
 def test_a_rehearsal_that_is_killed_in_training_leaves_nothing_and_resumes(tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    longer = changed(tmp_path, "local", lambda mnist: mnist.update(epochs=40))
+    longer = changed(tmp_path, "local", lambda mnist: mnist.update(epochs=15))
     process = subprocess.Popen(
         command("local", folder, *longer), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     log = folder / "logs" / "mnist-train.log"
     deadline = time.monotonic() + 120
-    while not log.exists() or "Epoch 3/40" not in log.read_text(encoding="utf-8"):
+    while not log.exists() or "Epoch 3/15" not in log.read_text(encoding="utf-8"):
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -155,7 +155,7 @@ def test_a_rehearsal_that_is_killed_in_training_leaves_nothing_and_resumes(tmp_p
     resumed = re.search(r"Resuming after epoch (\d+)", log.read_text(encoding="utf-8"))
     assert resumed
     assert int(resumed[1]) >= 2
-    assert "40" in re.findall(r"Epoch (\d+)/40", log.read_text(encoding="utf-8"))
+    assert "15" in re.findall(r"Epoch (\d+)/15", log.read_text(encoding="utf-8"))
 
 
 def test_a_benchmark_that_is_asked_for_measures_on_every_gpu_after_the_predictions(tmp_path: Path) -> None:
