@@ -24,6 +24,7 @@ WORDS: Mapping[str, str] = {
     "roles/container.defaultNodeServiceAccount": "write logs and metrics",
     "roles/artifactregistry.reader": "pull images",
     "roles/storage.objectUser": "read and write the bucket's objects",
+    "roles/storage.legacyBucketReader": "list the names of the bucket's objects",
     "roles/storage.objectViewer": "read the bucket's objects",
     "roles/storage.admin": "administer buckets",
     "roles/owner": "own the project",
