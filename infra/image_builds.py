@@ -12,7 +12,6 @@ from infra.kubernetes.named_registry import named_registry
 from infra.kubernetes.pod_image import PodImage
 from infra.kubernetes.workspace import PULL_SECRET
 from infra.pipelines.images import BUILDKIT_IMAGE, CPU_IMAGE
-from infra.pipelines.placement import resources_of
 from infra.platform import Platform
 from infra.schema.quantities import seconds
 from infra.schema.request import builds_namespace
@@ -46,7 +45,7 @@ def declare_images(
                 each,
                 space,
                 platform.pools[said.pool],
-                resources_of(said),
+                said.asked,
                 seconds(said.time_limit),
                 CPU_IMAGE,
                 BUILDKIT_IMAGE,

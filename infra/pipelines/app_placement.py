@@ -14,7 +14,7 @@ from infra.pipelines.apps import AppDeclaration, KeptAppSettings
 from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.discovery import supplements
 from infra.pipelines.images import has_tensorflow, tensorflow_image
-from infra.pipelines.placement import Resident, built_image, has_spare, kept_by, pool_of, residents, resources_of
+from infra.pipelines.placement import Resident, built_image, has_spare, kept_by, pool_of, residents
 from infra.pipelines.shipping import command_of
 from infra.pipelines.supplies import publishing
 from infra.platform import Platform, Resources
@@ -74,7 +74,7 @@ class _Apps:
         platform, pool = pool_of(settings.pool, self.platforms)
         beside = [*self.pipeline.steps, *self.pipeline.services, *self.declared.values()]
         groups = {name: self._read(name, of) for name, of in declared.inputs.items()}
-        resources = resources_of(settings)
+        resources = settings.asked
         image = (
             settings.image
             or declared.image

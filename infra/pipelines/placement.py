@@ -13,7 +13,6 @@ from infra.kubernetes.image_build import Images
 from infra.kubernetes.shipped_files import left_out
 from infra.pipelines.apps import AppDeclaration, object_name
 from infra.pipelines.contract import (
-    PodSettings,
     ServiceDeclaration,
     StepDeclaration,
 )
@@ -25,7 +24,7 @@ from infra.pipelines.shipping import command_of, requirements_of
 from infra.pipelines.supplies import publishing
 from infra.platform import Platform, Pool, Resources
 from infra.schema.printable import printable
-from infra.schema.quantities import cpu_millicores, mebibytes, seconds
+from infra.schema.quantities import mebibytes, seconds
 from infra.service import Service
 from infra.step import PACKAGES, Choice, Step
 
@@ -91,7 +90,7 @@ def _services(
                 image=declared.image,
                 platform=platform,
                 pool=pool,
-                resources=resources_of(declared.placed_by),
+                resources=declared.placed_by.asked,
                 arguments=declared.arguments,
                 port=declared.port,
                 storage=mebibytes(declared.placed_by.storage),
@@ -258,7 +257,7 @@ class _Placement:
             or tensorflow_image(pool),
             platform=platform,
             pool=pool,
-            resources=resources_of(settings),
+            resources=settings.asked,
             time_limit=seconds(settings.time_limit),
             priority=settings.priority or "normal",
             requirements=None if command else requirements_of(declared),
@@ -314,7 +313,7 @@ def residents(pipelines: Iterable[DeclaredPipeline], platforms: Mapping[str, Pla
             settings = app.placed_by
             pods = settings.autoscale.most if settings.autoscale else settings.replicas
             pool = pool_of(settings.pool, platforms)[1]
-            found += [Resident(object_name(pipeline.name, app.name), pool, resources_of(settings))] * pods
+            found += [Resident(object_name(pipeline.name, app.name), pool, settings.asked)] * pods
     return found
 
 
@@ -364,13 +363,3 @@ def _amounts(resources: Resources) -> tuple[int, ...]:
 def _fitting(free: tuple[int, ...], wanted: tuple[int, ...]) -> int:
     """How many pods that want so much have room on a node with so much free."""
     return min((there // amount for there, amount in zip(free, wanted, strict=True) if amount), default=1)
-
-
-def resources_of(settings: PodSettings) -> Resources:
-    """What a pod asks for that ``settings`` place."""
-    return Resources(
-        cpu=cpu_millicores(settings.cpu),
-        memory=mebibytes(settings.memory),
-        ephemeral_storage=mebibytes(settings.ephemeral_storage),
-        gpus=settings.asked_gpus,
-    )

@@ -7,8 +7,10 @@ from typing import Self
 
 from pydantic import Field
 
+from infra.platform import Resources
 from infra.schema.base import Cpu, Memory, Model, Size
 from infra.schema.problems import Path
+from infra.schema.quantities import cpu_millicores, mebibytes
 
 
 class PodSettings(Model):
@@ -23,6 +25,16 @@ class PodSettings(Model):
     def asked_gpus(self) -> int:
         """The GPUs (or shares of one) that it asks for."""
         return 0
+
+    @property
+    def asked(self) -> Resources:
+        """What each pod asks for."""
+        return Resources(
+            cpu=cpu_millicores(self.cpu),
+            memory=mebibytes(self.memory),
+            ephemeral_storage=mebibytes(self.ephemeral_storage),
+            gpus=self.asked_gpus,
+        )
 
     @cached_property
     def on_pools(self) -> Sequence[tuple[Path, Self]]:

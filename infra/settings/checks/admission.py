@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from infra.pipelines.contract import StepDeclaration, placements
 from infra.platform import Resources
 from infra.schema.problems import Finding, Path
-from infra.settings.checks.standing import asked, standing
+from infra.settings.checks.standing import standing
 from infra.settings.checks.targets import Target, targets
 from infra.settings.parsing import Draft, Reading
 from infra.settings.pipelines import KEY, apps_if_any, steps_if_any
@@ -44,7 +44,7 @@ def _held(draft: Draft) -> dict[str, list[tuple[str, Resources]]]:
             placed = app.placed_by
             pods = placed.autoscale.most if placed.autoscale else placed.replicas
             there = found.setdefault(placed.pool, [])
-            there += [(f"the app `{app.name}`", asked(placed))] * pods
+            there += [(f"the app `{app.name}`", placed.asked)] * pods
     return found
 
 
@@ -54,7 +54,7 @@ def _never(
     node, most = target.node, target.most_nodes
     assert node is not None
     assert most is not None
-    wanted = asked(step.placed_by)
+    wanted = step.placed_by.asked
     pods = step.nodes.count if step.nodes else step.workers
     if step.nodes and pods > most:
         # Said of every step with nodes, with or without a queue.

@@ -10,7 +10,7 @@ from infra.pipelines.contract import PipelineSettings, placements
 from infra.platform import Resources
 from infra.schema.problems import Finding, Path, listed
 from infra.settings.checks.pipelines import RENAME, pools_of
-from infra.settings.checks.standing import asked, standing
+from infra.settings.checks.standing import standing
 from infra.settings.checks.targets import Target, targets
 from infra.settings.parsing import Draft, Reading
 from infra.settings.pipelines import KEY, apps_if_any
@@ -137,8 +137,8 @@ def _packed(
         _take(nodes, wanted)
     there = [each for each in found if each.app.placed_by.pool == target.name]
     beside = [f"{each.who} ({_said(each.requests)})" for each in others]
-    for each in sorted(there, key=lambda each: -_share(asked(each.app.placed_by), node)):
-        wanted = asked(each.app.placed_by)
+    for each in sorted(there, key=lambda each: -_share(each.app.placed_by.asked, node)):
+        wanted = each.app.placed_by.asked
         if not _fits(node, wanted):
             # What is too large for a node is said of everything that asks for one.
             continue
@@ -150,7 +150,7 @@ def _packed(
 
 def _no_room(each: _Placed, got: int, target: Target, beside: Sequence[str]) -> Finding:
     """The finding about an app of which only ``got`` pods have room on ``target``, beside what ``beside`` says."""
-    wanted, node, most = asked(each.app.placed_by), target.node, target.most_nodes
+    wanted, node, most = each.app.placed_by.asked, target.node, target.most_nodes
     assert node is not None
     nodes = f"{most} nodes at most, each" if most != 1 else "one node"
     others = f" beside {', '.join(beside)}" if beside else ""

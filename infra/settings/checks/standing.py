@@ -4,9 +4,7 @@ stack installs in its clusters."""
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from infra.pipelines.contract import PodSettings
 from infra.platform import Resources
-from infra.schema.quantities import cpu_millicores, mebibytes
 from infra.settings.kueue import REPLICAS, REQUESTS
 from infra.settings.metrics import PROMETHEUS_PODS
 from infra.settings.parsing import Draft
@@ -32,23 +30,13 @@ class Standing:
         )
 
 
-def asked(placed: PodSettings) -> Resources:
-    """What a pod asks for that ``placed`` places."""
-    return Resources(
-        cpu=cpu_millicores(placed.cpu),
-        memory=mebibytes(placed.memory),
-        ephemeral_storage=mebibytes(placed.ephemeral_storage),
-        gpus=placed.asked_gpus,
-    )
-
-
 def standing(draft: Draft) -> Iterator[Standing]:
     """All of it, pool by pool as it is declared."""
     read = bool(draft.metrics and draft.metrics.collect)
     for name, settings in draft.pipelines.items():
         for service in services_if_any(name, settings):
             pool = service.placed_by.pool
-            yield Standing(pool, f"the service `{service.name}`", (asked(service.placed_by),))
+            yield Standing(pool, f"the service `{service.name}`", (service.placed_by.asked,))
             if read and service.exporter:
                 yield Standing(pool, f"the exporter of `{service.name}`", (service.exporter.resources,))
     for cluster in draft.clusters.values():
