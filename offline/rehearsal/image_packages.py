@@ -2,7 +2,9 @@
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
@@ -13,8 +15,16 @@ TENSORFLOW = ("tensorflow", "tensorflow-cpu")
 """The distributions that are TensorFlow; the project installs one of them, as the platform has it."""
 
 
-def closure(roots: Iterable[str]) -> dict[str, metadata.Distribution]:
+_parsing = threading.Lock()
+
+
+def closure(roots: Iterable[str]) -> Mapping[str, metadata.Distribution]:
     """Those of ``roots`` that are installed, with all that they depend on, by normalized name."""
+    return _closure(tuple(roots))
+
+
+@cache
+def _closure(roots: Sequence[str]) -> Mapping[str, metadata.Distribution]:
     found: dict[str, metadata.Distribution] = {}
     seen: set[tuple[str, str]] = set()
     left = [(canonicalize_name(each), "") for each in roots]
@@ -28,7 +38,7 @@ def closure(roots: Iterable[str]) -> dict[str, metadata.Distribution]:
         except metadata.PackageNotFoundError:
             continue
         for line in distribution.requires or ():
-            needed = Requirement(line)
+            needed = _requirement(line)
             if needed.marker is None or needed.marker.evaluate({"extra": extra}):
                 left += [(canonicalize_name(needed.name), each) for each in ("", *needed.extras)]
     return dict(sorted(found.items()))
@@ -72,7 +82,7 @@ def has_all_of(lock: Path) -> bool:
         if not content:
             continue
         try:
-            wanted = Requirement(content)
+            wanted = _requirement(content)
             if wanted.marker is not None and not wanted.marker.evaluate():
                 continue
             if not wanted.specifier.contains(metadata.version(wanted.name), prereleases=True):
@@ -80,6 +90,14 @@ def has_all_of(lock: Path) -> bool:
         except (InvalidRequirement, metadata.PackageNotFoundError):
             return False
     return True
+
+
+def _requirement(text: str) -> Requirement:
+    """Raises InvalidRequirement."""
+    # Markers are parsed by `ast`, in which threads disturb one another: "AST constructor recursion depth mismatch"
+    # (github.com/python/cpython/issues/106905; seen with CPython 3.11.7 in November 2026).
+    with _parsing:
+        return Requirement(text)
 
 
 def _files(distribution: metadata.Distribution) -> Iterator[str]:
