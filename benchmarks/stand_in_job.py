@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.marked_processes import marked
+from offline.rehearsal.ports import free_ports
 from workloads.runtime.node_group import NEIGHBOUR_FAILED
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,17 +26,6 @@ BACK_AFTER = 0.3
 
 _MARK = "STAND_IN_POD"
 _GRACE = 25.0
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody has now."""
-    probes = [socket.socket() for _ in range(count)]
-    for each in probes:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in probes]
-    for each in probes:
-        each.close()
-    return ports
 
 
 class StandInJob:

@@ -6,12 +6,12 @@ import importlib.util
 import platform
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+from offline.rehearsal.ports import free_ports
 from workloads.runtime.resp import Connection, ReplyError
 
 PASSWORD = "correct horse battery"
@@ -43,9 +43,7 @@ class ValkeyServer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._program = valkey_program()
-        with socket.socket() as free:
-            free.bind((self.host, 0))
-            self.port: int = free.getsockname()[1]
+        (self.port,) = free_ports(1)
         self.process: subprocess.Popen[bytes] | None = None
 
     @property

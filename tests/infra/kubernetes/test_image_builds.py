@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from infra.kubernetes.build_context import context_of
 from infra.kubernetes.image_build import MODULE, SCRIPT, Built, options
 from infra.kubernetes.registry_api import RegistryError, digest_of
 from infra.pipelines.images import BUILDKIT_IMAGE
+from offline.rehearsal.ports import free_ports
 from tests.support.checkout import ROOT
 from tests.support.tree import write_tree
 from workloads.images.prepare import PUSHED
@@ -38,9 +38,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @contextmanager
 def served(folder: Path, *, takes: bool = True) -> Iterator[str]:
     """The host of a registry that keeps its images in ``folder``, and ``takes`` new ones or none."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        host = f"127.0.0.1:{free.getsockname()[1]}"
+    host = f"127.0.0.1:{free_ports(1)[0]}"
     settings = {
         "version": 0.1,
         "storage": {

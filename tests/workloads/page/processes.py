@@ -11,16 +11,11 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+from offline.rehearsal.ports import free_ports
 from tests.support.serving_stub import ServingStub
 from tests.workloads.page.conftest import until
 
 ROOT = Path(__file__).parents[3]
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 @contextlib.contextmanager
@@ -68,7 +63,7 @@ class Running:
 @contextlib.contextmanager
 def serve(serving: ServingStub, *arguments: str) -> Iterator[Running]:
     """A page in front of ``serving``, once it knows that."""
-    port, metrics = free_port(), free_port()
+    port, metrics = free_ports(2)
     known = ["--serving", serving.address, "--model", "digits", "--ink", "light", "--port", str(port)]
     with process(*known, "--metrics-port", str(metrics), *arguments) as started:
         page = Running(port, metrics, started)

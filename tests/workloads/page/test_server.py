@@ -14,9 +14,10 @@ import pytest
 import uvicorn
 
 from infra.pipelines.page import Page, PageSettings, Pictures, declaration
+from offline.rehearsal.ports import free_ports
 from tests.support.serving_stub import ServingStub
 from tests.workloads.page.conftest import file, seven, until
-from tests.workloads.page.processes import Running, answers, free_port, process, serve
+from tests.workloads.page.processes import Running, answers, process, serve
 from workloads.page.app import Options, application
 from workloads.page.connections import CONNECTIONS_OF_ONE, protocol
 from workloads.page.samples import SUFFIXES
@@ -189,7 +190,7 @@ def test_a_connection_that_is_kept_open_ends_with_an_answer(serving: ServingStub
     """A request that is on its way when the server ends is answered, and told that it was the last."""
     page = application(Options(serving.address, "digits"))
     kind = type("Patient", (protocol(),), {"linger": 60.0})
-    port = free_port()
+    (port,) = free_ports(1)
     server = uvicorn.Server(uvicorn.Config(page, port=port, http=kind, ws="none", log_config=None))
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -237,7 +238,7 @@ def test_it_starts_as_a_pod_starts_it(serving: ServingStub, data: Path) -> None:
         ),
         {"prepare": "prepare"},
     )
-    port, metrics = free_port(), free_port()
+    port, metrics = free_ports(2)
     known = {"port": str(port), "prepare": str(data)}
     words = [word.format(**known) for word in declared.arguments]
     words = ["127.0.0.1" if word == "0.0.0.0" else str(metrics) if word == "9464" else word for word in words]

@@ -53,6 +53,7 @@ def until(job: StandInJob, condition: Callable[[], bool]) -> None:
 
 
 def weights(job: StandInJob) -> bytes:
+    assert job.failed is None, job.logs()
     check(job.folder / "output")
     return (job.folder / "output" / "value.json").read_bytes()
 
