@@ -4,9 +4,7 @@ import gc
 import sys
 from collections.abc import Iterator
 
-import pulumi.runtime.resource
 import pytest
-from pulumi.runtime.proto import source_pb2
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -52,16 +50,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def no_stack_traces() -> None:
-    """Keeps the SDK from sending a stack trace with each resource.
-
-    The engine here does not read them. Those of a test are long, and take a sixth of an evaluation's time.
-    """
-    assert callable(pulumi.runtime.resource._get_stack_trace)
-    pulumi.runtime.resource._get_stack_trace = source_pb2.StackTrace
 
 
 @pytest.fixture(autouse=True)

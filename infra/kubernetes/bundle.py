@@ -1,6 +1,7 @@
 """The bundle: the files that a workload module needs from this repository, found without running them."""
 
 import ast
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -72,9 +73,10 @@ def _is_package(module: str, root: Path) -> bool:
 
 
 def _file_of(module: str, root: Path) -> Path | None:
-    directory = _directory_of(module, root)
-    candidates = (directory / "__init__.py", directory.with_name(directory.name + ".py"))
-    return next((path for path in candidates if path.is_file()), None)
+    # Each import of each file is looked for, for each step: pathlib takes four times as long here.
+    directory = os.path.join(root, *module.split("."))  # noqa: PTH118
+    candidates = (os.path.join(directory, "__init__.py"), f"{directory}.py")  # noqa: PTH118
+    return next((Path(path) for path in candidates if os.path.isfile(path)), None)  # noqa: PTH113
 
 
 def _exists(module: str, root: Path) -> bool:

@@ -12,6 +12,7 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -78,9 +79,8 @@ def read_yaml(path: Path) -> Any:
 def read_with_repeated(path: Path) -> tuple[Any, Sequence[Repeated]]:
     """The same, with the keys that stand in their sections more than once. Raises ConfigError for all else."""
     text = _text(path)
-    reader = _Reader(text)
     try:
-        content = reader.document()
+        content, repeated = _parsed(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{path}:{mark.line + 1}" if mark else str(path)
@@ -94,7 +94,13 @@ def read_with_repeated(path: Path) -> tuple[Any, Sequence[Repeated]]:
     except (ValueError, OverflowError) as error:
         # PyYAML's scanner has no error of its own for `"\U99999999"`.
         raise ConfigError(f"{path}: not YAML: {error}") from error
-    return {} if content is None else content, reader.repeated
+    return {} if content is None else copy.deepcopy(content), repeated
+
+
+@lru_cache(maxsize=64)  # A preview reads the files of the pipelines anew for each of its stacks.
+def _parsed(text: str) -> tuple[Any, Sequence[Repeated]]:
+    reader = _Reader(text)
+    return reader.document(), tuple(reader.repeated)
 
 
 def _text(path: Path) -> str:
