@@ -137,11 +137,12 @@ pictures: $(VENV)/.dev ## Redraw the pictures that the pages show: of the stacks
 	@$(BIN)/python -m offline.preview --pictures docs/images/stacks --output build/preview/pictures.txt; test $$? -le 1
 	@$(BIN)/python -m tools.page_picture docs/images/demo.png
 
+# Tests start hundreds of processes, each of which would else compile the project anew under PYTHONDONTWRITEBYTECODE.
 test: $(VENV)/.dev ## Run every test [TESTS=tests/…]
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup $$TESTS
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadgroup $$TESTS
 
 test-fast: $(VENV)/.dev ## Run all but the slow tests
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" $$TESTS
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" $$TESTS
 
 browser: ## Install Chromium for the tests of the page, which are skipped without it
 	@for each in chromium chromium-browser google-chrome-stable google-chrome; do \
