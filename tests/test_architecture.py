@@ -2,7 +2,9 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 
@@ -182,21 +184,34 @@ def sources() -> dict[str, Path]:
     }
 
 
-def imports(path: Path) -> set[str]:
-    """The names that a module imports anywhere: at its top, in functions, and for type checkers alone."""
+@dataclass(frozen=True)
+class Source:
+    """What a module's code names.
+
+    ``imports`` are the names that it imports anywhere: at its top, in functions, and for type checkers alone.
+    ``words`` is every name and every text, docstrings and comments left out.
+    """
+
+    imports: Set[str]
+    words: Sequence[str]
+
+
+@cache
+def read(path: Path) -> Source:
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     found = set[str]()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.module, f"{path} imports relative to itself"
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return found
+    return Source(found, list(words(nodes)))
 
 
 def imported(path: Path, modules: Mapping[str, Path]) -> set[str]:
     """The modules among ``modules`` that a module imports, whatever it takes from them."""
-    names = imports(path)
+    names = read(path).imports
     return {each if each in modules else each.rpartition(".")[0] for each in names} & modules.keys()
 
 
@@ -251,7 +266,7 @@ def test_rooms_do_without_what_they_do_not_need(room: str) -> None:
     wrong = [
         f"{relative(path)} imports {name}"
         for path in files
-        for name in sorted(imports(path))
+        for name in sorted(read(path).imports)
         if name.partition(".")[0] in WITHOUT[room]
     ]
     assert wrong == []
@@ -327,17 +342,15 @@ def test_nothing_but_its_folder_names_a_pipeline() -> None:
         f"{path.relative_to(ROOT)}: {word}"
         for room in ("infra", "offline", "tools", "ci")
         for path in sorted((ROOT / room).rglob("*.py"))
-        for word in words(path)
+        for word in read(path).words
         if named.search(MEASURING_OPTION.sub("", word))
     ]
     assert naming == []
 
 
-def words(path: Path) -> Iterator[str]:
-    """Every name and every text in a module's code, docstrings and comments left out."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+def words(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    docstrings = {node.value for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         match node:
             case ast.Name(id=word) | ast.Attribute(attr=word) | ast.keyword(arg=str(word)) | ast.arg(arg=word):
                 yield word
@@ -358,7 +371,7 @@ def test_nobody_asks_whether_it_is_a_rehearsal() -> None:
         for room in ("infra", "workloads")
         for path in sorted((ROOT / room).rglob("*.py"))
         if not any(part_of(PurePosixPath(path.relative_to(ROOT)), shape) for shape in SHAPES)
-        for word in words(path)
+        for word in read(path).words
         if re.search(r"(?<!on_)dry_run|rehears|mock", word, re.IGNORECASE)
         # The check of ownership warns in a preview and refuses in an update.
         and (path.name, word) != ("program.py", "is_dry_run")
@@ -373,7 +386,7 @@ def test_nobody_but_its_package_and_the_registry_names_a_cloud() -> None:
         for path in sorted((ROOT / room).rglob("*.py"))
         if path != ROOT / "infra" / "clouds" / "registry.py"
         and not {"gcp", "aws"} & set(path.relative_to(ROOT).parts)
-        for word in words(path)
+        for word in read(path).words
         if re.search(r"(?<![a-z])(gcp|gke|gcs|google|aws|eks|amazon)(?![a-z])", word, re.IGNORECASE)
         and word not in ALLOWED
     ]
