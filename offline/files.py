@@ -1,6 +1,8 @@
 """Files that the project writes on this machine: whole or not at all."""
 
 import contextlib
+import errno
+import os
 import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -22,6 +24,15 @@ def write(target: Path, text: str) -> None:
     """Writes ``text`` to ``target``, with the folders above it. Until that is done ``target`` stays as it is."""
     with replacing(target) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def check(target: Path) -> None:
+    """Raises OSError where `write` could not write ``target``. Makes the folders above it, and nothing else."""
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(target.parent, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def write_or_check(page: Path, text: str, module: str, arguments: Sequence[str]) -> int:

@@ -3,7 +3,8 @@
 import io
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -19,7 +20,7 @@ from offline.engine.stack_config import ConfigError, load_stack
 from offline.engine.stack_references import referring
 from offline.preview.job_durations import Measured, TimesError, exported, rehearsed
 from offline.preview.model import Preview
-from offline.preview.revisions import Evaluations, FormatError, evaluate_trees
+from offline.preview.revisions import Evaluations, FormatError, evaluate_trees, stacks_of
 from offline.preview.worktree import TreeError, checked_out
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,16 +61,17 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     --fail-on, 2 where a stack cannot be evaluated or this fails, 130 when interrupted.
     """
     try:
+        # Whatever can be wrong without them is told before the stacks are evaluated.
+        _check(output, json, pictures)
         last_runs = exported(times) if times else {}
-        if base:
-            with checked_out(ROOT, base) as checkout:
-                named = stack and [*stack, *_referring((ROOT, checkout.path), stack)]
-                evaluations, title = evaluate_trees(ROOT, checkout.path, named or ()), checkout.title
-        else:
-            evaluations, title = evaluate_trees(ROOT, None, stack or ()), ""
-        if times and last_runs.keys().isdisjoint(evaluations.head):
-            raise TimesError(f"{times} has the times of no Job of {', '.join(sorted(evaluations.head))}")
-    except (TreeError, FormatError, TimesError) as error:
+        with checked_out(ROOT, base) if base else nullcontext() as checkout:
+            trees = [ROOT] if checkout is None else [ROOT, checkout.path]
+            named = stack and [*stack, *(_referring(trees, stack) if checkout else ())]
+            if times and last_runs.keys().isdisjoint(concerned := named or stacks_of(ROOT)):
+                raise TimesError(f"{times} has the times of no Job of {', '.join(sorted(concerned))}")
+            evaluations = evaluate_trees(ROOT, checkout.path if checkout else None, named or ())
+            title = checkout.title if checkout else ""
+    except (OutputError, TreeError, FormatError, TimesError) as error:
         raise _refused(error) from None
     # `evaluate_trees` imports most of this while the workers run.
     from offline.preview.build import Options, build, exit_code  # noqa: PLC0415
@@ -92,6 +94,14 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     except OutputError as error:
         raise _refused(error) from None
     raise typer.Exit(exit_code(preview, fail_on))
+
+
+def _check(output: Path | None, json: Path | None, pictures: Path | None) -> None:
+    """Raises OutputError for a file that cannot be written."""
+    for named, file in ((output, output), (json, json), (pictures, pictures and pictures / "any.svg")):
+        if named is not None and file is not None:
+            with _told(named):
+                files.check(file)
 
 
 def _referring(trees: Sequence[Path], stacks: Sequence[str]) -> list[str]:
@@ -170,8 +180,14 @@ def _speak(encoding: str) -> None:
 
 def _replace(file: Path, text: str) -> None:
     """Writes the file whole; raises OutputError."""
-    try:
+    with _told(file):
         files.write(file, text)
+
+
+@contextmanager
+def _told(file: Path) -> Generator[None]:
+    try:
+        yield
     except OSError as error:
         raise OutputError(f"{file} cannot be written: {error.strerror}") from error
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from offline.files import write
+from offline.files import check, write
 
 
 def test_a_file_is_replaced_with_the_folders_above_it(tmp_path: Path) -> None:
@@ -22,3 +22,15 @@ def test_an_error_leaves_the_file_as_it_was_and_nothing_beside_it(tmp_path: Path
         write(target, "second \ud800")
     assert target.read_text("utf-8") == "first"
     assert [each.name for each in tmp_path.iterdir()] == ["page.md"]
+
+
+def test_a_check_refuses_what_cannot_be_written_and_writes_nothing(tmp_path: Path) -> None:
+    check(tmp_path / "new" / "page.md")
+    assert [*(tmp_path / "new").iterdir()] == []
+    with pytest.raises(IsADirectoryError):
+        check(tmp_path / "new")
+    write(tmp_path / "page.md", "first")
+    with pytest.raises(FileExistsError):
+        check(tmp_path / "page.md" / "below.md")
+    check(tmp_path / "page.md")
+    assert (tmp_path / "page.md").read_text("utf-8") == "first"
