@@ -9,9 +9,13 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 TOGETHER = (
+    "tests/offline/preview/test_changes.py",
+    "tests/offline/preview/test_cli.py",
     "tests/offline/preview/test_platform_and_team.py",
     "tests/offline/rehearsal/test_end_to_end.py",
     "tests/offline/rehearsal/test_examples.py",
+    "tests/offline/test_all_stacks.py",
+    "tests/test_architecture.py",
     "tests/test_invariants.py",
     "tests/test_new_pipeline.py",
     "tests/test_newcomer.py",

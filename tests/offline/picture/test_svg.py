@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +13,10 @@ from hypothesis import strategies as st
 
 from infra.review.facts import Identity
 from infra.review.stack import UNLIMITED, Resource, Stack
-from offline.picture import svg as module
 from offline.picture.layout import TIMES, layout
 from offline.picture.scene import NOWHERE, Column, Scene, Work, Zone, scene
-from offline.picture.svg import FOLDER, ROOT, main, picture
+from offline.picture.svg import FOLDER, picture
 from offline.picture.text_width import STYLES, fitted, wrapped
-from offline.preview import revisions
 from tests.support.costing import CLUSTER, PROVIDER, Pool, job, service, stack
 from tests.support.reviewing import declared
 from tests.support.svg import NAMESPACE, Drawing, Point, parse, turns
@@ -65,35 +62,6 @@ def check(drawing: Drawing) -> None:
             assert start[0] == pytest.approx(end[0], abs=0.01) or start[1] == pytest.approx(end[1], abs=0.01)
             crossed = [each.name for each in drawing.of("job") if each.crossed_by(start, end)]
             assert crossed == []
-
-
-BOXES = ("batch/v1:Job", "batch/v1:CronJob", "apps/v1:Deployment", "apps/v1:StatefulSet")
-
-
-@pytest.mark.slow
-def test_the_pictures_in_the_pages_show_the_stacks_as_they_are(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    found = revisions.evaluate_trees(ROOT, None)
-
-    def evaluated(_head: Path, _base: Path | None) -> revisions.Evaluations:
-        return found
-
-    monkeypatch.setattr(revisions, "evaluate_trees", evaluated)
-    assert main(["--check"]) == 0, "run: python -m offline.picture.svg"
-    assert {path.stem for path in FOLDER.glob("*.svg")} == set(found.head)
-    for name, each in found.head.items():
-        assert each.stack is not None
-        drawing = parse((FOLDER / f"{name}.svg").read_text(encoding="utf-8"))
-        pools = Counter(pool.name for pool in each.stack.pools)
-        assert Counter(names(drawing, "pool")) == pools
-        boxes = [job.name for kind in BOXES for job in each.stack.of_type(f"kubernetes:{kind}")]
-        assert sorted(names(drawing, "job")) == sorted(boxes)
-    monkeypatch.setattr(module, "FOLDER", tmp_path / "elsewhere")
-    assert main(["--check"]) == 1
-    assert main([]) == 0
-    for path in FOLDER.glob("*.svg"):
-        assert (tmp_path / "elsewhere" / path.name).read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.svg")), ids=lambda path: path.stem)

@@ -58,8 +58,9 @@ def compared(before: list[Resource], after: list[Resource]) -> JobRun | None:
 @pytest.mark.parametrize("kind", [{}, MODULE, GPU, {**MODULE, **GPU}], ids=["command", "module", "gpu", "both"])
 def test_another_number_of_nodes_is_another_result_and_the_only_reason(root: Path, kind: dict[str, Any]) -> None:
     counts = [None, Nodes(2), Nodes(4)]
+    declared = [jobs(root, nodes, **kind) for nodes in counts]
     for before, after in ((0, 1), (1, 0), (1, 2), (2, 1)):
-        found = compared(jobs(root, counts[before], **kind), jobs(root, counts[after], **kind))
+        found = compared(declared[before], declared[after])
         assert found is not None
         earlier, now = (nodes.count if (nodes := counts[each]) else 1 for each in (before, after))
         assert found.outcome is Outcome.RUNS

@@ -16,14 +16,11 @@ from infra.review.properties import UNKNOWN
 from offline.preview.property_diff import Difference, parsed
 from offline.preview.replacements import Replacing
 from tests.support.checkout import ROOT
-from tests.support.previewing import previewed
 from tests.support.tree import write_tree
 from tools import provider_schemas
 from tools.provider_schemas import FILE, SchemaError, declarable, main, pins, sdk_name, table
-from tools.reference import shipped
 
 PROVIDED = {package: cloud.sdk for package, cloud in CLOUDS.items() if cloud.sdk}
-STACKS = shipped.stacks()
 
 
 def data(package: str) -> dict[str, Any]:
@@ -44,14 +41,6 @@ def test_each_file_has_a_source_and_every_resource_that_the_cloud_can_declare(pa
     assert held["source"]
     assert held["date"]
     assert {sdk_name(token) for token in held["types"]} == declarable(package)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", STACKS)
-def test_every_resource_of_the_stacks_is_known(name: str) -> None:
-    known = Replacing(reviews())
-    managed = [each for each in previewed(name).resources.values() if each.custom and not each.read]
-    assert {each.type for each in managed if not known.knows(each.type)} == set()
 
 
 def forced(type_: str, path: str) -> bool:

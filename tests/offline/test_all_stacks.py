@@ -1,0 +1,295 @@
+"""All stacks of the repository, evaluated once before and after a change: what is declared, said and drawn.
+
+Their evaluation takes most of the time, so all that needs every stack is in this module.
+"""
+
+import io
+import json
+from collections import Counter
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from infra.clouds.registry import reviews
+from infra.review.policy import Severity
+from infra.review.stack import JOB, Stack
+from offline.engine.stack_config import load_stack
+from offline.picture import svg
+from offline.preview import revisions
+from offline.preview.build import CLEAN, FINDINGS, NOT_EVALUATED, Options, build, exit_code
+from offline.preview.cli import WIDTH, Format
+from offline.preview.evaluated_stack import Evaluated
+from offline.preview.job_durations import Measured, exported
+from offline.preview.markdown import comment
+from offline.preview.model import Preview, document
+from offline.preview.replacements import Replacing
+from offline.preview.revisions import Evaluations, evaluate_trees, stacks_of
+from offline.preview.text import show
+from offline.preview.worktree import checked_out
+from tests.support.checkout import ROOT
+from tests.support.clones import LOCAL, committed, configure, edit
+from tests.support.exports import last_runs
+from tests.support.svg import parse
+
+pytestmark = pytest.mark.slow
+
+TODAY = date(2026, 11, 18)
+TOKEN = "github_pat_" + 20 * "a1B2"
+SUPPRESSED = {
+    "gpu-pool-always-on",
+    "gcp-bucket-in-another-region",
+    "longer-than-login",
+    "spot-job-on-several-nodes",
+    "unguarded-build",
+}
+DRAWN = ("batch/v1:Job", "batch/v1:CronJob", "apps/v1:Deployment", "apps/v1:StatefulSet")
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return committed(tmp_path_factory.mktemp("clone") / "slipway")
+
+
+@pytest.fixture(scope="module")
+def commented(clone: Path) -> Evaluations:
+    """All stacks before and after a comment in a file of MNIST."""
+    edit(clone, "workloads/mnist/train.py", lambda text: f"# A remark.\n{text}")
+    with checked_out(clone, "main") as base:
+        return evaluate_trees(clone, base.path)
+
+
+@pytest.fixture(scope="module")
+def configured(clone: Path, commented: Evaluations) -> Evaluations:
+    """The two stacks whose files change, too: one is moved and grows, the other is wrong and holds secrets."""
+
+    def move(config: dict[str, Any]) -> None:
+        config["slipway:store"]["location"] = "us-east1"
+        config["slipway:clusters"]["dev"]["pools"]["cpu"]["nodes"]["total_max"] = 4
+
+    bad = {
+        "slipway:namespace": TOKEN,
+        "slipway:\x1b[31mkey\n::error::[red]": "\x1b]0;title\x07\u202e",
+        "slipway:api_token": {"password": "hunter2"},
+    }
+    assert commented.head.keys() >= {"gcp-dev", "local"}
+    configure(clone, move)
+    configure(clone, lambda config: config.update(bad), LOCAL)
+    with checked_out(clone, "main") as base:
+        return evaluate_trees(clone, base.path, ["gcp-dev", "local"])
+
+
+def replaced(evaluations: Evaluations, by: Evaluations, name: str) -> Evaluations:
+    """``evaluations`` with one stack as it is in ``by``."""
+    return Evaluations(
+        {**evaluations.head, name: by.head[name]},
+        {**evaluations.base, name: by.base[name]},
+    )
+
+
+def previewed(evaluations: Evaluations, clone: Path) -> Preview:
+    return build(evaluations, Options(TODAY, lambda name: load_stack(name, clone).values, "main (0123456789)"))
+
+
+def said(preview: Preview, format: Format) -> str:
+    """What a preview prints where its output is no terminal."""
+    if format is Format.TEXT:
+        console = Console(file=io.StringIO(), highlight=False, width=WIDTH)
+        show(preview, console)
+        assert isinstance(console.file, io.StringIO)
+        return console.file.getvalue()
+    return comment(preview) if format is Format.MARKDOWN else document(preview)
+
+
+def stack_of(each: Evaluated) -> Stack:
+    assert each.failure is None, each.failure
+    assert each.stack is not None
+    return each.stack
+
+
+def test_every_stack_is_evaluated(commented: Evaluations) -> None:
+    assert set(commented.head) == set(stacks_of(ROOT))
+    stacks = {name: stack_of(each) for name, each in commented.head.items()}
+    for name, stack in stacks.items():
+        jobs = stack.of_type(JOB)
+        # The platform has clusters for other stacks, and runs nothing.
+        assert bool(jobs) is (name != "gcp-platform")
+        assert all(isinstance(each.properties["metadata"]["name"], str) for each in jobs)
+    buckets = [
+        each.properties.get("name") or each.properties["bucket"]
+        for stack in stacks.values()
+        for each in stack.resources.values()
+        if each.type.endswith(":Bucket")
+    ]
+    assert len(buckets) == 9
+    assert all(isinstance(each, str) for each in buckets)
+
+
+def test_every_resource_is_known(commented: Evaluations) -> None:
+    known = Replacing(reviews())
+    stacks = [stack_of(each) for each in commented.head.values()]
+    managed = [each for stack in stacks for each in stack.resources.values() if each.custom and not each.read]
+    assert {each.type for each in managed if not known.knows(each.type)} == set()
+
+
+def test_all_stacks_are_clean(commented: Evaluations, clone: Path) -> None:
+    options = Options(TODAY, lambda name: load_stack(name, clone).values, policies_only=True)
+    preview = build(Evaluations(commented.base, {}), options)
+    assert {each.stack: each.findings for each in preview.stacks if each.findings} == {}
+    assert exit_code(preview, Severity.WARNING) == CLEAN
+    assert {each.stack for each in preview.stacks} == set(stacks_of(ROOT))
+    assert {each.finding.policy for stack in preview.stacks for each in stack.suppressed} <= SUPPRESSED
+
+
+def test_the_pictures_in_the_pages_show_the_stacks_as_they_are(
+    commented: Evaluations, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def evaluated(_head: Path, _base: Path | None) -> Evaluations:
+        return Evaluations(commented.base, {})
+
+    monkeypatch.setattr(revisions, "evaluate_trees", evaluated)
+    assert svg.main(["--check"]) == 0, "run: python -m offline.picture.svg"
+    pages = svg.FOLDER
+    assert {path.stem for path in pages.glob("*.svg")} == set(commented.base)
+    for name, each in commented.base.items():
+        stack = stack_of(each)
+        drawing = parse((pages / f"{name}.svg").read_text(encoding="utf-8"))
+        assert Counter(box.name for box in drawing.of("pool")) == Counter(pool.name for pool in stack.pools)
+        boxes = [job.name for kind in DRAWN for job in stack.of_type(f"kubernetes:{kind}")]
+        assert sorted(box.name for box in drawing.of("job")) == sorted(boxes)
+    monkeypatch.setattr(svg, "FOLDER", tmp_path / "elsewhere")
+    assert svg.main(["--check"]) == 1
+    assert svg.main([]) == 0
+    for path in pages.glob("*.svg"):
+        assert (tmp_path / "elsewhere" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_a_changed_comment_changes_what_ships_the_file_and_nothing_else(
+    commented: Evaluations, clone: Path
+) -> None:
+    trained = {"mnist-train-bundle", "mnist-train", "mnist-predict"}
+    served = {*trained, "mnist-serving-publish", "mnist-notebook-bundle", "mnist-notebook"}
+    others = {"aws-batch", "gcp-batch", "gcp-platform", "onprem-batch"}
+    preview = previewed(commented, clone)
+    assert {each.stack for each in preview.stacks} == set(stacks_of(ROOT))
+    for each in preview.stacks:
+        serving = each.stack in {"aws-serving", "demo", "gcp-serving"}
+        expected = served if serving else set[str]() if each.stack in others else trained
+        assert each.changes is not None
+        assert {changed.name for changed in each.changes.resources} == expected, each.stack
+        assert each.changes.unchanged + len(expected) == each.resources
+        assert {run.name for run in each.changes.runs} >= expected & {"mnist-train", "mnist-predict"}
+        if each.stack in others:
+            assert each.changes.runs == []
+            assert each.difference is not None
+            assert set(each.difference.model_dump().values()) == {0}
+            assert [finding for finding in each.findings if finding.new] == []
+
+
+def before_first_fold(markdown: str) -> list[str]:
+    """The lines of a comment that are read without unfolding anything."""
+    lines = markdown.splitlines()
+    folds = [index for index, line in enumerate(lines) if line == "<details>"]
+    return lines[: folds[0]] if folds else lines
+
+
+def test_a_changed_comment_in_a_workload_gives_a_short_preview(commented: Evaluations, clone: Path) -> None:
+    preview = previewed(commented, clone)
+    assert exit_code(preview, Severity.ERROR) == CLEAN
+    for format in (Format.TEXT, Format.MARKDOWN):
+        text = said(preview, format)
+        lines = text.splitlines()
+        assert len(lines) <= 60
+        for name in ("aws-dev", "aws-prod", "gcp-dev", "gcp-prod", "gcp-team", "local", "onprem", "openshift"):
+            assert name in text
+        told = [line for line in lines if "workloads/mnist/train.py changed" in line]
+        assert len(told) == 2, "once for the stacks whose notebook has the file, and once for all others"
+        ended = [line for line in lines if "ends-running-pods" in line]
+        assert len(ended) == 1, "what is the same in all stacks is said once"
+        assert "mnist-notebook" in ended[0]
+        assert "Their cost, at their time limits" in text
+        assert "paid anyway" in text
+        assert "[unknown]" not in text
+        assert "Idle a month" not in text, "it is as before"
+
+
+def test_a_small_change_fits_on_a_screen_with_data_loss_first(
+    commented: Evaluations, configured: Evaluations, clone: Path
+) -> None:
+    """A moved bucket, a larger pool and a workload: in one stack, one stack, and all of them."""
+    preview = previewed(replaced(commented, configured, "gcp-dev"), clone)
+    assert exit_code(preview, Severity.ERROR) == FINDINGS
+    (moved,) = (each for each in preview.stacks if each.stack == "gcp-dev")
+    (lost,) = (each for each in moved.findings if each.policy == "deletes-data")
+    assert (lost.name, lost.severity, lost.harm) == ("store (Bucket)", Severity.ERROR, True)
+    markdown = said(preview, Format.MARKDOWN)
+    shown = before_first_fold(markdown)
+    assert len(shown) <= 60
+    assert len(markdown.splitlines()) <= 110
+    first = next(line for line in shown if line.startswith("- "))
+    assert "**gcp-dev**: **deletes the bucket" in first
+    assert "and everything in it" in first
+    rows = [line for line in shown if line.startswith("| **")]
+    assert rows[0].startswith("| **gcp-dev** |"), "what most happens to stands first"
+    assert "1 to 6 (were 1 to 4)" in rows[0]
+    assert len(rows) == 12
+    assert markdown.count("`mnist-prepare`") == 1, "a Job is told once"
+    commands = [line for line in markdown.splitlines() if "gcloud compute" in line]
+    assert len(commands) == len(set(commands))
+    text = said(preview, Format.TEXT).splitlines()
+    assert "deletes the bucket" in text[1]
+    assert len(text) <= 96
+
+
+def test_an_invalid_stack_file_is_reported_first_without_secrets(
+    commented: Evaluations, configured: Evaluations, clone: Path
+) -> None:
+    preview = previewed(replaced(commented, configured, "local"), clone)
+    assert exit_code(preview, Severity.ERROR) == NOT_EVALUATED
+    for format in Format:
+        text = said(preview, format)
+        assert TOKEN not in text
+        assert "a1B2a1B2" not in text
+        assert "hunter2" not in text
+        assert all(line.replace("\u200b", "").isprintable() for line in text.split("\n"))
+        if format is Format.JSON:
+            continue
+        lines = text.splitlines()
+        told = next(index for index, line in enumerate(lines) if "cannot be evaluated" in line)
+        # Before it stands that the change puts secrets where everybody can read them, and stops notebooks.
+        assert told < next(index for index, line in enumerate(lines) if line.startswith(("Stack ", "| Stack ")))
+        assert told <= 11
+        assert "local" in lines[told]
+        assert not any(line.startswith("::") for line in lines)
+        assert len(lines) <= 60
+    stacks = json.loads(said(preview, Format.JSON))["stacks"]
+    assert stacks[0]["stack"] == "local"
+    assert stacks[0]["changes"] is None
+    (failure,) = stacks[0]["failures"]
+    assert failure["revision"] == "head"
+    assert {each["key"]: each["value"] for each in failure["problems"]}["slipway:namespace"] == "[secret]"
+    assert len([each for each in stacks if each["changes"]]) == 15
+
+
+def test_rerun_costs_use_the_same_basis_in_all_stacks(commented: Evaluations, tmp_path: Path) -> None:
+    times = exported(last_runs(tmp_path / "exported.json", mnist_train=12, mnist_predict=10))
+
+    def measured(name: str) -> Mapping[str, Measured]:
+        return times.get(name, {})
+
+    def counted(*stacks: str) -> tuple[str, dict[str, dict[str, str]]]:
+        head, base = ({name: each[name] for name in stacks} for each in (commented.head, commented.base))
+        found = build(Evaluations(head, base), Options(TODAY, lambda _: {}, "main", measured=measured))
+        return found.basis, {
+            each.stack: {step.job: step.basis for step in each.cost.run.steps}
+            for each in found.stacks
+            if each.cost is not None and each.cost.run is not None
+        }
+
+    alone = {"mnist-train": "measured", "mnist-predict": "measured"}
+    limits = dict.fromkeys(alone, "limit")
+    assert counted("gcp-dev") == ("measured", {"gcp-dev": alone})
+    assert counted("gcp-dev", "gcp-prod") == ("limit", {"gcp-dev": limits, "gcp-prod": limits})

@@ -1,0 +1,49 @@
+"""Clones of the working tree, which tests change and compare with their first commit."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infra.pipelines.images import DATA, IMAGES
+from tests.support.checkout import ROOT, copy_checkout
+from tools import pin_images
+
+GCP_DEV = "stacks/Pulumi.gcp-dev.yaml"
+LOCAL = "stacks/Pulumi.local.yaml"
+
+
+def git(clone: Path, *arguments: str) -> str:
+    """What git says."""
+    command = ["git", "-c", "user.name=A", "-c", "user.email=a@example.com", *arguments]
+    return subprocess.run(command, cwd=clone, check=True, capture_output=True, text=True).stdout
+
+
+def committed(target: Path) -> Path:
+    """A clone of the working tree with one commit on main, once `make pin-images` was run."""
+    clone = copy_checkout(target)
+    pin_images.write(
+        {image: digest or f"sha256:{'0' * 64}" for images in IMAGES.values() for image, digest in images.items()},
+        clone / DATA.relative_to(ROOT),
+    )
+    git(clone, "init", "--quiet", "--initial-branch", "main")
+    git(clone, "add", "--all")
+    git(clone, "commit", "--quiet", "--message", "all")
+    return clone
+
+
+def edit(clone: Path, file: str, change: Callable[[str], str]) -> None:
+    """Changes the text of a file."""
+    before = (clone / file).read_text(encoding="utf-8")
+    after = change(before)
+    assert after != before
+    (clone / file).write_text(after, encoding="utf-8")
+
+
+def configure(clone: Path, change: Callable[[dict[str, Any]], None], file: str = GCP_DEV) -> None:
+    """Changes the settings in a stack file."""
+    content = yaml.safe_load((clone / file).read_text(encoding="utf-8"))
+    change(content["config"])
+    (clone / file).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
