@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field
 
 from infra.schema.base import Cidr, Model, refuse
 from infra.schema.kubernetes_names import DNS_SUBDOMAIN, SUBDOMAIN_LIMIT, ObjectName
+from infra.schema.secret_values import NAME_OF_SECRET
 
 Login = Literal["iap", "oidc", "cognito"]
 """Who asks people who they are: Google's Identity-Aware Proxy, an OpenID Connect provider, or Amazon Cognito."""
@@ -100,6 +101,20 @@ Word = Annotated[str, AfterValidator(_one_word)]
 """A text without spaces, commas or quotes."""
 
 
+def _name_of_secret(value: str) -> str:
+    if not NAME_OF_SECRET.fullmatch(value):
+        raise refuse(
+            "not the name of a secret: up to 40 small letters and digits, in words of at most 20 with hyphens",
+            "write a name such as `page-login`, and set the secret with `pulumi config set --secret --path "
+            "'slipway:secrets.page-login'`; where the secret itself stands here, withdraw it",
+        )
+    return value
+
+
+SecretName = Annotated[str, AfterValidator(_name_of_secret)]
+"""The name of one of `slipway:secrets`, so written that it cannot be the secret itself."""
+
+
 def _arn(service: str, resource: str, example: str) -> AfterValidator:
     pattern = re.compile(rf"arn:[a-z-]+:{service}:(?P<region>[a-z0-9-]+):[0-9]{{12}}:{resource}/[\w.-]+")
 
@@ -171,7 +186,7 @@ class IapSettings(Model):
         description="An OAuth client of your own, which lets people in who are not of the project's organization; "
         "default: the one that the cloud manages, for its people alone.",
     )
-    client_secret: str | None = Field(
+    client_secret: SecretName | None = Field(
         default=None, description="Its secret, by the name that it has in `slipway:secrets`."
     )
 
@@ -183,7 +198,7 @@ class OidcSettings(Model):
 
     issuer: HttpsUrl = Field(description="The provider's issuer: `https://login.example.org/realms/ml`.")
     client_id: Word = Field(description="The client that the provider knows the app as.")
-    client_secret: str = Field(
+    client_secret: SecretName = Field(
         description="The client's secret, by the name that it has in `slipway:secrets`: never the secret itself."
     )
     email_domains: list[Domain] = Field(

@@ -81,10 +81,17 @@ GitHub: github.blog/changelog/2021-03-31-authentication-token-format-updates-are
 
 NAMED = "what its name calls a secret"
 
+NAME_OF_SECRET = re.compile(r"(?=.{1,40}$)[a-z][a-z0-9]{0,19}(?:-[a-z0-9]{1,20})*")
+"""A name below `slipway:secrets` where a section refers to it: short words with hyphens. What providers issue as
+the secret of a client is longer, or has capital letters."""
+
 OF_STACK = re.compile(r"slipway:(?:se(?!rvice)[a-z]*|(?!pipelines|clusters)\w+\.secrets)(?:[.\[].*)?", re.DOTALL)
 """Keys of a stack file below which everything is a secret: `secrets`, and what may be a misspelling of it."""
 
 STORED = "a secret of the stack"
+
+OF_CLIENT = (".login.oidc.client_secret", ".login.iap.client_secret")
+"""Ends of the keys of a stack file that name one of `slipway:secrets`, the client's of a login."""
 
 SHORTEST = 4
 """Characters of the shortest secret that is looked for in texts; any shorter one is part of many words."""
@@ -107,7 +114,7 @@ def secret(place: str, value: object) -> str | None:
     if CERTAIN_NAME.search(name):
         return NAMED
     named = isinstance(value, str) and SECRET_NAME.search(name) and not ELSEWHERE.fullmatch(value)
-    return NAMED if named and not _known_reference(place) else None
+    return NAMED if named and not _known_reference(place, str(value)) else None
 
 
 def looks_like(value: object) -> str | None:
@@ -177,6 +184,10 @@ def _looks(text: str) -> str | None:
     return next((what for what, part, pattern in LOOKS if part in text and pattern.search(text)), None)
 
 
-def _known_reference(place: str) -> bool:
-    """Keys of the settings that name a Secret of the cluster."""
-    return place.startswith("slipway:") and place.endswith((".secret", ".secrets_key"))
+def _known_reference(place: str, value: str) -> bool:
+    """Keys of the settings that name a Secret of the cluster, or one of `slipway:secrets`."""
+    if not place.startswith("slipway:"):
+        return False
+    return place.endswith((".secret", ".secrets_key")) or (
+        place.endswith(OF_CLIENT) and NAME_OF_SECRET.fullmatch(value) is not None
+    )

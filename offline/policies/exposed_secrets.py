@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from infra.review.policy import Policy, Severity, Violation
 from infra.review.properties import Properties, items, json_document, leaves, mapping, mappings
 from infra.review.stack import CONFIG_MAP, Stack
-from infra.schema.secret_values import MASK, looks_like, secret, words
+from infra.schema.secret_values import MASK, OF_CLIENT, looks_like, secret, words
 from offline.policies.images import CHARTS
 from offline.policies.workloads import workloads
 
@@ -31,10 +31,12 @@ def _plain(stack: Stack) -> Iterator[Violation]:
     for key, whole in stack.configuration.items():
         for place, value in leaves(whole, key):
             if what := secret(place, value) or _within(value):
+                named = place.endswith(OF_CLIENT)
+                path, then = ("slipway:secrets.<name>", "; here stands that name") if named else (place, "")
                 yield Violation(
                     place,
                     f"{what} stands in clear in the stack file and so in every clone",
-                    f"withdraw it, and set the new one with `pulumi config set --secret --path '{place}'`",
+                    f"withdraw it, and set the new one with `pulumi config set --secret --path '{path}'`{then}",
                 )
 
 

@@ -502,6 +502,35 @@ def test_what_would_let_everybody_in_or_cannot_work_is_refused(
     assert reason in found[f"ingress.{key}"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "keys"),
+    [
+        ({"login": {"iap": {"members": ["allUsers"]}}}, {"login.iap.members[0]"}),
+        ({"login.oidc.issuer": "http://login.example.org"}, {"login.oidc.issuer"}),
+        ({"tls": {"certificate": "arn"}}, {"tls.certificate"}),
+        ({"host": "nb", "tls": {}, "login": {}}, {"host", "tls", "login"}),
+    ],
+)
+def test_each_mistake_is_said_once_and_all_of_them_at_once(
+    folder: Path, changes: dict[str, Any], keys: set[str]
+) -> None:
+    found = problems(folder, HERE, changed(BY_PROXY, changes))
+    assert set(found) == {f"ingress.{each}" for each in keys}
+
+
+@pytest.mark.parametrize(
+    "pasted", ["GOCSPX-aBcDeFgHiJkLmNoPqRsTuVwXyZ01", "0123456789abcdef0123456789abcdef", "Login"]
+)
+def test_a_secret_in_place_of_its_name_is_refused_and_not_shown(folder: Path, pasted: str) -> None:
+    ingress = changed(BY_PROXY, {"login.oidc.client_secret": pasted})
+    with pytest.raises(SettingsError) as error:
+        load(values(folder, HERE, ingress))
+    assert pasted not in str(error.value)
+    [problem] = error.value.problems
+    assert problem.key.endswith("login.oidc.client_secret")
+    assert "pulumi config set --secret --path 'slipway:secrets.page-login'" in problem.fix
+
+
 def test_a_login_whose_secret_is_not_set_is_refused(folder: Path) -> None:
     ingress = changed(BY_PROXY, {"login.oidc.client_secret": "other"})
     assert "not set" in problems(folder, HERE, ingress)["slipway:secrets.other"]

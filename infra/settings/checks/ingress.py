@@ -29,7 +29,7 @@ def check(reading: Reading) -> Iterator[Finding]:
 def _one(at: Path, section: OneOf, what: str) -> Iterator[Finding]:
     choices = listed(section.choices)
     if not section.chosen:
-        yield Finding(at, None, f"{what} is missing, and {BOTH}", f"write one of {choices}")
+        yield Finding(at, None, f"{what} is missing, and {BOTH}", f"write one of {choices}", all_of=(at,))
     elif len(section.chosen) > 1:
         reason = f"{listed(section.chosen, 'and')} are there, and one of them has to say it"
         yield Finding(at, None, reason, f"leave one of {choices}")
@@ -90,7 +90,13 @@ def _secret(each: Exposed, there: Mapping[str, object]) -> Iterator[Finding]:
     near = nearest(secret, there)
     known = f"the stack has `{near}`; correct one of the names, or " if near else ""
     fix = f"{known}set it with `pulumi config set --secret --path '{key_of(('secrets', secret))}'`"
-    yield Finding(("secrets", secret), None, f"the login of `{each.name}` needs it, and it is not set", fix)
+    yield Finding(
+        ("secrets", secret),
+        None,
+        f"the login of `{each.name}` needs it, and it is not set",
+        fix,
+        read=tuple((*each.at, "login", kind, "client_secret") for kind in ("oidc", "iap")),
+    )
 
 
 def _host(each: Exposed, first: dict[str, str]) -> Iterator[Finding]:

@@ -408,6 +408,8 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
         configured(kubernetes__kubeconfig="users:\n- user:\n    token: abc1230123456789\n"),
         configured(slipway__key="AKIA" + "A" * 16),
         configured(slipway__account='{"type": "service_account", "private_key": "…"}'),
+        configured(slipway__pipelines={"login": {"oidc": {"client_secret": "GOCSPX-aBcDeFgHiJkLmNoP"}}}),
+        configured(other__login={"oidc": {"client_secret": "page-login"}}),
     ],
     "secret-in-plain-object": [
         secret(password="hunter2"),
@@ -658,6 +660,7 @@ PASSES: Mapping[str, Sequence[Stack]] = {
         configured(slipway__secret_name="keys", slipway__token_url="https://example.com", slipway__tokens=3),
         configured(slipway__store={"kind": "s3_compatible", "secret": "csi-s3-secret"}),
         configured(slipway__kubeconfig="~/.kube/config"),
+        configured(slipway__pipelines={"login": {"oidc": {"client_secret": "page-login"}}}),
         configured(db__password="", db__passwordLength=16, app__debug_token=True),
     ],
     "secret-in-plain-object": [
