@@ -1,6 +1,7 @@
 """Jobs that Kueue would never let in, or never see running: what their pods ask for, against their pool."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from infra.pipelines.contract import StepDeclaration, placements
 from infra.platform import Resources
@@ -29,28 +30,47 @@ def check(reading: Reading) -> Iterator[Finding]:
         places = {id(placed): at for at, placed in placements(settings, (KEY, name))}
         for step in steps_if_any(name, settings):
             target = pools.get(step.placed_by.pool)
-            if target and target.node and target.most_nodes:
+            there = held.get(step.placed_by.pool, [])
+            # Where not even what stays has room, that is said of the apps.
+            if target and target.node and target.most_nodes and not _crowded(target, there):
                 at = places.get(id(step.placed_by), (KEY, name))
-                yield from _never(at, step, target, held.get(target.name, []), draft)
+                yield from _never(at, step, target, there, draft)
 
 
-def _held(draft: Draft) -> dict[str, list[tuple[str, Resources]]]:
-    """What is on a pool at all times and in no queue: who, and how much."""
-    found: dict[str, list[tuple[str, Resources]]] = {}
+@dataclass(frozen=True)
+class _Held:
+    """``who`` is on a pool and in no queue, with ``least`` pods at all times, and at most with ``most``."""
+
+    who: str
+    each: Resources
+    least: int
+    most: int
+
+
+def _held(draft: Draft) -> dict[str, list[_Held]]:
+    """What is on each pool and in no queue."""
+    found: dict[str, list[_Held]] = {}
     for each in standing(draft):
-        found.setdefault(each.pool, []).append((each.who, each.requests))
+        found.setdefault(each.pool, []).append(_Held(each.who, each.requests, 1, 1))
     for name, settings in draft.pipelines.items():
         for app in apps_if_any(name, settings):
             placed = app.placed_by
             pods = placed.autoscale.most if placed.autoscale else placed.replicas
-            there = found.setdefault(placed.pool, [])
-            there += [(f"the app `{app.name}`", placed.asked)] * pods
+            who = f"{pods} pods of the app `{app.name}`" if pods > 1 else f"the app `{app.name}`"
+            found.setdefault(placed.pool, []).append(_Held(who, placed.asked, placed.replicas, pods))
     return found
 
 
-def _never(
-    at: Path, step: StepDeclaration, target: Target, held: list[tuple[str, Resources]], draft: Draft
-) -> Iterator[Finding]:
+def _crowded(target: Target, held: list[_Held]) -> bool:
+    """Whether the pool has less than what is on it at all times asks for."""
+    most = target.most_nodes or 0
+    return any(
+        sum(getattr(each.each, name) * each.least for each in held) > getattr(target.node, name) * most
+        for name in WORDS
+    )
+
+
+def _never(at: Path, step: StepDeclaration, target: Target, held: list[_Held], draft: Draft) -> Iterator[Finding]:
     node, most = target.node, target.most_nodes
     assert node is not None
     assert most is not None
@@ -67,18 +87,22 @@ def _never(
         if not each or each > there:
             # What is too large for a node is said of every step.
             continue
-        taken = [(who, getattr(what, name)) for who, what in held if getattr(what, name)]
+        taken = [(one.who, getattr(one.each, name) * one.most) for one in held if getattr(one.each, name)]
         quota = there * most - sum(amount for _, amount in taken)
         if each * pods > quota:
             less = "".join(f", less {amount}{unit} for {who}" for who, amount in taken)
             each_pod = " in each pod" if pods > 1 else ""
-            together = f"{pods} pods ask for {each * pods}{unit}" if pods > 1 else f"it asks for {each}{unit}"
+            # A step that an app brings along has no section of its own.
+            own = at != (KEY, at[1])
+            who = "it" if own else f"its step `{step.name}`"
+            together = f"{pods} pods ask for {each * pods}{unit}" if pods > 1 else f"{who} asks for {each}{unit}"
+            less_of_it = f"ask for {quota // pods}{unit} or less{each_pod}, or " if quota >= pods else ""
             yield Finding(
-                key if pods > 1 else (*at, name),
-                pods if pods > 1 else getattr(step.placed_by, name, None),
-                f"{together}{words}, and all of pool `{target.name}` is {quota}{unit} "
+                (key if pods > 1 else (*at, name)) if own else at,
+                (pods if pods > 1 else getattr(step.placed_by, name, None)) if own else None,
+                f"{together}{words}, and all of pool `{target.name}` is {max(quota, 0)}{unit} "
                 f"({most} node{plural} with {there}{unit}{less}): Kueue would never let the Job in",
-                f"ask for {quota // pods}{unit} or less{each_pod}, or let the pool have more nodes",
+                f"{less_of_it}let the pool have more nodes{'' if less_of_it else ', or take another pool'}",
                 read=(*read, *target.keys_of(name)),
             )
             return

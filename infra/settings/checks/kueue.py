@@ -42,6 +42,7 @@ def check(reading: Reading) -> Iterator[Finding]:
         yield from _of_a_team(draft.kueue, sorted(map(str, others)), draft)
         return
     yield from _installation(draft.kueue)
+    yield from _namespaces(draft.kueue, draft)
     yield from _found_queue(draft.kueue, draft)
     yield from _shares(draft.kueue, draft)
     yield from _pools(draft)
@@ -121,6 +122,31 @@ def _installation(settings: KueueSettings) -> Iterator[Finding]:
             "remove it, or name its `chart`",
             read=((KEY, "chart"),),
         )
+
+
+def _namespaces(settings: KueueSettings, draft: Draft) -> Iterator[Finding]:
+    """Findings about namespaces that Kueue shares with Jobs, and about those where it may not hold up any."""
+    if not settings.install:
+        return
+    read: tuple[Path, ...] = (("namespace",), ("teams",), (KEY, "install"))
+    if settings.namespace in {draft.namespace, *(each.namespace for each in draft.teams.values())}:
+        yield Finding(
+            (KEY, "namespace"),
+            settings.namespace,
+            "a namespace of Jobs, whose quota, policies and queue are not made for Kueue's own pods",
+            "write another name, such as `kueue-system`",
+            read=read,
+        )
+    for index, each in enumerate(settings.namespaces):
+        whose = "the cluster's own" if each.startswith("kube-") else "Kueue's own"
+        if each.startswith("kube-") or each == settings.namespace:
+            yield Finding(
+                (KEY, "namespaces", index),
+                each,
+                f"{whose} namespace, in which nobody could create a Job while Kueue does not answer",
+                "remove it",
+                read=((KEY, "namespace"), *read),
+            )
 
 
 def _found_queue(settings: KueueSettings, draft: Draft) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from infra.schema.problems import SettingsError
 from infra.settings.loading import load
 from infra.settings.model import Settings
 from tests.infra.settings.test_references import PLATFORM, TEAM
-from tests.support.refusals import STEPS, TRAIN, Case, named, the_problem
+from tests.support.refusals import STEPS, TRAIN, Case, named, problems, the_problem
 from tests.support.stack_values import EXISTING, GCP, GONE, changed
 
 TEAMS = {"vision": {"namespace": "vision"}}
@@ -58,6 +58,19 @@ CASES: list[Case] = [
         "kueue.shares",
         "no Job would ever start",
         "give one a share",
+    ),
+    ({"kueue": {"namespace": "slipway"}}, "kueue.namespace", "a namespace of Jobs", "`kueue-system`"),
+    (
+        {"kueue": {"namespaces": ["kube-system"]}},
+        "kueue.namespaces[0]",
+        "the cluster's own namespace",
+        "remove it",
+    ),
+    (
+        {"kueue": {"namespaces": ["x", "kueue-system"]}},
+        "kueue.namespaces[1]",
+        "Kueue's own namespace",
+        "remove it",
     ),
     ({"kueue": {"preemption": "always"}}, "kueue.preemption", "", ""),
     ({"kueue": {"wait": "soon"}}, "kueue.wait", "not a duration", "write a whole number"),
@@ -210,3 +223,18 @@ def test_what_reads_metrics_takes_its_part_of_the_pool(metrics: dict[str, Any], 
 
     assert load(values)
     assert held in the_problem({**values, "metrics": metrics}).reason
+
+
+def test_apps_of_many_pods_are_named_once_in_what_is_left() -> None:
+    values = forecast(1, cpu="3900m", workers=1)
+    values["pipelines"] = {
+        **values["pipelines"],
+        "mnist": {"steps": {name: {"pool": "cpu"} for name in ("prepare", "train", "predict")}},
+    }
+    values["pipelines"]["mnist"]["apps"] = {"tensorboard": {"pool": "cpu", "autoscale": {"most": 90}}}
+    found = problems({**values, "kueue": {"install": False}})
+    [reason] = [each.reason for each in found if each.key.endswith("steps.forecast.cpu")]
+    assert (
+        "all of pool `cpu` is 0m (1 node with 4000m, less 22500m for 90 pods of the app `tensorboard`)" in reason
+    )
+    assert all("ask for" not in each.fix for each in found)
