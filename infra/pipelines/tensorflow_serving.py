@@ -6,16 +6,16 @@ copied by half is never seen, on a bucket either. Its flags are those of 2.21 (`
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from infra.pipelines.apps import AppDeclaration, AppSettings, Metrics
 from infra.pipelines.contract import StepDeclaration, StepSettings, literal
 from infra.pipelines.images import references
 from infra.pipelines.pods import Probe
 from infra.pipelines.results import Column, Table
-from infra.schema.base import Cpu, Float, Int, Memory, Model
+from infra.schema.base import Cpu, Float, Int, Memory, Model, refuse
 from infra.schema.quantities import cpu_millicores
 
 KIND = "tensorflow-serving"
@@ -37,7 +37,15 @@ LABEL = "stable"
 SETTLE = 3
 """Times that servers look at `models.config` before a label moves: one may be late."""
 
-Which = Literal["latest", "previous"] | Int
+
+def _version(value: Any) -> Any:
+    number = isinstance(value, int) and not isinstance(value, bool)
+    if (number and value >= 1) or value in ("latest", "previous"):
+        return value
+    raise refuse("no version", "write `latest`, `previous`, or a version's number: 1 or more")
+
+
+Which = Annotated[Literal["latest", "previous"] | Int, BeforeValidator(_version)]
 """A version: the newest, the one before it, or one by its number."""
 
 

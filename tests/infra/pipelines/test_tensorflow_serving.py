@@ -90,7 +90,9 @@ def test_the_step_understands_its_arguments(settings: dict[str, object]) -> None
     assert options.min_accuracy == 0.9
 
 
-@pytest.mark.parametrize("settings", [{"serve": "newest"}, {"keep": 0}, {"canary": 1.5}, {"poll": 0}])
+@pytest.mark.parametrize(
+    "settings", [{"serve": "newest"}, {"keep": 0}, {"canary": 1.5}, {"canary": 0}, {"poll": 0}]
+)
 def test_what_names_no_version_is_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         ServingSettings(pool="cpu", **settings)
