@@ -137,19 +137,6 @@ MODEL = "mnist"
 """The model's name in the addresses of the server."""
 
 
-def check_apps(section: Section[Mnist]) -> Iterator[Finding]:
-    """Findings about apps that lack what they ask."""
-    apps = section.settings.apps
-    if apps.page is not None and apps.serving is None:
-        yield Finding(
-            section.key("apps", "page"),
-            None,
-            "the page asks the model server, and there is none",
-            "add `serving` beside it, such as `serving: {pool: cpu}`",
-            read=(section.key("apps"),),
-        )
-
-
 def check_dataset(section: Section[Mnist]) -> Iterator[Finding]:
     """Findings about the folder of the data set."""
     dataset = section.settings.dataset
@@ -374,7 +361,7 @@ PIPELINE = Pipeline(
     settings=Mnist,
     steps=steps,
     apps=apps,
-    checks=(check_dataset, check_learning_rates, check_batch, check_apps),
+    checks=(check_dataset, check_learning_rates, check_batch),
     starter={
         "dataset": {"name": "digits"},
         "epochs": 12,
