@@ -87,8 +87,8 @@ class Page(Model):
     samples: str | None = Field(
         default=None,
         description="A folder of images with `labels.json`, a folder for each label, or an `.npz` file with "
-        "`images` and `labels`, that the model was not trained on: `{prepare}/images`. Without one the page reads "
-        "nothing.",
+        "`images` (`uint8`) and `labels`, that the model was not trained on: `{prepare}/images`. Without one the "
+        "page reads nothing.",
     )
     pictures: Pictures = Field(default_factory=Pictures, description="What images the model takes.")
 

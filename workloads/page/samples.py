@@ -120,7 +120,7 @@ def _of_file(file: Path) -> Iterator[Sample]:
             images = _array(archive, "images")
             labels = _array(archive, "labels") if "labels.npy" in archive.namelist() else None
     except (zipfile.BadZipFile, KeyError, ValueError, SyntaxError) as error:
-        raise SamplesError(f"{file}: not an .npz file with `images`: {error}") from error
+        raise SamplesError(f"{file}: not an .npz file of samples: {error}") from error
     shape = images.shape
     whole = images.kind == "|u1" and (len(shape) == 3 or (len(shape) == 4 and shape[3] in {1, 3}))
     if not whole or (labels and (labels.shape != shape[:1] or labels.kind not in WHOLE_NUMBERS)):
@@ -155,8 +155,11 @@ def _array(archive: zipfile.ZipFile, name: str) -> _Array:
     end = start + int.from_bytes(content[8:start], "little")
     header = ast.literal_eval(content[start:end].decode("latin-1").strip())
     shape, kind = tuple(int(each) for each in header["shape"]), str(header["descr"])
-    if header["fortran_order"] or kind not in WHOLE_NUMBERS:
-        raise ValueError(f"{name} is {kind} in {'columns' if header['fortran_order'] else 'rows'}")
+    if header["fortran_order"]:
+        raise ValueError(f"`{name}` is in the order of Fortran; save it after numpy.ascontiguousarray")
+    if kind not in WHOLE_NUMBERS:
+        wanted = "uint8, from 0 to 255" if name == "images" else "whole numbers"
+        raise ValueError(f"`{name}` is of the type {kind}, and has to be {wanted}")
     if len(content) - end != math.prod(shape) * int(kind[2:]):
         raise ValueError(f"{name} is truncated")
     return _Array(kind, shape, content[end:])

@@ -52,12 +52,13 @@ def test_no_more_are_kept_than_there_is_memory_for(tmp_path: Path) -> None:
     assert len(load(tmp_path / "a.npz")) == MOST
 
 
-def test_what_is_no_folder_of_images_is_said(tmp_path: Path) -> None:
-    def refused(path: Path) -> str:
-        with pytest.raises(SamplesError) as error:
-            load(path)
-        return str(error.value)
+def refused(path: Path) -> str:
+    with pytest.raises(SamplesError) as error:
+        load(path)
+    return str(error.value)
 
+
+def test_what_is_no_folder_of_images_is_said(tmp_path: Path) -> None:
     assert "no such folder" in refused(tmp_path / "nothing")
     assert "no image" in refused(tmp_path)
     (tmp_path / "x.png").write_bytes(b"no")
@@ -79,3 +80,10 @@ def test_what_is_no_folder_of_images_is_said(tmp_path: Path) -> None:
     }.items():
         np.savez(tmp_path / f"{name}.npz", **arrays)  # type: ignore[arg-type]
         assert name in refused(tmp_path / f"{name}.npz")
+
+
+def test_fractions_are_refused_in_words_that_say_what_to_save(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", images=np.zeros((2, 2, 2), np.float32))
+    assert "`images` is of the type <f4, and has to be uint8, from 0 to 255" in refused(tmp_path / "a.npz")
+    np.savez(tmp_path / "b.npz", images=np.zeros((2, 2, 2), np.uint8), labels=np.zeros(2))
+    assert "`labels` is of the type <f8, and has to be whole numbers" in refused(tmp_path / "b.npz")
