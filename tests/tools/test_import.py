@@ -1,5 +1,6 @@
 """`make import` carries over what it can, and says of everything else what becomes of it."""
 
+import re
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.pipelines.discovery import ROOT
@@ -165,6 +166,7 @@ def leaves(value: Any, at: str = "") -> list[str]:
 KEYS = st.sampled_from(["hostPID", "dnsPolicy", "runtimeClassName", "overhead", "setHostnameAsFQDN", "unheardOf"])
 
 
+@settings(deadline=None)
 @given(extra=st.dictionaries(KEYS, st.one_of(st.booleans(), st.text("abc", min_size=1)), min_size=1))
 def test_no_field_is_dropped_in_silence(extra: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("manifest")
@@ -188,6 +190,30 @@ def test_the_parts_of_a_base_are_one_training(tmp_path: Path) -> None:
     assert step["environment"] == {"steps": "{steps_value}", "HOME_OF": "{{braces}}"}
     assert found.pipeline["parameters"]["steps_value"]["type"] == "string"
     assert any("replicas" in each.at and "%workers%" in str(each.value) for each in found.notes)
+
+
+def test_a_role_without_pods_is_left_out_and_said(tmp_path: Path) -> None:
+    text = STUDY.replace("replicas: 1", "replicas: 0").replace("replicas: 4", 'replicas: "4"')
+    found = imported(tmp_path, text)
+    assert step_of(found)["nodes"] == {"count": 4, "port": 2300}
+    [note] = [each for each in found.notes if each.at == "spec.tfReplicaSpecs.PS"]
+    assert (note.text, note.carried) == ("it has no pods", False)
+    with pytest.raises(RefusedError):
+        imported(tmp_path, text.replace('"4"', "0"))
+
+
+def test_paths_in_the_command_of_a_shell_are_those_of_the_store(tmp_path: Path) -> None:
+    shell = "[sh, -c, 'python train.py --data=\"/data\" --out /results && ls /results; ls /results2']"
+    text = re.sub(r"command: .*", f"command: {shell}", STUDY).replace("/data, ", "/data, subPath: sets/a, ")
+    run = step_of(imported(tmp_path, text))["run"]
+    assert run[2] == 'python train.py --data="{store}/imagenet/sets/a" --out {output} && ls {output}; ls /results2'
+
+
+def test_objects_beside_the_training_are_named(tmp_path: Path) -> None:
+    beside = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n---"
+    [note] = [each for each in imported(tmp_path, beside + STUDY).notes if each.value == "ConfigMap settings"]
+    assert not note.carried
+    assert "pipeline's folder" in note.text
 
 
 def test_an_indexed_job_becomes_nodes(tmp_path: Path) -> None:

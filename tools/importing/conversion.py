@@ -12,7 +12,7 @@ from infra.platform import GPU_RESOURCE
 from infra.schema.image import REFERENCE
 from infra.schema.quantities import cpu_millicores, size_in_bytes
 from tools.importing.fields import Place, rule_of, shown
-from tools.importing.manifest import JOB, Manifest, Replica
+from tools.importing.manifest import JOB, REPLICAS, Manifest, Replica
 
 STEP = "train"
 """The name of the step that a training becomes."""
@@ -27,6 +27,17 @@ CONTAINERS = {"TFJob": "tensorflow", "PyTorchJob": "pytorch"}
 PORTS = {"TFJob": "tfjob-port", "PyTorchJob": "pytorchjob-port"}
 
 AMOUNTS = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "ephemeral_storage", GPU_RESOURCE: "gpus"}
+
+BESIDE = (
+    "only the training is read: files of a ConfigMap go into the pipeline's folder, values of a Secret under "
+    "`secrets`, and what a claim holds into the store"
+)
+"""What is said of an object that is no training."""
+
+EMPTY = "it has no pods"
+"""What is said of a role with `replicas: 0`."""
+
+ROLES_AT = {(each,) for each in REPLICAS.values()}
 
 UNKNOWN = re.compile(r"\$\((?P<variable>[A-Za-z_]\w*)\)|%(?P<mark>[A-Za-z]\w*)%")
 """What a template left open: a variable of kustomize, which looks like one of Kubernetes, or a mark of ksonnet."""
@@ -214,7 +225,9 @@ class _Conversion:
             end = found.end()
         result = "".join([*parts, literal(text[end:])])
         for folder in sorted(mounts, key=len, reverse=True):
-            result = re.sub(rf"(?<![\w./-]){re.escape(folder)}(?=/|$)", lambda _, to=mounts[folder]: to, result)
+            # In the command of a shell a path ends where the shell's word does.
+            path = rf"(?<![\w./-]){re.escape(folder)}(?=[/\s\"'`;:,&|<>()]|$)"
+            result = re.sub(path, lambda _, to=mounts[folder]: to, result)
         return result
 
     def _mounts(self, replica: Replica, place: Place) -> dict[str, str]:
@@ -238,6 +251,8 @@ class _Conversion:
                 if isinstance(claim, dict):
                     name = self._text(str(cast("dict[str, Any]", claim).get("claimName")), {}, {})
                     reads = bool(mount.get("readOnly") or cast("dict[str, Any]", claim).get("readOnly"))
+                    if below := str(mount.get("subPath") or "").strip("/"):
+                        name += f"/{self._text(below, {}, {})}"
                     found[folder] = f"{{store}}/{name}" if reads else "{output}"
                     what = f"only read: copy its files into the store, below `{name}`"
                     text = what if reads else "written: paths below it are the step's `{output}`"
@@ -313,12 +328,17 @@ class _Conversion:
         return found
 
     def _leave(self) -> None:
+        for each in self.manifest.beside:
+            metadata = _at(each.content, ("metadata",))
+            what = " ".join(str(part) for part in (each.content.get("kind"), metadata.get("name")) if part)
+            self.notes.append(Note(each.file.name, what or "no object", BESIDE, carried=False))
         for document in self.manifest.documents:
             for place, value in document.left():
                 if value in ({}, []):
                     continue
                 rule = rule_of(place)
-                self.notes.append(Note(shown(place), value, rule.why or rule.becomes, carried=False))
+                why = EMPTY if place[1:2] in ROLES_AT and len(place) == 3 else rule.why or rule.becomes
+                self.notes.append(Note(shown(place), value, why, carried=False))
 
 
 def _at(content: Any, place: Place) -> dict[str, Any]:

@@ -83,12 +83,16 @@ class Replica:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A training as a manifest has it. ``kind`` is that of the object, ``replicas`` are in the order of ranks."""
+    """A training as a manifest has it. ``kind`` is that of the object, ``replicas`` are in the order of ranks.
+
+    ``beside`` are objects that are no training.
+    """
 
     kind: str
     name: str
     documents: Sequence[Document]
     replicas: Sequence[Replica]
+    beside: Sequence[Document] = ()
 
 
 def read(path: Path) -> Manifest:
@@ -109,7 +113,8 @@ def read(path: Path) -> Manifest:
         _ = each.get("metadata", "generateName")
     kind = next(iter(kinds))
     replicas = list(_replicas(kind, known, path))
-    return Manifest(kind, next(iter(names)), known, replicas)
+    beside = [each for each in documents if each not in known]
+    return Manifest(kind, next(iter(names)), known, replicas, beside)
 
 
 def _refused(value: str, reason: str, fix: str) -> RefusedError:
@@ -166,7 +171,10 @@ def _replicas(kind: str, documents: Sequence[Document], path: Path) -> Iterator[
             if role in found:
                 raise _refused(str(path), f"it has the role `{name}` twice", "leave one of them")
             at = ("spec", REPLICAS[kind], str(name))
-            count = document.get(*at, "replicas")
+            count = _number(cast("dict[str, Any]", roles)[name])
+            if count == 0:
+                continue
+            document.get(*at, "replicas")
             found[role] = Replica(role, 1 if count is None else count, document, (*at, "template", "spec"))
     if not found:
         raise _refused(
@@ -175,6 +183,12 @@ def _replicas(kind: str, documents: Sequence[Document], path: Path) -> Iterator[
     for role in ("chief", "worker", "ps", "evaluator"):
         if role in found:
             yield found[role]
+
+
+def _number(role: Any) -> int | str | None:
+    """The number of a role's pods, also where a template wrote it in quotes; None where it has none."""
+    count: Any = cast("dict[str, Any]", role).get("replicas") if isinstance(role, dict) else None
+    return int(count) if isinstance(count, str) and count.isdecimal() else count
 
 
 def _pods(document: Document) -> int | str:
