@@ -21,10 +21,13 @@ TOGETHER = (
     "tests/test_newcomer.py",
     "tests/test_own_project.py",
     "tests/tools/test_reference_clouds.py",
+    "tests/workloads/fraud/",
+    "tests/workloads/notebook/",
+    "tests/workloads/page/test_browser.py",
     "tests/workloads/test_benchmark.py",
     "tests/workloads/test_predict.py",
 )
-"""Modules whose tests share what takes long to make; each runs on one worker, all other tests on any."""
+"""Modules and folders whose tests share what takes long; each runs on one worker, all other tests on any."""
 
 
 class Scheduling(LoadScopeScheduling):
@@ -35,8 +38,7 @@ class Scheduling(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        module = nodeid.partition("::")[0]
-        return module if module in TOGETHER else nodeid
+        return next((each for each in TOGETHER if nodeid.startswith(each)), nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)

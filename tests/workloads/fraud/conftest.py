@@ -40,5 +40,5 @@ def learnt(tmp_path_factory: pytest.TempPathFactory, prepared: Path) -> Path:
 def reported(tmp_path_factory: pytest.TempPathFactory, prepared: Path, learnt: Path) -> Path:
     """What ``evaluate.py`` says of them."""
     folder = tmp_path_factory.mktemp("fraud") / "report"
-    run("evaluate.py", "--data", prepared, "--days", learnt, "--output", folder)
+    run("evaluate.py", "--data", prepared, "--days", learnt, "--output", folder, loaded=True)
     return folder

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support.loaded import Loaded
+
 ROOT = Path(__file__).resolve().parents[3]
 CODE = ROOT / "workloads" / "fraud"
 REAL_FILES = os.environ.get("SLIPWAY_FRAUD_DIR", "")
@@ -28,26 +30,30 @@ SMALL = ("--customers", 800, "--terminals", 1600, "--days", 4)
 """A simulation of which all programs together take seconds."""
 
 
-def start(program: str, *arguments: object) -> subprocess.Popen[str]:
-    words = [sys.executable, program, *map(str, arguments)]
+def start(program: str, *arguments: object, loaded: bool = False) -> subprocess.Popen[str] | Loaded:
+    """The program; ``loaded``: where TensorFlow is imported already."""
+    words = [program, *map(str, arguments)]
+    if loaded:
+        return Loaded(words, CODE, os.environ)
+    words = [sys.executable, *words]
     return subprocess.Popen(words, cwd=CODE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def run(program: str, *arguments: object, expect: int = 0) -> str:
+def run(program: str, *arguments: object, expect: int = 0, loaded: bool = False) -> str:
     """What the program printed. It has to end with the exit code ``expect``."""
-    process = start(program, *arguments)
+    process = start(program, *arguments, loaded=loaded)
     output = process.communicate()[0]
     assert process.returncode == expect, output
     return output
 
 
-def learn(data: Path, days: Path, *arguments: object, ordered: bool = True) -> None:
+def learn(data: Path, days: Path, *arguments: object) -> None:
     """Run ``train_day.py`` for each day, and write the `items.json` that a worker would."""
     rows, previous = [], None
     for path in sorted((data / "days").glob("*.npz")):
         output = days / path.stem / "1"
-        earlier = ("--previous", previous) if ordered and previous else ()
-        run("train_day.py", "--day", path, *earlier, "--output", output, *arguments)
+        earlier = ("--previous", previous) if previous else ()
+        run("train_day.py", "--day", path, *earlier, "--output", output, *arguments, loaded=True)
         summary = content(output / "summary.json")
         rows.append({"item": path.stem, "state": "done", "path": f"{path.stem}/1", "attempts": 1, **summary})
         previous = output

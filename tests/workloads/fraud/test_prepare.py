@@ -46,6 +46,7 @@ def days(output: Path) -> list[str]:
     return [row["day"] for row in content(output / "data.json")["days"]]
 
 
+@pytest.mark.slow
 def test_compressed_files_with_other_names_and_iso_times_are_the_same_days(source: Path, tmp_path: Path) -> None:
     prepare(source, tmp_path / "plain")
     for number, path in enumerate(sorted(source.iterdir())):
@@ -126,6 +127,7 @@ def test_wrong_rows_are_left_out_and_named_with_their_lines(source: Path, tmp_pa
     assert files(tmp_path / "whole") == files(tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_files_that_are_no_new_day_are_left_out_and_named(source: Path, tmp_path: Path) -> None:
     prepare(source, tmp_path / "whole")
     first = read_day(source / "2018-04-01.csv")

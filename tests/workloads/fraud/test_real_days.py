@@ -18,7 +18,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict:
     run("prepare.py", "--source", REAL_FILES, "--output", folder / "data")
     learn(folder / "data", folder / "days")
     run("evaluate.py", "--data", folder / "data", "--days", folder / "days", "--budget", 133,
-        "--output", folder / "report")  # fmt: skip
+        "--output", folder / "report", loaded=True)  # fmt: skip
     return content(folder / "report" / "report.json")
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from tests.workloads.fraud.programs import COLUMNS, read_day, run
 
+pytestmark = pytest.mark.slow
+
 Rows = list[dict[str, str]]
 CUSTOMERS, TERMINALS, DAYS = 2_000, 4_000, 5
 

@@ -33,7 +33,8 @@ def test_it_remembers_every_fraud_and_as_many_others_as_it_may(
     prepared: Path, learnt: Path, tmp_path: Path
 ) -> None:
     first, day = learnt / "2018-04-01" / "1", prepared / "days" / "2018-04-02.npz"
-    run("train_day.py", "--day", day, "--previous", first, "--epochs", 1, "--memory", 100, "--output", tmp_path)
+    run("train_day.py", "--day", day, "--previous", first, "--epochs", 1, "--memory", 100, "--output", tmp_path,
+        loaded=True)  # fmt: skip
     with (
         np.load(tmp_path / "memory.npz") as memory,
         np.load(day) as today,
@@ -47,17 +48,8 @@ def test_it_remembers_every_fraud_and_as_many_others_as_it_may(
 def test_a_previous_day_without_a_model_is_as_none(prepared: Path, learnt: Path, tmp_path: Path) -> None:
     (tmp_path / "nothing").mkdir()
     day = prepared / "days" / "2018-04-01.npz"
-    run(
-        "train_day.py",
-        "--day",
-        day,
-        "--previous",
-        tmp_path / "nothing",
-        "--epochs",
-        3,
-        "--output",
-        tmp_path / "out",
-    )
+    run("train_day.py", "--day", day, "--previous", tmp_path / "nothing", "--epochs", 3,
+        "--output", tmp_path / "out", loaded=True)  # fmt: skip
     found, expected = weights(tmp_path / "out"), weights(learnt / "2018-04-01" / "1")
     assert all((one == other).all() for one, other in zip(found, expected, strict=True))
 
@@ -67,7 +59,7 @@ def test_a_killed_training_goes_on_after_its_last_epoch_and_ends_the_same(
 ) -> None:
     day, output = prepared / "days" / "2018-04-02.npz", tmp_path / "out"
     arguments = ("--day", day, "--previous", learnt / "2018-04-01" / "1", "--epochs", 3, "--output", output)
-    process = start("train_day.py", *arguments)
+    process = start("train_day.py", *arguments, loaded=True)
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("Epoch 2/"):
@@ -75,7 +67,7 @@ def test_a_killed_training_goes_on_after_its_last_epoch_and_ends_the_same(
             break
     process.communicate()
     assert not (output / "model.keras").exists()
-    said = run("train_day.py", *arguments)
+    said = run("train_day.py", *arguments, loaded=True)
     assert "Going on after epoch" in said
     assert "Epoch 1/" not in said
     assert content(output / "summary.json") == content(learnt / "2018-04-02" / "1" / "summary.json")
@@ -87,7 +79,8 @@ def test_a_killed_training_goes_on_after_its_last_epoch_and_ends_the_same(
 def test_a_day_without_frauds_is_learnt(prepared: Path, tmp_path: Path) -> None:
     with np.load(prepared / "days" / "2018-04-01.npz") as day:
         np.savez(tmp_path / "quiet.npz", **{**day, "fraud": np.zeros_like(day["fraud"])})
-    run("train_day.py", "--day", tmp_path / "quiet.npz", "--epochs", 2, "--output", tmp_path / "out")
+    run("train_day.py", "--day", tmp_path / "quiet.npz", "--epochs", 2, "--output", tmp_path / "out",
+        loaded=True)  # fmt: skip
     assert all(np.isfinite(each).all() for each in weights(tmp_path / "out"))
 
 
