@@ -68,7 +68,7 @@ def evaluate(
 
     def run() -> None:
         # The SDK sends one with each resource, and nothing here reads them: a sixth of the time of an evaluation.
-        pulumi_resource._get_stack_trace = source_pb2.StackTrace
+        pulumi_resource._get_stack_trace = source_pb2.StackTrace  # pyright: ignore[reportPrivateUsage]
         set_all_config(for_engine(config), list(secrets))
         UNREAD.set(True)
         for each in emulators:
