@@ -23,6 +23,8 @@ from tests.support.recording import Recording, record
 from tests.support.stack_values import GCP
 from tests.support.tree import write_tree
 
+pytestmark = pytest.mark.slow
+
 NAMESPACE = "kubernetes:core/v1:Namespace"
 SECRET = "kubernetes:core/v1:Secret"
 HERE: dict[str, Any] = {

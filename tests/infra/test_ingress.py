@@ -22,6 +22,8 @@ from tests.support.checkout import ROOT
 from tests.support.recording import Recording, is_unknown, record
 from tests.support.stack_values import changed
 
+pytestmark = pytest.mark.slow
+
 INGRESS = "kubernetes:networking.k8s.io/v1:Ingress"
 POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
 SECRET = "kubernetes:core/v1:Secret"

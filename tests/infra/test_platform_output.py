@@ -17,6 +17,8 @@ from tests.support.autopilot import STACK as AUTOPILOT
 from tests.support.recording import Recording, record, secret_inputs
 from tests.support.stack_values import EXISTING, GCP, changed
 
+pytestmark = pytest.mark.slow
+
 VOLUME = "kubernetes:core/v1:PersistentVolume"
 GRANT = "gcp:storage/bucketIAMMember:BucketIAMMember"
 ROLE = "kubernetes:rbac.authorization.k8s.io/v1:ClusterRole"

@@ -20,6 +20,8 @@ from tests.support.checkout import ROOT
 from tests.support.tree import write_tree
 from workloads.images.prepare import PUSHED
 
+pytestmark = pytest.mark.slow
+
 PROGRAMS = ("buildctl", "buildctl-daemonless.sh", "buildkitd", "registry")
 FOLDER = os.environ.get("SLIPWAY_BUILDKIT_DIR", "/opt/buildkit/bin")
 """Where they are beside `PATH`: built from the Go modules of BuildKit 0.33.0 and distribution 3.1.2."""
@@ -97,7 +99,6 @@ def build(place: Path, folder: Path, repository: str, *, fails: bool = False) ->
     return said, "" if fails else (place / "message").read_text(), built
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(bool(LACKING), reason=f"not on this machine: {', '.join(LACKING)}")
 @pytest.mark.skipif(os.geteuid() != 0, reason="runs BuildKit as root, since a pod's user namespace is not at hand")
 def test_an_image_is_built_pushed_and_found_again(tmp_path: Path, registry: str) -> None:
@@ -120,7 +121,6 @@ def test_an_image_is_built_pushed_and_found_again(tmp_path: Path, registry: str)
     assert digest_of(f"{repository}:{built.tag}") == digest
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(bool(LACKING), reason=f"not on this machine: {', '.join(LACKING)}")
 @pytest.mark.skipif(os.geteuid() != 0, reason="runs BuildKit as root, since a pod's user namespace is not at hand")
 def test_an_image_that_cannot_be_pushed_leaves_no_tag_and_is_built_by_the_next_try(tmp_path: Path) -> None:

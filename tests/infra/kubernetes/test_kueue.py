@@ -17,6 +17,8 @@ from infra.settings.loading import load
 from tests.support.recording import Recording, record
 from tests.support.stack_values import GCP, changed
 
+pytestmark = pytest.mark.slow
+
 API = "kubernetes:kueue.x-k8s.io/v1beta2:"
 JOB = "kubernetes:batch/v1:Job"
 RELEASE = "kubernetes:helm.sh/v3:Release"

@@ -14,6 +14,8 @@ from infra.schema.quantities import cpu_millicores, mebibytes
 from infra.settings.metrics import PROMETHEUS_PODS
 from tests.support.previewing import previewed
 
+pytestmark = pytest.mark.slow
+
 JOB = "kubernetes:batch/v1:Job"
 POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
 RELEASE = "kubernetes:helm.sh/v3:Release"
@@ -39,7 +41,6 @@ def steps(found: Stack) -> dict[str, Resource]:
     return {each.name: each for each in jobs if RUN_ANNOTATION in each.metadata.get("annotations", {})}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gcp-dev", "aws-batch"])
 def test_measuring_a_step_changes_neither_its_run_nor_its_result(name: str) -> None:
     plain, measured = steps(stack(name, None)), steps(stack(name, "{}"))

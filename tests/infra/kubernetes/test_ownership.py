@@ -14,6 +14,8 @@ from infra.kubernetes.labels import INSTANCE, PART_OF, instance
 from tests.support.api_server import serving
 from tests.support.recording import Recording, record
 
+pytestmark = pytest.mark.slow
+
 OURS = {**PART_OF, INSTANCE: "slipway.test"}
 THEIRS = {**PART_OF, INSTANCE: "slipway.other"}
 NAMESPACE = "kubernetes:core/v1:Namespace"

@@ -21,6 +21,8 @@ from tests.support.recording import Recording, record, secret_inputs
 from tests.support.stand_in import platform, step
 from tests.support.tree import write_tree
 
+pytestmark = pytest.mark.slow
+
 STATEFUL_SET = "kubernetes:apps/v1:StatefulSet"
 SERVICE = "kubernetes:core/v1:Service"
 SECRET = "kubernetes:core/v1:Secret"

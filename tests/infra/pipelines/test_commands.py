@@ -25,6 +25,8 @@ from tests.infra.pipelines.commands import command, on_gpu, pipeline, prepare, r
 from tests.support.recording import Recording, record
 from tests.support.stand_in import platform
 
+pytestmark = pytest.mark.slow
+
 JOB = "kubernetes:batch/v1:Job"
 SECRET = "kubernetes:core/v1:Secret"
 IMAGE = f"example/jax@sha256:{'0' * 64}"

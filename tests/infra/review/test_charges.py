@@ -18,6 +18,8 @@ from infra.review.properties import UNKNOWN
 from infra.review.stack import KUBERNETES_PROVIDER, NodePool, Resource, Stack
 from tests.support.reviewing import declared, declared_stack, stack_of
 
+pytestmark = pytest.mark.slow
+
 CLUSTER = "gcp:container/cluster:Cluster"
 NODE_POOL = "gcp:container/nodePool:NodePool"
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"

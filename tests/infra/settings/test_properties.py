@@ -17,6 +17,8 @@ from infra.settings.model import Settings
 from tests.support.aws_values import AWS
 from tests.support.stack_values import EXISTING, GCP, GONE, changed
 
+pytestmark = pytest.mark.slow
+
 QUICK = settings(max_examples=150, deadline=None)
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12)

@@ -33,6 +33,8 @@ from tests.support.aws import (
 )
 from tests.support.recording import Recording, is_unknown, secret_inputs
 
+pytestmark = pytest.mark.slow
+
 LOG_GROUP = "aws:cloudwatch/logGroup:LogGroup"
 ENTRY = "aws:eks/accessEntry:AccessEntry"
 ACCESS_POLICY = "aws:eks/accessPolicyAssociation:AccessPolicyAssociation"

@@ -10,6 +10,8 @@ from infra.settings.loading import load
 from tests.support.aws import LAUNCH_TEMPLATE, NODE_GROUP, declare, raw, with_pool
 from tests.support.recording import Recording
 
+pytestmark = pytest.mark.slow
+
 CPU = {"instance_type": "m6i.xlarge"}
 T4 = {"instance_type": "g4dn.xlarge"}
 BLOCK = {
