@@ -75,6 +75,23 @@ def test_without_a_lock_file_it_has_pip_alone(place: Environments) -> None:
     assert imports(provide(place), "json", "pip", "packaging", "numpy") == [True, True, False, False]
 
 
+def test_what_programs_import_is_compiled_and_the_packages_tests_are_not(
+    place: Environments, tmp_path: Path
+) -> None:
+    modules = {
+        "big/__init__.py": b"",
+        "big/tests/__init__.py": b"",
+        "big/testing.py": b"",
+        "big/template.py": b"{{",
+    }
+    wheel = write_wheel(tmp_path / "wheels", "big", "1.0", modules)
+    (tmp_path / "big.txt").write_text(pin("big", "1.0", wheel), encoding="utf-8")
+    folder = provide(place, tmp_path / "big.txt").folder
+    compiled = {str(path.relative_to(path.parents[1])) for path in folder.glob("lib/*/site-packages/big/**/*.pyc")}
+    assert {name.partition(".")[0] for name in compiled} == {"__pycache__/__init__", "__pycache__/testing"}
+    assert len(compiled) == 2
+
+
 def test_it_is_made_once_for_a_content(place: Environments, tmp_path: Path) -> None:
     first = lock(tmp_path, "shout")
     copy = tmp_path / "copy.txt"
