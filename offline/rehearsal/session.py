@@ -182,7 +182,8 @@ class Session:
         found = emulators(configuration.settings.request)
         known = {directory for job in state.jobs.values() for directory in job.results}
         results = Results.checked(place.store, known, options.root)
-        environments = Environments(options.root / ENVIRONMENTS, reaper)
+        # Where it is a link, checkouts share the environments.
+        environments = Environments((options.root / ENVIRONMENTS).resolve(), reaper)
         containers = Containers(configuration.programs, environments)
         engine = Engine(
             place, state, results, found, reaper, display, options.disrupt, containers, self.keep is not None

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from offline.rehearsal.session import ENVIRONMENTS
 from tests.support.tree import write_tree
 
 ROOT = Path(__file__).parents[2]
 
 
 def copy_checkout(target: Path) -> Path:
-    """Copies every file that git tracks or would track, and lends the copy this environment."""
+    """Copies every file that git tracks or would track, and lends the copy this environment and those of steps."""
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listing, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
     for name in filter(None, names):
@@ -21,6 +22,8 @@ def copy_checkout(target: Path) -> Path:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target / name)
     (target / ".venv").symlink_to(ROOT / ".venv")
+    (target / ENVIRONMENTS).parent.mkdir()
+    (target / ENVIRONMENTS).symlink_to(ROOT / ENVIRONMENTS)
     return target
 
 
