@@ -29,11 +29,13 @@ def found(before: Any, after: Any) -> dict[str, tuple[Any, Any]]:
     return {written(each.path): (each.before, each.after) for each in differences(before, after)}
 
 
+@settings(max_examples=50)
 @given(VALUES)
 def test_nothing_differs_from_itself(value: Any) -> None:
     assert list(differences(value, value)) == []
 
 
+@settings(max_examples=50)
 @given(VALUES, VALUES)
 def test_differences_are_the_same_from_the_other_side(before: Any, after: Any) -> None:
     there = {(repr(each.before), repr(each.after)) for each in differences(before, after)}

@@ -137,10 +137,10 @@ def test_a_stack_that_exceeds_a_limit_fails_alone(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("offline.preview.revisions._cores", lambda: 1)
     names = ["a", "b-busy", "c", "d-dead", "e", "f-fat", "g"]
     tree = make_tree(tmp_path / "tree", GUILTY, {name: {} for name in names})
-    found = evaluate_trees(tree, None, limits=Limits(cpu=6, memory=1 << 30)).head
+    found = evaluate_trees(tree, None, limits=Limits(cpu=4, memory=1 << 30)).head
     assert list(found) == names
     assert {name: each.failure.message for name, each in found.items() if each.failure} == {
-        "b-busy": "its evaluation was ended, for it takes more than 6 s of CPU time",
+        "b-busy": "its evaluation was ended, for it takes more than 4 s of CPU time",
         "d-dead": "its evaluation ended with exit code 0",
         "f-fat": "its evaluation was ended, for it takes more than 1 GiB of memory",
     }
