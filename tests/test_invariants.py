@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,8 @@ from tests.support.stack_values import other_stacks
 from tools.reference import shipped
 
 STACKS = shipped.stacks()
-STACKS_WITH_FEW_QUICK = [
-    stack if stack in {"aws-dev", "gcp-dev"} else pytest.param(stack, marks=pytest.mark.slow) for stack in STACKS
-]
+QUICK = {"aws-dev", "gcp-dev", "gcp-platform", "gcp-team", "local", "openshift"}
+"""One of each kind. The others take five times as long, and are slow."""
 
 JOB = "kubernetes:batch/v1:Job"
 RELEASE = "kubernetes:helm.sh/v3:Release"
@@ -78,8 +77,7 @@ once = cache(evaluate)
 
 
 def marks(stack: str) -> Sequence[pytest.MarkDecorator]:
-    """The largest stacks are slow: each is evaluated four times, for a second each."""
-    return [pytest.mark.slow] if stack.endswith("-prod") else []
+    return [] if stack in QUICK else [pytest.mark.slow]
 
 
 @pytest.fixture(
@@ -394,12 +392,14 @@ def test_jobs_leave_by_no_clock(recording: Recording) -> None:
         assert "creationTimestamp" not in job.inputs["metadata"]
 
 
+def inputs(result: Recording) -> dict[str, Any]:
+    return {each.urn: repr_of(each.inputs) for each in result.resources}
+
+
+@pytest.mark.parametrize("stack", sorted(QUICK))
 @pytest.mark.parametrize("preview", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_two_evaluations_declare_the_same(stack: str, preview: bool) -> None:
-    def declared(result: Recording) -> dict[str, Any]:
-        return {each.urn: repr_of(each.inputs) for each in result.resources}
-
-    assert declared(once(stack, preview)) == declared(evaluate(stack, preview))
+    assert inputs(once(stack, preview)) == inputs(evaluate(stack, preview))
 
 
 def repr_of(value: Any) -> Any:
@@ -425,33 +425,48 @@ def workloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("stack", STACKS_WITH_FEW_QUICK)
-@pytest.mark.parametrize(
-    ("file", "again"),
-    [
-        ("mnist/predict.py", {"mnist-predict"}),
-        ("mnist/train.py", {"mnist-serving-publish", "mnist-train", "mnist-predict"}),
-        ("mnist/prepare.py", {"mnist-prepare", "mnist-serving-publish", "mnist-train", "mnist-predict"}),
-        ("mnist/requirements.txt", {"mnist-prepare", "mnist-serving-publish", "mnist-train", "mnist-predict"}),
-        ("benchmark/chart.py", {"benchmark-chart"}),
-    ],
-)
-def test_one_changed_byte_runs_its_step_and_those_after_it_again(
-    stack: str, file: str, again: set[str], workloads: Path
-) -> None:
+STEPS = {
+    "mnist/predict.py": {"mnist-predict"},
+    "mnist/train.py": {"mnist-serving-publish", "mnist-train", "mnist-predict"},
+    "mnist/prepare.py": {"mnist-prepare", "mnist-serving-publish", "mnist-train", "mnist-predict"},
+    "mnist/requirements.txt": {"mnist-prepare", "mnist-serving-publish", "mnist-train", "mnist-predict"},
+    "benchmark/chart.py": {"benchmark-chart"},
+}
+"""Files, each with the Jobs that run again when it changes."""
+
+
+def run_again(stack: str, workloads: Path, files: Iterable[str]) -> set[str]:
+    """The Jobs that have another name once each of ``files`` has one more byte."""
+
     def names(result: Recording) -> dict[str, str]:
         return {job.name: job.inputs["metadata"]["name"] for job in result.of(JOB)}
 
     before = names(once(stack, False))
-    path = workloads / "workloads" / file
-    original = path.read_bytes()
+    paths = [workloads / "workloads" / file for file in files]
+    originals = {path: path.read_bytes() for path in paths}
     try:
-        path.write_bytes(original + b"#")
+        for path, original in originals.items():
+            path.write_bytes(original + b"#")
         after = names(evaluate(stack, False, workloads))
     finally:
-        path.write_bytes(original)
-    assert {name for name in before if before[name] != after[name]} == again & before.keys()
+        for path, original in originals.items():
+            path.write_bytes(original)
     assert before.keys() == after.keys()
+    return {name for name in before if before[name] != after[name]}
+
+
+@pytest.mark.parametrize("stack", ["gcp-dev", "demo"])
+@pytest.mark.parametrize("file", STEPS)
+def test_one_changed_byte_runs_its_step_and_those_after_it_again(stack: str, file: str, workloads: Path) -> None:
+    there = {job.name for job in once(stack, False).of(JOB)}
+    assert run_again(stack, workloads, [file]) == STEPS[file] & there
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stack", ["aws-prod", "gcp-distributed", "gcp-team", "onprem"])
+def test_changed_files_run_no_other_steps_again(stack: str, workloads: Path) -> None:
+    there = {job.name for job in once(stack, False).of(JOB)}
+    assert run_again(stack, workloads, STEPS) == set[str]().union(*STEPS.values()) & there
 
 
 def test_the_kubeconfigs_are_secret_and_hold_no_token(stack: str) -> None:
