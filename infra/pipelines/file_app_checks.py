@@ -1,5 +1,6 @@
 """What is wrong with the apps of a ``pipeline.yaml``, and with what connects to them."""
 
+import re
 from collections.abc import Iterator
 
 from infra.pipelines import file_references, references
@@ -20,10 +21,17 @@ from infra.pipelines.file_checks import environment_findings
 from infra.pipelines.file_service_checks import own_name
 from infra.pipelines.pipeline_file import SUBSTITUTE, PipelineFile
 from infra.pipelines.step_rules import circle_of
+from infra.pipelines.tensorflow_serving import step_name
 from infra.schema.paths import below_problem
 from infra.schema.problems import Finding, Path, did_you_mean, listed
 
 APPS = "apps"
+
+LABELS = ("stable", "canary")
+"""The labels that the step which publishes gives to versions (`workloads.serving.model_config`)."""
+
+MODEL_NAME = re.compile(r"[A-Za-z][\w.-]{0,62}", re.ASCII)
+"""A model's name: a folder's of the store, and in the paths of the server's REST."""
 
 
 def check(declared: PipelineFile) -> Iterator[Finding]:
@@ -37,6 +45,8 @@ def check(declared: PipelineFile) -> Iterator[Finding]:
             known = list(declared.steps)
             fix = did_you_mean(app.step, known, f"write {listed(known)}")
             yield Finding((*at, "step"), app.step, "there is no such step", fix, read=(("steps", app.step),))
+        if isinstance(app, ServingApp):
+            yield from _published(at, name, app, declared)
         if isinstance(app, ProgramApp):
             yield from own_build(at, app.image, app.build)
             yield from environment_findings(at, app.environment, app.secrets)
@@ -97,6 +107,29 @@ def _model(at: Path, app: PipelineApp, other: str, of: PipelineApp) -> Iterator[
         yield Finding(
             (*at, "model"), app.model or None, reason, f"write `{of.model}`", read=((APPS, other, "model"),)
         )
+
+    if isinstance(app, PageApp) and isinstance(of, ServingApp) and app.version not in (None, *LABELS):
+        reason = f"the app `{other}` has no version with that label, so that nothing would ever answer"
+        fix = f"write {listed(LABELS)}, or `null` for the newest"
+        yield Finding((*at, "version"), app.version, reason, fix, read=((APPS, other, "kind"),))
+
+
+def _published(at: Path, name: str, app: ServingApp, declared: PipelineFile) -> Iterator[Finding]:
+    """What the step that publishes could not read, or would write among the results of other steps."""
+    if not MODEL_NAME.fullmatch(app.model):
+        reason = "it names a folder of the store and a part of addresses"
+        yield Finding((*at, "model"), app.model, reason, "write letters, digits, `-`, `_` and `.`, a letter first")
+    if why := below_problem(app.path):
+        reason = f"not a folder of the result of `{app.step}`: {why}"
+        yield Finding((*at, "path"), app.path, reason, "write a path such as `saved_model`")
+    named = set(references.names(app.requests)) if not references.single_brace(app.requests) else None
+    if named is not None and not named & set(declared.steps) and named <= set(declared.parameters):
+        reason = "no step is named whose result has them"
+        yield Finding((*at, "requests"), app.requests, reason, "write for example `{prepare}/test.npz`")
+    step = step_name(name)
+    if step in declared.steps:
+        reason = f"the step that publishes for the app `{name}` has that name"
+        yield Finding(("steps", step), step, reason, "rename one of them", read=((*at, "kind"),))
 
 
 def _told(at: Path, app: ProgramApp, other: str, of: PipelineApp) -> Iterator[Finding]:

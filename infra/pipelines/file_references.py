@@ -108,7 +108,7 @@ def _in_word(at: Path, word: str, known: Collection[str], step: str, declared: P
 def _unknown(at: Path, word: str, name: str, known: Collection[str]) -> Finding:
     near = nearest(name, known)
     fix = f"did you mean `{{{near}}}`?" if near else f"write one of {listed(known)}, or `{{{{{name}}}}}`"
-    fix += f" A new parameter is declared as `parameters: {{{name}: …}}`"
+    fix += f"{'' if near else '.'} A new parameter is declared as `parameters: {{{name}: …}}`"
     if f"${{{name}}}" in word:
         fix = f"write `${{{{{name}}}}}` for a variable of the shell"
     read = (("parameters", name), ("steps", name), ("services", name))

@@ -174,6 +174,24 @@ def test_a_model_that_the_server_does_not_have_is_refused(tmp_path: Path) -> Non
     assert found == {"apps.page.model": said, "apps.book.model": said}
 
 
+def test_a_model_that_could_not_be_published_or_never_answers_is_refused(tmp_path: Path) -> None:
+    server = {"kind": "tensorflow-serving", "model": "../train", "step": "train", "requests": "held_out.npz"}
+    page = {"kind": "page", "serving": "server", "model": "../train", "version": "best"}
+    found = problems(tmp_path / "shop", {"apps.server": {**server, "path": "/exported"}, "apps.page": page})
+    assert found.keys() == {"apps.server.model", "apps.server.path", "apps.server.requests", "apps.page.version"}
+    assert "a folder of the store" in found["apps.server.model"]
+    assert "an absolute path" in found["apps.server.path"]
+    assert "write for example `{prepare}/test.npz`" in found["apps.server.requests"]
+    assert "write `stable` or `canary`, or `null`" in found["apps.page.version"]
+
+
+def test_a_step_with_the_name_of_the_one_that_publishes_is_refused(tmp_path: Path) -> None:
+    server = {"kind": "tensorflow-serving", "model": "risk", "step": "train", "requests": "{prepare}/requests.npz"}
+    step = {"run": ["python", "train.py", "{output}"]}
+    found = problems(tmp_path / "shop", {"apps.server": server, "steps.server-publish": step})
+    assert "publishes for the app `server`" in found["steps.server-publish"]
+
+
 def test_a_stack_that_leaves_out_what_an_app_connects_to_is_refused(folder: Path) -> None:
     found = problems(folder, section={"apps.model": GONE})
     assert found.keys() == {"stack.apps.shop"}
