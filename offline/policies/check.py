@@ -16,6 +16,7 @@ from infra.review.stack import Stack
 from infra.schema.problems import did_you_mean, key_of
 from infra.settings.suppressions import Suppression
 from offline.policies import (
+    app_changes,
     changes,
     exposed_secrets,
     image_builds,
@@ -63,7 +64,12 @@ EVERYWHERE: Sequence[Policy] = (
 )
 """The policies that hold on every cloud."""
 
-CHANGE_POLICIES: Sequence[ChangePolicy] = (*changes.POLICIES, *service_changes.POLICIES, *openings.CHANGE_POLICIES)
+CHANGE_POLICIES: Sequence[ChangePolicy] = (
+    *changes.POLICIES,
+    *service_changes.POLICIES,
+    *app_changes.POLICIES,
+    *openings.CHANGE_POLICIES,
+)
 """The policies about an update."""
 
 ABOUT_FILES: Sequence[tuple[str, Severity, str, str]] = (
