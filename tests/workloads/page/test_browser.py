@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 from collections.abc import Iterator
@@ -31,17 +32,32 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
-@pytest.fixture
-def running(serving: ServingStub, tmp_path: Path) -> Iterator[Running]:
-    samples = tmp_path / "held-out"
-    samples.mkdir()
+@contextlib.contextmanager
+def served_with_samples(serving: ServingStub, folder: Path, *arguments: str) -> Iterator[Running]:
     labels = []
     for number in range(3):
         image, label = held_out(number)
         labels.append(f'"{number}.png": {label}')
-        image.save(samples / f"{number}.png")
-    (samples / "labels.json").write_text(f"{{{', '.join(labels)}}}")
-    with serve(serving, "--poll", "0.05", "--samples", str(samples), "--title", "Digits") as page:
+        image.save(folder / f"{number}.png")
+    (folder / "labels.json").write_text(f"{{{', '.join(labels)}}}")
+    with serve(serving, "--poll", "0.05", "--samples", str(folder), "--title", "Digits", *arguments) as page:
+        yield page
+
+
+@pytest.fixture
+def running(serving: ServingStub, tmp_path: Path) -> Iterator[Running]:
+    with served_with_samples(serving, tmp_path) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A page for tests that leave it and its model as they are: they ask more often than one visitor may."""
+    folder = tmp_path_factory.mktemp("held-out")
+    with (
+        ServingStub(ServedModel()) as serving,
+        served_with_samples(serving, folder, "--rate", "1000", "--rate-of-all", "1000") as page,
+    ):
         yield page
 
 
@@ -80,8 +96,8 @@ class Opened:
         expect(self.tab.locator("#answer")).to_have_text(text)
 
 
-@pytest.fixture
-def opened(browser: Browser, running: Running) -> Iterator[Opened]:
+@contextlib.contextmanager
+def tab(browser: Browser, running: Running) -> Iterator[Opened]:
     page = Opened(browser, running.address)
     yield page
     page.context.close()
@@ -90,36 +106,49 @@ def opened(browser: Browser, running: Running) -> Iterator[Opened]:
     assert all(each.startswith(running.address) for each in page.asked)
 
 
-def test_a_seven_is_drawn(opened: Opened) -> None:
-    opened.draw()
-    opened.answer("7")
-    bars = opened.tab.locator("#bars li")
+@pytest.fixture
+def opened(browser: Browser, running: Running) -> Iterator[Opened]:
+    with tab(browser, running) as page:
+        yield page
+
+
+@pytest.fixture
+def visiting(browser: Browser, shared: Running) -> Iterator[Opened]:
+    """A tab with the page that tests share."""
+    with tab(browser, shared) as page:
+        yield page
+
+
+def test_a_seven_is_drawn(visiting: Opened) -> None:
+    visiting.draw()
+    visiting.answer("7")
+    bars = visiting.tab.locator("#bars li")
     expect(bars).to_have_count(10)
     expect(bars.nth(7)).to_have_class(re.compile("best"))
-    expect(opened.tab.locator("#fact-version")).to_have_text("1")
-    expect(opened.tab.locator("#fact-round")).to_contain_text("ms")
-    expect(opened.tab.locator("#seen-figure")).to_be_visible()
+    expect(visiting.tab.locator("#fact-version")).to_have_text("1")
+    expect(visiting.tab.locator("#fact-round")).to_contain_text("ms")
+    expect(visiting.tab.locator("#seen-figure")).to_be_visible()
     # Nobody knows the truth of a drawing.
-    expect(opened.tab.locator("#truth")).to_be_hidden()
+    expect(visiting.tab.locator("#truth")).to_be_hidden()
     # A screen reader is told, once the line is finished.
-    expect(opened.tab.locator("#spoken")).to_have_text(re.compile(r"^7, \d+\.\d %\. +Version 1\.$"))
-    opened.tab.click("#clear")
-    opened.answer("?")
+    expect(visiting.tab.locator("#spoken")).to_have_text(re.compile(r"^7, \d+\.\d %\. +Version 1\.$"))
+    visiting.tab.click("#clear")
+    visiting.answer("?")
 
 
 @pytest.mark.parametrize("size", [0.2, 0.4, 1.1])
-def test_how_large_it_is_drawn_does_not_matter(opened: Opened, size: float) -> None:
+def test_how_large_it_is_drawn_does_not_matter(visiting: Opened, size: float) -> None:
     """The lines of a small drawing would be a blot, if they were enlarged with it."""
-    opened.draw(size)
-    opened.answer("7")
+    visiting.draw(size)
+    visiting.answer("7")
 
 
-def test_a_seven_is_drawn_by_keyboard_alone(opened: Opened) -> None:
-    keyboard = opened.tab.keyboard
+def test_a_seven_is_drawn_by_keyboard_alone(visiting: Opened) -> None:
+    keyboard = visiting.tab.keyboard
     keyboard.press("Tab")
-    expect(opened.tab.locator(".skip")).to_be_focused()
+    expect(visiting.tab.locator(".skip")).to_be_focused()
     keyboard.press("Tab")
-    expect(opened.tab.locator("#paper")).to_be_focused()
+    expect(visiting.tab.locator("#paper")).to_be_focused()
 
     def go(key: str, times: int) -> None:
         for _ in range(times):
@@ -128,7 +157,7 @@ def test_a_seven_is_drawn_by_keyboard_alone(opened: Opened) -> None:
     go("ArrowUp", 8)
     go("ArrowLeft", 6)
     keyboard.press("Space")
-    expect(opened.tab.locator("#spoken")).to_have_text("Pen down, column 8, row 6.")
+    expect(visiting.tab.locator("#spoken")).to_have_text("Pen down, column 8, row 6.")
     go("ArrowRight", 12)
     for _ in range(6):
         go("ArrowDown", 3)
@@ -139,40 +168,40 @@ def test_a_seven_is_drawn_by_keyboard_alone(opened: Opened) -> None:
     keyboard.press("Space")
     go("ArrowRight", 10)
     keyboard.press("Space")
-    opened.answer("7")
+    visiting.answer("7")
     keyboard.press("Backspace")
     keyboard.press("Backspace")
-    opened.answer("?")
+    visiting.answer("?")
 
 
-def test_a_random_image_and_its_truth(opened: Opened) -> None:
-    opened.tab.get_by_role("button", name="Random held-out").click()
-    expect(opened.tab.locator("#truth")).to_have_text(re.compile(r"^(✓ Right|✗ Wrong): it is \d$"))
-    before = opened.tab.locator("#answer").inner_text()
+def test_a_random_image_and_its_truth(visiting: Opened) -> None:
+    visiting.tab.get_by_role("button", name="Random held-out").click()
+    expect(visiting.tab.locator("#truth")).to_have_text(re.compile(r"^(✓ Right|✗ Wrong): it is \d$"))
+    before = visiting.tab.locator("#answer").inner_text()
     assert before in "0123456789"
     # Drawing takes its place.
-    opened.draw()
-    opened.answer("7")
-    expect(opened.tab.locator("#truth")).to_be_hidden()
+    visiting.draw()
+    visiting.answer("7")
+    expect(visiting.tab.locator("#truth")).to_be_hidden()
 
 
-def test_a_file_is_uploaded(opened: Opened) -> None:
+def test_a_file_is_uploaded(visiting: Opened) -> None:
     image = {"name": "seven.jpg", "mimeType": "image/jpeg", "buffer": file(seven(2400), "JPEG")}
-    opened.tab.set_input_files("#file", [image])  # type: ignore[list-item]
-    opened.answer("7")
+    visiting.tab.set_input_files("#file", [image])  # type: ignore[list-item]
+    visiting.answer("7")
 
 
-def test_a_broken_file_is_said_and_the_page_goes_on(opened: Opened) -> None:
+def test_a_broken_file_is_said_and_the_page_goes_on(visiting: Opened) -> None:
     broken = {"name": "broken.png", "mimeType": "image/png", "buffer": file(seven())[:300]}
-    opened.tab.set_input_files("#file", [broken])  # type: ignore[list-item]
-    alert = opened.tab.get_by_role("alert").filter(visible=True)
+    visiting.tab.set_input_files("#file", [broken])  # type: ignore[list-item]
+    alert = visiting.tab.get_by_role("alert").filter(visible=True)
     expect(alert).to_have_text("The image is damaged: it cannot be decoded.")
-    opened.answer("?")
+    visiting.answer("?")
     large = {"name": "large.png", "mimeType": "image/png", "buffer": b"x" * 9_000_000}
-    opened.tab.set_input_files("#file", [large])  # type: ignore[list-item]
+    visiting.tab.set_input_files("#file", [large])  # type: ignore[list-item]
     expect(alert).to_have_text("The file is too large: 8 MiB are taken.")
-    opened.draw()
-    opened.answer("7")
+    visiting.draw()
+    visiting.answer("7")
     expect(alert).to_have_count(0)
 
 
@@ -227,9 +256,9 @@ def test_the_page_itself_goes_away(opened: Opened, running: Running) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_keeps_people_from_using_it(browser: Browser, running: Running, scheme: str) -> None:
+def test_nothing_keeps_people_from_using_it(browser: Browser, shared: Running, scheme: str) -> None:
     """What axe-core finds: contrast, names, roles, order of headings."""
-    page = Opened(browser, running.address, color_scheme=scheme, bypass_csp=True)
+    page = Opened(browser, shared.address, color_scheme=scheme, bypass_csp=True)
     try:
         assert _violations(page) == []
         page.draw()
@@ -249,10 +278,10 @@ def _violations(page: Opened) -> list[str]:
 
 
 @pytest.mark.parametrize("size", [(320, 568), (390, 844), (844, 390), (768, 1024)])
-def test_on_a_phone(browser: Browser, running: Running, size: tuple[int, int]) -> None:
+def test_on_a_phone(browser: Browser, shared: Running, size: tuple[int, int]) -> None:
     page = Opened(
         browser,
-        running.address,
+        shared.address,
         viewport={"width": size[0], "height": size[1]},
         has_touch=True,
         is_mobile=True,

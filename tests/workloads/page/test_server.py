@@ -15,9 +15,10 @@ import uvicorn
 
 from infra.pipelines.page import Page, PageSettings, Pictures, declaration
 from offline.rehearsal.ports import free_ports
-from tests.support.serving_stub import ServingStub
+from tests.support.serving_stub import ServedModel, ServingStub
 from tests.workloads.page.conftest import file, seven, until
 from tests.workloads.page.processes import Running, answers, process, serve
+from workloads.page.__main__ import main
 from workloads.page.app import Options, application
 from workloads.page.connections import CONNECTIONS_OF_ONE, protocol
 from workloads.page.samples import SUFFIXES
@@ -28,6 +29,13 @@ HEALTH = b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n"
 @pytest.fixture
 def running(serving: ServingStub) -> Iterator[Running]:
     with serve(serving) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Running]:
+    """A page that tests leave as it was."""
+    with ServingStub(ServedModel()) as serving, serve(serving) as page:
         yield page
 
 
@@ -51,23 +59,23 @@ def healthy(connection: socket.socket) -> bytes:
     return said
 
 
-def test_fifty_megabytes_are_refused_at_their_header(running: Running) -> None:
-    with running.connection() as connection:
+def test_fifty_megabytes_are_refused_at_their_header(shared: Running) -> None:
+    with shared.connection() as connection:
         connection.sendall(
             b"POST /api/predict HTTP/1.1\r\nhost: a\r\ncontent-length: 50000000\r\nexpect: 100-continue\r\n\r\n"
         )
         said = connection.recv(65536)
         assert said.startswith(b"HTTP/1.1 413"), said
         assert b"100 Continue" not in said
-    assert running.healthy()
+    assert shared.healthy()
 
 
 @pytest.mark.parametrize("declared", [True, False])
-def test_fifty_megabytes_fill_no_memory(running: Running, declared: bool) -> None:
-    own = psutil.Process(running.process.pid)
+def test_fifty_megabytes_fill_no_memory(shared: Running, declared: bool) -> None:
+    own = psutil.Process(shared.process.pid)
     before = own.memory_info().rss
     most = before
-    with running.connection() as connection:
+    with shared.connection() as connection:
         length = b"content-length: 50000000" if declared else b"transfer-encoding: chunked"
         connection.sendall(b"POST /api/predict HTTP/1.1\r\nhost: a\r\n" + length + b"\r\n\r\n")
         with contextlib.suppress(ConnectionError, TimeoutError):
@@ -80,9 +88,10 @@ def test_fifty_megabytes_fill_no_memory(running: Running, declared: bool) -> Non
             assert said.startswith(b"HTTP/1.1 413"), said
     # What is taken is read whole, and that is 8 MiB.
     assert most - before < 40 * 2**20
-    assert running.healthy()
+    assert shared.healthy()
 
 
+@pytest.mark.slow
 def test_one_visitor_does_not_fill_the_memory_with_files_that_never_end(serving: ServingStub) -> None:
     begun = b"POST /api/predict HTTP/1.1\r\nhost: a\r\ncontent-length: 8000000\r\n\r\n" + bytes(7_900_000)
     with serve(serving, "--rate", "1000") as page, contextlib.ExitStack() as many:
@@ -105,42 +114,41 @@ def test_one_visitor_does_not_fill_the_memory_with_files_that_never_end(serving:
                 assert received(other).startswith(b"HTTP/1.1 200")
 
 
-def test_a_header_without_end_is_refused(running: Running) -> None:
-    with running.connection() as connection:
+def test_a_header_without_end_is_refused(shared: Running) -> None:
+    with shared.connection() as connection:
         with contextlib.suppress(ConnectionError):
             for _ in range(200):
                 connection.sendall(b"x" * 1000)
         assert b"200 OK" not in received(connection)
-    assert running.healthy()
+    assert shared.healthy()
 
 
 @pytest.mark.slow
-def test_connections_that_say_nothing_are_closed(running: Running) -> None:
+def test_connections_that_say_nothing_are_closed(shared: Running) -> None:
     """Silent ones, and those that send a byte now and then."""
-    silent = running.connection()
-    slow = running.connection()
+    silent = shared.connection()
+    slow = shared.connection()
     slow.sendall(b"GET / HT")
-    idle = running.connection()
+    idle = shared.connection()
     idle.sendall(HEALTH)
     for each in (silent, slow, idle):
         with each:
             received(each)
-    assert running.healthy()
+    assert shared.healthy()
 
 
 @pytest.mark.slow
-def test_a_proxy_finds_its_connections_open_when_visitors_would_not(
-    running: Running, serving: ServingStub
-) -> None:
+def test_a_proxy_finds_its_connections_open_when_visitors_would_not(shared: Running, serving: ServingStub) -> None:
     """A load balancer asks again on connections that it has kept for minutes, and answers 502 if one ends then."""
     with serve(serving, "--proxies", "1") as proxied, proxied.connection() as kept:
         healthy(kept)
-        with running.connection() as visitor:
+        with shared.connection() as visitor:
             healthy(visitor)
             assert received(visitor) == b"", "closed"
         healthy(kept)
 
 
+@pytest.mark.slow
 def test_no_address_has_all_connections(running: Running) -> None:
     with contextlib.ExitStack() as many:
         opened = [many.enter_context(running.connection()) for _ in range(CONNECTIONS_OF_ONE + 20)]
@@ -153,21 +161,21 @@ def test_no_address_has_all_connections(running: Running) -> None:
             assert b"200 OK" in received(other)
 
 
-def test_what_is_no_http_is_refused(running: Running) -> None:
+def test_what_is_no_http_is_refused(shared: Running) -> None:
     for said in (b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\nno colon\r\n\r\n", b"\r\n" * 50 + b"\0" * 70000):
-        with running.connection() as connection:
+        with shared.connection() as connection:
             connection.sendall(said)
             connection.shutdown(socket.SHUT_WR)
             assert b"200 OK" not in received(connection)
     for path in (b"/../../etc/passwd", b"/%2e%2e/%2e%2e/etc/passwd", b"//etc/passwd", b"/page.js/../../app.py"):
-        with running.connection() as connection:
+        with shared.connection() as connection:
             connection.sendall(b"GET " + path + b" HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
             assert b" 404 " in received(connection).split(b"\r\n")[0]
-    assert running.healthy()
+    assert shared.healthy()
 
 
-def test_prometheus_has_a_port_of_its_own(running: Running) -> None:
-    text = answers(f"http://127.0.0.1:{running.metrics}/metrics")
+def test_prometheus_has_a_port_of_its_own(shared: Running) -> None:
+    text = answers(f"http://127.0.0.1:{shared.metrics}/metrics")
     assert text is not None
     assert b"slipway_page_serving_up 1.0" in text
     assert b"process_resident_memory_bytes" in text
@@ -215,6 +223,7 @@ def reachable(port: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_an_idle_connection_does_not_keep_the_server(running: Running) -> None:
     with running.connection() as idle:
         running.process.send_signal(signal.SIGTERM)
@@ -263,12 +272,13 @@ def test_it_starts_as_a_pod_starts_it(serving: ServingStub, data: Path) -> None:
         (["--serving", "localhost:1", "--model", "a", "--share", "2"], "--share"),
     ],
 )
-def test_arguments_that_cannot_be_used_are_said(arguments: list[str], said: str) -> None:
-    with process(*arguments) as started:
-        output = started.communicate(timeout=60)[0]
-        assert started.returncode == 2
-        assert said in output
-        assert "Traceback" not in output
+def test_arguments_that_cannot_be_used_are_said(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
 
 
 def test_suffixes_are_those_of_the_formats() -> None:
