@@ -122,6 +122,7 @@ def test_a_damaged_library_is_named_and_not_loaded(tmp_path: Path, cuda: dict[st
 
 
 @needs_compiler
+@pytest.mark.slow
 def test_packages_that_lack_a_library_are_no_result(tmp_path: Path, cuda: dict[str, str]) -> None:
     requirements = tmp_path / "requirements.txt"
     requirements.write_text(requirements.read_text().splitlines(keepends=True)[0])
@@ -140,6 +141,7 @@ print(sum(ctypes.CDLL(soname).answer() for soname in SONAMES), os.getcwd(), sys.
 
 
 @needs_compiler
+@pytest.mark.slow
 def test_an_app_finds_them_by_name_and_starts_in_its_code(tmp_path: Path, cuda: dict[str, str]) -> None:
     output, into, code = tmp_path / "libraries", tmp_path / "into", tmp_path / "code"
     code.mkdir()

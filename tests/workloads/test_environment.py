@@ -77,6 +77,7 @@ def test_nothing_is_published_where_nothing_is_lacking(tmp_path: Path, wheels: P
     assert output.startswith("path=\n")
 
 
+@pytest.mark.slow
 def test_an_index_that_cannot_be_reached_is_one_error_about_the_users_file(tmp_path: Path, wheels: Path) -> None:
     output = install(wheels, tmp_path / "packages", INSTALL_FAILED, PIP_FIND_LINKS=str(tmp_path))
 
@@ -102,6 +103,7 @@ def bare_image(tmp_path: Path, wheels: Path, *, with_pip: bool) -> subprocess.Co
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_an_image_with_pip_alone_is_enough(tmp_path: Path, wheels: Path) -> None:
     lines = (wheels / "requirements.txt").read_text().splitlines(keepends=True)
     (wheels / "requirements.txt").write_text("".join(line for line in lines if "numpy" not in line))

@@ -124,6 +124,7 @@ def test_a_lacking_package_is_installed_once(tmp_path: Path, wheels: Path) -> No
     ).startswith("Nothing to install: all 1 packages are here")
 
 
+@pytest.mark.slow
 def test_another_version_replaces_the_one_that_is_there(tmp_path: Path, wheels: Path) -> None:
     target = tmp_path / "target"
     install(require(tmp_path / "r.txt", wheels, "1.0"), target, wheels)
@@ -133,6 +134,7 @@ def test_another_version_replaces_the_one_that_is_there(tmp_path: Path, wheels: 
     assert (target / "slipway_probe.py").read_text() == "VERSION = '2.0'\n"
 
 
+@pytest.mark.slow
 def test_an_interrupted_installation_is_completed(tmp_path: Path, wheels: Path) -> None:
     target = tmp_path / "target"
     (target / "slipway_probe-1.0.dist-info").mkdir(parents=True)
@@ -145,6 +147,7 @@ def test_an_interrupted_installation_is_completed(tmp_path: Path, wheels: Path) 
     assert (target / "slipway_probe.py").exists()
 
 
+@pytest.mark.slow
 def test_a_wrong_hash_and_a_missing_index_are_one_error(tmp_path: Path, wheels: Path) -> None:
     forged = install(
         require(tmp_path / "r.txt", wheels, "1.0", "0" * 64), tmp_path / "a", wheels, code=INSTALL_FAILED

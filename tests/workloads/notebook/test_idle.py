@@ -46,6 +46,7 @@ def test_one_that_is_used_is_left_alone(server: Lab, api: Server, tmp_path: Path
     assert api.asked == []
 
 
+@pytest.mark.slow
 def test_one_that_nobody_uses_is_scaled_to_no_pod(server: Lab, api: Server, tmp_path: Path) -> None:
     output = look(server.address, api, tmp_path, after=0)
     assert api.asked == [("PATCH", SCALE, {"spec": {"replicas": 0}})]
@@ -59,6 +60,7 @@ def test_looking_is_no_use(server: Lab, api: Server, tmp_path: Path) -> None:
     assert server.json("/api/status")["last_activity"] == before
 
 
+@pytest.mark.slow
 def test_one_that_computes_is_used_however_long_it_says_nothing(server: Lab, api: Server, tmp_path: Path) -> None:
     kernel = server.json("/api/kernels", "POST", {})["id"]
     socket = create_connection(f"ws://{server.address}/api/kernels/{kernel}/channels?token={TOKEN}", timeout=60)
@@ -77,12 +79,14 @@ def test_one_that_does_not_answer_is_left_alone(api: Server, tmp_path: Path) -> 
     assert api.asked == []
 
 
+@pytest.mark.slow
 def test_another_token_is_named(server: Lab, api: Server, tmp_path: Path) -> None:
     output = look(server.address, api, tmp_path, after=0, code=1, token="another")
     assert "answered 403" in only_error(output)
     assert api.asked == []
 
 
+@pytest.mark.slow
 def test_an_api_that_refuses_is_named(server: Lab, tmp_path: Path) -> None:
     with serving(lambda *_: (403, {"message": "no"})) as refusing:
         output = look(server.address, refusing, tmp_path, after=0, code=1)

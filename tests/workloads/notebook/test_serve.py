@@ -29,6 +29,7 @@ def test_without_a_token_nothing_is_served(token: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "path", ["/api/status", "/api/contents", "/api/kernels", "/api/terminals", "/files/start.ipynb", "/api/me"]
 )
+@pytest.mark.slow
 def test_only_the_token_opens_it(server: Lab, path: str) -> None:
     refused, _, content = server.ask(path, token=None)
     assert refused in {302, 401, 403}, path
@@ -37,6 +38,7 @@ def test_only_the_token_opens_it(server: Lab, path: str) -> None:
     assert server.ask(path)[0] == 200
 
 
+@pytest.mark.slow
 def test_what_lies_in_the_kept_folder_opens_nothing_and_is_for_kernels_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,10 +65,12 @@ def test_what_lies_in_the_kept_folder_opens_nothing_and_is_for_kernels_alone(
         until(lambda: "ipykernel" in ((tmp_path / "ran").read_text() if (tmp_path / "ran").exists() else ""))
 
 
+@pytest.mark.slow
 def test_what_the_kubelet_asks_needs_no_token(server: Lab) -> None:
     assert server.ask("/api", token=None)[0] == 200
 
 
+@pytest.mark.slow
 def test_the_page_of_a_stranger_leads_to_the_login(server: Lab) -> None:
     status, headers, _ = server.ask("/lab", token=None)
     assert status == 302
@@ -76,6 +80,7 @@ def test_the_page_of_a_stranger_leads_to_the_login(server: Lab) -> None:
     assert b"JupyterLab" in content
 
 
+@pytest.mark.slow
 def test_other_origins_and_forged_requests_are_refused(server: Lab) -> None:
     status, headers, _ = server.ask(f"/lab?token={TOKEN}", token=None)
     assert status == 200
@@ -88,11 +93,13 @@ def test_other_origins_and_forged_requests_are_refused(server: Lab) -> None:
     assert "frame-ancestors 'self'" in server.ask("/lab")[1]["Content-Security-Policy"]
 
 
+@pytest.mark.slow
 def test_no_password_can_be_set(server: Lab) -> None:
     server.ask(f"/login?next=%2Flab&token={TOKEN}", "POST", token=None)
     assert b"new_password" not in server.ask("/login", token=None)[2]
 
 
+@pytest.mark.slow
 def test_the_terminal_is_there(server: Lab) -> None:
     name = server.json("/api/terminals", "POST", {})["name"]
     assert server.ask(f"/api/terminals/{name}", "DELETE")[0] == 204

@@ -162,8 +162,8 @@ pathlib.Path({out!r}, "rank-" + os.environ["RANK"]).write_text(json.dumps(found)
     assert (job.folder / "record").exists()
 
 
-@pytest.mark.parametrize("victim", [0, 1])
-@pytest.mark.parametrize("whole_pod", [False, True])
+@pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("whole_pod", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_lost_pod_takes_all_back_to_the_checkpoint(
     start: Jobs, tmp_path: Path, victim: int, whole_pod: bool
 ) -> None:
@@ -201,6 +201,7 @@ def test_a_program_that_is_killed_starts_again_with_all_others(start: Jobs) -> N
     assert "Generation 3: the program of pod 0 was killed by SIGTERM, all programs start again" in job.text(1)
 
 
+@pytest.mark.slow
 def test_a_program_that_is_killed_again_and_again_ends_the_step_with_a_hint_at_memory(start: Jobs) -> None:
     script = """
 import os, signal, time
@@ -258,6 +259,7 @@ while True:
     assert job.pods[0].wait() == NEIGHBOUR_FAILED
 
 
+@pytest.mark.slow
 def test_an_exit_code_that_the_job_would_ignore_becomes_another(start: Jobs) -> None:
     job = start("import sys; sys.exit(15)")
     job.run()
@@ -266,6 +268,7 @@ def test_an_exit_code_that_the_job_would_ignore_becomes_another(start: Jobs) -> 
     assert any("failed with exit code 15; what it wrote is above (exit code 1)" in text for text in texts)
 
 
+@pytest.mark.slow
 def test_who_is_missing_is_said_and_ends_the_wait(start: Jobs) -> None:
     job = start(FOREVER, 3, wait=4, only=[0, 2])
     job.run()
@@ -299,6 +302,7 @@ def test_a_name_that_is_not_known_yet_is_waited_for(start: Jobs) -> None:
     assert re.search(r"rank 0 at train-0.train.invalid:2221, 3 s of 3 s; the last attempt: .+", last_error(job, 1))
 
 
+@pytest.mark.slow
 def test_pods_meet_over_ipv6(start: Jobs) -> None:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
@@ -311,6 +315,7 @@ def test_pods_meet_over_ipv6(start: Jobs) -> None:
     assert job.codes == {0: [0], 1: [0]}
 
 
+@pytest.mark.slow
 def test_nothing_runs_twice_beside_itself_and_nothing_is_left(start: Jobs) -> None:
     """A program starts processes in sessions of their own, as torchrun does; the launcher is killed."""
     script = """
@@ -362,6 +367,7 @@ while not (out / "go").exists():
     assert "Generation 1 ended: pod 1 was lost (it was told to stop)" in job.text(0)
 
 
+@pytest.mark.slow
 def test_parameter_servers_and_evaluators_end_with_the_workers(start: Jobs) -> None:
     script = """
 import json, os, pathlib, signal, sys, time
@@ -386,6 +392,7 @@ def test_a_pod_that_comes_back_after_the_end_finds_nothing_to_do(start: Jobs) ->
         assert "Nothing to do" in job.text(index)
 
 
+@pytest.mark.slow
 def test_a_pod_of_a_module_that_comes_back_after_the_end_finds_nothing_to_do(start: Jobs, tmp_path: Path) -> None:
     """Its result is not the launcher's to judge: what counts is that this Job has ended well."""
     shared = tmp_path / "job" / "out"
@@ -401,6 +408,7 @@ def test_a_pod_of_a_module_that_comes_back_after_the_end_finds_nothing_to_do(sta
     assert began(again, 1) == ["1"]
 
 
+@pytest.mark.slow
 def test_a_pod_that_waits_for_rank_0_sees_that_all_is_done(start: Jobs) -> None:
     """Rank 0 was killed after it had published, and its successor had nothing to do."""
     job = start(FOREVER)
@@ -427,6 +435,7 @@ def test_a_pod_that_waits_for_rank_0_sees_that_all_is_done(start: Jobs) -> None:
     job._done.update({0, 1})
 
 
+@pytest.mark.slow
 def test_pods_of_another_job_are_not_let_in(start: Jobs) -> None:
     job = start(FOREVER, only=[0], wait=30)
     stranger = start(FOREVER, only=[], wait=3, name="stranger", uid="another Job")
@@ -441,6 +450,7 @@ def test_pods_of_another_job_are_not_let_in(start: Jobs) -> None:
     finish(job)
 
 
+@pytest.mark.slow
 def test_noise_at_the_meeting_point_disturbs_nobody(start: Jobs) -> None:
     job = start(FOREVER, only=[0])
     until(job, lambda: _can_connect(job.meet))
@@ -461,6 +471,7 @@ def _can_connect(port: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_the_newer_of_two_pods_of_one_rank_stays(start: Jobs) -> None:
     """The kubelet of a node that was cut off may bring a pod back that has a successor."""
     job = start(FOREVER)
@@ -473,6 +484,7 @@ def test_the_newer_of_two_pods_of_one_rank_stays(start: Jobs) -> None:
     finish(job)
 
 
+@pytest.mark.slow
 def test_a_port_that_is_still_held_is_not_given_to_the_program(start: Jobs) -> None:
     script = """
 import os, pathlib
@@ -490,6 +502,7 @@ pathlib.Path({out!r}, "told-" + os.environ["RANK"]).write_text(os.environ["TF_CO
     assert f"port {job.ports[1]} is still held" in job.text(1)
 
 
+@pytest.mark.slow
 def test_secrets_are_masked_in_what_every_pod_prints(start: Jobs) -> None:
     script = """
 import os, sys
@@ -529,6 +542,7 @@ def test_one_pod_that_cannot_begin_ends_all_with_its_words(start: Jobs) -> None:
     assert "pod 1 (127.0.0.1) failed with exit code 4: there is no program" in job.text(0)
 
 
+@pytest.mark.slow
 def test_results_that_are_declared_otherwise_cost_no_second_training(start: Jobs) -> None:
     script = """
 import os, pathlib
@@ -545,6 +559,7 @@ with open(pathlib.Path({out!r}, "runs-" + os.environ["RANK"]), "a") as file:
     assert (job.folder / "out" / "runs-1").read_text() == "run "
 
 
+@pytest.mark.slow
 def test_a_lost_pod_does_not_disturb_what_is_being_published(start: Jobs) -> None:
     """Rank 1 dies when its program has ended, and comes back while rank 0 is still at work."""
     script = """
@@ -587,6 +602,7 @@ def test_who_stood_still_for_too_long_begins_again_with_all_others(
     assert len(re.findall(r"^Generation 2: ", job.text(1), re.MULTILINE)) >= 1
 
 
+@pytest.mark.slow
 def test_wrong_flags_are_refused_by_name(tmp_path: Path) -> None:
     ask = functools.partial(subprocess.run, cwd=ROOT, capture_output=True, text=True, check=False)
     base = [sys.executable, "-m", "workloads.runtime.launcher", "--meet", "a:1", "--node", "a:2", "--node", "b:2"]

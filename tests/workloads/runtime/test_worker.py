@@ -39,6 +39,7 @@ def test_the_program_runs_once_for_each_item_and_all_are_listed(step: Step) -> N
     check(step.output / row["path"])
 
 
+@pytest.mark.slow
 def test_an_item_may_have_any_name_that_a_file_can_have_and_people_can_read(step: Step) -> None:
     names = ["-rf", "a b;c", "items", "v1.2", "{output}", "日"]
     step.data(dict.fromkeys(names, "ok"))
@@ -54,6 +55,7 @@ def test_a_finished_step_is_not_worked_on_again(step: Step) -> None:
     assert step.runs == list(DAYS)
 
 
+@pytest.mark.slow
 def test_workers_have_their_shares_and_do_not_need_places_at_the_same_time(step: Step) -> None:
     step.data({**DAYS, "day-4": "ok"})
     assert "not needed" in step.run("--workers", 2, "--lingering", 0.1)
@@ -62,6 +64,7 @@ def test_workers_have_their_shares_and_do_not_need_places_at_the_same_time(step:
     assert step.runs == ["day-1", "day-3", "day-2", "day-4"]
 
 
+@pytest.mark.slow
 def test_of_workers_at_the_same_time_one_makes_the_result(step: Step) -> None:
     step.data({**DAYS, "day-4": "ok"})
     workers = [step.start("--workers", 2, JOB_COMPLETION_INDEX=index) for index in "01"]
@@ -69,6 +72,7 @@ def test_of_workers_at_the_same_time_one_makes_the_result(step: Step) -> None:
     assert sorted(step.runs) == ["day-1", "day-2", "day-3", "day-4"]
 
 
+@pytest.mark.slow
 def test_only_the_worker_that_leaves_the_result_leaves_the_record(step: Step, tmp_path: Path) -> None:
     step.data(DAYS)
     record = tmp_path / "record"
@@ -124,6 +128,7 @@ def test_side_by_side_each_item_begins_from_nothing(step: Step) -> None:
     assert {name: row["model"] for name, row in step.rows.items()} == {name: name[-1] for name in DAYS}
 
 
+@pytest.mark.slow
 def test_in_order_what_comes_after_an_item_that_is_repaired_is_done_again(step: Step) -> None:
     step.data({"day-1": "ok", "day-2": "fail", "day-3": "ok"})
     step.run("--mode", "ordered", "--attempts", 1, words=ORDERED, code=ITEMS_FAILED)
@@ -217,6 +222,7 @@ def test_a_result_that_was_altered_is_made_again(step: Step) -> None:
     check(step.output)
 
 
+@pytest.mark.slow
 def test_in_order_a_result_that_was_altered_before_the_next_begins_is_made_again(step: Step) -> None:
     step.data({"day-1": "ok", "day-2": "wait"})
     worker = step.start("--mode", "ordered", words=ORDERED)
@@ -231,6 +237,7 @@ def test_in_order_a_result_that_was_altered_before_the_next_begins_is_made_again
     assert [row["model"] for row in step.rows.values()] == ["1", "12"]
 
 
+@pytest.mark.slow
 def test_items_of_an_earlier_run_are_copied_and_only_a_new_one_is_worked_on(step: Step) -> None:
     step.data(DAYS)
     step.run()
@@ -247,6 +254,7 @@ def test_items_of_an_earlier_run_are_copied_and_only_a_new_one_is_worked_on(step
     check(step.output)
 
 
+@pytest.mark.slow
 def test_an_earlier_run_that_failed_gives_what_it_has(step: Step) -> None:
     step.data({**DAYS, "day-2": "wait"})
     worker = step.start()
@@ -259,6 +267,7 @@ def test_an_earlier_run_that_failed_gives_what_it_has(step: Step) -> None:
     assert step.runs == ["day-1", "day-2", "day-2", "day-3"]
 
 
+@pytest.mark.slow
 def test_in_order_a_new_item_at_the_end_is_the_only_one_that_is_worked_on(step: Step) -> None:
     step.data(DAYS)
     step.run("--mode", "ordered", words=ORDERED)
@@ -282,6 +291,7 @@ def test_what_was_altered_in_an_earlier_run_is_not_copied(step: Step) -> None:
 
 
 @pytest.mark.parametrize("change", ["fingerprint", "code", "input"])
+@pytest.mark.slow
 def test_what_else_decides_a_result_keeps_it_from_being_copied(step: Step, change: str) -> None:
     step.data({"day-1": "ok"})
     other = step.data({"x": "x"}, "other")
@@ -306,6 +316,7 @@ def test_an_item_whose_file_was_altered_fails_and_the_others_go_on(step: Step) -
     assert sorted(step.runs) == ["day-1", "day-3"]
 
 
+@pytest.mark.slow
 def test_files_that_are_no_result_of_a_step_are_items_too(step: Step) -> None:
     step.data({})
     uploads = step.folder / "uploads"

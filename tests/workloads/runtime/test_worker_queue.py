@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from tests.support.valkey import PASSWORD
 from tests.workloads.runtime.workers import Step, alive, ended, wait_until
 from tests.workloads.steps import only_error
@@ -84,6 +86,7 @@ def test_a_worker_that_was_paused_for_longer_than_its_lease_publishes_nothing(qu
     check(queued.output)
 
 
+@pytest.mark.slow
 def test_a_worker_that_was_paused_until_its_program_had_ended_publishes_nothing(queued: Step) -> None:
     slow = waiting(queued, {"day-1": "wait"}, "--lease", 1)
     program = queued.pid("day-1")
@@ -99,6 +102,7 @@ def test_a_worker_that_was_paused_until_its_program_had_ended_publishes_nothing(
     check(queued.output)
 
 
+@pytest.mark.slow
 def test_a_worker_that_was_paused_until_its_attempt_was_deleted_goes_on_with_other_items(queued: Step) -> None:
     slow = waiting(queued, {"day-1": "wait", "day-2": "wait"}, "--lease", 1)
     [attempt] = queued.output.glob("day-1/1-*")
@@ -135,6 +139,7 @@ def test_a_worker_that_waits_ends_at_once_when_told(queued: Step) -> None:
     ended(idle, INTERRUPTED)
 
 
+@pytest.mark.slow
 def test_an_item_that_fails_is_set_aside_and_tried_again_in_the_next_round(queued: Step) -> None:
     queued.data({**DAYS, "day-2": "fail ValueError: no column AMOUNT"})
     first = queued.start("--attempts", 2)
@@ -154,6 +159,7 @@ def test_an_item_that_fails_is_set_aside_and_tried_again_in_the_next_round(queue
     check(queued.output)
 
 
+@pytest.mark.slow
 def test_an_item_that_kills_its_workers_is_set_aside(queued: Step) -> None:
     queued.data({"day-1": "wait", "day-2": "ok"})
     for _ in range(2):
@@ -167,6 +173,7 @@ def test_an_item_that_kills_its_workers_is_set_aside(queued: Step) -> None:
     assert queued.rows["day-2"]["state"] == "done"
 
 
+@pytest.mark.slow
 def test_a_queue_that_is_killed_loses_nothing(queued: Step) -> None:
     assert queued.queue is not None
     worker = waiting(queued, {"day-1": "wait", "day-2": "ok", "day-3": "wait", "day-4": "ok"}, "--lease", 20)
@@ -186,6 +193,7 @@ def test_a_queue_that_is_killed_loses_nothing(queued: Step) -> None:
     check(queued.output)
 
 
+@pytest.mark.slow
 def test_a_program_is_ended_when_the_queue_is_away_for_longer_than_the_lease(queued: Step) -> None:
     assert queued.queue is not None
     worker = waiting(queued, {"day-1": "wait"}, "--lease", 1.5, "--attempts", 1)
@@ -230,6 +238,7 @@ def test_filling_twice_adds_nothing(queued: Step) -> None:
     check(queued.output)
 
 
+@pytest.mark.slow
 def test_a_result_whose_worker_died_before_it_was_recorded_is_recorded_by_another(queued: Step) -> None:
     queued.data(DAYS)
     queued.run()
@@ -243,6 +252,7 @@ def test_a_result_whose_worker_died_before_it_was_recorded_is_recorded_by_anothe
     assert (queued.output / "day-2" / "result.json").exists()
 
 
+@pytest.mark.slow
 def test_in_order_each_item_begins_from_the_one_before_whoever_works_on_it(queued: Step) -> None:
     queued.data({**DAYS, "day-4": "fail early"})
     flags = ("--mode", "ordered", "--allow-failed", 1, "--attempts", 2)
@@ -261,6 +271,7 @@ def test_in_order_each_item_begins_from_the_one_before_whoever_works_on_it(queue
     assert queued.runs == ["day-1", "day-2", "day-3", "day-4", "day-4", "day-5", "day-6"]
 
 
+@pytest.mark.slow
 def test_in_order_a_worker_that_was_killed_is_followed_from_its_checkpoint(queued: Step) -> None:
     queued.data({"day-1": "ok", "day-2": "wait", "day-3": "ok"})
     flags = ("--mode", "ordered", "--lease", 1)
@@ -276,6 +287,7 @@ def test_in_order_a_worker_that_was_killed_is_followed_from_its_checkpoint(queue
     assert (rows["day-2"]["resumed"], rows["day-2"]["attempts"]) == (1, 2)
 
 
+@pytest.mark.slow
 def test_in_order_a_result_that_was_altered_before_the_next_begins_is_made_again(queued: Step) -> None:
     queued.data({"day-1": "ok", "day-2": "wait"})
     worker = queued.start("--mode", "ordered", "--lease", 1, words=ORDERED)
@@ -290,6 +302,7 @@ def test_in_order_a_result_that_was_altered_before_the_next_begins_is_made_again
     check(queued.output)
 
 
+@pytest.mark.slow
 def test_a_new_item_is_the_only_one_that_the_next_run_works_on(queued: Step) -> None:
     queued.data(DAYS)
     queued.run()
@@ -302,6 +315,7 @@ def test_a_new_item_is_the_only_one_that_the_next_run_works_on(queued: Step) -> 
     assert len(queued.rows) == 7
 
 
+@pytest.mark.slow
 def test_a_result_that_vanished_from_the_store_is_made_again(queued: Step) -> None:
     queued.data(DAYS)
     queued.run()
@@ -313,6 +327,7 @@ def test_a_result_that_vanished_from_the_store_is_made_again(queued: Step) -> No
     check(queued.output)
 
 
+@pytest.mark.slow
 def test_a_result_that_was_altered_is_made_again(queued: Step) -> None:
     queued.data(DAYS)
     queued.run()
@@ -322,6 +337,7 @@ def test_a_result_that_was_altered_is_made_again(queued: Step) -> None:
     check(queued.output)
 
 
+@pytest.mark.slow
 def test_no_queue_and_a_wrong_password_are_one_line(queued: Step) -> None:
     assert queued.queue is not None
     queued.data(DAYS)
