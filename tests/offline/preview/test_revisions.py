@@ -7,14 +7,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 import typer
 
 from infra.review.properties import UNKNOWN, Secret
+from infra.review.stack import Stack
 from offline.preview import cli
 from offline.preview.build import NOT_EVALUATED
-from offline.preview.revisions import Limits, evaluate_trees
+from offline.preview.revisions import Evaluations, Limits, evaluate_trees
 from offline.preview.worktree import Checkout
 from tests.offline.preview.tree import ROOT, make_tree
 from tests.support.tree import write_tree
@@ -24,15 +26,50 @@ thing("a", metadata={{"name": "a"}}, stringData=pulumi.Output.secret({{"x": "{se
 thing("b", data={{"uid": thing("c").id}})
 """
 
+DYING = {"exiting": ("os._exit(3)", "with exit code 3"), "killed": ("os.kill(os.getpid(), 9)", "by SIGKILL")}
+"""Stacks that end their process at the head, with how they do it and what is said of it."""
 
-def test_two_trees_with_the_same_secret_are_equal(tmp_path: Path) -> None:
-    head = make_tree(tmp_path / "head", THINGS.format(secret="hidden"), {"same": {}, "new": {}})
-    base = make_tree(tmp_path / "base", THINGS.format(secret="hidden"), {"same": {}, "gone": {}})
-    found = evaluate_trees(head, base)
-    assert (set(found.head), set(found.base)) == ({"same", "new"}, {"same", "gone"})
-    now, before = found.head["same"].stack, found.base["same"].stack
+
+def body(tree: str) -> str:
+    """What the stacks declare in one of the trees."""
+    # As a kubeconfig does: its server's address is the cloud's to give, and how to sign in is the program's.
+    signing = f'thing("a", config=pulumi.Output.secret(thing("c").id.apply(lambda it: f"{{it}} signs in {tree}")))'
+    last = 'os.write(2, b"first\\nlast words\\n")'
+    cases = {
+        "other": THINGS.format(secret=9 * tree),
+        "signing": signing,
+        **{name: f"{last}; {end}" if tree == "head" else 'thing("a")' for name, (end, _) in DYING.items()},
+        "_": THINGS.format(secret="hidden"),
+    }
+    written = (
+        f"    case {name if name == '_' else repr(name)}:\n{indent(each.strip(), 8 * ' ')}\n"
+        for name, each in cases.items()
+    )
+    return f"import os\nmatch pulumi.get_stack():\n{''.join(written)}"
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Evaluations:
+    """Both trees; a worker evaluates those stacks of one that are left when it dies."""
+    folder = tmp_path_factory.mktemp("trees")
+    both = ["same", "other", "signing", *DYING]
+    head = make_tree(folder / "head", body("head"), {name: {} for name in (*both, "new")})
+    base = make_tree(folder / "base", body("base"), {name: {} for name in (*both, "gone")})
+    return evaluate_trees(head, base)
+
+
+def sides(found: Evaluations, name: str) -> tuple[Stack, Stack]:
+    """A stack now and before."""
+    now, before = found.head[name].stack, found.base[name].stack
     assert now is not None
     assert before is not None
+    return now, before
+
+
+def test_two_trees_with_the_same_secret_are_equal(found: Evaluations) -> None:
+    assert set(found.head) - set(found.base) == {"new"}
+    assert set(found.base) - set(found.head) == {"gone"}
+    now, before = sides(found, "same")
     assert now.resources == before.resources
     assert [each.name for each in now.resources.values()] == ["a", "c", "b"]
     secret, _, unknown = (each.properties for each in now.resources.values())
@@ -40,30 +77,31 @@ def test_two_trees_with_the_same_secret_are_equal(tmp_path: Path) -> None:
     assert unknown["data"] == {"uid": UNKNOWN}
 
 
-def test_a_changed_secret_is_a_difference(tmp_path: Path) -> None:
-    trees = [make_tree(tmp_path / each, THINGS.format(secret=each * 9)) for each in ("head", "base")]
-    found = evaluate_trees(trees[0], trees[1], ["dev"])
-    now, before = found.head["dev"].stack, found.base["dev"].stack
-    assert now is not None
-    assert before is not None
+def test_a_changed_secret_is_a_difference(found: Evaluations) -> None:
+    now, before = sides(found, "other")
     assert {urn for urn, each in now.resources.items() if each != before.resources[urn]} == {
-        "urn:pulumi:dev::slipway::kubernetes:core/v1:ConfigMap::a"
+        "urn:pulumi:other::slipway::kubernetes:core/v1:ConfigMap::a"
     }
 
 
-def test_partly_unknown_secrets_are_compared_by_their_known_part(tmp_path: Path) -> None:
-    """As a kubeconfig does: its server's address is the cloud's to give, and how to sign in is the program's."""
-    body = 'thing("a", config=pulumi.Output.secret(thing("c").id.apply(lambda it: f"{{it}} signs in {how}")))'
-    trees = [make_tree(tmp_path / how, body.format(how=how)) for how in ("here", "there")]
-    found = evaluate_trees(trees[0], trees[1], ["dev"])
+def test_partly_unknown_secrets_are_compared_by_their_known_part(found: Evaluations) -> None:
     configs: list[Secret] = []
-    for each in (found.head["dev"].stack, found.base["dev"].stack):
-        assert each is not None
+    for each in sides(found, "signing"):
         configs += [it.properties["config"] for it in each.resources.values() if it.name == "a"]
     assert [each.partial for each in configs] == [True, True]
     assert configs[0] != configs[1]
 
 
+@pytest.mark.parametrize("name", DYING)
+def test_a_worker_that_dies_fails_its_own_stacks_only(found: Evaluations, name: str) -> None:
+    failure = found.head[name].failure
+    assert failure is not None
+    assert failure.message == f"its evaluation ended {DYING[name][1]}\nfirst\nlast words"
+    assert {each for each in found.head if found.head[each].failure} == {*DYING}
+    assert not any(each.failure for each in found.base.values())
+
+
+@pytest.mark.slow
 def test_only_requested_stacks_are_evaluated_and_a_missing_one_fails(tmp_path: Path) -> None:
     head = make_tree(tmp_path / "head", "pass", {"a": {}, "b": {}})
     base = make_tree(tmp_path / "base", "pass", {"gone": {}, "b": {}})
@@ -73,20 +111,6 @@ def test_only_requested_stacks_are_evaluated_and_a_missing_one_fails(tmp_path: P
     failure = found.head["nowhere"].failure
     assert failure is not None
     assert "there is no stack 'nowhere'" in failure.message
-    assert evaluate_trees(head, None, ["a"]).base == {}
-
-
-@pytest.mark.parametrize(
-    ("end", "how"), [("os._exit(3)", "with exit code 3"), ("os.kill(os.getpid(), 9)", "by SIGKILL")]
-)
-def test_a_worker_that_dies_fails_its_own_stacks_only(end: str, how: str, tmp_path: Path) -> None:
-    head = make_tree(tmp_path / "head", f'import os; os.write(2, b"first\\nlast words\\n"); {end}')
-    base = make_tree(tmp_path / "base", 'thing("a")')
-    found = evaluate_trees(head, base)
-    failure = found.head["dev"].failure
-    assert failure is not None
-    assert failure.message == f"its evaluation ended {how}\nfirst\nlast words"
-    assert found.base["dev"].stack is not None
 
 
 CALLING = """
@@ -97,6 +121,7 @@ evaluate_trees(Path(sys.argv[1]), None)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_workers_end_with_their_caller(number: signal.Signals, tmp_path: Path) -> None:
     body = f"""
@@ -137,7 +162,9 @@ def test_a_stack_that_exceeds_a_limit_fails_alone(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("offline.preview.revisions._cores", lambda: 1)
     names = ["a", "b-busy", "c", "d-dead", "e", "f-fat", "g"]
     tree = make_tree(tmp_path / "tree", GUILTY, {name: {} for name in names})
-    found = evaluate_trees(tree, None, limits=Limits(cpu=4, memory=1 << 30)).head
+    evaluations = evaluate_trees(tree, None, limits=Limits(cpu=4, memory=1 << 30))
+    assert evaluations.base == {}
+    found = evaluations.head
     assert list(found) == names
     assert {name: each.failure.message for name, each in found.items() if each.failure} == {
         "b-busy": "its evaluation was ended, for it takes more than 4 s of CPU time",
