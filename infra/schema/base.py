@@ -1,6 +1,7 @@
 """What all settings models share: strictness, and the kinds of value a stack file holds."""
 
 import ipaddress
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -125,7 +126,8 @@ def _duration(value: str) -> str:
     try:
         length = quantities.seconds(value)
     except ValueError:
-        raise refuse("not a duration", example) from None
+        reason = "no time at all" if re.fullmatch(r"0+[a-z]", value) else "not a duration"
+        raise refuse(reason, example) from None
     if length > LONGEST:
         raise refuse("longer than a year", example)
     return value

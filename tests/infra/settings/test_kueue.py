@@ -73,6 +73,7 @@ CASES: list[Case] = [
         "remove it",
     ),
     ({"kueue": {"preemption": "always"}}, "kueue.preemption", "", ""),
+    ({"kueue": {"wait": "0m"}}, "kueue.wait", "no time at all", "write a whole number"),
     ({"kueue": {"wait": "soon"}}, "kueue.wait", "not a duration", "write a whole number"),
     (
         {TRAIN: {**H100, "queued_provisioning": True}},
