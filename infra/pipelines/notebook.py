@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from infra.pipelines.apps import AppDeclaration, Idle, KeptAppSettings
 from infra.pipelines.contract import StepDeclaration, literal
 from infra.pipelines.pods import Command, Probe
-from infra.schema.base import Duration, Size
+from infra.schema.base import Duration, Size, refuse
 from infra.schema.quantities import seconds
 
 KIND = "notebook"
@@ -39,6 +39,17 @@ GRACE = 25
 """Seconds in which Jupyter ends its kernels."""
 
 
+SHORTEST_IDLE = 300
+"""Seconds. Kernels are ended with their variables after as long, so that less takes them from readers."""
+
+
+def _idle(value: str) -> str:
+    if seconds(value) < SHORTEST_IDLE:
+        reason = "kernels with all their variables would be ended while somebody reads what they printed"
+        raise refuse(reason, "write 5 minutes or more: `5m`, `1h`")
+    return value
+
+
 class NotebookSettings(KeptAppSettings):
     """Where a notebook runs, and when it is stopped."""
 
@@ -46,7 +57,7 @@ class NotebookSettings(KeptAppSettings):
         default="10Gi",
         description="Size of the volume with its folder: notebooks, and what a person installs.",
     )
-    idle: Duration = Field(
+    idle: Annotated[Duration, AfterValidator(_idle)] = Field(
         default="1h",
         description="Unused for so long, it is stopped: its pod goes, and with it a node that nothing else needs. "
         "Its folder is kept.",

@@ -12,6 +12,7 @@ from infra.pipelines.contract import Best, Command, StepDeclaration, StepSetting
 from infra.pipelines.notebook import NotebookSettings, declaration
 from infra.pipelines.results import Number
 from infra.program import declare
+from infra.schema.problems import SettingsError
 from infra.settings.loading import load
 from tests.support.checkout import ROOT
 from tests.support.recording import Recording, record
@@ -176,6 +177,15 @@ def test_the_outputs_say_how_it_starts_again(folder: Path) -> None:
         "notebook": f"{kubectl} scale statefulset/{only_stateful_set(recording)} --replicas=1"
     }
     assert recording.exports["tried"]["apps"]["notebook"].endswith("port-forward service/tried-notebook 8888:8888")
+
+
+@pytest.mark.parametrize(("idle", "reason"), [("299s", "while somebody reads"), ("0h", "no time at all")])
+def test_nobody_loses_variables_at_once(folder: Path, idle: str, reason: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        run(folder, {"pool": "cpu", "idle": idle})
+    [problem] = refused.value.problems
+    assert problem.key.endswith("notebook.idle")
+    assert reason in problem.reason
 
 
 def test_a_stack_without_one_has_nothing_of_it(folder: Path) -> None:
