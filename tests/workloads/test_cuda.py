@@ -107,7 +107,9 @@ def test_an_image_that_has_them_is_left_alone(tmp_path: Path, cuda: dict[str, st
 
 
 @needs_compiler
-@pytest.mark.parametrize("damage", ["altered", "missing", "no manifest"])
+@pytest.mark.parametrize(
+    "damage", ["altered", *(pytest.param(each, marks=pytest.mark.slow) for each in ("missing", "no manifest"))]
+)
 def test_a_damaged_library_is_named_and_not_loaded(tmp_path: Path, cuda: dict[str, str], damage: str) -> None:
     out = tmp_path / "out"
     run("cuda.install", "--requirements", tmp_path / "requirements.txt", "--output", out, **cuda)

@@ -47,6 +47,7 @@ def install(wheels: Path, output: Path, code: int = 0, **changes: str) -> str:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_programs_use_what_the_image_lacked(tmp_path: Path, wheels: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     output = install(wheels, first)

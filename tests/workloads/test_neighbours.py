@@ -26,7 +26,8 @@ def settings() -> PipelineSettings:
     return pipeline("neighbours").settings.model_validate({"steps": {"fit": {"pool": "cpu"}}})
 
 
-@pytest.mark.parametrize(("neighbours", "least"), [(1, 0.95), pytest.param(3, 0.95, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("neighbours", "least"), [(1, 0.95), (3, 0.95)])
 def test_most_digits_are_read_right(tmp_path: Path, neighbours: int, least: float) -> None:
     run(
         "runtime.command",

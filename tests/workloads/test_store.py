@@ -81,6 +81,7 @@ def test_what_is_published_is_found_whole(
     | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps).map(str.encode)
 )
 @settings(deadline=None)
+@pytest.mark.slow
 def test_a_broken_manifest_is_refused_and_nothing_else_is_raised(content: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         decode(content)
@@ -251,6 +252,7 @@ publish(staged, out, step="test", inputs={}, settings={}, summary={"by": me})
 """
 
 
+@pytest.mark.slow
 def test_publishers_at_the_same_time_leave_one_whole_result(tmp_path: Path) -> None:
     for turn in range(3):
         out = tmp_path / f"out-{turn}"

@@ -50,6 +50,7 @@ def test_more_shops_change_none_that_is_there(sales: Path, tmp_path: Path) -> No
         assert (tmp_path / "sales" / path.name).read_bytes() == path.read_bytes()
 
 
+@pytest.mark.slow
 def test_shops_are_compared_with_last_weeks_sales_and_one_that_failed_is_left_out(
     sales: Path, tmp_path: Path
 ) -> None:
