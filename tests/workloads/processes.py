@@ -7,7 +7,7 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.workloads.steps import start
+from tests.workloads.steps import start_loaded
 from workloads.runtime import collectives
 
 
@@ -24,12 +24,15 @@ def config(among: Sequence[str], rank: int) -> str:
 
 
 class Together:
-    """Processes of one training; `outputs` are the directories that each has for the store."""
+    """Processes of one training, started where TensorFlow is imported already.
+
+    `outputs` are the directories that each has for the store.
+    """
 
     def __init__(self, module: str, outputs: Sequence[Path], *arguments: object, **environment: str) -> None:
         among = addresses(len(outputs))
         self.processes = [
-            start(
+            start_loaded(
                 module, "--output", output, *arguments,
                 **{collectives.VARIABLE: config(among, rank), **environment},
             )

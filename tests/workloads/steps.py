@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.loaded import Loaded
+
 ROOT = Path(__file__).resolve().parents[2]
 MNIST_FILES = os.environ.get("SLIPWAY_MNIST_DIR", "")
 
@@ -31,9 +33,14 @@ def start(module: str, *arguments: object, **changes: str) -> subprocess.Popen[s
     )
 
 
-def run(module: str, *arguments: object, code: int = 0, **changes: str) -> str:
+def start_loaded(module: str, *arguments: object, **changes: str) -> Loaded:
+    """As `start`, where TensorFlow is imported already."""
+    return Loaded(command(module, *arguments)[1:], ROOT, environment(**changes))
+
+
+def run(module: str, *arguments: object, code: int = 0, loaded: bool = False, **changes: str) -> str:
     """Run a step to its end and return what it wrote; the test fails where it ends with another exit code."""
-    process = start(module, *arguments, **changes)
+    process = (start_loaded if loaded else start)(module, *arguments, **changes)
     output, _ = process.communicate(timeout=240)
     assert process.returncode == code, f"exit code {process.returncode} instead of {code}:\n{output}"
     return output

@@ -59,6 +59,7 @@ def test_cuda_names_of_other_accelerators(asked: str, found: str) -> None:
     assert not same_model(asked, found)
 
 
+@pytest.mark.slow
 def test_the_gate_adds_vectors_on_every_accelerator() -> None:
     output = run(
         "gates.accelerator", "--model", "nvidia-h100-80gb", "--count", 3, **{VARIABLE: "nvidia-h100-80gb:3"}
@@ -118,6 +119,7 @@ def test_the_gate_refuses_other_accelerators(there: str, words: list[str]) -> No
         "--count",
         1,
         code=ACCELERATOR_REFUSED,
+        loaded=True,
         **{VARIABLE: there},
     )
 

@@ -109,8 +109,9 @@ def zoo_predictions(
 ) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("zoo-predictions") / "out"
     return folder, run(
-        "mnist.predict", "--model", training[0], "--images", zoo, "--output", folder, "--batch-size", 4
-    )
+        "mnist.predict", "--model", training[0], "--images", zoo, "--output", folder, "--batch-size", 4,
+        loaded=True,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -232,10 +233,10 @@ def test_another_image_is_predicted_again(model: Path, data: Path, tmp_path: Pat
     images = Path(shutil.copytree(data / "images", tmp_path / "images"))
     for digit in range(1, 10):
         (images / f"digit-{digit}.png").unlink()
-    run("mnist.predict", "--model", model, "--images", images, "--output", tmp_path / "out")
+    run("mnist.predict", "--model", model, "--images", images, "--output", tmp_path / "out", loaded=True)
     shutil.copy(data / "images" / "digit-1.png", images / "new.png")
 
-    output = run("mnist.predict", "--model", model, "--images", images, "--output", tmp_path / "out")
+    output = run("mnist.predict", "--model", model, "--images", images, "--output", tmp_path / "out", loaded=True)
 
     assert "other inputs or settings" in output
     assert "new.png is the number" in output
@@ -299,6 +300,7 @@ def test_nothing_but_bad_images_is_an_error(training: tuple[Path, str], zoo: Pat
         "--output",
         tmp_path / "out",
         code=BAD_INPUT,
+        loaded=True,
     )
 
     assert "none of the 11 images" in only_error(output)

@@ -203,12 +203,12 @@ def test_an_image_outside_the_splits_is_named(tmp_path: Path) -> None:
 def test_a_model_learns_from_a_folder_of_images(tmp_path: Path) -> None:
     """From PNG and JPEG files to predictions of others, by the steps that a pod runs."""
     source = write(tmp_path / "source", 1200, by_folder=True)
-    run("mnist.prepare_images", "--source", source, "--output", tmp_path / "data")
+    run("mnist.prepare_images", "--source", source, "--output", tmp_path / "data", loaded=True)
     run("mnist.train", "--data", tmp_path / "data", "--output", tmp_path / "model", "--epochs", 5,
-        "--batch-size", 16, "--min-accuracy", 0.85)  # fmt: skip
+        "--batch-size", 16, "--min-accuracy", 0.85, loaded=True)  # fmt: skip
 
     run("mnist.predict", "--model", tmp_path / "model", "--images", tmp_path / "data" / "images",
-        "--output", tmp_path / "predictions")  # fmt: skip
+        "--output", tmp_path / "predictions", loaded=True)  # fmt: skip
 
     found = json.loads((tmp_path / "predictions" / "predictions.json").read_text())
     assert len(found["images"]) == 10

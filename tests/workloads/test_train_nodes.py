@@ -28,7 +28,7 @@ BATCH = ("--global-batch-size", 64)
 def alone(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three epochs in one process, by Keras' own loop."""
     folder = tmp_path_factory.mktemp("alone") / "model"
-    run("mnist.train", "--data", data, "--output", folder, "--epochs", 3, *BATCH)
+    run("mnist.train", "--data", data, "--output", folder, "--epochs", 3, *BATCH, loaded=True)
     return folder
 
 
@@ -59,7 +59,8 @@ def test_four_processes_learn_what_one_does_and_the_first_alone_writes(
     for part in ("train", "validation"):
         events = list((out / "logs" / part).iterdir())
         assert [each.read_bytes().count(b"epoch_accuracy") for each in events] == [3]
-    output = run("mnist.predict", "--model", out, "--images", data / "images", "--output", tmp_path / "read")
+    output = run("mnist.predict", "--model", out, "--images", data / "images", "--output", tmp_path / "read",
+                 loaded=True)  # fmt: skip
     assert output.count("is the number") == 10
 
     started.append(Together("mnist.train", [out] * 2, "--data", data, "--epochs", 3, *BATCH))
@@ -95,7 +96,7 @@ def test_processes_go_on_from_the_checkpoint_of_one_even_where_the_others_do_not
     assert result["virtual_devices"]
 
     # And the other way round: one process goes on from what several wrote.
-    output = run("mnist.train", "--data", data, "--output", out, "--epochs", 4, *BATCH)
+    output = run("mnist.train", "--data", data, "--output", out, "--epochs", 4, *BATCH, loaded=True)
     assert "Resuming after epoch 3 from epoch-0003" in output
 
 
@@ -152,8 +153,9 @@ def test_a_model_that_is_refused_is_refused_by_all(data: Path, tmp_path: Path, s
 def test_a_batch_that_the_replicas_cannot_share_is_refused(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "model"
     output = run(
-        "mnist.train", "--data", data, "--output", out, "--global-batch-size", 63, code=USAGE, **{VIRTUAL: "t4:2"}
-    )
+        "mnist.train", "--data", data, "--output", out, "--global-batch-size", 63, code=USAGE, loaded=True,
+        **{VIRTUAL: "t4:2"},
+    )  # fmt: skip
     assert "--global-batch-size 63 cannot be divided among 2 replicas" in only_error(output)
 
 
