@@ -14,6 +14,7 @@ settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("busy")
 
 TOGETHER = (
+    "tests/docs/test_rehearsals.py",
     "tests/offline/evaluation/test_worker.py",
     "tests/offline/preview/test_changes.py",
     "tests/offline/preview/test_cli.py",

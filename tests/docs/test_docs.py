@@ -1,6 +1,6 @@
-"""What the pages tell a reader to type works.
+"""What the pages show is there.
 
-A block fenced as ``sh`` runs in a copy of the repository. One fenced ``sh cloud`` needs an account or a cluster:
+A block fenced as ``sh`` runs in `tests.docs.test_commands`. One fenced ``sh cloud`` needs an account or a cluster:
 its stacks, make targets and configuration keys have to exist, and where the Pulumi CLI is on PATH its commands and
 flags too. One fenced ``yaml <stack>`` is laid over that stack's settings, which then have to be accepted. One
 fenced ``diff <stack> <stack>`` is all that the files of the two stacks differ in.
@@ -8,12 +8,9 @@ fenced ``diff <stack> <stack>`` is all that the files of the two stacks differ i
 
 import difflib
 import itertools
-import os
 import re
-import shlex
 import shutil
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,16 +21,12 @@ from infra.schema.problems import without_prefix
 from infra.settings.loading import lay_over, load
 from infra.settings.model import Settings
 from offline.engine.stack_config import stack_config
-from tests.docs.fences import Block, blocks
-from tests.support.checkout import ROOT, copy_checkout
+from tests.docs.commands import BLOCKS, NEW, commands, new
+from tests.docs.fences import Block
+from tests.support.checkout import ROOT
 from tests.support.stack_values import other_stacks
 
-BLOCKS = list(blocks(ROOT))
 KNOWN = {"sh", "sh cloud", "text", "python", "python matrix", "json"}
-
-
-def of(*infos: str) -> list[Block]:
-    return [block for block in BLOCKS if block.info in infos]
 
 
 def test_every_block_says_what_it_is() -> None:
@@ -41,61 +34,6 @@ def test_every_block_says_what_it_is() -> None:
     known = KNOWN | {f"yaml {stack}" for stack in stacks} | {"yaml"}
     known |= {f"diff {one} {other}" for one in stacks for other in stacks}
     assert [f"{block}: {block.info!r}" for block in BLOCKS if block.info not in known] == []
-
-
-@pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The working tree as a new clone would have it, with this environment already installed.
-
-    What a page has the reader make is not there yet, even where somebody followed the page in this working tree.
-    """
-    root = copy_checkout(tmp_path_factory.mktemp("clone") / "slipway")
-    for option, place in NEW.items():
-        for name in new(option):
-            made = root / place.format(name)
-            if made.is_dir():
-                shutil.rmtree(made)
-            made.unlink(missing_ok=True)
-    return root
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("block", of("sh"), ids=str)
-def test_commands_run(block: Block, copy: Path) -> None:
-    # A page that shows how to run these very tests is asked only whether make knows the target.
-    script = re.sub(r"^make (test|test-fast|lint|bench)\b", r"make --dry-run \1", block.body, flags=re.MULTILINE)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-    # A demo would go on until somebody ends it.
-    environment["FOR"] = "1"
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=copy,
-        env=environment,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, f"{block}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-
-
-def lines(block: Block) -> list[list[str]]:
-    joined = block.body.replace("\\\n", " ")
-    return [words for line in joined.splitlines() if (words := shlex.split(line, comments=True))]
-
-
-def commands(program: str) -> list[tuple[Block, list[str]]]:
-    return [(block, words) for block in of("sh", "sh cloud") for words in lines(block) if words[0] == program]
-
-
-NEW = {"STACK": "stacks/Pulumi.{}.yaml", "PIPELINE": "workloads/{}"}
-"""What `make new` writes, by the option that names it."""
-
-
-def new(option: str) -> set[str]:
-    """The names that the pages give to `make new` as ``option``."""
-    named = [words for _, words in commands("make") if words[1] == "new"]
-    return {word.partition("=")[2] for words in named for word in words if word.startswith(f"{option}=")}
 
 
 def option(words: list[str], *names: str) -> str | None:

@@ -1,0 +1,89 @@
+"""The commands that the pages tell a reader to type, and a clone in which they are typed."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests import test_newcomer
+from tests.docs.fences import Block, blocks
+from tests.support.checkout import ROOT, copy_checkout
+
+BLOCKS = list(blocks(ROOT))
+
+NEW = {"STACK": "stacks/Pulumi.{}.yaml", "PIPELINE": "workloads/{}"}
+"""What `make new` writes, by the option that names it."""
+
+
+def of(*infos: str) -> list[Block]:
+    return [block for block in BLOCKS if block.info in infos]
+
+
+def lines(block: Block) -> list[list[str]]:
+    """The words of each command of a block."""
+    joined = block.body.replace("\\\n", " ")
+    return [words for line in joined.splitlines() if (words := shlex.split(line, comments=True))]
+
+
+def commands(program: str) -> list[tuple[Block, list[str]]]:
+    return [(block, words) for block in of("sh", "sh cloud") for words in lines(block) if words[0] == program]
+
+
+def new(option: str) -> set[str]:
+    """The names that the pages give to `make new` as ``option``."""
+    named = [words for _, words in commands("make") if words[1] == "new"]
+    return {word.partition("=")[2] for words in named for word in words if word.startswith(f"{option}=")}
+
+
+def typed() -> list[Block]:
+    """The blocks that run here: each command of the pages is in one of them, or in a test of its own.
+
+    A block whose lines stand one after the other in another block runs with that one.
+    """
+    found = [block for block in of("sh") if block.page != test_newcomer.PAGE]
+    return [block for place, block in enumerate(found) if not _again(block, found[:place], found[place + 1 :])]
+
+
+def _again(block: Block, before: Sequence[Block], after: Sequence[Block]) -> bool:
+    longer = [each for each in before if each.body != block.body]
+    return any(f"\n{block.body}" in f"\n{each.body}" for each in (*longer, *after))
+
+
+def rehearses(block: Block) -> bool:
+    return bool(re.search(r"^make (rehearse|demo)\b|-m offline\.rehearsal\b", block.body, flags=re.MULTILINE))
+
+
+def new_clone(target: Path) -> Path:
+    """The working tree as a new clone would have it, with this environment already installed.
+
+    What a page has the reader make is not there yet, even where somebody followed the page in this working tree.
+    """
+    root = copy_checkout(target)
+    for option, place in NEW.items():
+        for name in new(option):
+            made = root / place.format(name)
+            if made.is_dir():
+                shutil.rmtree(made)
+            made.unlink(missing_ok=True)
+    return root
+
+
+def run(block: Block, clone: Path) -> None:
+    """Types the block in the clone. Fails where a command does."""
+    # A page that shows how to run these very tests is asked only whether make knows the target.
+    script = re.sub(r"^make (test|test-fast|lint|bench)\b", r"make --dry-run \1", block.body, flags=re.MULTILINE)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    # A demo would go on until somebody ends it.
+    environment["FOR"] = "1"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=clone,
+        env=environment,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, f"{block}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
