@@ -22,7 +22,16 @@ from offline.picture.text_width import STYLES, clean
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "images" / "stacks"
-TEMPLATES = Path(__file__).resolve().parent
+TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).resolve().parent),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+    undefined=jinja2.StrictUndefined,
+)
+"""One for all pictures of a process: compiling the template takes longer than filling it in."""
+TEMPLATES.filters.update(number=lambda value: f"{value:g}", clean=clean)
 
 
 def picture(stack: Stack, phases: Mapping[str, str] | None = None) -> str:
@@ -31,18 +40,9 @@ def picture(stack: Stack, phases: Mapping[str, str] | None = None) -> str:
     ``phases`` says of Jobs that were run, by their URNs, how they ended: ``succeeded``, ``unchanged``, ``failed``,
     ``interrupted`` or ``not-run``.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters.update(number=lambda value: f"{value:g}", clean=clean)
     found = scene(stack, phases)
     placed = layout(found)
-    return environment.get_template("picture.svg.j2").render(
+    return TEMPLATES.get_template("picture.svg.j2").render(
         name=clean(found.title),
         about=clean(about(found)),
         picture=placed,

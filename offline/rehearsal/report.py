@@ -51,17 +51,19 @@ NARROW = 4
 IMAGE_LIMIT = 2 * 1024 * 1024
 """Bytes of a picture beyond which the report only says where it lies."""
 
+TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=jinja2.StrictUndefined,
+)
+"""One for all reports of a process: compiling the template takes longer than filling it in."""
+
 
 def write_report(place: Place, outcome: Outcome) -> Path:
     """Writes ``report.html`` and returns where it is."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    page = environment.get_template("report.html.j2").render(context(place, outcome))
+    page = TEMPLATES.get_template("report.html.j2").render(context(place, outcome))
     file = place.folder / "report.html"
     files.write(file, page)
     return file
