@@ -18,6 +18,7 @@ def jobs(size: int) -> set[str]:
     return {each.name for each in found.resources.values() if each.type == JOB}
 
 
+@pytest.mark.slow
 def test_each_further_pipeline_brings_its_own_jobs() -> None:
     further = jobs(2) - jobs(1)
     assert further == {"mnist-1-prepare", "mnist-1-train", "mnist-1-predict"}

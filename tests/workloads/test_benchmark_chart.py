@@ -80,6 +80,7 @@ def test_of_one_configuration_the_last_measurement_counts(store: Path) -> None:
     assert [(each.run, each["batch_size_per_gpu"]) for each in found] == [("after", 64), ("larger", 128)]
 
 
+@pytest.mark.slow
 def test_several_nodes_are_compared_with_one_that_has_as_many_gpus(store: Path, tmp_path: Path) -> None:
     for name, changes in SEVERAL.items():
         write(store, name, **changes)
@@ -192,6 +193,7 @@ def test_the_chart_of_a_cpu_says_so() -> None:
     assert axes.get_xticklabels()[0].get_text().endswith("(a CPU in its place)")
 
 
+@pytest.mark.slow
 def test_figures_of_a_cpu_are_marked(store: Path, tmp_path: Path) -> None:
     write(store, "rehearsed", device="nvidia-tesla-t4", reduced=True, virtual_devices=True, images_per_second=40.0)
     output = run("benchmark.chart", "--results", store, "--output", tmp_path / "chart")
@@ -200,6 +202,7 @@ def test_figures_of_a_cpu_are_marked(store: Path, tmp_path: Path) -> None:
     assert REMARK in (tmp_path / "chart" / "results.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_chart_is_drawn_again_only_for_other_results(store: Path, tmp_path: Path) -> None:
     write(store, "t4-fp32")
     first = run("benchmark.chart", "--results", store, "--output", tmp_path / "chart")

@@ -158,6 +158,7 @@ def test_pods_of_an_app_take_their_places_and_one_of_them_runs(tmp_path: Path) -
     assert outcome.exit_code == 1
 
 
+@pytest.mark.slow
 def test_the_volume_of_an_app_stays_from_rehearsal_to_rehearsal(tmp_path: Path) -> None:
     script = "import pathlib, sys; n = pathlib.Path(sys.argv[3], 'n'); n.open('a').write('x')\n"
     script += "print('kept', n.read_text(), flush=True)\n"

@@ -40,6 +40,7 @@ def test_every_problem_of_the_settings_is_listed_at_once(tmp_path: Path) -> None
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_an_image_folder_that_is_not_there_is_listed_with_the_rest(tmp_path: Path) -> None:
     content = yaml.safe_load((ROOT / "stacks" / "Pulumi.local.yaml").read_text())
     pipelines = content["config"]["slipway:pipelines"]
@@ -51,6 +52,7 @@ def test_an_image_folder_that_is_not_there_is_listed_with_the_rest(tmp_path: Pat
         assert done.stderr.count(f"{key}: ") == 1, done.stderr
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_is_one_line_without_what_a_terminal_obeys(tmp_path: Path) -> None:
     file = tmp_path / "Pulumi.\x1b[31m[bold].yaml"
     file.write_text("config:\n  slipway:clusters: &a [*a]\n")
@@ -77,6 +79,7 @@ def test_an_error_of_the_program_is_told_with_its_place_and_without_values(
     assert "password" not in told
 
 
+@pytest.mark.slow
 def test_an_unknown_stack_is_answered_with_the_stacks_there_are(tmp_path: Path) -> None:
     done = rehearsal("-s", "nowhere", "--output", str(tmp_path))
     assert done.returncode == 2

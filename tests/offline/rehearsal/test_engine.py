@@ -81,6 +81,7 @@ def test_replace_with_runs_a_job_again_together_with_another(tmp_path: Path) -> 
     assert ran(tmp_path) == "bcBc"
 
 
+@pytest.mark.slow
 def test_fresh_starts_over_and_deletes_nothing_of_others(tmp_path: Path) -> None:
     rehearse(three(), tmp_path)
     (tmp_path / "mine.txt").write_text("kept")
@@ -89,6 +90,7 @@ def test_fresh_starts_over_and_deletes_nothing_of_others(tmp_path: Path) -> None
     assert (tmp_path / "mine.txt").read_text() == "kept"
 
 
+@pytest.mark.slow
 def test_a_store_that_is_gone_makes_everything_run_again(tmp_path: Path) -> None:
     rehearse(three(), tmp_path)
     (tmp_path / "store" / "ran").unlink()
@@ -155,6 +157,7 @@ def test_without_the_annotation_the_old_failure_is_repeated(tmp_path: Path) -> N
     assert "pulumi.com/replaceUnready" in printed
 
 
+@pytest.mark.slow
 def test_independent_jobs_run_side_by_side(tmp_path: Path) -> None:
     """Each waits for all the others, so they only end together; and there are more than asyncio has threads."""
     meet = (
@@ -291,6 +294,7 @@ def test_a_folder_with_files_of_somebody_else_is_left_alone(tmp_path: Path) -> N
     assert [each.name for each in tmp_path.rglob("*")] == ["logs", "mine"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["", "{}", '{"format": 99, "jobs": {}}', '{"format": 1, "jobs": {"urn": 3}}'])
 def test_a_state_that_cannot_be_read_makes_everything_run_again(tmp_path: Path, content: str) -> None:
     rehearse(three(), tmp_path)

@@ -92,6 +92,7 @@ def test_what_programs_import_is_compiled_and_the_packages_tests_are_not(
     assert len(compiled) == 2
 
 
+@pytest.mark.slow
 def test_it_is_made_once_for_a_content(place: Environments, tmp_path: Path) -> None:
     first = lock(tmp_path, "shout")
     copy = tmp_path / "copy.txt"
@@ -103,6 +104,7 @@ def test_it_is_made_once_for_a_content(place: Environments, tmp_path: Path) -> N
     assert other.folder != made.folder
 
 
+@pytest.mark.slow
 def test_tensorflow_s_image_is_seen_without_the_rest_of_the_project(place: Environments, tmp_path: Path) -> None:
     environment = provide(place, lock(tmp_path, "shout"), tensorflow=True)
     names = ("shout", "tensorflow", "keras", "numpy", "google.protobuf", "pulumi", "sklearn", "PIL", "pydantic")
@@ -114,6 +116,7 @@ def test_tensorflow_s_image_is_seen_without_the_rest_of_the_project(place: Envir
     )
 
 
+@pytest.mark.slow
 def test_a_package_of_the_lock_file_hides_the_image_s(place: Environments, tmp_path: Path) -> None:
     environment = provide(place, lock(tmp_path, "termcolor", "99.0"), tensorflow=True)
     script = "import termcolor; from importlib import metadata; print(metadata.version('termcolor'))"
@@ -146,6 +149,7 @@ def test_a_folder_that_others_share_shows_only_what_is_linked(tmp_path: Path) ->
     assert (tmp_path / "image/shared/mine/code.py").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", ["hash", "missing", "unhashed"])
 def test_what_cannot_be_installed_is_said_and_left_nowhere(
     place: Environments, tmp_path: Path, broken: str
@@ -182,6 +186,7 @@ def test_two_that_need_it_at_once_make_it_once(place: Environments, tmp_path: Pa
     assert imports(found[0], "shout") == [True]
 
 
+@pytest.mark.slow
 def test_what_a_killed_rehearsal_left_is_made_anew(place: Environments, tmp_path: Path) -> None:
     environment = provide(place, lock(tmp_path, "shout"))
     # As a kill would leave it that came while files were written.

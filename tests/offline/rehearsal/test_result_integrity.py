@@ -179,6 +179,7 @@ def test_a_damaged_result_is_made_again_with_what_depends_on_it(folder: Path, da
     assert reason in printed
 
 
+@pytest.mark.slow
 def test_a_pipeline_whose_results_are_deleted_runs_again(folder: Path) -> None:
     for step in ("prepare", "train", "predict"):
         shutil.rmtree(folder / "store" / "run" / step)

@@ -66,6 +66,7 @@ def test_a_job_reaches_a_service_by_its_address_and_its_password(tmp_path: Path)
     assert not any(PASSWORD in text for text in [printed, *written])
 
 
+@pytest.mark.slow
 def test_its_data_outlives_the_rehearsal_and_an_unchanged_one_starts_nothing(tmp_path: Path) -> None:
     rehearse(counting(), tmp_path)
     unchanged, _ = rehearse(counting(), tmp_path)
@@ -76,6 +77,7 @@ def test_its_data_outlives_the_rehearsal_and_an_unchanged_one_starts_nothing(tmp
     assert "count 1\n" in log(tmp_path, "client")
 
 
+@pytest.mark.slow
 def test_the_data_goes_with_a_service_that_is_no_longer_declared(tmp_path: Path) -> None:
     rehearse(counting(), tmp_path)
     rehearse(lambda: Toys().job("other", "pass"), tmp_path)
@@ -167,6 +169,7 @@ def test_a_service_takes_its_place_on_a_node_for_as_long_as_the_rehearsal_runs(t
     assert len({each.node for each in outcome.services}) == count
 
 
+@pytest.mark.slow
 def test_a_service_is_held_to_its_memory_limit(tmp_path: Path) -> None:
     def program() -> None:
         toys = Toys()
