@@ -22,6 +22,7 @@ TOGETHER = (
     "tests/offline/preview/test_revisions.py",
     "tests/offline/rehearsal/test_end_to_end.py",
     "tests/offline/rehearsal/test_examples.py",
+    "tests/offline/serving/test_versions.py",
     "tests/offline/test_all_stacks.py",
     "tests/test_architecture.py",
     "tests/test_invariants.py",

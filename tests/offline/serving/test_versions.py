@@ -6,6 +6,7 @@ What is expected is what TensorFlow Serving 2.21 does: model_servers/server_core
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -22,15 +23,18 @@ from workloads.runtime.store import write_atomically
 pytestmark = pytest.mark.slow
 
 LABELS = "--allow_version_labels_for_unavailable_models=true"
+IDLE = ("--rest_api_num_threads=4", "--enable_batching=true")
+"""Flags that the stand-in does nothing with."""
 
 
 class Folder:
     """A model's versions, of which each adds its own number, and the file that servers read."""
 
-    def __init__(self, folder: Path, made: Path) -> None:
-        self.folder = folder / "half"
+    def __init__(self, folder: Path, made: Path, file: Path | None = None) -> None:
+        self.folder = folder
+        self.name = folder.name
         self.folder.mkdir()
-        self.file = folder / "models.config"
+        self.file = file or folder.parent / "models.config"
         self._made = made
 
     def add(self, number: int) -> None:
@@ -38,7 +42,7 @@ class Folder:
         (self.folder / f".{number}").rename(self.folder / str(number))
 
     def serve(self, *versions: int, **labels: int) -> None:
-        self.write(configuration({"half": self.folder}, _specific(versions), labels))
+        self.write(configuration({self.name: self.folder}, _specific(versions), labels))
 
     def write(self, text: str) -> None:
         write_atomically(self.file, text.encode())
@@ -58,7 +62,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path, made: Path) -> Folder:
-    found = Folder(tmp_path, made)
+    found = Folder(tmp_path / "half", made)
     found.add(1)
     found.serve(1, stable=1)
     return found
@@ -77,48 +81,75 @@ def start(folder: Folder) -> Iterator[Callable[..., Server]]:
         each.end()
 
 
-def answer(server: Server, which: str = "") -> float | str:
-    code, found = server.post(f"/v1/models/half{which}:predict", {"instances": [0.0]})
+class Shared:
+    """A server for several tests, each of which gives it a model of its own."""
+
+    def __init__(self, folder: Path, made: Path) -> None:
+        self._folder, self._made = folder, made
+        self._file = folder / "models.config"
+        self._file.touch()
+        self._numbers = itertools.count(1)
+        once = ("--max_num_load_retries=1", "--load_retry_interval_micros=100000")
+        self.server = Server(f"--model_config_file={self._file}", LABELS, *once, *IDLE).ready()
+
+    def model(self) -> Folder:
+        """A new one in place of all others, whose version 1 is there and is `stable`."""
+        found = Folder(self._folder / f"half-{next(self._numbers)}", self._made, self._file)
+        found.add(1)
+        found.serve(1, stable=1)
+        self.server.until(lambda: self.server.get(f"/v1/models/{found.name}/labels/stable/metadata")[0] == 200)
+        return found
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, made: Path) -> Iterator[Shared]:
+    found = Shared(tmp_path_factory.mktemp("shared"), made)
+    yield found
+    found.server.end()
+
+
+def answer(server: Server, which: str = "", model: str = "half") -> float | str:
+    code, found = server.post(f"/v1/models/{model}{which}:predict", {"instances": [0.0]})
     return found["predictions"][0] if code == 200 else found["error"]
 
 
-def test_takes_up_a_version_and_lets_the_old_one_go(folder: Folder, start: Callable[..., Server]) -> None:
-    server = start(LABELS).ready()
-    assert answer(server) == answer(server, "/labels/stable") == 1.0
+def test_takes_up_a_version_and_lets_the_old_one_go(shared: Shared) -> None:
+    server, folder = shared.server, shared.model()
+    assert answer(server, model=folder.name) == answer(server, "/labels/stable", folder.name) == 1.0
     folder.add(2)
     folder.serve(1, 2, stable=1)
-    server.until(lambda: server.states("half").get(2) == "AVAILABLE")
-    assert answer(server, "/labels/stable") == 1.0
+    server.until(lambda: server.states(folder.name).get(2) == "AVAILABLE")
+    assert answer(server, "/labels/stable", folder.name) == 1.0
     folder.serve(2, stable=2)
-    server.until(lambda: answer(server, "/labels/stable") == 2.0)
-    server.until(lambda: server.states("half") == {2: "AVAILABLE", 1: "END"})
-    assert answer(server) == 2.0
-    assert answer(server, "/versions/1") == "Servable not found for request: Specific(half, 1)"
+    server.until(lambda: answer(server, "/labels/stable", folder.name) == 2.0)
+    server.until(lambda: server.states(folder.name) == {2: "AVAILABLE", 1: "END"})
+    assert answer(server, model=folder.name) == 2.0
+    assert (
+        answer(server, "/versions/1", folder.name) == f"Servable not found for request: Specific({folder.name}, 1)"
+    )
     folder.serve(1, 2, stable=2)
-    server.until(lambda: server.states("half")[1] == "AVAILABLE")
+    server.until(lambda: server.states(folder.name)[1] == "AVAILABLE")
 
 
-def test_a_label_that_moves_at_once_keeps_the_version_from_being_loaded(
-    folder: Folder, start: Callable[..., Server]
-) -> None:
-    server = start(LABELS).ready()
+def test_a_label_that_moves_at_once_keeps_the_version_from_being_loaded(shared: Shared) -> None:
+    server, folder = shared.server, shared.model()
     folder.add(2)
     folder.serve(2, stable=2)
     refused = (
         "PollFilesystemAndReloadConfig failed to ReloadConfig: Request to assign label to version 2 of model "
-        "half, which is not currently available for inference"
+        f"{folder.name}, which is not currently available for inference"
     )
     server.until(lambda: server.log.count(refused) >= 3)
-    assert server.states("half") == {1: "AVAILABLE"}
-    assert answer(server) == 1.0
+    assert server.states(folder.name) == {1: "AVAILABLE"}
+    assert answer(server, model=folder.name) == 1.0
 
 
-def test_an_unknown_label_may_come_with_its_version(folder: Folder, start: Callable[..., Server]) -> None:
-    server = start(LABELS).ready()
+def test_an_unknown_label_may_come_with_its_version(shared: Shared) -> None:
+    server, folder = shared.server, shared.model()
     folder.add(2)
     folder.serve(1, 2, stable=1, canary=2)
-    server.until(lambda: answer(server, "/labels/canary") == 2.0)
-    assert answer(server, "/labels/stable") == 1.0
+    server.until(lambda: answer(server, "/labels/canary", folder.name) == 2.0)
+    assert answer(server, "/labels/stable", folder.name) == 1.0
 
 
 def test_labels_need_the_flag_at_the_start(start: Callable[..., Server]) -> None:
@@ -161,27 +192,27 @@ def test_without_a_file_it_does_not_start(folder: Folder, start: Callable[..., S
     assert server.log[-1] == f"Failed to start server. Error: NOT_FOUND: {folder.file}; No such file or directory"
 
 
-def test_a_file_that_cannot_be_read_changes_nothing(folder: Folder, start: Callable[..., Server]) -> None:
-    server = start(LABELS).ready()
+def test_a_file_that_cannot_be_read_changes_nothing(shared: Shared) -> None:
+    server, folder = shared.server, shared.model()
     folder.write("model_config_list { config {")
     server.until(lambda: any(each.startswith("Failed to read ModelServerConfig file") for each in server.log))
-    assert answer(server) == 1.0
+    assert answer(server, model=folder.name) == 1.0
 
 
-def test_a_broken_version_leaves_the_old_one_serving(folder: Folder, start: Callable[..., Server]) -> None:
-    server = start(LABELS, "--max_num_load_retries=1", "--load_retry_interval_micros=100000").ready()
+def test_a_broken_version_leaves_the_old_one_serving(shared: Shared) -> None:
+    server, folder = shared.server, shared.model()
     folder.add(2)
     pb = folder.folder / "2" / "saved_model.pb"
     pb.write_bytes(pb.read_bytes()[:40])
     folder.serve(1, 2, stable=1)
-    server.until(lambda: server.states("half").get(2) == "END")
-    code, found = server.get("/v1/models/half/versions/2")
+    server.until(lambda: server.states(folder.name).get(2) == "END")
+    code, found = server.get(f"/v1/models/{folder.name}/versions/2")
     assert code == 200
     (state,) = found["model_version_status"]
     assert state["status"]["error_code"] == "UNKNOWN"
     assert state["status"]["error_message"]
     folder.serve(2, stable=1)
-    assert answer(server) == 1.0
+    assert answer(server, model=folder.name) == 1.0
 
 
 def test_a_server_whose_only_version_is_broken_ends(folder: Folder, start: Callable[..., Server]) -> None:
@@ -215,8 +246,7 @@ def test_a_folder_without_configuration_serves_its_newest(folder: Folder) -> Non
         server.end()
 
 
-def test_says_which_flags_do_nothing(start: Callable[..., Server]) -> None:
-    server = start(LABELS, "--rest_api_num_threads=4", "--enable_batching=true").ready()
-    assert server.log[1] == (
+def test_says_which_flags_do_nothing(shared: Shared) -> None:
+    assert shared.server.log[1] == (
         "stand-in: flags that it takes and does nothing with: --rest_api_num_threads=4 --enable_batching"
     )
