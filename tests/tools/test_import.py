@@ -262,6 +262,16 @@ def test_the_program_beside_the_manifest_is_taken_along(tmp_path: Path) -> None:
     assert "# - spec.runPolicy.backoffLimit: 3" in made.files["pipeline.yaml"]
 
 
+def test_programs_that_roles_start_by_name_travel_with_the_step(tmp_path: Path) -> None:
+    for name in ("main.py", "work.py"):
+        (tmp_path / name).write_text("print('trained')\n")
+    made = drafted(tmp_path, TORCH.replace("main.py", "/opt/main.py"))
+    assert not isinstance(made.files, str)
+    step = yaml.safe_load(made.files["pipeline.yaml"])["steps"][STEP]
+    assert step["files"] == ["main.py", "work.py"]
+    assert [step["environment"][f"{role}_WORD_1"] for role in ("CHIEF", "WORKER")] == ["main.py", "work.py"]
+
+
 def test_a_missing_program_is_named(tmp_path: Path) -> None:
     assert any(line.startswith("Missing: train.py") for line in drafted(tmp_path, STUDY).said)
 

@@ -22,6 +22,9 @@ TEMPLATE = Path(__file__).parent / "data" / "by_role.py.j2"
 
 WIDTH = 110
 
+WORD = "_WORD_"
+"""What tells a word of a role's command from its variables, in the environment of `DISPATCHER`."""
+
 MOST_BYTES = 2**20
 """Bytes of a program that is copied: what a step ships has to fit into a ConfigMap."""
 
@@ -38,10 +41,17 @@ def draft(manifest: Manifest, imported: Imported, name: str, code: Path | None) 
         raise RefusedError(problems)
     files = _program(manifest, imported, code)
     missing = [each for each in imported.programs if not each.startswith("/") and each not in files]
+    if imported.by_role and (programs := sorted({*filter(_is_python, files), *filter(_is_python, missing)})):
+        # It starts them by name, and only what a program imports travels by itself.
+        imported.pipeline["steps"][STEP]["files"] = programs
     files["pipeline.yaml"] = _pipeline(imported, manifest)
     if imported.by_role:
         files[DISPATCHER] = _dispatcher(imported.by_role)
     return Draft(target, files, tuple(_said(manifest, imported, name, files, missing)))
+
+
+def _is_python(path: str) -> bool:
+    return path.endswith(".py")
 
 
 def _program(manifest: Manifest, imported: Imported, code: Path | None) -> dict[str, str]:
@@ -61,6 +71,11 @@ def _program(manifest: Manifest, imported: Imported, code: Path | None) -> dict[
     renamed = {each: Path(each).name for each in imported.programs if Path(each).name in found}
     step = imported.pipeline["steps"][STEP]
     step["run"] = [renamed.get(word, word) for word in step["run"]]
+    if imported.by_role:
+        words: Mapping[str, str] = step["environment"]
+        step["environment"] = {
+            key: renamed.get(each, each) if WORD in key else each for key, each in words.items()
+        }
     imported.programs = [renamed.get(each, each) for each in imported.programs]
     return found
 
