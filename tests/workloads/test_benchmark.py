@@ -115,7 +115,7 @@ def test_stored_images_in_fp16_on_two_replicas(tmp_path: Path) -> None:
 
     output = run(
         *("benchmark.resnet50", "--output", tmp_path / "run", "--data", tmp_path / "images"),
-        *("--precision", "fp16", "--gpus", 8, "--batch-size", 2),
+        *("--precision", "fp16", "--gpus", 8, "--batch-size", 2, "--batches", 1, "--warm-up", 1),
         **{VARIABLE: "nvidia-h100-80gb:8"},
     )
 
@@ -143,7 +143,7 @@ def test_stored_images_in_fp16_on_two_replicas(tmp_path: Path) -> None:
 def test_xla_and_bf16_on_the_cpu_alone(tmp_path: Path) -> None:
     output = run(
         *("benchmark.resnet50", "--output", tmp_path, "--xla", "--precision", "bf16", "--image-size", 32),
-        *("--gpus", 0),
+        *("--gpus", 0, "--batches", 1, "--warm-up", 1),
         **T4,
     )
     assert "stand in" not in output, "what is there of accelerators is left alone"
