@@ -51,6 +51,7 @@ def stack(each: Evaluated) -> Any:
     return each.stack
 
 
+@pytest.mark.slow
 def test_a_teams_stack_declares_no_cloud_and_has_the_pools_of_the_other_file(evaluations: Evaluations) -> None:
     platform, team = stack(evaluations.base["platform"]), stack(evaluations.base["team"])
     assert {each.package for each in team.resources.values()} <= {"pulumi", "kubernetes", "slipway"}
@@ -64,6 +65,7 @@ def test_a_teams_stack_declares_no_cloud_and_has_the_pools_of_the_other_file(eva
     assert {"mnist-prepare", "mnist-train", "mnist-predict"} <= jobs
 
 
+@pytest.mark.slow
 def test_the_kubeconfig_of_the_other_stack_stays_a_secret(evaluations: Evaluations) -> None:
     (provider,) = stack(evaluations.base["team"]).of_type(KUBERNETES_PROVIDER)
     assert isinstance(provider.properties["kubeconfig"], Secret)
@@ -77,6 +79,7 @@ def test_nothing_that_is_printed_of_both_stacks_holds_a_kubeconfig(tmp_path: Pat
     assert "gke-gcloud-auth-plugin" not in printed, "what only a kubeconfig has"
 
 
+@pytest.mark.slow
 def test_what_the_platform_deletes_is_told_with_the_steps_on_it(evaluations: Evaluations) -> None:
     preview = built(evaluations)
     (finding,) = (each for each in of(preview, "platform").findings if each.policy == "lost-pool")
@@ -87,6 +90,7 @@ def test_what_the_platform_deletes_is_told_with_the_steps_on_it(evaluations: Eva
     assert [each.resource for each in problems] == ["slipway:pipelines.mnist.steps.predict.pool"]
 
 
+@pytest.mark.slow
 def test_nodes_are_billed_where_they_are_declared(evaluations: Evaluations) -> None:
     found = built(Evaluations(evaluations.base, {}))
     team, platform = of(found, "team").cost, of(found, "platform").cost
