@@ -251,6 +251,7 @@ def test_a_preview_says_that_it_is_added_and_which_of_its_jobs_a_change_runs_aga
     assert "lines-count" not in changed
 
 
+@pytest.mark.slow
 def test_the_policies_look_at_what_it_ships(root: Path) -> None:
     file = root / "workloads" / "lines" / "count.py"
     file.write_text(MODULE + f'KEY = "{"AKIA" + "Z7QX2MNB4K8WPL3D"}"\n', encoding="utf-8")

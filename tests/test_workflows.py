@@ -64,6 +64,7 @@ def run(*command: str | Path) -> None:
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schema", "files"),
     [("github-workflows", WORKFLOWS), ("github-actions", ACTIONS), ("gitlab-ci", [GITLAB])],

@@ -166,6 +166,7 @@ def leaves(value: Any, at: str = "") -> list[str]:
 KEYS = st.sampled_from(["hostPID", "dnsPolicy", "runtimeClassName", "overhead", "setHostnameAsFQDN", "unheardOf"])
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(extra=st.dictionaries(KEYS, st.one_of(st.booleans(), st.text("abc", min_size=1)), min_size=1))
 def test_no_field_is_dropped_in_silence(extra: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> None:

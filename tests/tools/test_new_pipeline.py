@@ -168,6 +168,7 @@ def test_a_folder_is_there_whole_or_not_at_all(copy: Path, monkeypatch: pytest.M
     assert list((copy / "build").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_what_is_there_stays_as_it_is(copy: Path) -> None:
     assert make(copy, f"--pipeline={NAME}").returncode == 0
     mine = copy / WORKLOADS / NAME / "train.py"

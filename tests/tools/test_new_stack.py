@@ -101,6 +101,7 @@ def test_the_stacks_preview_without_findings_that_the_shipped_ones_do_not_have(t
     assert {name: rules[name] for name in names.values()} == dict.fromkeys(names.values(), rules["gcp-dev"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cloud", "regions"), [("gcp", list(gcp_regions())), ("aws", list(aws_regions()))])
 def test_each_gpu_is_placed_where_it_is_sold_and_refused_elsewhere_with_where_it_is(
     cloud: str, regions: list[str]

@@ -57,6 +57,7 @@ def test_the_page_lists_each_difference_once_with_each_of_its_values(found: list
     assert len(values) == sum(len(row.values) for each in found for row in each.differences)
 
 
+@pytest.mark.slow
 def test_another_difference_is_found(tmp_path: Path) -> None:
     root = copy_checkout(tmp_path / "slipway")
     file = root / "stacks" / "Pulumi.gcp-dev.yaml"
