@@ -45,6 +45,9 @@ STEP = "serving.publish"
 REPORT = "versions.json"
 LAST_LINE = "Published"
 
+UNLESS = "unless the model is refused"
+"""What is said first holds only then."""
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the step; returns the exit code.
@@ -113,10 +116,11 @@ def _announce(options: argparse.Namespace, choice: Choice, earlier: Version | No
         sorted({*there, number}), {*labels.values(), *_current(options.versions).versions}, choice.keep
     )
     if removed:
-        print(f"Removes from {options.versions}: {_named(removed)}; keeps the newest {choice.keep}", flush=True)
+        kept = f"keeps the newest {choice.keep}"
+        print(f"Removes from {options.versions}, {UNLESS}: {_named(removed)}; {kept}", flush=True)
     if labels != dict(_current(options.versions).labels):
         shown = ", ".join(f"{label} is version {each}" for label, each in labels.items())
-        print(f"Changes what answers: {shown}", flush=True)
+        print(f"Changes what answers, {UNLESS}: {shown}", flush=True)
 
 
 def _examined(version: Version, options: argparse.Namespace) -> bool:

@@ -193,7 +193,9 @@ def test_says_first_what_it_removes_and_keeps_what_a_label_names(
     capsys.readouterr()
     report = folder.publish(models[4], "--serve", "1", "--keep", "2")
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == f"Removes from {folder.versions}: versions 2, 3; keeps the newest 2"
+    assert said[0] == (
+        f"Removes from {folder.versions}, unless the model is refused: versions 2, 3; keeps the newest 2"
+    )
     assert report["removed"] == [{"version": 2}, {"version": 3}]
     assert folder.numbers == [1, 4, 5]
     assert not (folder.versions / "2").exists()
