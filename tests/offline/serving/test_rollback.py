@@ -129,7 +129,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
 
 def test_visitors_see_no_publication_and_no_rollback_but_by_the_answer(folder: Folder) -> None:
     folder.publish(1)
-    quick, late = folder.start(), folder.start("--model_config_file_poll_wait_seconds=1")
+    quick, late = folder.start(), folder.start("--model_config_file_poll_wait_seconds=0.5")
     visitor = Visitor([quick, late])
     visitor.start()
     folder.publish(2)
