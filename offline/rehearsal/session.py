@@ -45,6 +45,7 @@ from offline.rehearsal.only_said import only_said
 from offline.rehearsal.outcome import OK, Configuration, Options, Outcome
 from offline.rehearsal.processes import Reaper
 from offline.rehearsal.result_integrity import Results
+from offline.rehearsal.server_specs import app_of
 from offline.rehearsal.state import OUTPUTS, RESULTS, Lock, Place, State, kept
 from offline.rehearsal.terminal import LiveDisplay, PlainDisplay
 
@@ -293,7 +294,8 @@ def _report(place: Place, outcome: Outcome, console: Console) -> None:
         jobs = {each.urn for each in records}
         resources, failed = outcome.evaluation.resources, outcome.evaluation.failed
         refused = {resources[urn].name: reason for urn, reason in failed.items() if urn not in jobs}
-        summary.failures(console, records, logs, refused)
+        apps = [resources[urn].name for urn in outcome.evaluation.skipped if app_of(resources[urn])]
+        summary.failures(console, records, logs, refused, apps)
     if not quiet:
         scheduled = only_said(outcome.evaluation.resources.values())
         summary.idle(console, idle_gpus_of(outcome))

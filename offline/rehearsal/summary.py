@@ -35,11 +35,16 @@ LOG_LINES = 20
 
 
 def failures(
-    console: Console, records: Sequence[JobRecord], log_of: Mapping[str, Path], refused: Mapping[str, str]
+    console: Console,
+    records: Sequence[JobRecord],
+    log_of: Mapping[str, Path],
+    refused: Mapping[str, str],
+    apps: Sequence[str] = (),
 ) -> None:
     """For each failed Job its reason, the end of its log, and what was not run because of it.
 
-    ``refused`` are the reasons of other resources that could not be created, by name.
+    ``refused`` are the reasons of other resources that could not be created, by name, and ``apps`` the names of
+    those that did not start.
     """
     for name, reason in refused.items():
         console.print(Text(printable_lines(f"{name} failed: {reason}"), style="bold red"), soft_wrap=True)
@@ -57,7 +62,7 @@ def failures(
             console.print(Text(f"  │ {printable(line)}"), soft_wrap=True)
         if lines:
             console.print(Text(f"  whole log: {log_of[record.name]}", "dim"), soft_wrap=True)
-    not_run = [record.name for record in records if record.phase is Phase.NOT_RUN]
+    not_run = [*(each.name for each in records if each.phase is Phase.NOT_RUN), *apps]
     if not_run:
         why = "failed" if refused or any(each.phase is Phase.FAILED for each in records) else "was interrupted"
         console.print(Text(f"Not run, for they need what {why}: {', '.join(not_run)}"), soft_wrap=True)

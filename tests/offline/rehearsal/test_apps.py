@@ -69,9 +69,10 @@ def test_an_app_whose_job_failed_is_not_started(tmp_path: Path) -> None:
         model = toys.job("train", "raise SystemExit(3)")
         toys.app("serving", SITE, "8000", after=[model])
 
-    outcome, _ = rehearse(program, tmp_path)
+    outcome, printed = rehearse(program, tmp_path)
     assert outcome.exit_code == 1
     assert outcome.services == []
+    assert "Not run, for they need what failed: serving\n" in printed
 
 
 def test_an_app_that_cannot_start_fails_the_rehearsal_with_its_last_lines(tmp_path: Path) -> None:
