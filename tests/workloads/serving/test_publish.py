@@ -210,6 +210,7 @@ def test_a_version_that_servers_still_load_is_removed_only_the_next_time(
     assert folder.publish(models[2], "--keep", "1")["removed"] == [{"version": 1}]
 
 
+@pytest.mark.slow
 def test_takes_the_result_of_a_step(folder: Folder, model: Path, data: Path) -> None:
     report = folder.publish(
         model,
@@ -260,6 +261,7 @@ def test_refuses_what_does_not_load(folder: Folder, models: list[Path], tmp_path
     assert "there is no SavedModel" in refused(folder, empty)
 
 
+@pytest.mark.slow
 def test_refuses_a_result_that_is_not_whole(folder: Folder, models: list[Path], model: Path) -> None:
     folder.publish(models[0])
     file = model / "saved_model" / "variables" / "variables.data-00000-of-00001"
