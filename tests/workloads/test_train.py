@@ -318,8 +318,7 @@ def test_replicas_train_together_and_the_saved_model_is_what_was_measured(data: 
     """Two virtual accelerators: both get a share of each batch, and one process with one device reads the same."""
     out = tmp_path / "model"
     output = run(
-        "mnist.train", "--data", data, "--output", out, "--batch-size", 32, loaded=True,
-        **{VARIABLE: "nvidia-tesla-t4:2"},
+        "mnist.train", "--data", data, "--output", out, "--batch-size", 32, **{VARIABLE: "nvidia-tesla-t4:2"},
     )  # fmt: skip
     result = metrics(out)
 
