@@ -41,14 +41,13 @@ def training(
     script: str = NODE,
     hosts: list[str] | None = None,
     declare: Callable[[Toys], k8s.core.v1.Service | None] = lambda toys: toys.hosts("toy-train"),
-    policies: Callable[[Toys], None] = lambda _: None,
+    policies: Callable[[Toys], k8s.networking.v1.NetworkPolicy | None] = lambda _: None,
     cpu: str = "100m",
     env: Sequence[k8s.core.v1.EnvVarArgs] = (),
 ) -> Callable[[], None]:
     def program() -> None:
         toys = Toys()
-        policies(toys)
-        service = declare(toys)
+        before = [each for each in (policies(toys), declare(toys)) if each]
         toys.job(
             "toy-train",
             script,
@@ -60,7 +59,7 @@ def training(
             deadline=60,
             cpu=cpu,
             env=env,
-            after=[service] if service else [],
+            after=before,
         )
 
     return program
@@ -180,8 +179,10 @@ def test_names_that_lead_to_no_pod_are_refused(tmp_path: Path, program: Callable
     assert reason in only(outcome).reason, printed
 
 
-def policy(name: str, toys: Toys, rules: list[k8s.networking.v1.NetworkPolicyIngressRuleArgs]) -> None:
-    k8s.networking.v1.NetworkPolicy(
+def policy(
+    name: str, toys: Toys, rules: list[k8s.networking.v1.NetworkPolicyIngressRuleArgs]
+) -> k8s.networking.v1.NetworkPolicy:
+    return k8s.networking.v1.NetworkPolicy(
         name,
         metadata=k8s.meta.v1.ObjectMetaArgs(name=name, namespace=NAMESPACE),
         spec=k8s.networking.v1.NetworkPolicySpecArgs(
@@ -196,10 +197,10 @@ def test_pods_that_no_policy_lets_connect_are_refused(tmp_path: Path) -> None:
     outcome, _ = rehearse(program, tmp_path, machines=2)
     assert "port 2222 of one another, and no NetworkPolicy lets them connect (ingress)" in only(outcome).reason
 
-    def own(toys: Toys) -> None:
+    def own(toys: Toys) -> k8s.networking.v1.NetworkPolicy:
         pods = k8s.meta.v1.LabelSelectorArgs(match_labels={"toy": "toy-train"})
         peer = k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=pods)
-        policy("own", toys, [k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=[peer])])
+        return policy("own", toys, [k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=[peer])])
 
     assert rehearse(training(policies=own), tmp_path, machines=2)[0].exit_code == 0
 
