@@ -1,8 +1,10 @@
 """How the tests are divided among workers, and what keeps them quick."""
 
 import gc
+import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,7 +24,7 @@ TOGETHER = (
     "tests/offline/preview/test_revisions.py",
     "tests/offline/rehearsal/test_end_to_end.py",
     "tests/offline/rehearsal/test_examples.py",
-    "tests/offline/serving/test_versions.py",
+    "tests/offline/serving/",
     "tests/offline/test_all_stacks.py",
     "tests/test_architecture.py",
     "tests/test_invariants.py",
@@ -37,6 +39,8 @@ TOGETHER = (
     "tests/workloads/test_predict.py",
 )
 """Modules and folders whose tests share what takes long; each runs on one worker, all other tests on any."""
+
+ALL_SLOW = re.compile(r"^pytestmark = \[?pytest\.mark\.slow\b", re.MULTILINE)
 
 
 class Scheduling(LoadScopeScheduling):
@@ -54,6 +58,16 @@ class Scheduling(LoadScopeScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
     """Called by pytest-xdist once there are workers."""
     return Scheduling(config, log)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves modules unread of which every test is slow, where only the quick ones are asked for.
+
+    Their imports take longer than many quick tests; several import TensorFlow.
+    """
+    if config.getoption("markexpr") != "not slow" or not collection_path.match("test_*.py"):
+        return None
+    return bool(ALL_SLOW.search(collection_path.read_text(encoding="utf-8"))) or None
 
 
 @pytest.hookimpl(trylast=True)

@@ -224,6 +224,7 @@ def circle(graph: Mapping[str, Iterable[str]]) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_no_modules_import_each_other() -> None:
     modules = sources()
     assert circle({name: imported(path, modules) - {name} for name, path in modules.items()}) == ""
@@ -248,6 +249,7 @@ def may_import(source: PurePosixPath, target: PurePosixPath) -> bool:
     return part_of(target, str(own)) is not None or any(part_of(target, each) for each in MAY_IMPORT[room])
 
 
+@pytest.mark.slow
 def test_arrows_point_one_way() -> None:
     modules = sources()
     wrong = [

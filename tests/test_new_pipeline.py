@@ -88,6 +88,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
+@pytest.mark.slow
 def test_its_settings_are_in_the_reference(root: Path) -> None:
     page = run(root, "-c", "from tools.reference.settings import page; print(page())")
     assert "## `pipelines.lines`\n\nCount the lines of a file.\n" in page
@@ -123,6 +124,7 @@ def problems(root: Path, sections: dict[str, Any]) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 def test_everything_wrong_in_its_section_is_said_at_once(root: Path) -> None:
     assert problems(root, SECTIONS) == {}
     wrong = {
@@ -150,6 +152,7 @@ def test_everything_wrong_in_its_section_is_said_at_once(root: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_stack_without_it_says_nothing_of_it(root: Path) -> None:
     code = (
         "import sys; from infra.settings.loading import load;"
@@ -213,6 +216,7 @@ def words(root: Path) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_one_in_yaml_is_in_the_reference_and_its_mistakes_in_the_list(words: Path) -> None:
     page = run(words, "-c", "from tools.reference.settings import page; print(page())")
     assert "## `pipelines.words`\n\nCount the words of a file.\n" in page
@@ -261,6 +265,7 @@ def test_the_policies_look_at_what_it_ships(root: Path) -> None:
     assert "lines-count-bundle" in found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -281,6 +286,7 @@ def test_a_broken_declaration_is_one_error_that_names_its_file(root: Path, conte
     file.unlink()
 
 
+@pytest.mark.slow
 def test_declarations_are_read_without_pulumi_and_tensorflow() -> None:
     code = (
         "import sys; from infra.pipelines.discovery import pipeline, supplements;"

@@ -22,6 +22,7 @@ def plan(checkout: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_the_saved_plan_is_applied(make: Make, pulumi: Cli, plan: Path, tmp_path: Path) -> None:
     outputs, summary = tmp_path / "outputs", tmp_path / "summary"
     done = make(
@@ -50,6 +51,7 @@ def test_the_saved_plan_is_applied(make: Make, pulumi: Cli, plan: Path, tmp_path
         assert "--show-secrets" not in call
 
 
+@pytest.mark.slow
 def test_a_plan_without_changes_needs_no_approval(make: Make, pulumi: Cli, plan: Path, tmp_path: Path) -> None:
     outputs = tmp_path / "outputs"
     variables = {**STACK, "PATH": pulumi.path, "PULUMI_PLAN": plan_of("same"), "GITHUB_OUTPUT": str(outputs)}
@@ -68,6 +70,7 @@ def test_a_new_output_of_the_stack_is_a_change(make: Make, pulumi: Cli, plan: Pa
     assert outputs.read_text(encoding="utf-8") == "changes=true\n"
 
 
+@pytest.mark.slow
 def test_a_change_of_protection_alone_is_a_change(make: Make, pulumi: Cli, plan: Path, tmp_path: Path) -> None:
     outputs = tmp_path / "outputs"
     saved = json.dumps({"resourcePlans": {URN: {"steps": ["same"], "goal": {"protect": True}}}})
@@ -111,6 +114,7 @@ def test_nothing_is_applied_without_a_plan(make: Make, pulumi: Cli, plan: Path) 
     assert pulumi.calls == []
 
 
+@pytest.mark.slow
 def test_a_failed_update_fails(make: Make, pulumi: Cli, plan: Path) -> None:
     variables = {**STACK, "PATH": pulumi.path, "PULUMI_PLAN": plan_of("create")}
     assert make("ci-deploy-preview", **variables).returncode == 0

@@ -15,6 +15,7 @@ def check(make: Make, pulumi: Cli, code: int, says: str = "~ gcp:container:NodeP
     return make("ci-drift", **STACK, PATH=pulumi.path, PULUMI_EXITS=str(code), PULUMI_SAYS=says).returncode
 
 
+@pytest.mark.slow
 def test_the_check_changes_nothing(make: Make, pulumi: Cli) -> None:
     assert check(make, pulumi, 0) == 0
     [call] = pulumi.calls
@@ -65,6 +66,7 @@ def test_what_is_as_it_was_is_left_out(make: Make, pulumi: Cli, checkout: Path) 
     assert said.splitlines() == [SAYS.splitlines()[line] for line in (0, 5, 6, 9, 10, 11, 12)]
 
 
+@pytest.mark.slow
 def test_more_drift_updates_it(make: Make, pulumi: Cli, github: dict[str, str], repository: Repository) -> None:
     repository.issues = [issue(9, f"{marker('gcp-dev')}\nold")]
     assert check(make, pulumi, 7, says="``` a fence in the output\n" + "x" * 90_000) == 0
@@ -105,6 +107,7 @@ def test_a_failed_check_fails_and_closes_nothing(
     assert repository.requests == []
 
 
+@pytest.mark.slow
 def test_an_issue_in_gitlab(make: Make, pulumi: Cli, gitlab: dict[str, str], repository: Repository) -> None:
     assert check(make, pulumi, 7) == 0
     assert make("ci-drift-issue", **STACK, **gitlab).returncode == 0

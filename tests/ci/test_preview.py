@@ -52,6 +52,7 @@ def test_a_change_is_previewed_for_people_and_machines(change: Path, make: Make,
     assert make("ci-verdict").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_base_that_is_not_there_is_named(change: Path, make: Make) -> None:
     done = make("ci-preview", BASE="--upload-pack=x")
     assert done.returncode != 0

@@ -190,6 +190,7 @@ def test_an_app_reads_the_store_and_writes_nothing(folder: Path) -> None:
         assert pod["serviceAccountName"] == each["metadata"]["name"]
 
 
+@pytest.mark.slow
 def test_pods_are_new_where_what_they_answer_is(folder: Path) -> None:
     apps = {"page": ON_CPU, "model": ON_CPU}
 
@@ -207,6 +208,7 @@ def test_pods_are_new_where_what_they_answer_is(folder: Path) -> None:
     assert after["page"] != before["page"]
 
 
+@pytest.mark.slow
 def test_an_app_that_keeps_data_is_one_pod_with_a_volume_and_a_token_nobody_else_has(folder: Path) -> None:
     recording = run(folder, {"notes": {"pool": "cpu", "storage": "3Gi"}})
     (notes,) = recording.of(STATEFUL_SET)

@@ -75,6 +75,7 @@ def waits_for(recording: Recording, kind: str, name: str) -> set[str]:
     return {each.name for each in recording.of(JOB) if each.urn in there}
 
 
+@pytest.mark.slow
 def test_a_program_on_gpus_starts_with_the_libraries_that_its_image_lacks(folder: Path) -> None:
     recording = run(folder, {"ask": ON_GPU})
     (container,) = pod(recording, DEPLOYMENT, "ask")["containers"]
@@ -91,6 +92,7 @@ def test_a_program_on_gpus_starts_with_the_libraries_that_its_image_lacks(folder
     assert any("supplied.py" in each for each in bundle.inputs["data"])
 
 
+@pytest.mark.slow
 def test_a_notebook_on_gpus_has_them_too(folder: Path) -> None:
     (container,) = pod(run(folder, {"notes": ON_GPU}), STATEFUL_SET, "notes")["containers"]
     assert container["args"][:2] == ["-m", "workloads.runtime.supplied"]
@@ -98,6 +100,7 @@ def test_a_notebook_on_gpus_has_them_too(folder: Path) -> None:
     assert own[:3] == ["python3", "-m", "workloads.notebook.serve"]
 
 
+@pytest.mark.slow
 def test_an_app_waits_for_its_gpus_as_a_step_does(folder: Path) -> None:
     recording = run(folder, {"ask": ON_GPU})
     found = waits_for(recording, DEPLOYMENT, "ask")
@@ -108,6 +111,7 @@ def test_an_app_waits_for_its_gpus_as_a_step_does(folder: Path) -> None:
     assert any(each.startswith("--libraries=/store/cuda/libraries/") for each in container["args"])
 
 
+@pytest.mark.slow
 def test_a_gate_that_would_wait_for_what_the_app_holds_is_not_there(folder: Path) -> None:
     found = waits_for(run(folder, {"ask": ON_GPU}, most=1), DEPLOYMENT, "ask")
     assert not any(each.startswith("accelerator") for each in found)
@@ -130,6 +134,7 @@ def test_on_a_cpu_nothing_of_it_is_there(folder: Path) -> None:
     assert not any(each.name.startswith(("cuda", "accelerator")) for each in recording.of(JOB))
 
 
+@pytest.mark.slow
 def test_its_identity_reads_the_bucket_and_writes_nothing(folder: Path) -> None:
     grants = [each.inputs for each in run(folder, {"ask": ON_GPU}).of(READER)]
     (own,) = [each for each in grants if each["member"].endswith("/sa/tried-ask")]

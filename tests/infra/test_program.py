@@ -187,6 +187,7 @@ def test_the_cli_starts_the_whole_program() -> None:
     assert len(record(program, CONFIG, preview=True).of("kubernetes:batch/v1:Job")) == 4
 
 
+@pytest.mark.slow
 def test_a_cloud_that_a_stack_does_not_use_is_not_imported() -> None:
     """Google's SDK alone takes longer than all the rest of a preview."""
     code = "import sys, infra.program, infra.clouds.existing; print([m for m in sys.modules if 'pulumi_gcp' in m])"

@@ -162,6 +162,7 @@ def test_a_cluster_that_has_everything(server: Server, tmp_path: Path) -> None:
     assert ("storage of `here` is made by the StorageClass `standard`", "") in own[State.FINE]
 
 
+@pytest.mark.slow
 def test_permissions_that_are_lacking_are_named_by_kind_and_namespace(server: Server, tmp_path: Path) -> None:
     server.forbidden = {("create", "jobs"), ("delete", "jobs"), ("patch", "namespaces")}
     assert of_cluster(tmp_path)[State.WRONG] == [
@@ -176,6 +177,7 @@ def test_permissions_that_are_lacking_are_named_by_kind_and_namespace(server: Se
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "state"),
     [("v1.28.9", State.WRONG), ("v1.29.0+k3s1", State.FINE), ("v1.36.1", State.FINE), ("v1.99.0", State.UNKNOWN)],
@@ -190,6 +192,7 @@ def test_the_version_is_held_to_what_is_declared(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("labels", "wrong"),
     [

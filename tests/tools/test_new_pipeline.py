@@ -142,6 +142,7 @@ def make(copy: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=copy, check=False, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -206,6 +206,7 @@ def files(copy: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 def test_it_is_written_once_and_the_next_command_is_told(copy: Path) -> None:
     before = files(copy)
     done = run(copy, f"--stack={NAME}", "--cloud=gcp")
@@ -220,6 +221,7 @@ def test_it_is_written_once_and_the_next_command_is_told(copy: Path) -> None:
     assert files(copy) == written
 
 
+@pytest.mark.slow
 def test_nothing_is_written_where_something_is_wrong(copy: Path) -> None:
     before = files(copy)
     done = run(copy, f"--stack={NAME}-too", "--cloud=gcp", "--gpu=nvidia-l5")

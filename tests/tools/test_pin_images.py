@@ -79,6 +79,7 @@ def digests(file: Path) -> list[str]:
     return [digest for images in read(file).values() for digest in images.values()]
 
 
+@pytest.mark.slow
 def test_every_image_gets_the_digest_that_its_registry_has(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = file.read_text(encoding="utf-8")
     assert main(file) == 0
@@ -97,6 +98,7 @@ def test_every_image_gets_the_digest_that_its_registry_has(file: Path, capsys: p
     assert [each.name for each in file.parent.iterdir()] == ["images.toml"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("right", "wrong", "says"),
     [
@@ -118,6 +120,7 @@ def test_nothing_changes_where_one_digest_cannot_be_had(
     assert told.out == ""
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_no_digest_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Registry, "answer", 'sha256:1"\nversion = "evil')
     assert main(file) == 1

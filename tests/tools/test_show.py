@@ -144,6 +144,7 @@ def a_cluster(tmp_path: Path) -> Cluster:
     return Cluster(tmp_path)
 
 
+@pytest.mark.slow
 def test_predictions_are_a_table_and_the_pod_goes_again(cluster: Cluster) -> None:
     command = [sys.executable, "-m", "tools.show", *cluster.arguments("--stack", "local", "predictions")]
     done = subprocess.run(command, check=False, cwd=ROOT, env=cluster.environment, capture_output=True, text=True)
@@ -169,6 +170,7 @@ def test_the_pod_is_like_those_of_the_job_but_for_what_it_does(cluster: Cluster)
     assert pod["spec"]["activeDeadlineSeconds"] > 0, "the cluster ends it where nobody else does"
 
 
+@pytest.mark.slow
 def test_a_folder_is_copied_here_and_its_command_told(cluster: Cluster) -> None:
     for _ in range(2):
         done = cluster.show("--stack", "local", "curves")
@@ -178,6 +180,7 @@ def test_a_folder_is_copied_here_and_its_command_told(cluster: Cluster) -> None:
     assert done.stdout == f"{copy}\ntensorboard --logdir {copy}\n"
 
 
+@pytest.mark.slow
 def test_a_result_of_several_steps_is_shown_for_each_and_read_by_one_pod(cluster: Cluster) -> None:
     names = ("train-1", "train-2")
     for number, name in enumerate(names):

@@ -189,6 +189,7 @@ def test_rank_0_tells_the_others_where_nccl_listens() -> None:
     assert heard == [secret] * 3
 
 
+@pytest.mark.slow
 def test_an_answer_of_another_kind_is_no_meeting_point(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nccl, "CONNECTING", 0.5)
     (port,) = ports(1)

@@ -138,6 +138,7 @@ def test_a_damaged_result_is_left_out_and_named(store: Path, capsys: pytest.Capt
     assert str(incomplete) in said
 
 
+@pytest.mark.slow
 def test_the_chart_has_every_configuration_and_its_tables_agree(store: Path, tmp_path: Path) -> None:
     write(store, "t4-fp32")
     write(store, "t4-fp16", precision="fp16", xla=True, images_per_second=390.0)
@@ -212,6 +213,7 @@ def test_a_chart_is_drawn_again_only_for_other_results(store: Path, tmp_path: Pa
     assert "Drew 2 of 2" in run("benchmark.chart", "--results", store, "--output", tmp_path / "chart")
 
 
+@pytest.mark.slow
 def test_no_result_at_all_is_refused(tmp_path: Path) -> None:
     output = run("benchmark.chart", "--results", tmp_path, "--output", tmp_path / "chart", code=BAD_INPUT)
     assert "no result of benchmark.resnet50" in only_error(output)

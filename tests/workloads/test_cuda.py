@@ -86,6 +86,7 @@ def test_a_tensorflow_without_cuda_needs_none(tmp_path: Path) -> None:
     assert "Nothing to do" in run("cuda.install", "--requirements", REQUIREMENTS, "--output", out)
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_what_is_lacking_is_installed_and_then_found(tmp_path: Path, cuda: dict[str, str]) -> None:
     out = tmp_path / "out"

@@ -90,6 +90,7 @@ def test_gpus_that_are_all_there_pass(api: Api) -> None:
     assert {token for _, token in api.asked} == {"Bearer secret"}
 
 
+@pytest.mark.slow
 def test_it_waits_until_the_device_plugin_is_there(api: Api) -> None:
     api.answers = [nodes(node(gpus=0))]
     process = start("gates.devices", *api.arguments(("train", 1, 0, "pool=train"), timeout=60))
@@ -156,6 +157,7 @@ def test_a_right_has_a_moment_to_reach_the_api(
             devices.main(arguments)
 
 
+@pytest.mark.slow
 def test_an_api_that_stumbles_is_asked_again(api: Api) -> None:
     api.answers = [(503, {"message": "etcd is away"}), nodes(node())]
     process = start("gates.devices", *api.arguments(("train", 1, 0, "pool=train"), timeout=60))

@@ -164,6 +164,7 @@ def test_the_store_gate_imports_no_tensorflow() -> None:
     assert result.stdout == "set()\n"
 
 
+@pytest.mark.slow
 def test_the_store_gate_gives_up_after_its_time_and_says_why(tmp_path: Path) -> None:
     began = time.monotonic()
 
@@ -226,6 +227,7 @@ def test_the_store_gate_refuses_a_store_that_appends_nothing(
     assert list((tmp_path / "gates").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_store_gate_waits_until_the_store_works(tmp_path: Path) -> None:
     """As when an identity binding has not reached every server yet."""
     store = tmp_path / "late"

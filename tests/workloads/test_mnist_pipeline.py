@@ -325,6 +325,7 @@ def test_results_that_can_be_read_here_are_outputs_themselves() -> None:
     assert f"{shown['runs']['predict']}/predictions.json" in {f"gs://bucket/{each}" for each in asked}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -110,6 +110,7 @@ def install(requirements: Path, target: Path, wheels: Path, code: int = 0) -> st
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_lacking_package_is_installed_once(tmp_path: Path, wheels: Path) -> None:
     requirements, target = require(tmp_path / "r.txt", wheels, "1.0"), tmp_path / "target"
 

@@ -30,6 +30,7 @@ def test_idx_round_trip(tmp_path_factory: pytest.TempPathFactory, array: np.ndar
     np.testing.assert_array_equal(idx.read(path), array)
 
 
+@pytest.mark.slow
 @given(arrays(np.uint8, array_shapes(max_dims=3, max_side=6)), st.data())
 @settings(deadline=None)
 def test_a_truncated_idx_file_is_never_read(array: np.ndarray, data: st.DataObject) -> None:
@@ -108,6 +109,7 @@ def test_preparing_is_deterministic_and_idempotent(data: Path, tmp_path: Path) -
     assert (tmp_path / "other" / MANIFEST).read_bytes() != (data / MANIFEST).read_bytes()
 
 
+@pytest.mark.slow
 def test_damaged_data_is_prepared_again(tmp_path: Path) -> None:
     out = tmp_path / "out"
     source = make_idx(tmp_path / "source", "train")
@@ -140,6 +142,7 @@ def test_idx_with_one_split_is_cut_nine_to_one(tmp_path: Path) -> None:
     assert (summary["train_images"], summary["test_images"]) == (900, 90)
 
 
+@pytest.mark.slow
 def test_another_source_is_prepared_again(tmp_path: Path) -> None:
     source = make_idx(tmp_path / "source", "train", 400)
     arguments = ("--dataset", "idx", "--source", source, "--output", tmp_path / "out")
@@ -254,6 +257,7 @@ def test_prepared_data_that_is_something_else_is_refused(tmp_path: Path) -> None
             load(tmp_path / f"{name}.npz")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not MNIST_FILES, reason="SLIPWAY_MNIST_DIR names no folder with MNIST's files")
 def test_real_mnist_files(tmp_path: Path) -> None:
     run("mnist.prepare", "--dataset", "idx", "--source", MNIST_FILES, "--output", tmp_path / "out")

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image as Pillow
-from sklearn.datasets import load_digits
 
 from tests.workloads.steps import only_error, run
 from workloads.mnist.data import load
@@ -19,6 +18,8 @@ from workloads.runtime.store import check
 
 def scans(count: int) -> list[tuple[Pillow.Image, int]]:
     """Real scans of digits, dark on light and larger than MNIST's, with what they are."""
+    from sklearn.datasets import load_digits
+
     digits = load_digits()
     return [
         (Pillow.fromarray((255 - scan * 15.9).astype(np.uint8)).resize((48, 48)), int(digit))

@@ -141,6 +141,7 @@ def words(job: dict[str, Any]) -> list[str]:
     return job["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
+@pytest.mark.slow
 def test_jobs_run_in_their_order_with_directories_of_the_run(api: Api, start: Any) -> None:
     assert start() == 0
     assert api.created == [
@@ -158,12 +159,14 @@ def test_jobs_run_in_their_order_with_directories_of_the_run(api: Api, start: An
     assert train["metadata"]["annotations"]["slipway/run"] == "churn/train/1a2b-20261122-0300"
 
 
+@pytest.mark.slow
 def test_jobs_go_with_the_run_that_created_them(api: Api, start: Any) -> None:
     start()
     (owner,) = api.jobs["churn-prepare-20261122-0300"]["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"], owner["uid"]) == ("Job", "churn-schedule-29384940", "a-uid")
 
 
+@pytest.mark.slow
 def test_a_pod_in_place_of_an_evicted_one_goes_on_with_its_run(api: Api, start: Any) -> None:
     start()
     first = list(api.created)
@@ -171,6 +174,7 @@ def test_a_pod_in_place_of_an_evicted_one_goes_on_with_its_run(api: Api, start: 
     assert api.created == first
 
 
+@pytest.mark.slow
 def test_a_failed_job_ends_the_run_and_what_needs_it_is_not_started(
     api: Api, start: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -182,6 +186,7 @@ def test_a_failed_job_ends_the_run_and_what_needs_it_is_not_started(
     assert "churn-prepare: done" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_it_waits_for_an_update_that_runs_the_same_pipeline(
     api: Api, start: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -190,11 +195,13 @@ def test_it_waits_for_an_update_that_runs_the_same_pipeline(
     assert "Waiting for churn-train-9z9z" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_an_api_server_that_is_away_for_a_moment_is_asked_again(api: Api, start: Any) -> None:
     api.down = 3
     assert start() == 0
 
 
+@pytest.mark.slow
 def test_a_missing_right_ends_it_at_once_with_the_servers_words(api: Api, start: Any) -> None:
     api.refused = True
     with pytest.raises(StepError, match=r"jobs\.batch is forbidden") as caught:

@@ -58,6 +58,7 @@ def published(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
+@pytest.mark.slow
 @given(files=st.dictionaries(NAMES, st.binary(max_size=200), max_size=6))
 @settings(max_examples=40, deadline=None)
 def test_what_is_published_is_found_whole(
@@ -222,6 +223,7 @@ def test_a_publisher_that_is_interleaved_publishes_again(tmp_path: Path, monkeyp
     assert (out / "a.bin").read_bytes() == b"mine"
 
 
+@pytest.mark.slow
 def test_a_publisher_that_never_succeeds_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     original = store.write_atomically

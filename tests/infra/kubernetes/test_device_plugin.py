@@ -210,6 +210,7 @@ def test_the_devices_gate_comes_after_all_plugins_and_all_nodes() -> None:
     assert recording.one("test:index:NodePool").urn in waits
 
 
+@pytest.mark.slow
 def test_the_devices_gate_runs_again_when_the_plugin_changes() -> None:
     digests: set[str] = set()
     for plugin in (DevicePlugin(), DevicePlugin(version="0.21.0"), DevicePlugin(openshift=True)):

@@ -74,6 +74,7 @@ def test_without_a_queue_the_same_worker_runs(job: Callable[..., Resource]) -> N
     assert not [name for name in there if name.startswith("--queue")]
 
 
+@pytest.mark.slow
 def test_workers_are_told_what_decides_results_beside_what_they_see(job: Callable[..., Resource]) -> None:
     there = flags(job())["--fingerprint"]
     assert flags(job(queued=False))["--fingerprint"] == there

@@ -87,6 +87,7 @@ def test_the_same_program_declares_the_same_jobs(root: Path, preview: bool) -> N
     assert set(names(first)) == {"digits-prepare", "digits-train", "digits-predict", "digits-report"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "again"),
     [

@@ -112,6 +112,7 @@ def test_it_runs_on_a_gpu_with_its_folder_and_the_store_for_reading(folder: Path
     assert claims[-1].inputs["spec"]["resources"]["requests"]["storage"] == "20480Mi"
 
 
+@pytest.mark.slow
 def test_the_steps_it_has_at_hand_ship_with_it(folder: Path) -> None:
     recording = run(folder, {"pool": "cpu"})
     shipped = {
@@ -125,6 +126,7 @@ def test_the_steps_it_has_at_hand_ship_with_it(folder: Path) -> None:
         assert part in text, text
 
 
+@pytest.mark.slow
 def test_the_token_is_generated_and_nowhere_in_the_pods_words(folder: Path) -> None:
     recording = run(folder, {"pool": "cpu"})
     (stateful,) = recording.of("kubernetes:apps/v1:StatefulSet")
@@ -136,6 +138,7 @@ def test_the_token_is_generated_and_nowhere_in_the_pods_words(folder: Path) -> N
     assert set(recording.exports["tried"]["tokens"]) == {"notebook"}
 
 
+@pytest.mark.slow
 def test_what_stops_it_may_do_that_and_nothing_else(folder: Path) -> None:
     recording = run(folder, {"pool": "cpu", "idle": "2h"})
     name = only_stateful_set(recording)

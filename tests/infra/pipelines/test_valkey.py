@@ -72,6 +72,7 @@ def test_a_full_server_refuses_and_forgets_nothing(
     assert server.dbsize() == written
 
 
+@pytest.mark.slow
 def test_what_was_written_a_second_ago_is_there_after_a_kill(
     started: list[subprocess.Popen[bytes]], tmp_path: Path, port: int
 ) -> None:

@@ -134,6 +134,7 @@ def test_there_are_no_nodes_but_pods_to_pay_for(stack: Stack) -> None:
     assert "1 nvidia-tesla-t4, Spot" in whats
 
 
+@pytest.mark.slow
 def test_its_pools_are_those_that_its_jobs_run_on(stack: Stack) -> None:
     found = {pool.name: pool for pool in stack.pools}
     assert found.keys() == CLUSTER["pools"].keys()

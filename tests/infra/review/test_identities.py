@@ -21,6 +21,7 @@ def by_owner(found: Any) -> dict[str, Identity]:
     return {each.of: each for each in found}
 
 
+@pytest.mark.slow
 def test_on_google_cloud_pods_reach_the_bucket_and_nodes_do_not() -> None:
     pods, nodes = gcp.identities(declared_stack("gcp-prod"))
     assert (pods.name, pods.may, pods.store) == ("slipway/runner", "read and write the bucket's objects", True)
@@ -51,6 +52,7 @@ def test_a_service_account_without_grants_may_nothing() -> None:
     assert (found.name, found.of, found.may) == ("idle", "whoever may use it", "nothing")
 
 
+@pytest.mark.slow
 def test_on_aws_pods_and_the_driver_reach_the_bucket() -> None:
     found = by_owner(aws.identities(declared_stack("aws-prod")))
     assert [of for of, each in found.items() if each.store] == [

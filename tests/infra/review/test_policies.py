@@ -475,6 +475,7 @@ def findings(stack: Stack) -> list[tuple[str, str, str]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STACKS)
 def test_the_repositorys_stacks_keep_the_policies_of_their_clouds(name: str) -> None:
     stack = declared_stack(name)
@@ -489,6 +490,7 @@ def test_a_cluster_away_from_its_bucket_is_told_with_the_price_of_reading() -> N
     assert "$0.02 per GB" in found[2]
 
 
+@pytest.mark.slow
 def test_a_preview_reads_policies_that_name_what_is_yet_to_be_created() -> None:
     stack = declared_stack("aws-dev")
     documents = stack.of_type("aws:iam/rolePolicy:RolePolicy")

@@ -25,6 +25,7 @@ def by_name(pools: Any) -> dict[tuple[str, str], NodePool]:
     return {(pool.cluster, pool.name): pool for pool in pools}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STACKS)
 def test_a_preview_sees_the_nodes_that_a_rehearsal_places_pods_on(name: str) -> None:
     stack = declared_stack(name)

@@ -157,6 +157,7 @@ def test_a_bomb_takes_no_memory(tmp_path: Path) -> None:
     assert peak < 50e6
 
 
+@pytest.mark.slow
 def test_a_file_as_large_as_it_may_be_is_read_in_time(tmp_path: Path) -> None:
     text = "".join(f"k{each}: {{a: 1, b: [1, 2], c: some text}}\n" for each in range(3_300))
     began = time.process_time()

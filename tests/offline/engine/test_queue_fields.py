@@ -16,6 +16,7 @@ FLEX: Mapping[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "changes"),
     [("gcp-dev", {}), ("gcp-dev", FLEX), ("gcp-platform", {"kueue": {"preemption": "shares"}})],

@@ -136,6 +136,7 @@ def found(output: str) -> dict[str, Any]:
     return parsed(output)
 
 
+@pytest.mark.slow
 def test_resources_are_printed_in_the_order_of_declaration(found: dict[str, Any]) -> None:
     order = found["order"]
     assert [each["name"] for each in order["resources"]] == ["group", "late", "early", "aaa"]

@@ -271,6 +271,7 @@ def test_the_picture_does_not_depend_on_the_order_of_resources() -> None:
     assert PROVIDER.urn in found.resources
 
 
+@pytest.mark.slow
 @given(
     columns=st.lists(st.integers(0, 4), max_size=12),
     needs=st.lists(st.sets(st.integers(0, 11)), min_size=12, max_size=12),

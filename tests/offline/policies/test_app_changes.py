@@ -44,6 +44,7 @@ def _with_keep(words: list[Any], number: int) -> list[Any]:
     return [str(number) if words[max(at - 1, 0)] == "--keep" else word for at, word in enumerate(words)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "said"), [(5, 1, "all but the newest and"), (5, 3, "the newest 3 and")]
 )

@@ -31,6 +31,7 @@ def checked(*resources: Any, **configuration: Any) -> tuple[list[Finding], list[
     return check(stack(*resources, configuration=values), suppressions_of(values), TODAY)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["aws-dev", "gcp-dev", "onprem"])
 def test_the_stacks_here_are_clean(name: str) -> None:
     declared = declared_stack(name)

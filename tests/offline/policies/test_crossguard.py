@@ -151,6 +151,7 @@ def test_decrypted_secrets_are_not_reported_as_plain(project: Path) -> None:
     assert violations(project, sealed) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gcp-prod", "onprem"])
 def test_the_pack_and_the_preview_agree(name: str) -> None:
     declared = declared_stack(name)

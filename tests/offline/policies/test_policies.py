@@ -86,6 +86,7 @@ def test_no_finding_shows_the_secret_that_it_found() -> None:
             assert not re.search("hunter2|abc123|MIIE|AKIA", text)
 
 
+@pytest.mark.slow
 def test_checking_needs_no_sdk() -> None:
     """Reading a stack that was evaluated elsewhere has to be quick, and these take longer than all the rest."""
     script = "import sys, offline.policies.check as it; it.policies(); print({*sys.modules} & {'pulumi'})"

@@ -77,6 +77,7 @@ FRAUD = {
 }
 
 
+@pytest.mark.slow
 def test_a_service_is_paid_for_as_its_pod_and_keeps_no_node() -> None:
     stack = evaluated(FRAUD)
     found = cost(stack, today=TODAY)

@@ -272,6 +272,7 @@ def test_the_users_checkout_is_left_as_it_was(elsewhere: Elsewhere) -> None:
     assert after == [before, before]
 
 
+@pytest.mark.slow
 def test_the_times_of_another_stack_are_refused(clone: Path, tmp_path: Path) -> None:
     marked = marking_evaluations(clone)
     times = last_runs(tmp_path / "exported.json", mnist_train=12)
@@ -281,6 +282,7 @@ def test_the_times_of_another_stack_are_refused(clone: Path, tmp_path: Path) -> 
     assert git(clone, "status", "--porcelain") == marked
 
 
+@pytest.mark.slow
 def test_a_missing_revision_is_one_clear_error(clone: Path) -> None:
     done = preview(clone, "-s", "local", "--base", "nowhere")
     assert done.returncode == 2
@@ -297,6 +299,7 @@ def test_a_missing_stack_is_reported_with_the_existing_ones(clone: Path) -> None
     assert ".py" not in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--output", "--json", "--pictures"])
 def test_an_unwritable_file_is_one_clear_error(clone: Path, option: str) -> None:
     marked = marking_evaluations(clone)

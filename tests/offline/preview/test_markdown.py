@@ -65,6 +65,7 @@ def test_values_cannot_break_out_of_their_cell_or_mention_anybody() -> None:
             assert len(re.findall(r"(?<!\\)\|", line)) == 4
 
 
+@pytest.mark.slow
 def test_a_comment_that_is_too_long_folds_detail_of_the_largest_stack_first() -> None:
     small, large = stack("small", properties=3), stack("large", properties=50, resources=100)
     assert len(comment(preview(small, large), limit=10**9)) > LIMIT
@@ -78,6 +79,7 @@ def test_a_comment_that_is_too_long_folds_detail_of_the_largest_stack_first() ->
     assert "left out to fit" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [100, 800])
 def test_no_stack_is_ever_left_out(count: int) -> None:
     names = [f"stack-{index:04}" for index in range(count)]

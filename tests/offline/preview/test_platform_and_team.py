@@ -71,6 +71,7 @@ def test_the_kubeconfig_of_the_other_stack_stays_a_secret(evaluations: Evaluatio
     assert isinstance(provider.properties["kubeconfig"], Secret)
 
 
+@pytest.mark.slow
 def test_nothing_that_is_printed_of_both_stacks_holds_a_kubeconfig(tmp_path: Path) -> None:
     tree, secrets = linked_checkout(tmp_path / "tree", {"platform": PLATFORM, "team": TEAM}), Secrets(b"key")
     printed = json.dumps(evaluate_stack("team", tree, secrets, print) | other_stacks("team", tree, secrets))

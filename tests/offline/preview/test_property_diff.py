@@ -35,6 +35,7 @@ def test_nothing_differs_from_itself(value: Any) -> None:
     assert list(differences(value, value)) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(VALUES, VALUES)
 def test_differences_are_the_same_from_the_other_side(before: Any, after: Any) -> None:
@@ -56,6 +57,7 @@ def put(value: Any, path: Path, new: Any) -> Any:
     return made
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.dictionaries(st.text(min_size=1), MAPPINGS), st.dictionaries(st.text(min_size=1), MAPPINGS))
 def test_applying_all_differences_gives_the_other_side(before: dict[str, Any], after: dict[str, Any]) -> None:

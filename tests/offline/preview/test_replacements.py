@@ -155,6 +155,7 @@ def test_declarable_resources_are_those_that_the_code_calls(tmp_path: Path) -> N
     assert declarable("cloud", tmp_path) == {"compute.Pool"}
 
 
+@pytest.mark.slow
 def test_check_says_what_is_out_of_date(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -66,6 +66,7 @@ def sides(found: Evaluations, name: str) -> tuple[Stack, Stack]:
     return now, before
 
 
+@pytest.mark.slow
 def test_two_trees_with_the_same_secret_are_equal(found: Evaluations) -> None:
     assert set(found.head) - set(found.base) == {"new"}
     assert set(found.base) - set(found.head) == {"gone"}
@@ -177,6 +178,7 @@ def test_a_stack_that_exceeds_a_limit_fails_alone(tmp_path: Path, monkeypatch: p
         assert [each.name for each in stack.resources.values()] == ["a"]
 
 
+@pytest.mark.slow
 def test_a_stack_that_hangs_is_ended(tmp_path: Path) -> None:
     tree = make_tree(tmp_path / "tree", "import time; time.sleep(600)")
     failure = evaluate_trees(tree, None, limits=Limits(time=2)).head["dev"].failure
@@ -184,6 +186,7 @@ def test_a_stack_that_hangs_is_ended(tmp_path: Path) -> None:
     assert failure.message == "its evaluation was ended, for it takes more than 2 s"
 
 
+@pytest.mark.slow
 def test_a_base_of_a_later_format_is_refused_with_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

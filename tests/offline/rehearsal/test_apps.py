@@ -42,6 +42,7 @@ def left(folder: Path) -> list[list[str]]:
     return [words for words in commands if any(word.startswith(str(folder)) for word in words)]
 
 
+@pytest.mark.slow
 def test_an_app_starts_after_its_job_answers_and_ends_with_the_rehearsal(tmp_path: Path) -> None:
     outcome, printed = rehearse(serving(), tmp_path)
     assert outcome.exit_code == 0, printed
@@ -56,6 +57,7 @@ def test_an_app_starts_after_its_job_answers_and_ends_with_the_rehearsal(tmp_pat
     assert '<span class="small soft">app, ran for' in report
 
 
+@pytest.mark.slow
 def test_an_unchanged_job_does_not_run_again_and_its_app_starts_all_the_same(tmp_path: Path) -> None:
     rehearse(serving(), tmp_path)
     outcome, printed = rehearse(serving(), tmp_path)
@@ -75,6 +77,7 @@ def test_an_app_whose_job_failed_is_not_started(tmp_path: Path) -> None:
     assert "Not run, for they need what failed: serving\n" in printed
 
 
+@pytest.mark.slow
 def test_an_app_that_cannot_start_fails_the_rehearsal_with_its_last_lines(tmp_path: Path) -> None:
     outcome, printed = rehearse(serving(script="print('no such option: x'); raise SystemExit(2)"), tmp_path)
     assert outcome.exit_code == 1
@@ -83,6 +86,7 @@ def test_an_app_that_cannot_start_fails_the_rehearsal_with_its_last_lines(tmp_pa
     assert only(outcome).starts == servers.TRIES
 
 
+@pytest.mark.slow
 def test_an_app_whose_probe_never_succeeds_fails_the_rehearsal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +100,7 @@ def test_an_app_whose_probe_never_succeeds_fails_the_rehearsal(
     assert left(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_an_app_and_a_later_job_reach_another_by_its_address(tmp_path: Path) -> None:
     def program() -> None:
         toys = Toys()
@@ -111,6 +116,7 @@ def test_an_app_and_a_later_job_reach_another_by_its_address(tmp_path: Path) -> 
     assert "asks 127.0.0.1:" in log(tmp_path, "page")
 
 
+@pytest.mark.slow
 def test_an_app_that_no_network_policy_lets_connect_is_refused(tmp_path: Path) -> None:
     def program() -> None:
         toys = Toys()
@@ -146,6 +152,7 @@ def test_an_app_that_no_network_policy_lets_connect_is_refused(tmp_path: Path) -
     }
 
 
+@pytest.mark.slow
 def test_pods_of_an_app_take_their_places_and_one_of_them_runs(tmp_path: Path) -> None:
     def program() -> None:
         toys = Toys()
@@ -175,6 +182,7 @@ def test_the_volume_of_an_app_stays_from_rehearsal_to_rehearsal(tmp_path: Path) 
     assert "kept x\n" in log(tmp_path, "notebook")
 
 
+@pytest.mark.slow
 def test_what_a_rehearsal_does_nothing_about_is_said(tmp_path: Path) -> None:
     def program() -> None:
         toys = Toys()

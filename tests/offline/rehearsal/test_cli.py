@@ -29,6 +29,7 @@ def changed(tmp_path: Path, stack: str, **settings: object) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_every_problem_of_the_settings_is_listed_at_once(tmp_path: Path) -> None:
     file = changed(tmp_path, "local", namespace="Not A Name", unknown=1, protect="perhaps")
     done = rehearsal("-s", "local", "--config-file", str(file), "--output", str(tmp_path / "out"))

@@ -220,6 +220,7 @@ def test_a_taint_that_nobody_told_the_plugin_of_ends_the_rehearsal_at_once(tmp_p
     assert jobs["digits-train"].phase is Phase.NOT_RUN
 
 
+@pytest.mark.slow
 def test_a_step_without_a_gate_is_told_why_it_gets_no_gpu(tmp_path: Path) -> None:
     (record,) = rehearsed(lambda: train([], gated=False), tmp_path).values()
     assert record.phase is Phase.FAILED

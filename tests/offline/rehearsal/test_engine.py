@@ -52,6 +52,7 @@ def test_jobs_run_in_order_and_outputs_are_resolved(tmp_path: Path) -> None:
     assert not any("a secret" in text for text in [printed, *written])
 
 
+@pytest.mark.slow
 def test_a_second_run_does_nothing_twice(tmp_path: Path) -> None:
     rehearse(three(), tmp_path)
     outcome, printed = rehearse(three(), tmp_path)
@@ -99,6 +100,7 @@ def test_a_store_that_is_gone_makes_everything_run_again(tmp_path: Path) -> None
     assert ran(tmp_path) == "abc"
 
 
+@pytest.mark.slow
 def test_a_failure_stops_what_needs_it_and_nothing_else(tmp_path: Path) -> None:
     def program() -> None:
         toys = Toys()
@@ -175,6 +177,7 @@ def test_independent_jobs_run_side_by_side(tmp_path: Path) -> None:
     assert set(phases(outcome).values()) == {Phase.SUCCEEDED}
 
 
+@pytest.mark.slow
 def test_a_pod_that_no_pool_takes_fails_at_once_with_the_reasons(tmp_path: Path) -> None:
     def program() -> None:
         toys = Toys()
@@ -187,6 +190,7 @@ def test_a_pod_that_no_pool_takes_fails_at_once_with_the_reasons(tmp_path: Path)
     assert "cpu: 1 Insufficient nvidia.com/gpu (requested 1, allocatable 0)" in printed
 
 
+@pytest.mark.slow
 def test_two_pods_that_do_not_fit_together_run_one_after_the_other(tmp_path: Path) -> None:
     from infra.clouds.existing.emulator import Emulator as ExistingEmulator
     from tests.offline.rehearsal.toy import ROOT, configure
@@ -206,6 +210,7 @@ def test_two_pods_that_do_not_fit_together_run_one_after_the_other(tmp_path: Pat
     assert any("Insufficient cpu" in note for note in second.notes)
 
 
+@pytest.mark.slow
 def test_a_disrupted_training_is_retried_and_goes_on_where_it_was(tmp_path: Path) -> None:
     def program() -> None:
         Toys().job("toy-train", TRAINING, "/store", "0.02", rules=[ignore_disruption()])
@@ -232,6 +237,7 @@ def test_a_disruption_that_finds_no_pod_says_so(tmp_path: Path) -> None:
     assert "of which there was toy-train" in printed
 
 
+@pytest.mark.slow
 def test_a_deadline_ends_a_job(tmp_path: Path) -> None:
     outcome, _ = rehearse(lambda: Toys().job("slow", "import time; time.sleep(60)", deadline=1, grace=0), tmp_path)
     assert record(outcome, "slow").reason == "DeadlineExceeded: it was active longer than its 1 s"

@@ -64,6 +64,7 @@ def imports(environment: Environment, *names: str) -> list[bool]:
     return eval(run(environment, "python", "-c", script).stdout)
 
 
+@pytest.mark.slow
 def test_it_has_the_lock_file_and_nothing_of_the_project(place: Environments, tmp_path: Path) -> None:
     environment = provide(place, lock(tmp_path, "shout", extra=ENTRY))
     assert environment.made
@@ -71,10 +72,12 @@ def test_it_has_the_lock_file_and_nothing_of_the_project(place: Environments, tm
     assert run(environment, "shout").stdout == "hello\n"
 
 
+@pytest.mark.slow
 def test_without_a_lock_file_it_has_pip_alone(place: Environments) -> None:
     assert imports(provide(place), "json", "pip", "packaging", "numpy") == [True, True, False, False]
 
 
+@pytest.mark.slow
 def test_what_programs_import_is_compiled_and_the_packages_tests_are_not(
     place: Environments, tmp_path: Path
 ) -> None:
@@ -174,6 +177,7 @@ def test_a_lock_file_that_is_gone(place: Environments, tmp_path: Path) -> None:
         provide(place, tmp_path / "gone.txt")
 
 
+@pytest.mark.slow
 def test_two_that_need_it_at_once_make_it_once(place: Environments, tmp_path: Path) -> None:
     file = lock(tmp_path, "shout")
     found: list[Environment] = []
@@ -226,6 +230,7 @@ def test_an_installation_ends_at_once_when_it_is_asked_to(
     assert time.monotonic() - began < 15
 
 
+@pytest.mark.slow
 def test_few_old_ones_are_kept_and_none_that_was_used_of_late(
     place: Environments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,6 +246,7 @@ def test_few_old_ones_are_kept_and_none_that_was_used_of_late(
     assert left == {"new", made.folder.name}
 
 
+@pytest.mark.slow
 def test_a_user_s_own_settings_for_python_do_not_reach_it(
     place: Environments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

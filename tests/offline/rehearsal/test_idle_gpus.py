@@ -29,6 +29,7 @@ def used(job: str, *times: GpuTime) -> UsedBy:
     return UsedBy(job, "", 600, 1.0, 100, "", "", times)
 
 
+@pytest.mark.slow
 def test_idle_time_costs_the_part_of_the_node_that_the_gpus_are() -> None:
     stack = previewed("gcp-dev", {"metrics": {}})
     (pool,) = [each for each in stack.pools if each.name == "train"]
@@ -54,6 +55,7 @@ def test_without_a_price_no_money_is_made_up() -> None:
     assert found.says == "mnist-train: 4 GPUs idle 90 % of 45 s"
 
 
+@pytest.mark.slow
 def test_the_dearest_is_said_first_and_what_is_little_is_not() -> None:
     stack = previewed("gcp-dev", {"metrics": {}})
     found = idle_gpus(

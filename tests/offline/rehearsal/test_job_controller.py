@@ -84,6 +84,7 @@ def test_a_failure_that_the_real_engine_does_not_notice_is_said_to_be_one() -> N
     assert "`pulumi up` does not recognise this failure" in outcome(rules(on_codes("FailJob", 3)), pod(3)).message
 
 
+@pytest.mark.slow
 def test_the_deadline_holds_over_all_pods_and_stops_the_one_that_runs() -> None:
     stopped: list[str] = []
 
@@ -97,6 +98,7 @@ def test_the_deadline_holds_over_all_pods_and_stops_the_one_that_runs() -> None:
     assert (result.reason, result.attempts, stopped) == ("DeadlineExceeded", 1, ["deadline"])
 
 
+@pytest.mark.slow
 def test_a_pod_that_completes_while_the_deadline_passes_completes_the_job() -> None:
     def start(_number: int, _index: int, stop: Stop) -> PodResult:
         while not stop.requested:
@@ -106,6 +108,7 @@ def test_a_pod_that_completes_while_the_deadline_passes_completes_the_job() -> N
     assert run(job_spec(resource({"activeDeadlineSeconds": 1})), Stop(), start).succeeded
 
 
+@pytest.mark.slow
 def test_between_two_pods_it_waits_twice_as_long_each_time() -> None:
     began: list[float] = []
 

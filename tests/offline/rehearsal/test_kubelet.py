@@ -256,6 +256,7 @@ def test_a_stopped_process_can_end_by_itself(machine: Machine) -> None:
     assert (result.exit_code, result.disrupted) == (143, True)
 
 
+@pytest.mark.slow
 def test_a_process_that_does_not_handle_sigterm_uses_up_its_grace(machine: Machine) -> None:
     """As process 1 of a container, for which Linux has no default action."""
     stop_when_printing(machine, "deadline", 0.5)

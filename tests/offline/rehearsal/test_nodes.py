@@ -89,6 +89,7 @@ def test_pods_reach_one_another_by_name_each_on_a_node_of_its_own(tmp_path: Path
     assert "3 pods on 3 nodes, each with what stands here" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_names_may_stand_in_variables_that_the_kubelet_completes(tmp_path: Path) -> None:
     label = k8s.core.v1.ObjectFieldSelectorArgs(field_path=f"metadata.labels['{JOB_NAME}']")
     env = [
@@ -107,6 +108,7 @@ def test_names_may_stand_in_variables_that_the_kubelet_completes(tmp_path: Path)
     assert len({own for _, own in said}) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", [0, 2])
 def test_a_pod_that_is_evicted_keeps_its_address_and_the_others_wait_for_it(tmp_path: Path, index: int) -> None:
     disrupted = f"train:{index}"
@@ -124,6 +126,7 @@ def test_a_pod_that_is_evicted_keeps_its_address_and_the_others_wait_for_it(tmp_
     assert "succeeded, 3 pods on 3 nodes, 4 pods in all" in printed
 
 
+@pytest.mark.slow
 def test_a_training_that_tells_of_no_epochs_loses_its_second_pod(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +137,7 @@ def test_a_training_that_tells_of_no_epochs_loses_its_second_pod(
     assert "pod 1 evicted (DisruptionTarget)" in printed
 
 
+@pytest.mark.slow
 def test_more_pods_than_nodes_are_refused_with_the_figures(tmp_path: Path) -> None:
     outcome, printed = rehearse(training(3), tmp_path, machines=2)
     assert only(outcome).phase is Phase.FAILED
@@ -141,11 +145,13 @@ def test_more_pods_than_nodes_are_refused_with_the_figures(tmp_path: Path) -> No
     assert only(outcome).attempts == 0
 
 
+@pytest.mark.slow
 def test_a_pod_that_no_node_can_take_is_refused_with_the_reasons(tmp_path: Path) -> None:
     outcome, _ = rehearse(training(2, cpu="64"), tmp_path, machines=2)
     assert "no pool can take the pod (cpu: 2 Insufficient cpu (requested 64000m" in only(outcome).reason
 
 
+@pytest.mark.slow
 def test_a_pod_waits_for_a_node_that_another_job_holds(tmp_path: Path) -> None:
     """The pods that are there wait, as in a cluster."""
 
@@ -192,6 +198,7 @@ def policy(
     )
 
 
+@pytest.mark.slow
 def test_pods_that_no_policy_lets_connect_are_refused(tmp_path: Path) -> None:
     program = training(policies=lambda toys: policy("deny", toys, []))
     outcome, _ = rehearse(program, tmp_path, machines=2)
@@ -222,6 +229,7 @@ def test_the_first_to_fail_fails_the_job_with_its_own_words(tmp_path: Path) -> N
     assert not any("neighbour" in line for line in shown)
 
 
+@pytest.mark.slow
 def test_a_machine_that_runs_fewer_pods_at_a_time_runs_them_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

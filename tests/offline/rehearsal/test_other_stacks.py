@@ -45,6 +45,7 @@ def rehearse(root: Path) -> Outcome:
     return Session(two_jobs, configure("team", root), options, Console(quiet=True)).run()
 
 
+@pytest.mark.slow
 def test_jobs_run_on_the_pools_that_the_other_file_declares(tmp_path: Path) -> None:
     outcome = rehearse(linked_checkout(tmp_path, {"platform": PLATFORM, "team": TEAM}))
     # Neither waits for the other, so either may be declared first.

@@ -78,6 +78,7 @@ def record(outcome: Outcome, name: str) -> JobRecord:
     return next(each for each in outcome.records if each.name == name)
 
 
+@pytest.mark.slow
 def test_jobs_beyond_the_quota_wait_and_start_when_others_end(tmp_path: Path) -> None:
     def program() -> None:
         toys = Toys()
@@ -104,6 +105,7 @@ def test_a_job_without_a_queue_starts_at_once(tmp_path: Path) -> None:
     assert rehearse(program, tmp_path)[0].exit_code == 0
 
 
+@pytest.mark.slow
 def test_its_deadline_begins_with_its_admission(tmp_path: Path) -> None:
     def program() -> None:
         toys = Toys()
@@ -116,6 +118,7 @@ def test_its_deadline_begins_with_its_admission(tmp_path: Path) -> None:
     assert any(each.queued > 1 for each in outcome.records)
 
 
+@pytest.mark.slow
 def test_all_pods_of_a_job_are_admitted_or_none(tmp_path: Path) -> None:
     """Were they one by one, each Job would hold a node that the other needs."""
 
@@ -169,6 +172,7 @@ def test_what_is_never_admitted_is_refused_at_once(
     assert says in record(outcome, "job").reason
 
 
+@pytest.mark.slow
 def test_a_job_of_higher_priority_stops_another_which_then_goes_on(tmp_path: Path) -> None:
     def program() -> None:
         toys = Toys()

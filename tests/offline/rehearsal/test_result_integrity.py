@@ -169,6 +169,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_result_is_made_again_with_what_depends_on_it(folder: Path, damage: str) -> None:
     harm, again, reason = DAMAGES[damage]

@@ -153,6 +153,7 @@ def apart(name: str, namespace: str = "toys", from_others: bool = True, team: st
     return Neighbourhood(namespace=namespace, labels={"of": name}, apart=selectors, team=team)
 
 
+@pytest.mark.slow
 def test_pods_that_keep_apart_share_no_node_whichever_comes_first() -> None:
     nodes = scheduler([node("cpu", count=2)])
     first, second = (nodes.place(request(), lambda: False, neighbourhood=apart("train")) for _ in range(2))

@@ -85,6 +85,7 @@ def test_the_data_goes_with_a_service_that_is_no_longer_declared(tmp_path: Path)
     assert "count 1\n" in log(tmp_path, "client")
 
 
+@pytest.mark.slow
 def test_a_service_that_dies_is_started_again_with_its_data(tmp_path: Path) -> None:
     asked = "print(ask('add')); ask('die'); print('count', ask('add', tries=100))"
     outcome, printed = rehearse(counting(asked), tmp_path)
@@ -94,12 +95,14 @@ def test_a_service_that_dies_is_started_again_with_its_data(tmp_path: Path) -> N
     assert "toy-queue: container 'main' exited with 7 (Error); starting again" in printed
 
 
+@pytest.mark.slow
 def test_only_this_machine_reaches_it(tmp_path: Path) -> None:
     listening = "{each.laddr.ip for each in psutil.net_connections() if each.laddr.port == int(port)}"
     rehearse(counting(f"import psutil; print({listening})"), tmp_path)
     assert "{'127.0.0.1'}\n" in log(tmp_path, "client")
 
 
+@pytest.mark.slow
 def test_a_service_of_http_is_ready_when_it_answers_and_its_url_leads_to_it(tmp_path: Path) -> None:
     serve = (
         "import http.server, sys, time; time.sleep(0.5)\n"
@@ -117,6 +120,7 @@ def test_a_service_of_http_is_ready_when_it_answers_and_its_url_leads_to_it(tmp_
     assert "says 200\n" in log(tmp_path, "client")
 
 
+@pytest.mark.slow
 def test_a_service_that_cannot_start_fails_the_job_with_its_last_lines(tmp_path: Path) -> None:
     def program() -> None:
         toys = Toys()
@@ -136,6 +140,7 @@ def test_a_service_that_cannot_start_fails_the_job_with_its_last_lines(tmp_path:
     assert only(outcome).starts == servers.TRIES
 
 
+@pytest.mark.slow
 def test_a_service_whose_probe_never_succeeds_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "READY_WITHIN", 0.5)
 
@@ -151,6 +156,7 @@ def test_a_service_whose_probe_never_succeeds_is_given_up(tmp_path: Path, monkey
     assert left(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_service_takes_its_place_on_a_node_for_as_long_as_the_rehearsal_runs(tmp_path: Path) -> None:
     nodes = ExistingEmulator(configure("local", ROOT).settings.request).standing_nodes()
     whole = f"{max(node.allocatable.cpu for node in nodes)}m"

@@ -87,6 +87,7 @@ def test_every_run_of_a_job_has_a_uid_of_its_own(tmp_path: Path) -> None:
     assert [len(list(group)) for _, group in itertools.groupby(uids)] == [2, 2]
 
 
+@pytest.mark.slow
 def test_one_failed_pod_fails_the_job_and_ends_the_others(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys, time\n"
@@ -123,6 +124,7 @@ def test_failures_of_all_indexes_count_together(tmp_path: Path) -> None:
     assert only(outcome).attempts == 2
 
 
+@pytest.mark.slow
 def test_one_disrupted_worker_is_tried_again_and_not_counted(tmp_path: Path) -> None:
     script = TRAINING.replace('sys.argv[1], "epochs"', "sys.argv[1], os.environ['JOB_COMPLETION_INDEX']")
     script = script.replace("import pathlib", "import os, pathlib")
@@ -134,6 +136,7 @@ def test_one_disrupted_worker_is_tried_again_and_not_counted(tmp_path: Path) -> 
     assert sum(line.startswith("[0] # pod") for line in log(tmp_path)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [2, 3])
 def test_pods_for_which_no_node_has_room_wait(tmp_path: Path, workers: int) -> None:
     script = "import os, time; print('runs'); time.sleep(0.5)"

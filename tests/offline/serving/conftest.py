@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.offline.serving.server import Server, configuration, half_plus, sensors
+if TYPE_CHECKING:
+    from tests.offline.serving.server import Server
 
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The folders of two models: one with versions 1 and 2, and one with version 123."""
+    from tests.offline.serving.server import half_plus, sensors  # It takes seconds: it imports TensorFlow.
+
     folder = tmp_path_factory.mktemp("models")
     half_plus(folder / "half_plus_three" / "123", 3)
     sensors(folder / "sensors" / "1")
@@ -22,6 +26,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="session")
 def server(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A stand-in with both."""
+    from tests.offline.serving.server import Server, configuration
+
     folder = tmp_path_factory.mktemp("server")
     (folder / "models.config").write_text(configuration(models), encoding="utf-8")
     (folder / "monitoring.config").write_text("prometheus_config { enable: true }", encoding="utf-8")

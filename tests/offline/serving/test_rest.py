@@ -14,6 +14,8 @@ import pytest
 
 from tests.offline.serving.server import Server
 
+pytestmark = pytest.mark.slow
+
 HALF = "/v1/models/half_plus_three"
 SENSORS = "/v1/models/sensors:predict"
 ROWS = [
@@ -27,6 +29,7 @@ COLUMNS = {
 }
 
 
+@pytest.mark.slow
 def test_the_documented_status(server: Server) -> None:
     assert server.get(HALF) == (
         200,
@@ -50,6 +53,7 @@ def test_the_documented_regression(server: Server) -> None:
     assert server.post(f"{HALF}:regress", body) == (200, {"results": [3.5, 4.0]})
 
 
+@pytest.mark.slow
 def test_the_documented_error(server: Server) -> None:
     answer = server.post("/v1/models/half:predict", {"instances": [1.0, 5.0]})
     assert answer == (404, {"error": "Servable not found for request: Latest(half)"})

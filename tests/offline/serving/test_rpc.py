@@ -21,6 +21,8 @@ from tensorflow_serving.apis import (
 
 from tests.offline.serving.server import Server
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def channel(server: Server) -> Iterator[grpc.Channel]:

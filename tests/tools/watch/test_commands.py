@@ -54,6 +54,7 @@ def train(cluster: Cluster, local: Plan, *, code: int | None = None, pods: int =
         cluster.logs[f"{step.job}-{suffix}"] = stamped(f"Resuming, pod {index}")
 
 
+@pytest.mark.slow
 def test_the_plan_is_what_the_program_declares(local: Plan) -> None:
     assert [step.name for step in local.steps] == [
         "store-gate-local",
@@ -84,6 +85,7 @@ def test_without_a_terminal_it_ends_once_a_step_failed(cluster: Cluster, local: 
     assert out.splitlines()[-1].endswith("holds no node, no price known")
 
 
+@pytest.mark.slow
 def test_a_cluster_that_does_not_answer_is_an_exit_code(cluster: Cluster) -> None:
     cluster.refused["/apis/batch/v1/namespaces/slipway/jobs"] = (403, "jobs.batch is forbidden")
     code, out, _ = call(watch, cluster, "--stack", "local", "--once")
@@ -91,6 +93,7 @@ def test_a_cluster_that_does_not_answer_is_an_exit_code(cluster: Cluster) -> Non
     assert "this login may not read it: jobs.batch is forbidden" in out
 
 
+@pytest.mark.slow
 def test_a_stack_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     done = CliRunner().invoke(watch.app, ["--stack", "nonsense", "--once"])
     assert done.exit_code == 2

@@ -31,6 +31,7 @@ def sales(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output / "sales"
 
 
+@pytest.mark.slow
 def test_the_forecast_knows_nothing_of_the_days_that_it_forecasts(sales: Path, tmp_path: Path) -> None:
     lines = (sales / "shop-001.csv").read_text(encoding="utf-8").splitlines()
     changed = [*lines[:-28], *(f"{line.split(',')[0]},0" for line in lines[-28:])]

@@ -36,6 +36,7 @@ def described(rows: list[Any]) -> np.ndarray:
     return features(rows, History())
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 1000), at=st.integers(1, 79))
 def test_what_happens_later_or_in_the_same_second_changes_no_feature(seed: int, at: int) -> None:

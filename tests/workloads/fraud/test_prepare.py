@@ -61,6 +61,7 @@ def test_compressed_files_with_other_names_and_iso_times_are_the_same_days(sourc
     assert files(tmp_path / "plain") == files(tmp_path / "other")
 
 
+@pytest.mark.slow
 def test_labels_stand_apart_from_features_and_change_none(source: Path, tmp_path: Path) -> None:
     prepare(source, tmp_path / "before")
     for path in source.iterdir():
@@ -74,6 +75,7 @@ def test_labels_stand_apart_from_features_and_change_none(source: Path, tmp_path
             assert (one["fraud"] != other["fraud"]).all()
 
 
+@pytest.mark.slow
 def test_a_new_day_changes_the_files_of_no_other(source: Path, tmp_path: Path) -> None:
     prepare(source, tmp_path / "before", "--until", "2018-04-03")
     prepare(source, tmp_path / "after", "--until", "2018-04-04")
@@ -105,6 +107,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 def test_wrong_rows_are_left_out_and_named_with_their_lines(source: Path, tmp_path: Path) -> None:
     path = source / "2018-04-02.csv"
     rows = read_day(path)

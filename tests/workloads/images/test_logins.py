@@ -70,6 +70,7 @@ def test_a_request_is_signed_as_the_documented_example_is() -> None:
     assert found.endswith("Signature=5d672d79c15b13162d9279b0855cfba6789a8edb4c82c400e06b5924a6f2b5d7")
 
 
+@pytest.mark.slow
 def test_pod_identity_becomes_a_login_of_ecr(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("pod's token\n")
     keys = {"AccessKeyId": "A", "SecretAccessKey": "S", "Token": "T"}
@@ -91,6 +92,7 @@ def test_pod_identity_becomes_a_login_of_ecr(tmp_path: Path) -> None:
         aws.login("eu-west-1", {})
 
 
+@pytest.mark.slow
 def test_the_metadata_server_gives_a_token() -> None:
     asked: list[Any] = []
     with server({"/token": (200, {}, b'{"access_token": "t", "expires_in": 3599}')}, asked) as host:
@@ -115,6 +117,7 @@ def test_a_registry_is_asked_with_the_token_that_it_names() -> None:
     assert any("scope=repository%3Ateam%2Fapp%3Apull&service=s" in path for path, _ in asked)
 
 
+@pytest.mark.slow
 def test_a_login_goes_nowhere_but_to_its_registry() -> None:
     there: list[Any] = []
     asked: list[Any] = []
@@ -151,6 +154,7 @@ def test_no_login_is_given_without_tls_where_the_registry_has_it(monkeypatch: py
     assert opened == ["https://registry.example.org/v2/a/manifests/t"]
 
 
+@pytest.mark.slow
 def test_an_answer_without_a_digest_is_no_answer() -> None:
     with (
         server({"/v2/a/manifests/t": (200, {}, b"")}, []) as host,
@@ -193,6 +197,7 @@ def test_files_of_a_mounted_configmap_are_laid_out_with_their_modes(tmp_path: Pa
     assert (target / "bin").stat().st_mode & 0o777 == 0o755
 
 
+@pytest.mark.slow
 def test_a_file_that_is_called_like_an_option_may_be_executable(tmp_path: Path) -> None:
     """As the Job's command line has it."""
     (tmp_path / "mounted").mkdir()

@@ -74,6 +74,7 @@ def test_one_that_computes_is_used_however_long_it_says_nothing(server: Lab, api
         server.ask(f"/api/kernels/{kernel}", "DELETE")
 
 
+@pytest.mark.slow
 def test_one_that_does_not_answer_is_left_alone(api: Server, tmp_path: Path) -> None:
     assert "does not answer" in look("127.0.0.1:1", api, tmp_path, after=0)
     assert api.asked == []

@@ -28,6 +28,7 @@ from workloads.page.samples import Sample
 EVERY_PATH = ("/", "/page.css", "/page.js", "/icon.svg", "/api/status", "/api/sample", "/healthz", "/nothing")
 
 
+@pytest.mark.slow
 def test_a_seven_that_someone_drew_is_read(page: TestClient, served: ServedModel) -> None:
     served.versions = {4: "AVAILABLE"}
     until(lambda: page.get("/api/status").json()["version"] == 4)
@@ -45,6 +46,7 @@ def test_a_seven_that_someone_drew_is_read(page: TestClient, served: ServedModel
     assert seen.getextrema()[1] == 255
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
 def test_an_upload_of_either_ground_is_read(page: TestClient, kind: str) -> None:
     for image in (seven(), Image.eval(seven(), lambda level: 255 - level), seven().convert("RGB")):
@@ -247,6 +249,7 @@ def test_a_server_that_takes_too_long_is_given_up(opened: Opened, served: Served
     assert page.post("/api/predict", content=file(seven())).status_code == 503
 
 
+@pytest.mark.slow
 def test_a_server_that_answers_byte_by_byte_is_given_up() -> None:
     def trickle(server: socket.socket) -> None:
         with contextlib.suppress(OSError):

@@ -13,6 +13,7 @@ from workloads.page.samples import MOST, Sample, SamplesError, load
 LABELS = [str(each) for each in range(10)]
 
 
+@pytest.mark.slow
 def test_what_the_step_of_the_digits_publishes(data: Path) -> None:
     """Ten images with `labels.json`, and the split that it tests with as arrays."""
     images = load(data / "images")

@@ -59,6 +59,7 @@ def healthy(connection: socket.socket) -> bytes:
     return said
 
 
+@pytest.mark.slow
 def test_fifty_megabytes_are_refused_at_their_header(shared: Running) -> None:
     with shared.connection() as connection:
         connection.sendall(
@@ -181,6 +182,7 @@ def test_prometheus_has_a_port_of_its_own(shared: Running) -> None:
     assert b"process_resident_memory_bytes" in text
 
 
+@pytest.mark.slow
 def test_it_ends_with_sigterm_and_answers_what_it_has_begun(running: Running, serving: ServingStub) -> None:
     serving.model.seconds = 0.5
     body = file(seven())
@@ -231,6 +233,7 @@ def test_an_idle_connection_does_not_keep_the_server(running: Running) -> None:
     assert running.process.wait(30) in {0, -signal.SIGTERM}
 
 
+@pytest.mark.slow
 def test_it_starts_as_a_pod_starts_it(serving: ServingStub, data: Path) -> None:
     """With the arguments of the declaration, and the address of the server in the environment."""
     declared = declaration(

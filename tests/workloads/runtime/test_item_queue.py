@@ -109,6 +109,7 @@ def test_a_lease_that_ran_out_goes_to_another_and_publishes_nothing(opened: Open
     assert [row.record for row in other.rows(DAYS)] == ["of the other"]
 
 
+@pytest.mark.slow
 def test_a_lease_that_is_renewed_stays(opened: Open) -> None:
     one, other = filled(opened(lease=0.4), DAYS[:1]), opened(lease=0.4)
     claimed(one, "one")
@@ -211,6 +212,7 @@ def test_a_server_that_is_killed_loses_nothing_that_it_has_confirmed(
     assert queue.commit_for_good([("b", DAYS[1], "second")]) == [True]
 
 
+@pytest.mark.slow
 def test_a_server_that_was_away_for_longer_than_the_leases_costs_no_attempt(
     opened: Open, valkey_server: ValkeyServer
 ) -> None:

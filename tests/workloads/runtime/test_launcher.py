@@ -133,6 +133,7 @@ def value(job: StandInJob) -> str:
     return json.loads((job.folder / "out" / "value.json").read_text())["value"]
 
 
+@pytest.mark.slow
 def test_all_start_at_once_know_of_one_another_and_rank_0_publishes(start: Jobs) -> None:
     script = """
 import json, os, pathlib
@@ -186,6 +187,7 @@ def test_a_lost_pod_takes_all_back_to_the_checkpoint(
         assert len([line for line in lines if re.fullmatch(r"step [1-9]\d* of 30", line)]) == 1
 
 
+@pytest.mark.slow
 def test_a_program_that_is_killed_starts_again_with_all_others(start: Jobs) -> None:
     job = start(FOREVER)
     at_work(job, 1)
@@ -217,6 +219,7 @@ time.sleep(60)
     assert not (job.folder / "out" / "manifest.json").exists()
 
 
+@pytest.mark.slow
 def test_an_error_in_one_program_is_that_pods_and_nobody_elses(start: Jobs, tmp_path: Path) -> None:
     """The others lose their neighbour and fail first: the cause is slow to end."""
     script = PLAIN.read_text().replace(
@@ -284,6 +287,7 @@ def test_who_is_missing_is_said_and_ends_the_wait(start: Jobs) -> None:
     assert began(job, 0) == []
 
 
+@pytest.mark.slow
 def test_a_pod_whose_rank_0_never_comes_ends_its_wait(start: Jobs) -> None:
     job = start(FOREVER, wait=3, only=[1])
     job.run()
@@ -292,6 +296,7 @@ def test_a_pod_whose_rank_0_never_comes_ends_its_wait(start: Jobs) -> None:
     assert "Connection refused" in last_error(job, 1)
 
 
+@pytest.mark.slow
 def test_a_name_that_is_not_known_yet_is_waited_for(start: Jobs) -> None:
     job = start(FOREVER, wait=3, only=[])
     at = job.command.index("--meet") + 1
@@ -338,6 +343,7 @@ while not (out / "go").exists():
     assert job.left_behind() == []
 
 
+@pytest.mark.slow
 def test_an_evicted_pod_has_time_for_a_checkpoint_while_the_others_go_on(start: Jobs) -> None:
     script = """
 import os, pathlib, signal, sys, time
@@ -382,6 +388,7 @@ while role != "worker":
     check(job.folder / "out")
 
 
+@pytest.mark.slow
 def test_a_pod_that_comes_back_after_the_end_finds_nothing_to_do(start: Jobs) -> None:
     job = start("")
     job.run()
@@ -529,6 +536,7 @@ def test_inputs_are_checked_everywhere_and_damage_ends_all(start: Jobs, tmp_path
     assert began(job, 0) == []
 
 
+@pytest.mark.slow
 def test_one_pod_that_cannot_begin_ends_all_with_its_words(start: Jobs) -> None:
     """Its image lacks the program."""
     job = start(FOREVER, only=[0])

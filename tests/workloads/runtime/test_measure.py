@@ -185,6 +185,7 @@ def test_a_program_whose_output_nobody_takes_is_told_and_does_not_wait_for_ever(
     assert ("cannot be passed on" in ended.stderr) is bool(program)
 
 
+@pytest.mark.slow
 def test_a_driver_that_never_answers_keeps_nothing_from_the_program(tmp_path: Path, nvml: Path) -> None:
     said = "for number in range(20000): print(number, 'of many lines')\nprint('30 images/s')"
     options = ("--gpus", "2")
@@ -205,6 +206,7 @@ def test_the_speed_that_a_program_writes_is_kept(tmp_path: Path) -> None:
     assert (kept["rate"], kept["rate_unit"]) == (2500.0, "images/s")
 
 
+@pytest.mark.slow
 def test_idle_gpus_are_counted_and_said_loudly(tmp_path: Path, nvml: Path) -> None:
     ended = run(
         tmp_path / "0.json",
@@ -289,6 +291,7 @@ def test_labels_are_escaped() -> None:
     assert 'model="A \\"B\\" \\\\ C\\n"' in text(usage)
 
 
+@pytest.mark.slow
 def test_other_paths_are_not_found() -> None:
     server = serve("127.0.0.1", 0, lambda: "x 1\n")
     try:

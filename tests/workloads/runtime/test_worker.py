@@ -47,6 +47,7 @@ def test_an_item_may_have_any_name_that_a_file_can_have_and_people_can_read(step
     assert {name: row["model"] for name, row in step.rows.items()} == {name: name[-1] for name in names}
 
 
+@pytest.mark.slow
 def test_a_finished_step_is_not_worked_on_again(step: Step) -> None:
     step.data(DAYS)
     step.run()
@@ -82,6 +83,7 @@ def test_only_the_worker_that_leaves_the_result_leaves_the_record(step: Step, tm
     assert record.exists()
 
 
+@pytest.mark.slow
 def test_an_item_that_fails_is_named_with_its_reason_and_the_others_are_done(step: Step) -> None:
     step.data({**DAYS, "day-2": "fail ValueError: no column AMOUNT"})
     output = step.run("--attempts", 2, code=ITEMS_FAILED)
@@ -138,6 +140,7 @@ def test_in_order_what_comes_after_an_item_that_is_repaired_is_done_again(step: 
     assert step.runs == ["day-1", "day-2", "day-3", "day-2", "day-3"]
 
 
+@pytest.mark.slow
 def test_the_next_attempt_goes_on_where_the_one_before_was(step: Step) -> None:
     step.data({"day-1": "wait"})
     worker = step.start()
@@ -204,6 +207,7 @@ def test_an_interrupted_worker_gives_its_item_back(step: Step) -> None:
     assert not alive(program)
 
 
+@pytest.mark.slow
 def test_a_result_of_another_command_is_not_taken(step: Step) -> None:
     step.data({"day-1": "ok"})
     step.run()
@@ -213,6 +217,7 @@ def test_a_result_of_another_command_is_not_taken(step: Step) -> None:
     assert check(step.output)
 
 
+@pytest.mark.slow
 def test_a_result_that_was_altered_is_made_again(step: Step) -> None:
     step.data(DAYS)
     step.run()
@@ -280,6 +285,7 @@ def test_in_order_a_new_item_at_the_end_is_the_only_one_that_is_worked_on(step: 
     assert step.rows["day-4"]["model"] == "1234"
 
 
+@pytest.mark.slow
 def test_what_was_altered_in_an_earlier_run_is_not_copied(step: Step) -> None:
     step.data(DAYS)
     step.run()

@@ -29,6 +29,7 @@ def waiting(step: Step, days: dict[str, str], *flags: object, **variables: str) 
     return worker
 
 
+@pytest.mark.slow
 def test_two_workers_share_the_items_and_each_is_worked_on_once(queued: Step) -> None:
     queued.data({name: "wait" if name in {"day-1", "day-2"} else "ok" for name in DAYS})
     workers = [queued.start("--workers", 2, JOB_COMPLETION_INDEX=index) for index in "01"]
@@ -42,6 +43,7 @@ def test_two_workers_share_the_items_and_each_is_worked_on_once(queued: Step) ->
     check(queued.output)
 
 
+@pytest.mark.slow
 def test_the_password_of_the_queue_is_masked(queued: Step) -> None:
     queued.data({"day-1": "ok"})
     script = "import os; print('it is', os.environ['QUEUE_PASSWORD'])"
@@ -50,6 +52,7 @@ def test_the_password_of_the_queue_is_masked(queued: Step) -> None:
     assert PASSWORD not in output
 
 
+@pytest.mark.slow
 def test_another_worker_takes_the_item_of_one_that_was_killed(queued: Step) -> None:
     killed = waiting(queued, {"day-1": "wait"}, "--lease", 3)
     other = queued.start("--lease", 3)
@@ -66,6 +69,7 @@ def test_another_worker_takes_the_item_of_one_that_was_killed(queued: Step) -> N
     assert queued.rows["day-1"]["resumed"] == 1
 
 
+@pytest.mark.slow
 def test_a_worker_that_was_paused_for_longer_than_its_lease_publishes_nothing(queued: Step) -> None:
     slow = waiting(queued, {"day-1": "wait"}, "--lease", 1)
     program = queued.pid("day-1")
@@ -119,6 +123,7 @@ def test_a_worker_that_was_paused_until_its_attempt_was_deleted_goes_on_with_oth
     check(queued.output)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_told_to_stop_gives_its_item_back_at_once(queued: Step) -> None:
     told = waiting(queued, {"day-1": "wait"}, "--lease", 60, "--attempts", 1)
     told.send_signal(signal.SIGTERM)
@@ -210,6 +215,7 @@ def test_a_program_is_ended_when_the_queue_is_away_for_longer_than_the_lease(que
     assert queued.rows["day-1"]["attempts"] == 1
 
 
+@pytest.mark.slow
 def test_what_is_done_stays_done_where_the_queue_lost_its_data(queued: Step) -> None:
     assert queued.queue is not None
     worker = waiting(queued, {"day-1": "ok", "day-2": "ok", "day-3": "wait"}, "--lease", 20)
@@ -226,6 +232,7 @@ def test_what_is_done_stays_done_where_the_queue_lost_its_data(queued: Step) -> 
     check(queued.output)
 
 
+@pytest.mark.slow
 def test_filling_twice_adds_nothing(queued: Step) -> None:
     queued.data(DAYS)
     output = queued.run()
@@ -351,6 +358,7 @@ def test_no_queue_and_a_wrong_password_are_one_line(queued: Step) -> None:
     assert queued.runs == []
 
 
+@pytest.mark.slow
 def test_a_worker_that_waits_for_the_queue_ends_at_once_when_told(queued: Step) -> None:
     assert queued.queue is not None
     queued.data(DAYS)

@@ -19,6 +19,8 @@ from workloads.runtime.exits import StepError
 from workloads.serving import publish, versions
 from workloads.serving.model_config import Served, decode
 
+pytestmark = pytest.mark.slow
+
 
 class Folder:
     """The folder of a model's versions, and what publishes into it."""
@@ -68,6 +70,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [save(tmp_path_factory.mktemp("model") / "saved_model", factor) for factor in range(1, 7)]
 
 
+@pytest.mark.slow
 def test_the_first_version_is_served(folder: Folder, models: list[Path]) -> None:
     report = folder.publish(models[0])
     assert report["published"] == 1
@@ -80,6 +83,7 @@ def test_the_first_version_is_served(folder: Folder, models: list[Path]) -> None
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", record["published"])
 
 
+@pytest.mark.slow
 def test_the_same_training_is_the_same_version(folder: Folder, models: list[Path]) -> None:
     folder.publish(models[0])
     before = folder.content()
@@ -210,7 +214,6 @@ def test_a_version_that_servers_still_load_is_removed_only_the_next_time(
     assert folder.publish(models[2], "--keep", "1")["removed"] == [{"version": 1}]
 
 
-@pytest.mark.slow
 def test_takes_the_result_of_a_step(folder: Folder, model: Path, data: Path) -> None:
     report = folder.publish(
         model,
@@ -261,7 +264,6 @@ def test_refuses_what_does_not_load(folder: Folder, models: list[Path], tmp_path
     assert "there is no SavedModel" in refused(folder, empty)
 
 
-@pytest.mark.slow
 def test_refuses_a_result_that_is_not_whole(folder: Folder, models: list[Path], model: Path) -> None:
     folder.publish(models[0])
     file = model / "saved_model" / "variables" / "variables.data-00000-of-00001"
@@ -269,6 +271,7 @@ def test_refuses_a_result_that_is_not_whole(folder: Folder, models: list[Path], 
     assert "is not whole: saved_model/variables/variables.data-00000-of-00001 has" in refused(folder, model)
 
 
+@pytest.mark.slow
 def test_refuses_wrong_answers(folder: Folder, models: list[Path], tmp_path: Path) -> None:
     folder.publish(models[0])
     said = refused(folder, save(tmp_path / "worse", -1.0))

@@ -41,6 +41,7 @@ def values(settings: Settings) -> dict[str, Any]:
     return dict(declare(settings).one(RELEASE).inputs["values"])
 
 
+@pytest.mark.slow
 def test_the_chart_and_the_image_are_pinned() -> None:
     release = declare(changed()).one(RELEASE).inputs
     assert re.fullmatch(r"\d+\.\d+\.\d+", release["version"])
@@ -60,6 +61,7 @@ def test_the_charts_can_come_from_a_registry_of_ones_own() -> None:
     assert recording.result["dev"].device_plugin.chart == plugin["chart"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["1.35", "1.36"])
 def test_it_is_of_the_clusters_version(version: str) -> None:
     assert values(changed(kubernetes_version=version))["image"]["tag"].startswith(f"v{version}.")
@@ -101,6 +103,7 @@ def test_jobs_wait_for_what_starts_their_nodes() -> None:
     assert "dev-autoscaler" in ready
 
 
+@pytest.mark.slow
 def test_an_empty_gpu_group_is_known_for_what_it_will_be() -> None:
     recording = declare(
         with_pool(
@@ -146,6 +149,7 @@ def test_the_tags_describe_nodes_and_are_not_put_on_them() -> None:
         assert tag.inputs["tag"]["propagateAtLaunch"] is False
 
 
+@pytest.mark.slow
 def test_pools_of_a_fixed_size_need_no_autoscaler() -> None:
     recording = declare(fixed())
     assert recording.of(RELEASE) == []

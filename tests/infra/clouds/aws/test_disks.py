@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from infra.clouds.aws.emulator import Emulator as AwsEmulator
 from infra.clouds.aws.platforms import platforms
 from infra.settings.loading import load
@@ -27,6 +29,7 @@ def test_a_stack_with_services_brings_the_driver_of_disks_and_their_class() -> N
     assert recording.result["dev"].volume_class == made.inputs["metadata"]["name"]
 
 
+@pytest.mark.slow
 def test_the_driver_alone_may_create_disks() -> None:
     recording = with_services()
     (attached,) = [each for each in recording.of(ATTACHMENT) if "EBSCSI" in each.inputs["policyArn"]]

@@ -21,6 +21,7 @@ def pool(recording: Recording) -> Pool:
     return found
 
 
+@pytest.mark.slow
 def test_the_plugin_runs_on_the_nodes_with_efa_and_no_others() -> None:
     recording = declare(with_pool(P4D))
     release, there = recording.one(RELEASE, PLUGIN), pool(recording)
@@ -31,6 +32,7 @@ def test_the_plugin_runs_on_the_nodes_with_efa_and_no_others() -> None:
     assert recording.one(NODE_GROUP, "dev-extra").urn in recording.waits_for(release)
 
 
+@pytest.mark.slow
 def test_the_chart_is_pinned_and_can_come_from_elsewhere() -> None:
     chart = charts()["aws-efa-k8s-device-plugin"]
     release = declare(with_pool(P4D)).one(RELEASE, PLUGIN).inputs
@@ -42,14 +44,17 @@ def test_the_chart_is_pinned_and_can_come_from_elsewhere() -> None:
     assert "repositoryOpts" not in found
 
 
+@pytest.mark.slow
 def test_without_efa_there_is_no_plugin() -> None:
     assert [each.name for each in declare(with_pool({**P4D, "efa": False})).of(RELEASE)] == ["dev-autoscaler"]
 
 
+@pytest.mark.slow
 def test_jobs_wait_for_the_plugin() -> None:
     assert PLUGIN in {each._name for each in declare(with_pool(P4D)).result["dev"].ready}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("settings", "count", "gbps"), [(P4D, 4, 400), (T4, 1, 50)])
 def test_a_pod_of_several_nodes_has_all_interfaces(settings: dict[str, Any], count: int, gbps: int) -> None:
     found = pool(declare(with_pool(settings))).interconnect
@@ -66,6 +71,7 @@ def test_without_efa_pods_have_one_card_and_several_connections() -> None:
     assert found.environment == {"NCCL_SOCKET_NTHREADS": "2", "NCCL_NSOCKS_PERTHREAD": "8"}
 
 
+@pytest.mark.slow
 def test_of_a_cpu_pools_network_nothing_is_known() -> None:
     assert pool(declare(with_pool(CPU_POOL))).interconnect is None
 

@@ -26,11 +26,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=list(VARIANTS))
 def test_nodes_are_what_the_platform_promises_of_its_pools(variant: dict[str, Any]) -> None:
     assert_nodes_are_as_promised(declare(with_pool(variant)), "dev")
 
 
+@pytest.mark.slow
 def test_nodes_have_the_labels_that_eks_adds() -> None:
     settings = with_pool({**VARIANTS["t4"], "spot": True})
     labels = nodes_of(declare(settings))["extra"].labels
@@ -62,6 +64,7 @@ def test_a_mistake_in_a_declaration_shows_in_its_nodes() -> None:
     assert wrong.allocatable.cpu > right.allocatable.cpu
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["s3", "efs"])
 def test_every_resource_on_aws_has_an_answer(kind: str) -> None:
     settings = with_store(kind=kind)

@@ -23,6 +23,7 @@ def test_without_a_word_nothing_is_logged() -> None:
     assert len(recording.of(BUCKET)) == 1
 
 
+@pytest.mark.slow
 def test_connections_are_logged_by_a_role_that_can_do_nothing_else() -> None:
     recording = declare(load(raw(logged)))
     flows = recording.one(FLOWS)
@@ -59,6 +60,7 @@ def test_accesses_are_logged_to_a_private_bucket_that_only_s3_writes_to_for_this
     assert rule["expiration"] == {"days": 60}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protect", [False, True])
 def test_logs_are_as_protected_as_the_stack(protect: bool) -> None:
     def change(values: dict[str, object]) -> None:
@@ -70,6 +72,7 @@ def test_logs_are_as_protected_as_the_stack(protect: bool) -> None:
     assert logs.inputs["forceDestroy"] is not protect
 
 
+@pytest.mark.slow
 def test_the_emulated_cloud_has_an_answer_for_all_of_it() -> None:
     settings = load(raw(logged))
     emulator = AwsEmulator(settings.request)

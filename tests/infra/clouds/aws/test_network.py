@@ -80,6 +80,7 @@ def nat_of(recording: Recording) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 def test_one_nat_serves_all_zones_or_each_has_its_own() -> None:
     one = declare(changed(zones=THREE_ZONES))
     each = declare(changed(zones=THREE_ZONES, network={"nat": "per-zone"}))
@@ -125,6 +126,7 @@ def test_nothing_lets_the_world_in() -> None:
     assert not default.get("egress")
 
 
+@pytest.mark.slow
 def test_every_regional_resource_says_its_region() -> None:
     recording = declare(changed(region="us-east-2", zones=["us-east-2a", "us-east-2b"]))
     regional = [

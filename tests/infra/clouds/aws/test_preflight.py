@@ -33,6 +33,7 @@ def test_a_stack_without_a_region_says_how_to_name_one() -> None:
     assert "pulumi config set aws:region" in problem.fix
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("networks", "warned"),
     [

@@ -27,6 +27,7 @@ def gpu_pools(recording: Recording) -> dict[str, dict[str, Any]]:
     }
 
 
+@pytest.mark.slow
 def test_dev_starts_with_no_gpu_and_can_be_destroyed_whole() -> None:
     recording = declare(stack_settings("aws-dev"))
     pools = gpu_pools(recording)
@@ -38,6 +39,7 @@ def test_dev_starts_with_no_gpu_and_can_be_destroyed_whole() -> None:
     assert recording.one(BUCKET).inputs["forceDestroy"] is True
 
 
+@pytest.mark.slow
 def test_the_page_names_what_eks_may_leave_of_dev() -> None:
     recording = declare(stack_settings("aws-dev"), stack="aws-dev")
     group = recording.one("aws:cloudwatch/logGroup:LogGroup").inputs
@@ -51,6 +53,7 @@ def test_people_are_told_how_to_raise_the_least_number_of_nodes() -> None:
     assert named in (ROOT / "docs/troubleshooting.md").read_text()
 
 
+@pytest.mark.slow
 def test_prod_is_protected_keeps_its_nodes_and_no_zone_depends_on_another() -> None:
     recording = declare(stack_settings("aws-prod"))
     pools = gpu_pools(recording)
@@ -62,6 +65,7 @@ def test_prod_is_protected_keeps_its_nodes_and_no_zone_depends_on_another() -> N
     assert len(recording.of("aws:ec2/natGateway:NatGateway")) == len(recording.of(CLUSTER)) * 3
 
 
+@pytest.mark.slow
 def test_the_storage_driver_and_core_dns_find_a_node(settings: Settings) -> None:
     recording = declare(settings)
     ordinary = [each for each in recording.of(NODE_GROUP) if not each.inputs["amiType"].endswith("NVIDIA")]
@@ -72,12 +76,14 @@ def test_the_storage_driver_and_core_dns_find_a_node(settings: Settings) -> None
             assert {each.urn for each in ordinary} <= recording.waits_for(addon)
 
 
+@pytest.mark.slow
 def test_nobody_reaches_the_control_plane_until_a_network_is_named(settings: Settings) -> None:
     """203.0.113.0/24 is set aside for examples (RFC 5737): nobody comes from there."""
     access = declare(settings).one(CLUSTER).inputs["vpcConfig"]
     assert access["publicAccessCidrs"] == ["203.0.113.0/24"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preview", [True, False], ids=["preview", "up"])
 def test_they_can_be_declared(settings: Settings, preview: bool) -> None:
     recording = declare(settings, preview=preview)

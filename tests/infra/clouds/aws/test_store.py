@@ -93,6 +93,7 @@ def test_the_bucket_is_private_owned_versioned_and_encrypted() -> None:
     assert rule["applyServerSideEncryptionByDefault"] == {"sseAlgorithm": "AES256"}
 
 
+@pytest.mark.slow
 def test_the_bucket_can_have_a_name_and_a_key() -> None:
     recording = declare(s3(bucket="my-bucket", kms_key=KEY))
     assert recording.one(BUCKET).inputs["bucket"] == "my-bucket"
@@ -154,6 +155,7 @@ def test_the_jobs_identity_reaches_the_stores_objects_and_nothing_else() -> None
     assert recording.result["dev"].service_account_annotations == {}
 
 
+@pytest.mark.slow
 def test_an_app_reads_the_stores_objects_and_writes_its_own_folder_alone() -> None:
     class Asked(Settings):
         @property
@@ -312,6 +314,7 @@ def test_efs_is_mounted_encrypted_and_as_the_driver() -> None:
     assert declare(efs()).one(VOLUME).inputs["spec"]["mountOptions"] == ["tls", "iam"]
 
 
+@pytest.mark.slow
 def test_efs_is_encrypted_and_as_the_settings_say() -> None:
     recording = declare(efs(throughput="bursting", infrequent_access_days=7, backup=True, kms_key=KEY))
     inputs = recording.one(EFS).inputs
@@ -337,6 +340,7 @@ def test_copies_leave_the_file_system_when_nobody_uses_them() -> None:
     assert (rule["prefix"], rule["trigger"]) == ("", "ON_FILE_ACCESS")
 
 
+@pytest.mark.slow
 def test_people_are_told_where_the_results_are() -> None:
     def then(platforms: Mapping[str, Platform]) -> None:
         store = platforms["dev"].store

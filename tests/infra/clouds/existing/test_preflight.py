@@ -97,12 +97,14 @@ def only(seen: Sequence[Problem], key: str, *words: str) -> None:
     assert [word for word in words if word not in text] == []
 
 
+@pytest.mark.slow
 def test_nodes_as_described_give_no_problem(kubeconfig: Path, warnings: list[str]) -> None:
     nodes = [node("tainted", taints=[CONTROL_PLANE]), node("small", cpu="1"), node(), gpu_node("gpu", "2")]
     assert found(kubeconfig, nodes, {"clusters.here.pools.gpu": GPU_POOL}) == []
     assert warnings == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preview", [True, False])
 def test_a_wrong_selector_is_refused_with_all_other_problems_before_anything_is_declared(
     kubeconfig: Path, preview: bool

@@ -210,6 +210,7 @@ def test_a_gpu_pool_takes_any_zone_with_capacity_and_a_cpu_pool_spreads_unless_t
     assert policies == ["ANY", "BALANCED", "ANY"]
 
 
+@pytest.mark.slow
 def test_a_gpu_pool_starts_in_the_zones_that_offer_its_gpu() -> None:
     assert declared({**T4, "nodes": {"total_max": 1}})["nodeLocations"] == [
         "us-central1-a",
