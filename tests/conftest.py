@@ -1,6 +1,7 @@
 """How the tests are divided among workers, and what keeps them quick."""
 
 import gc
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -81,9 +82,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.set_threshold(100_000, 50, 100)
 
 
+OF_STEPS = {"TF_USE_LEGACY_KERAS", "TF_CPP_MIN_LOG_LEVEL"} - os.environ.keys()
+"""Variables that a step sets where it prepares its process."""
+
+
 @pytest.fixture(autouse=True)
-def scikit_learn_may_be_imported() -> Iterator[None]:
-    """Takes back that a step was prepared in this process: steps keep Keras from importing scikit-learn."""
+def no_step_was_prepared() -> Iterator[None]:
+    """Takes back what a step did that ran in this process, and not in one of its own.
+
+    Steps keep Keras from importing scikit-learn, and TensorFlow from importing Keras: programs that later tests
+    start would inherit that.
+    """
     yield
     if sys.modules.get("sklearn", pytest) is None:
         del sys.modules["sklearn"]
+    for name in OF_STEPS:
+        os.environ.pop(name, None)
