@@ -59,7 +59,9 @@ def _stopping(stop: threading.Event) -> Callable[[int, FrameType | None], None]:
 
 def say(line: str) -> None:
     """Write a line of the log."""
-    print(line, file=sys.stderr, flush=True)
+    # Several threads write, and `print` would write the end of the line by itself.
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 def _serve(options: argparse.Namespace, stop: threading.Event) -> None:
