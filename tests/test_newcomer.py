@@ -1,16 +1,15 @@
 """From a fresh clone to results: a pipeline of one's own, a stack for it, a rehearsal, the preview of a change."""
 
 import json
-import os
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.docs.fences import blocks
 from tests.support.checkout import ROOT, copy_checkout
+from tests.support.clones import bash, git
 
 PAGE, PIPELINE, STACK = "docs/your-script.md", "churn", "churn-dev"
 """The page that a newcomer follows, and what it has them make."""
@@ -21,29 +20,8 @@ BESIDE = {"gcp-dev"}
 pytestmark = pytest.mark.slow  # It installs the packages of the pipeline's lock file.
 
 
-def bash(clone: Path, script: str) -> str:
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "MAKE"))}
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=clone,
-        env=environment,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=500,
-    )
-    assert done.returncode == 0, f"{script}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    return done.stdout
-
-
 def make(clone: Path, *words: str) -> str:
     return bash(clone, shlex.join(["make", *words]))
-
-
-def git(clone: Path, *words: str) -> str:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@example.com")
-    done = subprocess.run(["git", *identity, *words], cwd=clone, check=True, capture_output=True, text=True)
-    return done.stdout
 
 
 @pytest.fixture(scope="module")

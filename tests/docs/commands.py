@@ -1,16 +1,15 @@
 """The commands that the pages tell a reader to type, and a clone in which they are typed."""
 
-import os
 import re
 import shlex
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from tests import test_newcomer
 from tests.docs.fences import Block, blocks
 from tests.support.checkout import ROOT, copy_checkout
+from tests.support.clones import bash
 
 BLOCKS = list(blocks(ROOT))
 
@@ -75,15 +74,5 @@ def run(block: Block, clone: Path) -> None:
     """Types the block in the clone. Fails where a command does."""
     # A page that shows how to run these very tests is asked only whether make knows the target.
     script = re.sub(r"^make (test|test-fast|lint|bench)\b", r"make --dry-run \1", block.body, flags=re.MULTILINE)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     # A demo would go on until somebody ends it.
-    environment["FOR"] = "1"
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=clone,
-        env=environment,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, f"{block}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    bash(clone, script, FOR="1")

@@ -1,5 +1,6 @@
 """Clones of the working tree, which tests change and compare with their first commit."""
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,21 @@ from tools import pin_images
 
 GCP_DEV = "stacks/Pulumi.gcp-dev.yaml"
 LOCAL = "stacks/Pulumi.local.yaml"
+
+
+def bash(clone: Path, script: str, **variables: str) -> str:
+    """What the script prints that is typed in the clone; fails where a command does."""
+    own = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "MAKE"))}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=clone,
+        env={**own, **variables},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, f"{script}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
 
 
 def git(clone: Path, *arguments: str) -> str:
