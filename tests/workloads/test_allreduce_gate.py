@@ -166,14 +166,9 @@ def test_a_fast_network_is_given_more_to_do_and_none_holds_its_gpus_for_long() -
 def test_a_plugin_is_found_by_the_name_that_nccl_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_plugin() == ""
     # Any library will do: the loader is asked for it by its path.
-    library = next(Path("/proc/self/maps").read_text().split()[index] for index in _libraries())
+    library = next(word for word in Path("/proc/self/maps").read_text().split() if re.search(r"/libc\.so", word))
     monkeypatch.setenv("NCCL_NET_PLUGIN", library)
     assert find_plugin() == library
-
-
-def _libraries() -> list[int]:
-    words = Path("/proc/self/maps").read_text().split()
-    return [index for index, word in enumerate(words) if re.search(r"/libc\.so", word)]
 
 
 def test_rank_0_tells_the_others_where_nccl_listens() -> None:
