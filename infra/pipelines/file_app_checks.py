@@ -21,14 +21,11 @@ from infra.pipelines.file_checks import environment_findings
 from infra.pipelines.file_service_checks import own_name
 from infra.pipelines.pipeline_file import SUBSTITUTE, PipelineFile
 from infra.pipelines.step_rules import circle_of
-from infra.pipelines.tensorflow_serving import step_name
+from infra.pipelines.tensorflow_serving import LABELS, step_name
 from infra.schema.paths import below_problem
 from infra.schema.problems import Finding, Path, did_you_mean, listed
 
 APPS = "apps"
-
-LABELS = ("stable", "canary")
-"""The labels that the step which publishes gives to versions (`workloads.serving.model_config`)."""
 
 MODEL_NAME = re.compile(r"[A-Za-z][\w.-]{0,62}", re.ASCII)
 """A model's name: a folder's of the store, and in the paths of the server's REST."""

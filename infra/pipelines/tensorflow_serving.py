@@ -34,6 +34,9 @@ METRICS = "/monitoring/prometheus/metrics"
 LABEL = "stable"
 """The label of the version that answers people (`workloads.serving.model_config.STABLE`)."""
 
+LABELS = (LABEL, "canary")
+"""The labels that the step which publishes gives to versions (`workloads.serving.model_config`)."""
+
 SETTLE = 3
 """Times that servers look at `models.config` before a label moves: one may be late."""
 
