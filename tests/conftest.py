@@ -23,6 +23,7 @@ TOGETHER = (
     "tests/offline/preview/test_cli.py",
     "tests/offline/preview/test_platform_and_team.py",
     "tests/offline/preview/test_revisions.py",
+    "tests/offline/rehearsal/test_demo_of_mnist.py",
     "tests/offline/rehearsal/test_end_to_end.py",
     "tests/offline/rehearsal/test_examples.py",
     "tests/offline/serving/",

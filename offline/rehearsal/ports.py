@@ -1,7 +1,11 @@
 """Free ports of this machine, for what stays at one address as long as it is there."""
 
+import fcntl
+import functools
+import os
 import random
 import socket
+import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,9 +26,10 @@ _lock = threading.Lock()
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports at which nothing listens, and that this process gave to nobody else.
+    """Ports at which nothing listens, and that no process of this user gave to anybody else.
 
-    On Linux no connection takes one of them for its own end: a program that is started again finds its port free.
+    They are given until this process ends. On Linux no connection takes one of them for its own end: a program
+    that is started again finds its port free.
     """
     with _lock:
         found: list[int] = []
@@ -32,9 +37,8 @@ def free_ports(count: int) -> list[int]:
         for port in random.sample(candidates, len(candidates)):
             if len(found) == count:
                 break
-            if port not in _given and _is_free(port):
+            if _take(port):
                 found.append(port)
-                _given.add(port)
         while len(found) < count:
             found.append(_any_free())
         return found
@@ -45,9 +49,7 @@ def as_declared(wanted: Sequence[int]) -> list[int]:
     found: list[int] = []
     for port in wanted:
         with _lock:
-            own = port >= UNPRIVILEGED and port not in _given and _is_free(port)
-            if own:
-                _given.add(port)
+            own = port >= UNPRIVILEGED and _take(port)
         found.append(port if own else free_ports(1)[0])
     return found
 
@@ -58,6 +60,33 @@ def _candidates() -> Sequence[int]:
     except (OSError, ValueError, IndexError):
         return ()
     return range(LOWEST, first) if first > LOWEST else ()
+
+
+def _take(port: int) -> bool:
+    if port in _given or not _is_free(port) or not _claimed(port):
+        return False
+    _given.add(port)
+    return True
+
+
+def _claimed(port: int) -> bool:
+    """Whether this process holds the lock of the port now; it does until it ends.
+
+    A server listens some time after its port was found: another rehearsal must not find it in between.
+    """
+    try:
+        # One byte of the file stands for each port.
+        fcntl.lockf(_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+@functools.cache
+def _locks() -> int:
+    # Never closed: that would end every lock that this process holds in the file.
+    file = Path(tempfile.gettempdir()) / f"slipway-ports-{os.getuid()}"
+    return os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def _is_free(port: int) -> bool:
@@ -75,6 +104,5 @@ def _any_free() -> int:
         with socket.socket() as one:
             one.bind((LOOPBACK, 0))
             port = int(one.getsockname()[1])
-        if port not in _given:
-            _given.add(port)
+        if _take(port):
             return port

@@ -127,7 +127,7 @@ def test_a_model_server_that_is_killed_is_back_and_the_page_predicts_again(demo:
 
 def test_ctrl_c_ends_all_of_it(demo: Demo) -> None:
     children = demo.children()
-    assert len(children) > len(("reaper", "serving", "page", "board", "notebook"))
+    assert len(children) > len(("reaper", "serving", "page", "board", "notebook")), demo.text
     demo.process.send_signal(signal.SIGINT)
     assert demo.process.wait(timeout=60) == 0, demo.text
     _, alive = psutil.wait_procs(children, timeout=20)

@@ -1,0 +1,37 @@
+"""Two rehearsals of one machine never take one port, though their servers listen only later."""
+
+import subprocess
+import sys
+
+from offline.rehearsal.ports import as_declared, free_ports
+from tests.offline.rehearsal.toy import ROOT
+
+OTHER = "import sys\nfrom offline.rehearsal.ports import as_declared\nprint(*as_declared([int(sys.argv[1])]))"
+
+
+def taken_elsewhere(port: int, waits: bool = False) -> subprocess.Popen[str]:
+    """Another process that wants the port, prints which one it took, and may then stay."""
+    wait = "\nsys.stdout.flush()\nsys.stdin.read()" if waits else ""
+    command = [sys.executable, "-c", OTHER + wait, str(port)]
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_port_that_this_process_found_is_found_by_no_other() -> None:
+    (port,) = free_ports(1)
+    said, _ = taken_elsewhere(port).communicate(timeout=60)
+    assert int(said) != port
+
+
+def test_a_declared_port_that_another_process_found_is_free_again_when_that_one_ends() -> None:
+    with taken_elsewhere(0) as chooser:
+        assert chooser.stdout
+        port = int(chooser.stdout.read())
+    with taken_elsewhere(port, waits=True) as other:
+        assert other.stdin
+        assert other.stdout
+        assert int(other.stdout.readline()) == port
+        (another,) = as_declared([port])
+        assert another != port
+        other.stdin.close()
+        other.wait(timeout=60)
+    assert as_declared([port]) == [port]
