@@ -2,6 +2,7 @@
 
 import posixpath
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -36,6 +37,10 @@ BESIDE = (
 
 EMPTY = "it has no pods"
 """What is said of a role with `replicas: 0`."""
+
+SHELL = re.compile(r"(/\S*/)?(ba|da|z)?sh")
+SHELL_COMMAND = re.compile(r"-[a-z]*c[a-z]*")
+"""The option after which a shell reads commands from the next word: ``-c``, ``-ec``."""
 
 ROLES_AT = {(each,) for each in REPLICAS.values()}
 
@@ -174,9 +179,7 @@ class _Conversion:
         self._environment(replica, place, pod, mounts)
         words = [*self._words(document.get(*place, "command")), *self._words(document.get(*place, "args"))]
         pod.run = [self._relative(self._text(each, pod.environment, mounts), folder) for each in words]
-        self.programs += [
-            each for each in pod.run[:3] if re.search(r"\.(py|sh)$", each) and each not in self.programs
-        ]
+        self.programs += [each for each in _programs(pod.run) if each not in self.programs]
         self._resources(replica, place, pod)
         self._image(replica, place, pod)
         for number, each in enumerate(listed[index].get("ports") or []):
@@ -339,6 +342,20 @@ class _Conversion:
                 rule = rule_of(place)
                 why = EMPTY if place[1:2] in ROLES_AT and len(place) == 3 else rule.why or rule.becomes
                 self.notes.append(Note(shown(place), value, why, carried=False))
+
+
+def _programs(run: Sequence[str]) -> list[str]:
+    """The files that a command starts, in a shell's command too."""
+    words = list(run[:3])
+    if len(words) == 3 and SHELL.fullmatch(words[0]) and SHELL_COMMAND.fullmatch(words[1]):
+        reader = shlex.shlex(words.pop(), posix=True, punctuation_chars=True)
+        reader.whitespace_split = True
+        try:
+            words += reader
+        except ValueError:
+            # A quotation that has no end: the shell will say so.
+            return []
+    return [each for each in words if re.search(r"^[^-{][^{]*\.(py|sh)$", each)]
 
 
 def _at(content: Any, place: Place) -> dict[str, Any]:

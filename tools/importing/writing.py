@@ -70,14 +70,21 @@ def _program(manifest: Manifest, imported: Imported, code: Path | None) -> dict[
             found[Path(each).name] = path.read_text(encoding="utf-8")
     renamed = {each: Path(each).name for each in imported.programs if Path(each).name in found}
     step = imported.pipeline["steps"][STEP]
-    step["run"] = [renamed.get(word, word) for word in step["run"]]
+    step["run"] = [_renamed(word, renamed) for word in step["run"]]
     if imported.by_role:
         words: Mapping[str, str] = step["environment"]
         step["environment"] = {
-            key: renamed.get(each, each) if WORD in key else each for key, each in words.items()
+            key: _renamed(each, renamed) if WORD in key else each for key, each in words.items()
         }
     imported.programs = [renamed.get(each, each) for each in imported.programs]
     return found
+
+
+def _renamed(word: str, names: Mapping[str, str]) -> str:
+    """A word of the command with new names of programs: the whole word, or words in a shell's command."""
+    for old, new in names.items():
+        word = re.sub(rf"(?<![\w./-]){re.escape(old)}(?![\w./-])", lambda _, to=new: to, word)
+    return word
 
 
 def _texts(code: Path) -> Iterator[tuple[str, str]]:
