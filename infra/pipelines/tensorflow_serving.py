@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from infra.pipelines.apps import AppDeclaration, AppSettings, Metrics
 from infra.pipelines.contract import StepDeclaration, StepSettings, literal
@@ -103,6 +103,14 @@ class ServingSettings(AppSettings):
         description="Where the step that publishes runs; default: on the servers' pool, without GPUs, with "
         "1 CPU and 2 GiB of memory.",
     )
+
+    @field_validator("canary")
+    @classmethod
+    def _another_version(cls, canary: Which | None, info: ValidationInfo) -> Which | None:
+        if canary is not None and canary == info.data.get("serve"):
+            reason = f"`serve` names {canary}, too: nobody would try another version"
+            raise refuse(reason, "let `serve` name the version that answers people now, by its number")
+        return canary
 
     @cached_property
     def publishing(self) -> StepSettings:

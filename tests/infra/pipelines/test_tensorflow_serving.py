@@ -98,6 +98,13 @@ def test_what_names_no_version_is_refused(settings: dict[str, object]) -> None:
         ServingSettings(pool="cpu", **settings)
 
 
+@pytest.mark.parametrize("settings", [{"canary": "latest"}, {"serve": 3, "canary": 3}])
+def test_a_canary_is_another_version_than_the_one_that_answers(settings: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match=r"`serve` names (latest|3), too") as refused:
+        ServingSettings(pool="cpu", **settings)
+    assert [each["loc"] for each in refused.value.errors()] == [("canary",)]
+
+
 def test_the_step_runs_beside_the_server_or_where_it_is_told() -> None:
     beside = ServingSettings(pool="gpu", gpus=1)
     assert (beside.publishing.pool, beside.publishing.gpus, beside.publishing.memory) == ("gpu", 0, "2Gi")
