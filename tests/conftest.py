@@ -18,6 +18,7 @@ settings.load_profile("busy")
 
 TOGETHER = (
     "tests/docs/test_rehearsals.py",
+    "tests/infra/kubernetes/test_image_builds.py",
     "tests/offline/evaluation/test_worker.py",
     "tests/offline/preview/test_changes.py",
     "tests/offline/preview/test_cli.py",
@@ -40,7 +41,9 @@ TOGETHER = (
     "tests/workloads/test_benchmark.py",
     "tests/workloads/test_predict.py",
 )
-"""Modules and folders whose tests share what takes long; each runs on one worker, all other tests on any."""
+"""Modules and folders whose tests share what takes long, or one place of the machine; each runs on one worker, all
+other tests on any.
+"""
 
 ALL_SLOW = re.compile(r"^pytestmark = \[?pytest\.mark\.slow\b", re.MULTILINE)
 
