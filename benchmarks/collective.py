@@ -14,7 +14,6 @@ import json
 import math
 import os
 import platform
-import socket
 import statistics
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from typing import Any
 
 from benchmarks.collective_worker import ANSWER, NETWORKS
 from benchmarks.training import processor
+from offline.rehearsal.ports import LOOPBACK, free_ports
 from workloads.runtime.collectives import VARIABLE
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -87,10 +87,7 @@ class Worker:
 @contextlib.contextmanager
 def workers(cores: Sequence[int], size: int) -> Iterator[tuple[list[Worker], list[Worker]]]:
     """One worker on the first core; and two, on the first and the second, which train together."""
-    addresses: list[str] = []
-    with contextlib.ExitStack() as stack:
-        servers = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
-        addresses = [f"127.0.0.1:{server.getsockname()[1]}" for server in servers]
+    addresses = [f"{LOOPBACK}:{port}" for port in free_ports(2)]
     found: list[Worker] = []
     try:
         found.append(Worker(cores[0], size))

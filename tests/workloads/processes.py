@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 
+from offline.rehearsal.ports import LOOPBACK, free_ports
 from tests.workloads.steps import start_loaded
 from workloads.runtime import collectives
 
 
 def addresses(count: int) -> list[str]:
-    with_ports = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    found = [f"127.0.0.1:{each.getsockname()[1]}" for each in with_ports]
-    for each in with_ports:
-        each.close()
-    return found
+    return [f"{LOOPBACK}:{port}" for port in free_ports(count)]
 
 
 def config(among: Sequence[str], rank: int) -> str:

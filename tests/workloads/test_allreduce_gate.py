@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from offline.rehearsal.ports import free_ports
 from tests.workloads.steps import ROOT, environment, only_error, run, start
 from workloads.gates import nccl
 from workloads.gates.allreduce import _parse, bus_bandwidth, elements_for, find_plugin, hints, shortfall
@@ -25,17 +25,9 @@ from workloads.runtime.exits import ACCELERATOR_REFUSED, INTERRUPTED, StepError
 EFA = ("--network", "EFA", "--resource", "vpc.amazonaws.com/efa", "--bandwidth", "400")
 
 
-def ports(count: int) -> list[int]:
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    found = [each.getsockname()[1] for each in taken]
-    for each in taken:
-        each.close()
-    return found
-
-
 def gate(*arguments: str, virtual: str = "nvidia-tesla-t4:2") -> list[tuple[int, str]]:
     """Exit code and output of the gate's two pods, each with its launcher, as their Job runs them."""
-    meeting, *own = ports(3)
+    meeting, *own = free_ports(3)
     launcher = [sys.executable, "-m", "workloads.runtime.launcher", "--meet", f"127.0.0.1:{meeting}"]
     nodes = [word for port in own for word in ("--node", f"127.0.0.1:{port}")]
     program = [sys.executable, "-m", "workloads.gates.allreduce", *arguments]
@@ -81,7 +73,7 @@ def test_pods_that_have_no_gpu_are_refused() -> None:
 
 def first_of_two() -> dict[str, str]:
     """The environment of a pod whose neighbour never comes."""
-    here, there = ports(2)
+    here, there = free_ports(2)
     cluster = {"worker": [f"127.0.0.1:{here}", f"127.0.0.1:{there}"]}
     return {
         "RANK": "0",
@@ -172,7 +164,7 @@ def test_a_plugin_is_found_by_the_name_that_nccl_is_told(tmp_path: Path, monkeyp
 
 
 def test_rank_0_tells_the_others_where_nccl_listens() -> None:
-    (port,) = ports(1)
+    (port,) = free_ports(1)
     secret, heard = os.urandom(nccl.ID_BYTES), list[bytes]()
     # They ask before it listens, too.
     askers = [threading.Thread(target=lambda: heard.append(nccl.ask("127.0.0.1", port))) for _ in range(3)]
@@ -187,6 +179,6 @@ def test_rank_0_tells_the_others_where_nccl_listens() -> None:
 @pytest.mark.slow
 def test_an_answer_of_another_kind_is_no_meeting_point(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nccl, "CONNECTING", 0.5)
-    (port,) = ports(1)
+    (port,) = free_ports(1)
     with pytest.raises(StepError, match=f"rank 0 does not answer at 127.0.0.1:{port}"):
         nccl.ask("127.0.0.1", port)

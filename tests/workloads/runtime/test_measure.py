@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from offline.rehearsal.ports import free_ports
 from tests.support.checkout import ROOT
 from workloads.runtime.usage import MOST_POINTS, Course, Gpu, Usage
 from workloads.runtime.usage_server import METRICS, serve, text
@@ -253,10 +254,7 @@ def test_an_emulated_gpu_is_said_to_be_one(tmp_path: Path) -> None:
 
 
 def test_it_answers_at_the_pods_own_address_alone(tmp_path: Path, nvml: Path) -> None:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     process = subprocess.Popen(
         command(
             tmp_path / "0.json",
