@@ -15,6 +15,7 @@ import pytest
 
 from infra.clouds.gcp.dashboards import converted
 from infra.kubernetes.gpu_exporter import COUNTERS
+from offline.rehearsal.ports import free_ports
 from tools import dashboards
 from tools.dashboards import DASHBOARDS, FOLDER, NAMESPACE, grafana
 from workloads.page.metrics import Metrics
@@ -124,9 +125,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for name, target in zip(("steps", "gpus"), targets, strict=True)
     ]
     (folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": jobs}))
-    with serve("127.0.0.1", 0, str) as free:
-        port = free.server_address[1]
-        free.shutdown()
+    (port,) = free_ports(1)
     process = subprocess.Popen(
         [
             program,
