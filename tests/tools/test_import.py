@@ -280,13 +280,13 @@ def test_a_missing_program_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shell", ["sh", "/bin/bash"])
 def test_programs_in_the_command_of_a_shell_are_found(tmp_path: Path, shell: str) -> None:
     (tmp_path / "model.py").write_text("print('trained')\n")
-    script = "pip install x&&python /opt/model.py --out=/a/model.py; python 'more.py' && sh /run/last.sh"
+    script = "pip install x&&python /opt/model.py --out=/a/model.py; more.py; python 'more.py' && sh /run/last.sh"
     made = drafted(tmp_path, re.sub(r"command: .*", f'command: [{shell}, -ec, "{script}"]', STUDY))
     assert not isinstance(made.files, str)
     assert set(made.files) == {"pipeline.yaml", "model.py"}
     run = yaml.safe_load(made.files["pipeline.yaml"])["steps"][STEP]["run"]
-    assert run[2].startswith("pip install x&&python model.py --out=/a/model.py; python 'more.py' && sh /run/")
-    assert any(line.startswith("Missing: more.py:") for line in made.said)
+    assert run[2] == script.replace("/opt/model.py", "model.py")
+    assert any(line.startswith("Missing: more.py: put") for line in made.said)
     assert any(line.startswith("In the image: /run/last.sh:") for line in made.said)
 
 

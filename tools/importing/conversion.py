@@ -355,7 +355,7 @@ def _programs(run: Sequence[str]) -> list[str]:
         except ValueError:
             # A quotation that has no end: the shell will say so.
             return []
-    return [each for each in words if re.search(r"^[^-{][^{]*\.(py|sh)$", each)]
+    return list(dict.fromkeys(each for each in words if re.search(r"^[^-{][^{]*\.(py|sh)$", each)))
 
 
 def _at(content: Any, place: Place) -> dict[str, Any]:

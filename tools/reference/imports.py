@@ -30,7 +30,7 @@ left out without a word.
 | --- | --- |
 | `MANIFEST=<path>` | the file; or a folder of files whose parts have one name, as kustomize's bases do |
 | `NAME=<name>` | the pipeline's name; default: the training's |
-| `CODE=<folder>` | the folder of the program, which is copied; default: files beside the manifest |
+| `CODE=<folder>` | its program's folder, copied; default: what its command starts, beside the manifest |
 
 The training becomes one step called `train` with [`nodes`](distributed.md), as many as all roles have pods. The
 other two commands write a stack file for it and run it on this machine, where its program is at hand: that of the
