@@ -13,11 +13,10 @@ from tests.support.clones import bash
 
 BLOCKS = list(blocks(ROOT))
 
-IN_FULL_ELSEWHERE = {
-    "make demo": "tests/offline/rehearsal/test_demo_of_mnist.py",
-    "make rehearse STACK=gcp-dev BENCHMARK=1": "tests/offline/rehearsal/test_end_to_end.py",
-}
-"""Commands whose program other tests run, and look at what it makes. `make` only says here what it would run."""
+IN_FULL_ELSEWHERE = {"make demo", "make rehearse STACK=gcp-dev BENCHMARK=1"}
+"""Commands whose program other tests run, and look at what it makes: `test_demo_of_mnist.py` and
+`test_end_to_end.py` in `tests/offline/rehearsal`. `make` only says here what it would run.
+"""
 
 NEW = {"STACK": "stacks/Pulumi.{}.yaml", "PIPELINE": "workloads/{}"}
 """What `make new` writes, by the option that names it."""

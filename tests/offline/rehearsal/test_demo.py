@@ -17,18 +17,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.offline.rehearsal.test_ports import found_elsewhere
 from tests.offline.rehearsal.toy import ROOT
 
 pytestmark = pytest.mark.slow
 
 WITHIN = 60
-
-
-def free_port() -> int:
-    """A port that a demo can take: what this process finds, it keeps from others."""
-    finder = "from offline.rehearsal.ports import free_ports; print(*free_ports(1))"
-    command = [sys.executable, "-c", finder]
-    return int(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
 
 
 @dataclass
@@ -89,7 +83,8 @@ def shown(tmp_path: Path) -> Iterator[Callable[[], Shown]]:
     made: list[Shown] = []
 
     def start(port: int | None = None) -> Shown:
-        port = port or free_port()
+        # What this process found, it would keep from the demo.
+        port = port or found_elsewhere()
         command = [sys.executable, "-m", "tests.offline.rehearsal.toy", str(tmp_path), "site"]
         process = subprocess.Popen(
             command,

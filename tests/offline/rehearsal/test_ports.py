@@ -10,10 +10,16 @@ OTHER = "import sys\nfrom offline.rehearsal.ports import as_declared\nprint(*as_
 
 
 def taken_elsewhere(port: int, waits: bool = False) -> subprocess.Popen[str]:
-    """Another process that wants the port, prints which one it took, and may then stay."""
+    """Another process that wants the port, prints which one it took, and may then stay; 0 is never to be had."""
     wait = "\nsys.stdout.flush()\nsys.stdin.read()" if waits else ""
     command = [sys.executable, "-c", OTHER + wait, str(port)]
     return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def found_elsewhere() -> int:
+    """A free port that a process found which has ended: it keeps the port from nobody."""
+    said, _ = taken_elsewhere(0).communicate(timeout=60)
+    return int(said)
 
 
 def test_a_port_that_this_process_found_is_found_by_no_other() -> None:
@@ -23,9 +29,7 @@ def test_a_port_that_this_process_found_is_found_by_no_other() -> None:
 
 
 def test_a_declared_port_that_another_process_found_is_free_again_when_that_one_ends() -> None:
-    with taken_elsewhere(0) as chooser:
-        assert chooser.stdout
-        port = int(chooser.stdout.read())
+    port = found_elsewhere()
     with taken_elsewhere(port, waits=True) as other:
         assert other.stdin
         assert other.stdout
