@@ -400,6 +400,6 @@ def test_modules_stay_small() -> None:
         str(path.relative_to(ROOT)): count
         for room in ("infra", "offline", "tools", "workloads", "benchmarks")
         for path in sorted((ROOT / room).rglob("*.py"))
-        if (count := len(path.read_text(encoding="utf-8").splitlines())) > 400
+        if (count := len(path.read_text(encoding="utf-8").splitlines())) > 600
     }
     assert large == {}
