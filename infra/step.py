@@ -40,6 +40,17 @@ PACKAGES = "packages"
 """The name in place of a pipeline's of the steps that publish what images lack, and of the input that it is."""
 
 
+OWN_NAMES: Mapping[str, str] = {
+    **dict.fromkeys(GATES, "Jobs of that name are gates"),
+    SCHEDULED_RUN: "Jobs of that name run other pipelines by the clock",
+    IDLE_WATCH: "Jobs of that name stop apps that nobody uses",
+    IMAGE_BUILD: "Jobs of that name build images",
+    PACKAGES: f"`{PACKAGES}/` of the store has the packages that images lack",
+}
+"""The names in place of a pipeline's of Slipway's own objects, with why no pipeline may have them: network policies
+select pods by this label, and some of these may connect to everything."""
+
+
 @dataclass(frozen=True)
 class Requirements:
     """Python packages that an init container installs for a step before it starts, from a pinned file.

@@ -10,7 +10,7 @@ from infra.schema.kubernetes_names import name_findings
 from infra.schema.problems import Finding, Path, listed, nearest
 from infra.settings.parsing import Draft, Reading
 from infra.settings.pipelines import KEY, folder, is_known, steps_if_any
-from infra.step import GATES, GATES_FOLDER, PACKAGES, SCHEDULED_RUN
+from infra.step import GATES, GATES_FOLDER, OWN_NAMES
 
 NAME_LIMIT = 40
 """Characters of a pipeline's name, of which those of its Jobs and labels are made."""
@@ -46,8 +46,7 @@ def section_name_findings(at: Path, name: str) -> Iterator[Finding]:
     taken = {
         **dict.fromkeys(STACK_OUTPUTS, f"`{name}` is an output of the stack itself"),
         **{each: f"`{each}/` of the store has the {it.name} of GPU steps" for each, it in supplements().items()},
-        PACKAGES: f"`{PACKAGES}/` of the store has the packages that images lack",
-        SCHEDULED_RUN: "Jobs of that name run other pipelines by the clock",
+        **OWN_NAMES,
         GATES_FOLDER: f"`{GATES_FOLDER}/` of the store has what gates write",
     }
     if name in taken:
@@ -103,6 +102,9 @@ def same_job_names(reading: Reading) -> Iterator[Finding]:
     first: dict[str, tuple[str, str]] = {}
     for name, settings in reading.draft.pipelines.items():
         at: Path = (KEY, name)
+        if name in OWN_NAMES:
+            # `section_name_findings` refuses it.
+            continue
         for step in steps_if_any(name, settings):
             job = f"{name}-{step.name}"
             other, of = first.setdefault(job, (step.name, name))

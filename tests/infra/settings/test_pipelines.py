@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from infra.settings.loading import load
+from infra.step import OWN_NAMES
 from tests.support.refusals import the_problem
 from tests.support.stack_values import GCP, changed
 
@@ -48,6 +49,14 @@ def test_a_name_that_would_mean_two_things_is_refused(sections: dict[str, Any], 
     found = the_problem(changed(GCP, {f"pipelines.{name}": section for name, section in sections.items()}))
     assert found.key == f"slipway:pipelines.{key}"
     assert reason in found.reason
+    assert RENAME in found.fix
+
+
+@pytest.mark.parametrize("name", OWN_NAMES)
+def test_a_name_of_the_own_objects_is_refused(name: str) -> None:
+    """Network policies select pods by the pipeline's name: `idle-watch` and gates may connect to everything."""
+    found = the_problem(changed(GCP, {f"pipelines.{name}": measuring("a")}))
+    assert (found.key, found.value) == (f"slipway:pipelines.{name}", name)
     assert RENAME in found.fix
 
 
