@@ -47,8 +47,10 @@ OWN_NAMES: Mapping[str, str] = {
     IMAGE_BUILD: "Jobs of that name build images",
     PACKAGES: f"`{PACKAGES}/` of the store has the packages that images lack",
 }
-"""The names in place of a pipeline's of Slipway's own objects, with why no pipeline may have them: network policies
-select pods by this label, and some of these may connect to everything."""
+"""The names in place of a pipeline's of Slipway's own objects, with why no pipeline may have them.
+
+Network policies select pods by this label, and some of these pods may connect to everything.
+"""
 
 
 @dataclass(frozen=True)
