@@ -159,14 +159,29 @@ class Effect(StrEnum):
     """Pods that run are ended."""
     REFUSED = "refused"
     """The cloud or its provider does not carry it out: `up` fails, or succeeds and has changed nothing."""
+    CUTS_OFF = "cuts-off"
+    """`up` no longer reaches what it has to change, and fails half-way."""
+    DELETES_DATA = "deletes-data"
+    """What is older, or more, than the new value allows is deleted for good."""
+    UNGUARDS = "unguards"
+    """A safeguard ends: a log, a backup, old versions, protection from deletion."""
 
 
 class When(StrEnum):
-    """Which change of a property's value has the effect."""
+    """Which change of a property's value has the effect.
+
+    What can be raised and lowered are numbers, quantities, versions and durations.
+    """
 
     CHANGED = "changed"
     RAISED = "raised"
     LOWERED = "lowered"
+    SHORTENED = "shortened"
+    """A time after which something is deleted: lowered, or set where it was unset or 0, which mean never."""
+    ON = "on"
+    """A switch is turned on."""
+    OFF = "off"
+    """A switch is turned off, an element taken out of a list, or a value taken away."""
     SKIPPED = "skipped"
     """A version raised by more than one minor version."""
 

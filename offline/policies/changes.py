@@ -1,5 +1,6 @@
 """Policies about a change from one stack to another: what an update would delete, open or fail at."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -50,6 +51,12 @@ class ChangePolicy:
 
 
 def _lost(change: Change) -> Iterator[Violation]:
+    for each, consequence in _consequences(change, Effect.DELETES_DATA):
+        yield Violation(
+            each.resource.urn,
+            f"{consequence.fact.note}: {_from_to(consequence)}; it cannot be restored",
+            f"{consequence.fact.fix}; or copy it away first, and suppress `deletes-data` with the reason",
+        )
     for each in change.compared:
         if each.before is None or each.protected or each.retained:
             continue
@@ -89,11 +96,19 @@ def _refused(change: Change) -> Iterator[Violation]:
 
 
 def _not_carried_out(change: Change) -> Iterator[Violation]:
-    for each in change.compared:
-        for consequence in each.consequences:
-            if consequence.fact.effect is Effect.REFUSED:
-                reason = f"another {_properties(consequence)} is not carried out: {consequence.fact.note}"
-                yield Violation(each.resource.urn, reason, consequence.fact.fix)
+    for each, consequence in _consequences(change, Effect.REFUSED):
+        reason = f"another {_properties(consequence)} is not carried out: {consequence.fact.note}"
+        yield Violation(each.resource.urn, reason, consequence.fact.fix)
+    for each, consequence in _consequences(change, Effect.CUTS_OFF):
+        reason = f"`pulumi up` fails half-way: {consequence.fact.note} ({_from_to(consequence)})"
+        yield Violation(each.resource.urn, reason, consequence.fact.fix)
+
+
+def _unguarded(change: Change) -> Iterator[Violation]:
+    for each, consequence in _consequences(change, Effect.UNGUARDS):
+        yield Violation(
+            each.resource.urn, f"{consequence.fact.note} ({_from_to(consequence)})", consequence.fact.fix
+        )
 
 
 def _ends_work(change: Change) -> Iterator[Violation]:
@@ -106,6 +121,12 @@ def _ends_work(change: Change) -> Iterator[Violation]:
             if consequence.fact.effect is Effect.ENDS_WORK:
                 reason = f"{consequence.fact.note} (another {_properties(consequence)})"
                 yield Violation(each.resource.urn, reason, consequence.fact.fix)
+
+
+def _consequences(change: Change, effect: Effect) -> Iterator[tuple[Compared, Consequence]]:
+    """What has this effect, with the resource that is updated."""
+    for each in change.compared:
+        yield from ((each, consequence) for consequence in each.consequences if consequence.fact.effect is effect)
 
 
 def cause(change: Compared) -> str:
@@ -135,6 +156,22 @@ def _properties(consequence: Consequence) -> str:
     return ", ".join(paths)
 
 
+def _from_to(consequence: Consequence) -> str:
+    """``retentionInDays 90 → 7``; of values with others in them only the name."""
+    return ", ".join(
+        dict.fromkeys(
+            f"{written(without_indices(each.path))} {_short(each.before)} → {_short(each.after)}"
+            for each in consequence.differences
+        )
+    )
+
+
+def _short(value: object) -> str:
+    if value is None:
+        return "unset"
+    return json.dumps(value) if isinstance(value, bool | int | float | str) else "…"
+
+
 def _named(resource: Resource) -> str:
     return f"its {resource.type.rpartition(':')[2].lower()} {resource.name}"
 
@@ -144,7 +181,7 @@ POLICIES: Sequence[ChangePolicy] = (
         "deletes-data",
         Severity.ERROR,
         "A change deletes or replaces nothing that holds users' data: buckets, file systems, claims, volumes, "
-        "repositories, keys, clusters.",
+        "repositories, keys, logs, clusters; and it shortens no time after which data are deleted.",
         _lost,
         "Leave it as it is; or copy its data away, and suppress the policy until the change is made.",
     ),
@@ -161,6 +198,13 @@ POLICIES: Sequence[ChangePolicy] = (
         "A change asks for no update in place that a cloud, its provider or Kubernetes does not carry out.",
         _not_carried_out,
         "Leave the property as it is, or do what the finding says.",
+    ),
+    ChangePolicy(
+        "safeguard-off",
+        Severity.WARNING,
+        "A change switches no safeguard off: a log, backups, old versions, protection from deletion.",
+        _unguarded,
+        "Leave it on.",
     ),
     ChangePolicy(
         "ends-running-pods",

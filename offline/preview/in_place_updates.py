@@ -2,17 +2,21 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 from infra.review.contract import Review
 from infra.review.facts import InPlace, When
+from infra.review.properties import is_true, unknown
 from infra.review.stack import Resource
-from infra.schema.quantities import size_in_bytes
+from infra.schema.quantities import seconds, size_in_bytes
 from offline.preview.property_diff import Difference, covers, parsed, touches, value_at, without_indices
 
 _VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)(?:\.([0-9]+))?(?:-.*)?")
+
+_OFF = frozenset({"", "disabled", "false", "none", "off", "suspended"})
+"""How clouds write that a switch is off, in lower case."""
 
 Amount = tuple[Fraction, ...]
 
@@ -52,6 +56,12 @@ def _holds(fact: InPlace, difference: Difference, old: Resource, new: Resource) 
             if touches(path, difference):
                 return True
             continue
+        if fact.when is When.OFF and isinstance(difference.path[-1], int):
+            # An element whose place another one takes is still in the list.
+            listed = value_at(new.properties, difference.path[:-1])
+            if isinstance(listed, list) and difference.before in cast("list[object]", listed):
+                continue
+            difference = replace(difference, after=None)
         for before, after in _values(path, difference):
             earlier = value_at(old.properties, kept) if kept else before
             if _is(fact.when, earlier, after):
@@ -69,18 +79,32 @@ def _values(path: tuple[str | int, ...], difference: Difference) -> Iterator[tup
 
 def _is(when: When, before: Any, after: Any) -> bool:
     """Whether the change matches ``when``; false if that cannot be known."""
+    if unknown(before) or unknown(after):
+        return False
+    if when in {When.ON, When.OFF}:
+        return _is_on(before) is (when is When.OFF) and _is_on(after) is (when is When.ON)
     if when is When.SKIPPED:
         versions = [_VERSION.fullmatch(each) if isinstance(each, str) else None for each in (before, after)]
         numbers = [(int(each[1]), int(each[2])) for each in versions if each]
         return len(numbers) == 2 and numbers[1] > (numbers[0][0], numbers[0][1] + 1)
     earlier, now = _amount(before), _amount(after)
+    if when is When.SHORTENED:
+        never = before is None or (earlier is not None and not any(earlier))
+        return now is not None and any(now) and (never or (earlier is not None and now < earlier))
     if earlier is None or now is None or len(earlier) != len(now):
         return False
     return now > earlier if when is When.RAISED else now < earlier
 
 
+def _is_on(value: Any) -> bool:
+    """Whether a switch is on, or a value there: what is no switch is on unless it is empty."""
+    if isinstance(value, str):
+        return value.lower() not in _OFF
+    return is_true(value) or (not isinstance(value, bool) and bool(value))
+
+
 def _amount(value: Any) -> Amount | None:
-    """A number, a Kubernetes quantity or a version in a form that can be compared; None for any other value.
+    """A number, a Kubernetes quantity, a version or a duration in a form that can be compared; None for any other.
 
     ``1.36`` is read as a version, so that 1.9 is older.
     """
@@ -92,7 +116,9 @@ def _amount(value: Any) -> Amount | None:
         return None
     if version := _VERSION.fullmatch(value):
         return tuple(Fraction(part or 0) for part in version.groups())
-    try:
-        return (size_in_bytes(value),)
-    except ValueError:
-        return None
+    for read in (size_in_bytes, seconds):
+        try:
+            return (Fraction(read(value)),)
+        except ValueError:
+            continue
+    return None

@@ -321,3 +321,29 @@ def test_a_claim_that_shrinks_is_refused() -> None:
     small, large = (claim(resources={"requests": {"storage": size}}) for size in ("10Gi", "20Gi"))
     assert [each.policy for each in found(large, small)] == ["update-refused"]
     assert found(small, large) == []
+
+
+def test_a_shorter_retention_is_a_loss_of_data_with_both_numbers() -> None:
+    before, after = (
+        declared("aws:cloudwatch/logGroup:LogGroup", "audit", {"retentionInDays": days}) for days in (90, 7)
+    )
+    [finding] = found(before, after)
+    assert (finding.policy, finding.severity, finding.harm) == ("deletes-data", Severity.ERROR, True)
+    assert "retentionInDays 90 → 7" in finding.reason
+    assert found(after, before) == []
+
+
+def test_each_safeguard_that_is_switched_off_is_named() -> None:
+    before, after = (declared(EKS, "ml", {"enabledClusterLogTypes": logs}) for logs in (["api", "audit"], ["api"]))
+    [finding] = found(before, after)
+    assert (finding.policy, finding.severity, finding.harm) == ("safeguard-off", Severity.WARNING, True)
+    assert '"audit"' in finding.reason
+    assert found(after, before) == []
+
+
+def test_a_closed_endpoint_of_the_api_server_is_refused() -> None:
+    before, after = (declared(EKS, "ml", {"vpcConfig": {"endpointPublicAccess": on}}) for on in (True, False))
+    [finding] = found(before, after)
+    assert (finding.policy, finding.severity, finding.harm) == ("update-refused", Severity.ERROR, True)
+    assert "fails half-way" in finding.reason
+    assert found(after, before) == []

@@ -7,6 +7,7 @@ import pytest
 from infra.clouds.registry import reviews
 from infra.kubernetes.review import REVIEW as KUBERNETES
 from infra.review.facts import Effect
+from infra.review.properties import UNKNOWN
 from offline.preview.in_place_updates import Effects
 from offline.preview.property_diff import Difference, differences, parsed
 from offline.preview.replacements import Replacing
@@ -104,3 +105,76 @@ def test_each_in_place_entry_says_what_to_do_and_replaces_nothing() -> None:
                 for path in fact.paths:
                     difference = Difference(parsed(path), "a", "b")
                     assert not replacing.forced(type_, [difference], {}, {}), f"{type_} {path}"
+
+
+LOGS = "aws:cloudwatch/logGroup:LogGroup"
+LIFECYCLE = "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"
+RELEASE = "kubernetes:helm.sh/v3:Release"
+DELETES, UNGUARDS, CUTS_OFF = Effect.DELETES_DATA, Effect.UNGUARDS, Effect.CUTS_OFF
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        (90, 30, [DELETES]),
+        (30, 90, []),
+        (None, 30, [DELETES]),
+        (0, 30, [DELETES]),
+        (30, 0, []),
+        (30, None, []),
+        (90, UNKNOWN, []),
+    ],
+)
+def test_a_shorter_retention_deletes_what_is_older(before: Any, after: Any, found: list[Effect]) -> None:
+    assert effects(LOGS, {"retentionInDays": before}, {"retentionInDays": after}) == found
+
+
+def expiring(*days: int) -> dict[str, Any]:
+    return {"rules": [{"id": str(each), "expiration": {"days": number}} for each, number in enumerate(days)]}
+
+
+def test_another_rule_that_expires_objects_deletes_them() -> None:
+    assert effects(LIFECYCLE, expiring(30), expiring(30, 7)) == [DELETES]
+    assert effects(LIFECYCLE, expiring(30), expiring(7)) == [DELETES]
+    assert effects(LIFECYCLE, expiring(30, 7), expiring(30)) == []
+
+
+def test_durations_of_a_chart_are_compared() -> None:
+    def metrics(retention: str) -> dict[str, Any]:
+        return {"values": {"prometheus": {"prometheusSpec": {"retention": retention}}}}
+
+    assert effects(RELEASE, metrics("15d"), metrics("36h")) == [DELETES]
+    assert effects(RELEASE, metrics("36h"), metrics("15d")) == []
+
+
+@pytest.mark.parametrize(
+    ("type_", "before", "after", "found"),
+    [
+        (EKS, {"enabledClusterLogTypes": ["api", "audit"]}, {"enabledClusterLogTypes": ["api"]}, [UNGUARDS]),
+        (EKS, {"enabledClusterLogTypes": ["audit"]}, {"enabledClusterLogTypes": ["api"]}, [UNGUARDS]),
+        (EKS, {"enabledClusterLogTypes": ["audit"]}, {}, [UNGUARDS]),
+        (EKS, {"enabledClusterLogTypes": ["api"]}, {"enabledClusterLogTypes": ["audit", "api"]}, []),
+        (EKS, {"enabledClusterLogTypes": ["api", "audit"]}, {"enabledClusterLogTypes": ["audit", "api"]}, []),
+        (EKS, {"deletionProtection": True}, {"deletionProtection": False}, [UNGUARDS]),
+        (EKS, {"deletionProtection": False}, {"deletionProtection": True}, []),
+        (EKS, {"vpcConfig": {"endpointPublicAccess": True}}, {"vpcConfig": {}}, [CUTS_OFF]),
+        ("aws:s3/bucket:Bucket", {"forceDestroy": False}, {"forceDestroy": True}, [UNGUARDS]),
+        ("aws:s3/bucket:Bucket", {"forceDestroy": True}, {"forceDestroy": False}, []),
+        (
+            "aws:efs/backupPolicy:BackupPolicy",
+            {"backupPolicy": {"status": "ENABLED"}},
+            {"backupPolicy": {"status": "DISABLED"}},
+            [UNGUARDS],
+        ),
+        (
+            "aws:s3/bucketVersioning:BucketVersioning",
+            {"versioningConfiguration": {"status": "Suspended"}},
+            {"versioningConfiguration": {"status": "Enabled"}},
+            [],
+        ),
+    ],
+)
+def test_a_safeguard_that_is_switched_off_is_told_from_one_that_is_switched_on(
+    type_: str, before: dict[str, Any], after: dict[str, Any], found: list[Effect]
+) -> None:
+    assert effects(type_, before, after) == found
