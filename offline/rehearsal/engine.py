@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import IO, Protocol
 
@@ -268,11 +268,13 @@ class Engine(Observer):
             self.note(record, f"stopped for {other}, which has a higher priority; it waits in its queue again")
 
         record.attempts, record.queued = 0, 0.0
+        request = pods.request
         ticket = self.queues.take(resource, job, preempt)
         try:
             while True:
                 if ticket:
                     self._wait_in_queue(ticket, record, stop)
+                    pods.request = self._injected(request, ticket, record)
                 result = job_controller.run(job, own, pods.run, lambda text: self.note(record, text), self.backoff)
                 record.attempts += result.attempts
                 if ticket is None or result.reason != job_controller.PREEMPTED:
@@ -296,6 +298,17 @@ class Engine(Observer):
         if record.phase is Phase.QUEUED:
             record.phase = Phase.PENDING
             self.note(record, f"admitted after {time.time() - began:.1f} s ({ticket.flavors})")
+
+    def _injected(self, request: PodRequest, ticket: Ticket, record: JobRecord) -> PodRequest:
+        """``request`` with what Kueue adds to the pods of a Job that it admits."""
+        if added := {key: value for key, value in ticket.labels.items() if key not in request.selector}:
+            listed = ", ".join(f"{key}={value}" for key, value in added.items())
+            self.note(record, f"Kueue adds the labels of flavor {ticket.flavors} to its node selector: {listed}")
+        return replace(
+            request,
+            selector={**request.selector, **ticket.labels},
+            tolerations=[*request.tolerations, *ticket.tolerations],
+        )
 
     def _pods(self, resource: Resource, job: JobSpec, record: JobRecord, log: IO[bytes], stop: Stop) -> JobPods:
         namespace = Namespace(self.objects, job.cluster, job.namespace)

@@ -2,7 +2,7 @@
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from infra.kubernetes.labels import PRIORITY_LABEL
@@ -11,6 +11,7 @@ from infra.review.stack import Resource
 from offline.engine.queue_admission import Admitted, decide
 from offline.engine.queue_objects import Asked, asked_by
 from offline.engine.queues import Assignment, Queues, queues_of
+from offline.engine.scheduling import Toleration
 from offline.rehearsal.cluster_objects import Objects, RefusedError
 from offline.rehearsal.job_controller import JobSpec
 from offline.rehearsal.scheduler import CancelledError
@@ -28,6 +29,10 @@ class Ticket:
     preempt: Callable[[str], None]
     admitted: Admitted | None = None
     reason: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Labels of the flavors that it was given: Kueue adds them to the pods' node selector."""
+    tolerations: Sequence[Toleration] = ()
+    """Tolerations of these flavors, which Kueue adds, too."""
 
     @property
     def flavors(self) -> str:
@@ -112,10 +117,11 @@ class JobQueues:
         there = [each for each in self._tickets if each.cluster == cluster]
         running = [each.admitted for each in there if each.admitted is not None]
         waiting = [each for each in there if each.admitted is None]
-        found = decide(self._queues(cluster), [each.asked for each in waiting], running)
+        queues = self._queues(cluster)
+        found = decide(queues, [each.asked for each in waiting], running)
         by_order = {each.asked.order: each for each in there}
         for asked, assignment in found.admitted:
-            self._admit(by_order[asked.order], assignment)
+            self._admit(by_order[asked.order], assignment, queues)
         for each in waiting:
             each.reason = found.reasons.get(each.asked.order, "")
         for stopped, asked in found.stopped:
@@ -124,7 +130,11 @@ class JobQueues:
             ticket.preempt(asked.name)
         self._changed.notify_all()
 
-    def _admit(self, ticket: Ticket, assignment: Assignment) -> None:
+    def _admit(self, ticket: Ticket, assignment: Assignment, queues: Queues) -> None:
+        # As `PodSetInfo.Merge` does it (pkg/podset/podset.go of Kueue v0.19.2).
+        flavors = [queues.flavors[name] for name in dict.fromkeys(assignment.flavors.values())]
+        ticket.labels = {key: value for flavor in flavors for key, value in flavor.labels.items()}
+        ticket.tolerations = [each for flavor in flavors for each in flavor.tolerations]
         ticket.admitted = Admitted(ticket.asked, assignment, next(self._count))
 
     def _queues(self, cluster: str) -> Queues:

@@ -115,6 +115,8 @@ class Scheduler:
     """Why a node's GPUs cannot be given to pods; empty where they can."""
     _nodes: list[Node] = field(default_factory=list[Node])
     _taken: list[Placement] = field(default_factory=list[Placement])
+    _waiting: list[Neighbourhood] = field(default_factory=list[Neighbourhood])
+    """Of each pod that waits for a node."""
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _newest: float = 0.0
 
@@ -149,26 +151,44 @@ class Scheduler:
         ``stays`` and ``neighbourhood`` are those of the `Placement`. Raises UnschedulableError where none of the
         nodes can take the pod although all the others that do not stay were gone, and CancelledError.
         """
-        told = ""
         with self._changed:
-            self._newest = max(self._newest, time.monotonic())
-            while not cancelled():
-                suitable = [node for node in self._nodes if self._has_room_ever(node, pod)]
-                full = not stays and self._is_full(neighbourhood.team)
-                found = self._free(suitable, pod.resources, neighbourhood)
-                if found is not None and not full:
-                    placement = Placement(*found, pod.resources, stays, neighbourhood)
-                    self._taken.append(placement)
-                    return placement
-                if not suitable and time.monotonic() - self._newest >= self.settle:
-                    raise UnschedulableError(self._obstacles(pod))
-                shortage = (
-                    self._shortage(suitable, pod.resources, neighbourhood) if found is None else self._at_most
-                )
-                if suitable and shortage != told:
-                    told = shortage
-                    pending(shortage)
-                self._changed.wait(self.poll)
+            self._waiting.append(neighbourhood)
+            try:
+                return self._place(pod, cancelled, pending, stays=stays, neighbourhood=neighbourhood)
+            finally:
+                self._waiting.remove(neighbourhood)
+
+    def _place(
+        self,
+        pod: PodRequest,
+        cancelled: Callable[[], bool],
+        pending: Callable[[str], None],
+        *,
+        stays: bool,
+        neighbourhood: Neighbourhood,
+    ) -> Placement:
+        told = ""
+        stuck: float | None = None
+        self._newest = max(self._newest, time.monotonic())
+        while not cancelled():
+            suitable = [node for node in self._nodes if self._has_room_ever(node, pod)]
+            full = not stays and self._is_full(neighbourhood.team)
+            found = self._free(suitable, pod.resources, neighbourhood)
+            if found is not None and not full:
+                placement = Placement(*found, pod.resources, stays, neighbourhood)
+                self._taken.append(placement)
+                return placement
+            if not suitable and time.monotonic() - self._newest >= self.settle:
+                raise UnschedulableError(self._obstacles(pod))
+            shortage = self._shortage(suitable, pod.resources, neighbourhood) if found is None else self._at_most
+            deadlock = self._deadlock(suitable) if suitable and found is None else ""
+            stuck = (stuck or time.monotonic()) if deadlock else None
+            if stuck and time.monotonic() - stuck >= self.settle:
+                shortage = f"{shortage}; {deadlock}"
+            if suitable and shortage != told:
+                told = shortage
+                pending(shortage)
+            self._changed.wait(self.poll)
         raise CancelledError
 
     def require(self, pod: PodRequest, count: int, cancelled: Callable[[], bool]) -> None:
@@ -267,6 +287,15 @@ class Scheduler:
         for number in range(node.count) if numbers is None else numbers:
             found = {**lacking(wanted, self._rest(node, number, taken)), **found}
         return dict(sorted(found.items()))
+
+    def _deadlock(self, nodes: Sequence[Node]) -> str:
+        """That all pods on ``nodes`` wait for others that need a node there; empty where one can end by itself."""
+        here = [each for each in self._taken if not each.stays and any(each.node is node for node in nodes)]
+        teams = {each.neighbourhood.team for each in here}
+        if not teams or not teams <= {each.team for each in self._waiting if each.team}:
+            return ""
+        names = ", ".join(sorted(team.rpartition("::")[2] for team in teams))
+        return f"deadlock: all pods there ({names}) hold their nodes and wait for pods that have none"
 
     @property
     def _at_most(self) -> str:

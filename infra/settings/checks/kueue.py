@@ -1,6 +1,9 @@
 """What a stack file says of Kueue, against its clusters, teams and pools."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any
 
 from infra.charts import copy_problem
 from infra.pipelines.contract import StepSettings, placements
@@ -21,6 +24,9 @@ MOST_LABELS = 8
 
 INSTALLATION = ("namespace", "namespaces", "chart", "version", "ready_within")
 """Keys that say how Kueue is installed."""
+
+HARD_EFFECTS = ("NoSchedule", "NoExecute")
+"""Effects of taints that keep off a pod which does not tolerate them."""
 
 DECLARED = ("shares", "preemption")
 """Keys that say what the stack declares of it."""
@@ -46,6 +52,8 @@ def check(reading: Reading) -> Iterator[Finding]:
     yield from _found_queue(draft.kueue, draft)
     yield from _shares(draft.kueue, draft)
     yield from _pools(draft)
+    if draft.kueue.local_queue is None:
+        yield from _indistinct(draft)
 
 
 def _queued_provisioning(draft: Draft) -> Iterator[Finding]:
@@ -243,3 +251,61 @@ def _pools(draft: Draft) -> Iterator[Finding]:
                         f"name at most {MOST_LABELS}",
                         read=((KEY,),),
                     )
+
+
+@dataclass(frozen=True)
+class _Nodes:
+    """What of a pool Kueue compares with Jobs. ``taints`` are those that keep pods off."""
+
+    labels: Mapping[str, str]
+    taints: frozenset[tuple[str, str, str]]
+    has_gpus: bool
+
+    @property
+    def keys(self) -> str:
+        """The keys of its labels."""
+        return listed(sorted(self.labels), "and")
+
+
+def _indistinct(draft: Draft) -> Iterator[Finding]:
+    """Of each cluster, the first two pools of which Kueue would send Jobs to the nodes of the wrong one.
+
+    Of a pod's node selector Kueue compares with a flavor only the keys that the flavor's labels have, and then
+    adds the flavor's labels to the selector (pkg/scheduler/flavorassigner/flavorassigner.go, `flavorSelector`, and
+    pkg/podset/podset.go of github.com/kubernetes-sigs/kueue, v0.19.2).
+    """
+    for cluster, settings in draft.clusters.items():
+        at: Path = ("clusters", cluster, "pools")
+        pools = {name: _nodes(pool) for name, pool in settings.pools.items() if hasattr(pool, "selector")}
+        for (name, pool), (other, flavor) in permutations(pools.items(), 2):
+            if not _takes_jobs(flavor, pool):
+                continue
+            yield Finding(
+                (*at, name, "selector"),
+                dict(pool.labels),
+                f"Kueue compares the labels of pools key by key, and pool `{other}` ({flavor.keys}) shares no key "
+                f"with it ({pool.keys}) under which they have different values: Kueue could admit a Job of "
+                f"`{name}` for `{other}`, give it the labels of both, and leave its pods Pending",
+                "add one label to both selectors, with the same key and a different value in each, such as "
+                "`node.kubernetes.io/instance-type`; or one that `label_nodes` gives to the nodes",
+                all_of=tuple(
+                    (*at, pool_name, key) for pool_name in (name, other) for key in ("selector", "taints")
+                ),
+                read=((KEY,),),
+            )
+            break
+
+
+def _nodes(pool: Any) -> _Nodes:
+    taints = [(taint.key, taint.value, taint.effect) for taint in pool.taints if taint.effect in HARD_EFFECTS]
+    return _Nodes(pool.selector, frozenset(taints), pool.has_gpus)
+
+
+def _takes_jobs(flavor: _Nodes, pool: _Nodes) -> bool:
+    """Whether Kueue takes Jobs of ``pool`` for those of ``flavor``, and changes their node selector then."""
+    compared = flavor.labels.keys() & pool.labels.keys()
+    alike = all(flavor.labels[key] == pool.labels[key] for key in compared)
+    if pool.has_gpus and not flavor.has_gpus:
+        # A step on a pool with GPUs asks for some, of which the flavor has no quota.
+        return False
+    return alike and flavor.taints <= pool.taints and not flavor.labels.items() <= pool.labels.items()

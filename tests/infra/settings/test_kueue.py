@@ -98,6 +98,56 @@ def test_it_is_refused(changes: dict[str, Any], key: str, reason: str, fix: str)
     assert fix in problem.fix
 
 
+def pools(cpu: Mapping[str, Any], train: Mapping[str, Any]) -> dict[str, Any]:
+    """A stack file with Kueue and two pools on a cluster that is there already."""
+    size = {"cpu": "4", "memory": "8Gi"}
+    there: dict[str, Any] = {"cpu": {**size, **cpu}, "train": {**size, **train}}
+    store = {"kind": "nfs", "server": "10.0.0.5", "path": "/slipway"}
+    changes = {"clusters.here.pools": there, "store": store, "kueue": {}, f"{STEPS}.train.pool": "train"}
+    return changed(EXISTING, changes)
+
+
+T4 = {"accelerator": "nvidia-tesla-t4", "gpus": 1}
+CPU_KEY, TRAIN_KEY = {"selector": {"role": "cpu"}}, {"selector": {"team": "train"}}
+
+
+@pytest.mark.parametrize(
+    ("cpu", "train", "key"),
+    [
+        (CPU_KEY, TRAIN_KEY, "cpu.selector"),
+        ({"selector": {"role": "all", "x": "1"}}, {"selector": {"role": "all", "y": "1"}}, "cpu.selector"),
+        ({"selector": {"role": "all"}}, {"selector": {"role": "all", "fast": "yes"}}, "cpu.selector"),
+    ],
+)
+def test_pools_between_which_kueue_cannot_choose_are_refused(
+    cpu: Mapping[str, Any], train: Mapping[str, Any], key: str
+) -> None:
+    problem = the_problem(pools(cpu, train))
+    assert problem.key == f"slipway:clusters.here.pools.{key}"
+    assert all(each in problem.reason for each in ("`cpu`", "`train`"))
+    assert "same key" in problem.fix
+
+
+@pytest.mark.parametrize(
+    ("cpu", "train", "changes"),
+    [
+        ({"selector": {"role": "cpu"}}, {"selector": {"role": "train"}}, {}),
+        ({"selector": {"role": "cpu", "a": "1"}}, {"selector": {"role": "train", "b": "1"}}, {}),
+        (CPU_KEY, TRAIN_KEY, {"kueue": GONE}),
+        (CPU_KEY, TRAIN_KEY, {"kueue": {"install": False, "local_queue": "gpu-users"}}),
+        (
+            CPU_KEY,
+            {**TRAIN_KEY, **T4, "taints": [{"key": "nvidia.com/gpu", "value": "present"}]},
+            {f"{STEPS}.train.gpus": 1},
+        ),
+    ],
+)
+def test_pools_that_kueue_tells_apart_are_taken(
+    cpu: Mapping[str, Any], train: Mapping[str, Any], changes: Mapping[str, Any]
+) -> None:
+    assert load(changed(pools(cpu, train), changes))
+
+
 @pytest.mark.parametrize(
     "kueue",
     [

@@ -51,8 +51,11 @@ def custom(
     )
 
 
-def queue(toys: Toys, cpu: str, **spec: Any) -> list[pulumi.Resource]:
-    """A LocalQueue of the toys' namespace with a quota of CPU and much of all else."""
+def queue(toys: Toys, cpu: str, labels: Mapping[str, str] | None = None, **spec: Any) -> list[pulumi.Resource]:
+    """A LocalQueue of the toys' namespace with a quota of CPU and much of all else.
+
+    ``labels`` are those of its only flavor.
+    """
     quotas = [("cpu", cpu), ("memory", "64Gi")]
     flavor = {
         "name": "cpu",
@@ -60,7 +63,7 @@ def queue(toys: Toys, cpu: str, **spec: Any) -> list[pulumi.Resource]:
     }
     groups = [{"coveredResources": [name for name, _ in quotas], "flavors": [flavor]}]
     found = [
-        custom(toys, "ResourceFlavor", "cpu", {"nodeLabels": {"kubernetes.io/os": "linux"}}),
+        custom(toys, "ResourceFlavor", "cpu", {"nodeLabels": labels or {"kubernetes.io/os": "linux"}}),
         custom(toys, "ClusterQueue", "all", {"namespaceSelector": {}, "resourceGroups": groups, **spec}),
         custom(toys, "LocalQueue", "slipway", {"clusterQueue": "all"}, NAMESPACE),
     ]
@@ -103,6 +106,24 @@ def test_a_job_without_a_queue_starts_at_once(tmp_path: Path) -> None:
         toys.job("job", "print('runs')", cpu="500m", after=queue(toys, "100m"))
 
     assert rehearse(program, tmp_path)[0].exit_code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "value", "runs"), [("kubernetes.io/os", "linux", True), ("role", "gpu", False)])
+def test_its_pods_select_the_labels_of_their_flavor(tmp_path: Path, name: str, value: str, runs: bool) -> None:
+    """As Kueue does it; with the labels of a flavor that is for other nodes they find none."""
+
+    def program() -> None:
+        toys = Toys()
+        after = queue(toys, "300m", labels={name: value})
+        toys.job("job", "print('runs')", job_labels=labels(), after=after)
+
+    outcome, printed = rehearse(program, tmp_path)
+    job = record(outcome, "job")
+    assert (job.phase is Phase.SUCCEEDED) == runs, printed
+    if not runs:
+        assert any("flavor cpu" in note and "role=gpu" in note for note in job.notes), job.notes
+        assert "didn't match Pod's node affinity/selector" in job.reason
 
 
 @pytest.mark.slow

@@ -293,3 +293,29 @@ def test_a_machine_that_is_full_makes_pods_wait_whatever_room_the_nodes_have() -
     assert told == ["there is room on the nodes, but this machine runs 2 pods at a time"]
     scheduler.release(first)
     assert scheduler.place(request(), lambda: False).node.pool == "cpu"
+
+
+@pytest.mark.parametrize(("other_ends", "says"), [(False, True), (True, False)])
+def test_pods_that_hold_the_nodes_of_one_another_are_said_to_be_in_a_deadlock(
+    other_ends: bool, says: bool
+) -> None:
+    """Two trainings of two pods each hold one of two nodes; where one pod needs no other, it ends by itself."""
+    nodes, over = Scheduler(settle=0.1, poll=0.02), threading.Event()
+    nodes.add([node("train", count=2)])
+    one, two = apart("one", team="Job::one"), apart("two", team="" if other_ends else "Job::two")
+    told: list[str] = []
+
+    def wait(team: Neighbourhood) -> None:
+        with pytest.raises(CancelledError):
+            nodes.place(request(cpu=3000), over.is_set, told.append, neighbourhood=team)
+
+    for team in (one, two):
+        nodes.place(request(cpu=3000), over.is_set, neighbourhood=team)
+    threads = [threading.Thread(target=wait, args=[team]) for team in ([one] if other_ends else [one, two])]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert any("deadlock: all pods there (one, two)" in each for each in told) == says, told
