@@ -9,10 +9,14 @@ from infra.review.facts import Effect
 from infra.review.policy import Severity, Violation
 from infra.review.stack import Resource, Stack
 from offline.policies.protection import holding
+from offline.policies.workloads import workloads
 from offline.preview.in_place_updates import Consequence
 from offline.preview.model import Operation
 from offline.preview.operations import Compared
 from offline.preview.property_diff import Difference, without_indices, written
+
+MOST_NAMES = 6
+"""How many Jobs, services and apps on one pool are named."""
 
 GOES = frozenset({Operation.REPLACE, Operation.DELETE})
 
@@ -112,6 +116,7 @@ def _unguarded(change: Change) -> Iterator[Violation]:
 
 
 def _ends_work(change: Change) -> Iterator[Violation]:
+    yield from _ended_pools(change)
     for each in change.compared:
         effects = {consequence.fact.effect for consequence in each.consequences}
         if Effect.REFUSED in effects:
@@ -121,6 +126,33 @@ def _ends_work(change: Change) -> Iterator[Violation]:
             if consequence.fact.effect is Effect.ENDS_WORK:
                 reason = f"{consequence.fact.note} (another {_properties(consequence)})"
                 yield Violation(each.resource.urn, reason, consequence.fact.fix)
+
+
+def _ended_pools(change: Change) -> Iterator[Violation]:
+    """Node pools that go, with whatever runs on their nodes."""
+    pools = {pool.urn: pool for pool in change.before.pools if pool.urn and not pool.stack and pool.max_nodes}
+    ended = [
+        (each, pools[each.before.urn])
+        for each in change.compared
+        if each.before is not None and each.before.urn in pools and change.ends(each.before.urn)
+    ]
+    if not ended:
+        return
+    names: dict[str, list[str]] = {}
+    for workload in workloads(change.before):
+        if (pool := workload.pool(change.before)) is not None:
+            names.setdefault(pool.urn, []).append(workload.resource.name)
+    for each, pool in ended:
+        used = names.get(pool.urn, [])
+        listed = ", ".join(used[:MOST_NAMES]) + (
+            f" and {len(used) - MOST_NAMES} more" if used[MOST_NAMES:] else ""
+        )
+        yield Violation(
+            each.resource.urn,
+            f"ends all nodes of the pool `{pool.name}` and what runs on them{f': {listed}' if used else ''} "
+            f"({cause(each)})",
+            f"{undo(each)}; or run `pulumi up` while nothing runs on the pool",
+        )
 
 
 def _consequences(change: Change, effect: Effect) -> Iterator[tuple[Compared, Consequence]]:
@@ -209,7 +241,8 @@ POLICIES: Sequence[ChangePolicy] = (
     ChangePolicy(
         "ends-running-pods",
         Severity.WARNING,
-        "A change updates nothing in place in a way that ends the pods that run there.",
+        "A change deletes or replaces no node pool, and updates nothing in place, so that the pods that run there "
+        "end.",
         _ends_work,
         "Run `pulumi up` while no Job runs there.",
     ),

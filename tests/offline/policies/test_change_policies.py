@@ -347,3 +347,39 @@ def test_a_closed_endpoint_of_the_api_server_is_refused() -> None:
     assert (finding.policy, finding.severity, finding.harm) == ("update-refused", Severity.ERROR, True)
     assert "fails half-way" in finding.reason
     assert found(after, before) == []
+
+
+GKE_POOL = "gcp:container/nodePool:NodePool"
+
+
+@pytest.mark.parametrize("goes", ["replaced", "renamed", "deleted"])
+@pytest.mark.parametrize(
+    ("type_", "key", "values"),
+    [(GROUP, "capacityType", ("SPOT", "ON_DEMAND")), (GKE_POOL, "nodeConfig", ({"spot": True}, {"spot": False}))],
+)
+def test_a_node_pool_that_goes_ends_what_runs_on_it(
+    type_: str, key: str, values: tuple[object, object], goes: str
+) -> None:
+    selector = {"eks.amazonaws.com/nodegroup": "t4", "cloud.google.com/gke-nodepool": "t4"}
+    properties = {
+        "nodeGroupName": "t4",
+        "name": "t4",
+        "clusterName": "here",
+        "cluster": "here",
+        "labels": selector,
+        "scalingConfig": {"minSize": 1, "maxSize": 1},
+        "nodeCount": 1,
+    }
+    pod = {"containers": [{"name": "main", "image": "train"}]}
+    job = on_cluster("kubernetes:batch/v1:Job", "train", "ml", spec={"template": {"spec": pod}})
+    before = declared(type_, "here-t4", {**properties, key: values[0]})
+    after = {
+        "replaced": [declared(type_, "here-t4", {**properties, key: values[1]})],
+        "renamed": [declared(type_, "here-t4-new", {**properties, "nodeGroupName": "new", "name": "new"})],
+        "deleted": [],
+    }[goes]
+    findings = found([before, job], [*after, job])
+    [finding] = [each for each in findings if each.policy == "ends-running-pods"]
+    assert (finding.severity, finding.harm, finding.resource) == (Severity.WARNING, True, before.urn)
+    assert "`t4`" in finding.reason
+    assert "train" in finding.reason
