@@ -322,6 +322,23 @@ def test_a_damaged_result_is_made_again_without_its_damaged_files(tmp_path: Path
     assert check(tmp_path / "out")
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "a", "attempt.slipway-partial"])
+def test_a_directory_in_place_of_a_file_does_not_fail_every_run(tmp_path: Path, name: str) -> None:
+    script = "import sys; [open(f'{sys.argv[1]}/{name}', 'w').write(name) for name in 'ab']"
+    step(tmp_path, script)
+    (tmp_path / "out" / name).unlink(missing_ok=True)
+    (tmp_path / "out" / name).mkdir()
+    (tmp_path / "out" / name / "own").touch()
+    if name.startswith("attempt"):
+        (tmp_path / "out" / "manifest.json").unlink()
+
+    output = step(tmp_path, script)
+
+    assert sorted(check(tmp_path / "out").files) == ["a", "b"]
+    assert (tmp_path / "out" / f"{name}.1.slipway-partial" / "own").is_file()
+    assert f"{name} is a directory where a file belongs" in output
+
+
 @pytest.mark.parametrize("ending", ["SIGKILL", "SIGTERM"])
 def test_a_disrupted_training_goes_on_from_its_checkpoint(tmp_path: Path, ending: str) -> None:
     (tmp_path / "program.py").write_text(CHECKPOINTS)

@@ -234,6 +234,7 @@ def test_damaged_and_foreign_checkpoints_are_passed_over_by_name(
     content[len(content) // 2] ^= 1
     eleventh.write_bytes(content)
     (out / "checkpoints" / "epoch-0013-0123456789abcdef.keras").write_bytes(b"")
+    (out / "checkpoints" / "epoch-0012-fedcba9876543210.keras").mkdir()
 
     output = run("mnist.train", "--data", data, "--output", out, loaded=True)
 

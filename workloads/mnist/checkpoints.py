@@ -104,5 +104,6 @@ def _newest_first(directory: Path) -> list[Path]:
     with store_errors(directory):
         if not directory.is_dir():
             return []
-        found = [(match, path) for path in directory.iterdir() if (match := _NAME.fullmatch(path.name))]
+        files = [path for path in directory.iterdir() if path.is_file()]
+    found = [(match, path) for path in files if (match := _NAME.fullmatch(path.name))]
     return [path for match, path in sorted(found, key=lambda item: (int(item[0][1]), item[1].name), reverse=True)]

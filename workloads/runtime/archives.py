@@ -65,7 +65,7 @@ def unpack_packages(directory: Path, target: Path) -> bool:
     with store_errors(directory):
         try:
             stream = archive.open("rb")
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError):
             raise NotWholeError(directory, f"{ARCHIVE} is missing") from None
     with stream:
         reading = _Digesting(stream)
@@ -102,7 +102,7 @@ def copy_libraries(directory: Path, target: Path) -> bool:
             copy = target / Path(name).name
             try:
                 shutil.copyfile(directory / name, copy)
-            except FileNotFoundError:
+            except (FileNotFoundError, IsADirectoryError):
                 raise NotWholeError(directory, f"{name} is missing") from None
             if digest_of(copy) != entry:
                 raise NotWholeError(directory, f"{name} was altered: its SHA-256 is not the manifest's")

@@ -21,6 +21,8 @@ from workloads.runtime.store import (
     decode,
     digest_of,
     load_manifest,
+    read_file,
+    remove_file,
     store_errors,
     write_atomically,
 )
@@ -59,12 +61,12 @@ def begin(directory: Path, work: Manifest) -> None:
     with store_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
         # First of all: nobody may take for a result what is about to change.
-        (directory / MANIFEST).unlink(missing_ok=True)
+        remove_file(directory / MANIFEST)
         if published is not None:
             outdated = not published.same_work(work)
             for name, entry in published.files.items():
                 if outdated or not _is(directory / name, entry):
-                    (directory / name).unlink(missing_ok=True)
+                    remove_file(directory / name)
         write_atomically(directory / RECORD, work.encode())
 
 
@@ -102,10 +104,10 @@ def _published(directory: Path) -> Manifest | None:
 
 def _recorded(directory: Path) -> Manifest | None:
     with store_errors(directory):
-        try:
-            return decode((directory / RECORD).read_bytes())
-        except (FileNotFoundError, NotADirectoryError, ValueError):
-            return None
+        content = read_file(directory / RECORD)
+    with contextlib.suppress(ValueError):
+        return None if content is None else decode(content)
+    return None
 
 
 def _is_bare(directory: Path) -> bool:

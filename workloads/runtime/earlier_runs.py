@@ -15,7 +15,7 @@ from typing import Any
 
 from workloads.runtime import item_attempts
 from workloads.runtime.items import ITEMS, Record, read_record
-from workloads.runtime.store import NotWholeError, digest_of, load_manifest, store_errors
+from workloads.runtime.store import NotWholeError, digest_of, load_manifest, read_file, store_errors
 
 _LOOKED_AT = 8
 """Of how many earlier runs, the newest first, results are taken: each has what it took from those before."""
@@ -47,9 +47,10 @@ class EarlierRuns:
 
     def _look_at(self, run: Path, listed: dict[str, tuple[Path, Record]]) -> None:
         with store_errors(run):
+            content = read_file(run / ITEMS)
             try:
-                rows = json.loads((run / ITEMS).read_bytes())
-            except (FileNotFoundError, NotADirectoryError, ValueError):
+                rows = json.loads(content or b"")
+            except ValueError:
                 # It did not come to its end.
                 self._unlisted.append(run)
                 return
@@ -74,7 +75,7 @@ def copy(source: Path, record: Record, target: Path) -> None:
                 (target / name).parent.mkdir(parents=True, exist_ok=True)
                 try:
                     shutil.copyfile(source / name, target / name)
-                except FileNotFoundError:
+                except (FileNotFoundError, IsADirectoryError):
                     raise NotWholeError(source, f"{name} is missing") from None
                 if digest_of(target / name) != entry:
                     raise NotWholeError(source, f"{name} was altered: its SHA-256 is not the manifest's")

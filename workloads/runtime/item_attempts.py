@@ -28,6 +28,8 @@ from workloads.runtime.store import (
     check,
     decode,
     load_manifest,
+    read_file,
+    set_aside,
     store_errors,
     write_atomically,
 )
@@ -87,6 +89,9 @@ def earlier_attempts(folder: Path) -> Earlier:
         try:
             folder.mkdir(parents=True)
         except FileExistsError:
+            if not folder.is_dir():
+                set_aside(folder)
+                folder.mkdir()
             found = [Path(entry.path) for entry in os.scandir(folder) if _NAME.fullmatch(entry.name)]
             return Earlier(sorted(found, key=lambda path: (_number(path), path.name), reverse=True))
     return Earlier()
@@ -146,10 +151,10 @@ def _number(directory: Path) -> int:
 
 def _begun(directory: Path) -> Manifest | None:
     with store_errors(directory):
-        try:
-            return decode((directory / RECORD).read_bytes())
-        except (FileNotFoundError, NotADirectoryError, ValueError):
-            return None
+        content = read_file(directory / RECORD)
+    with contextlib.suppress(ValueError):
+        return None if content is None else decode(content)
+    return None
 
 
 def _copy_tree(source: Path, target: Path) -> None:

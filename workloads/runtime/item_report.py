@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,13 @@ from typing import Any
 from workloads.runtime.earlier_runs import row
 from workloads.runtime.exits import StepError
 from workloads.runtime.item_assignment import Outcome
-from workloads.runtime.items import ITEMS, at_once
+from workloads.runtime.items import ITEMS, Record, at_once, whole_result
 from workloads.runtime.outputs import Declared, require
 from workloads.runtime.store import (
     MANIFEST,
     Entry,
     Manifest,
-    NotWholeError,
     digest_of,
-    load_manifest,
     store_errors,
     write_atomically,
 )
@@ -41,7 +39,7 @@ class Report:
     outcomes: Sequence[Outcome]
     results: dict[str, Manifest]
     broken: Sequence[str]
-    """Items whose record names a result that is not there."""
+    """Items whose record names a result that is not there, or whose files are not as they were."""
 
     @property
     def failed(self) -> list[Outcome]:
@@ -49,11 +47,13 @@ class Report:
         return [each for each in self.outcomes if each.record is None]
 
 
-def report(output: Path, outcomes: Sequence[Outcome]) -> Report:
-    """Read the manifests of all results. Raises StoreError."""
+def report(output: Path, outcomes: Sequence[Outcome], read: Container[Record] = ()) -> Report:
+    """Read all results and compare their files with their manifests, but not of those in `read`, whose files
+    this process has read before. Raises StoreError.
+    """
     results: dict[str, Manifest] = {}
     broken: list[str] = []
-    for outcome, manifest in at_once(lambda each: (each, _manifest(output, each)), outcomes):
+    for outcome, manifest in at_once(lambda each: (each, _manifest(output, each, read)), outcomes):
         if manifest is not None and outcome.record is not None:
             results[f"{outcome.item}/{outcome.record.attempt}"] = manifest
         elif not outcome.reason:
@@ -87,14 +87,9 @@ def publish(output: Path, work: Manifest, ended: Report, allowed: int, declared:
     return whole
 
 
-def _manifest(output: Path, outcome: Outcome) -> Manifest | None:
-    if outcome.record is None:
-        return None
-    try:
-        manifest = load_manifest(outcome.record.directory(output))
-    except NotWholeError:
-        return None
-    return manifest if manifest.digest == outcome.record.manifest else None
+def _manifest(output: Path, outcome: Outcome, read: Container[Record]) -> Manifest | None:
+    record = outcome.record
+    return whole_result(output, record, files=record not in read) if record is not None else None
 
 
 def _row(outcome: Outcome, results: dict[str, Manifest]) -> dict[str, Any]:

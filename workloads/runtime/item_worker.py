@@ -32,7 +32,7 @@ from workloads.runtime.outputs import NoResultError
 from workloads.runtime.program import Program
 from workloads.runtime.resp import Connection
 from workloads.runtime.stopping import Stopping
-from workloads.runtime.store import Manifest, NotWholeError, check, load_manifest
+from workloads.runtime.store import Manifest, NotWholeError, check
 
 
 class ItemWorker:
@@ -58,6 +58,7 @@ class ItemWorker:
         self._whole = given.whole(options)
         self._runner = Runner()
         self._earlier_runs = EarlierRuns(self._output)
+        self._read: set[Record] = set()
         # Where there is no Job, each start is a round of its own.
         round_ = os.environ.get("JOB_UID") or secrets.token_hex(8)
         rules = Rules(options.mode, options.attempts, options.lease)
@@ -75,7 +76,7 @@ class ItemWorker:
                 # The step has no result yet that the record would speak of.
                 os.environ.pop(RECORD_VARIABLE, None)
                 return OK
-            ended = report(self._output, assignment.outcomes())
+            ended = report(self._output, assignment.outcomes(), self._read)
             if not ended.broken:
                 break
             self._say(f"the results of {_count(len(ended.broken))} are not as they were, and are made again")
@@ -131,6 +132,8 @@ class ItemWorker:
         self._stopping.on_stop = assignment.give_back
         try:
             made = self._made(task)
+            if isinstance(made, _Made):
+                self._read.add(made.record)
         except _AlteredError as error:
             self._say(f"{name}: given back: the result of {error.item} is made again: {error}")
             assignment.release(task)
@@ -169,7 +172,7 @@ class ItemWorker:
         earlier = item_attempts.earlier_attempts(folder)
         if earlier.directories:
             record = items.read_record(self._output, item.name)
-            if record is not None and record.work == work.digest and self._is_there(record):
+            if record is not None and record.work == work.digest and items.whole_result(self._output, record):
                 return _Made(record, "done before", earlier)
             found = earlier.whole(work)
             if found is not None:
@@ -214,11 +217,6 @@ class ItemWorker:
             return str(error)
         record = _record(task, directory, work, manifest, ending.seconds)
         return _Made(record, f"done in {ending.seconds:.1f} s", earlier)
-
-    def _is_there(self, record: Record) -> bool:
-        with contextlib.suppress(NotWholeError):
-            return load_manifest(record.directory(self._output)).digest == record.manifest
-        return False
 
     def _filled(self, item: Item, directory: Path, previous: str | None) -> Program:
         places = {"{item}": str(item.path), "{output}": str(directory)}

@@ -7,7 +7,6 @@ is ever renamed. Standard library only.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import fnmatch
 import glob
@@ -26,8 +25,12 @@ from workloads.runtime.store import (
     MANIFEST,
     TEMPORARY_SUFFIX,
     Manifest,
+    NotWholeError,
+    check,
     digest_of,
     load_manifest,
+    read_file,
+    remove_file,
     store_errors,
     write_atomically,
 )
@@ -156,18 +159,33 @@ def decode(text: str | bytes) -> Record:
 def read_record(output: Path, name: str) -> Record | None:
     """The record of the item `name` in the step's directory `output`, where there is one."""
     with store_errors(output):
-        try:
-            record = decode((output / name / RESULT).read_bytes())
-        except (FileNotFoundError, NotADirectoryError, ValueError):
-            return None
+        content = read_file(output / name / RESULT)
+    if content is None:
+        return None
+    try:
+        record = decode(content)
+    except ValueError:
+        return None
     return record if record.item == name else None
+
+
+def whole_result(output: Path, record: Record, *, files: bool = True) -> Manifest | None:
+    """The manifest of the result that `record` names; None where it is another one, or not all `files` are as it
+    says. Raises StoreError.
+    """
+    directory = record.directory(output)
+    try:
+        manifest = check(directory) if files else load_manifest(directory)
+    except NotWholeError:
+        return None
+    return manifest if manifest.digest == record.manifest else None
 
 
 def write_record(output: Path, record: Record) -> None:
     """Record the result of an item. Raises StoreError."""
     with store_errors(output):
         write_atomically(output / record.item / RESULT, f"{record.encode()}\n".encode())
-        (output / record.item / FAILED).unlink(missing_ok=True)
+        remove_file(output / record.item / FAILED)
 
 
 @dataclass(frozen=True)
@@ -182,11 +200,14 @@ class Failure:
 def read_failure(output: Path, name: str) -> Failure | None:
     """Why the item `name` was set aside, where it was."""
     with store_errors(output):
-        try:
-            raw = json.loads((output / name / FAILED).read_bytes())
-            return Failure(str(raw["reason"]), int(raw["attempts"]), str(raw["round"]))
-        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
-            return None
+        content = read_file(output / name / FAILED)
+    if content is None:
+        return None
+    try:
+        raw = json.loads(content)
+        return Failure(str(raw["reason"]), int(raw["attempts"]), str(raw["round"]))
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def write_failure(output: Path, name: str, failure: Failure) -> None:
@@ -223,8 +244,8 @@ def recorded(output: Path, items: Sequence[Item], work: Work) -> dict[str, Recor
 
 def forget(output: Path, name: str) -> None:
     """Take back the record of an item whose files are not as they were."""
-    with store_errors(output), contextlib.suppress(FileNotFoundError):
-        (output / name / RESULT).unlink()
+    with store_errors(output):
+        remove_file(output / name / RESULT)
 
 
 def at_once(function: Callable[[_S], _T], values: Iterable[_S]) -> list[_T]:

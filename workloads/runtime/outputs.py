@@ -90,7 +90,7 @@ def collect(directory: Path) -> dict[str, Entry]:
     for pause in (*_PAUSES, None):
         with store_errors(directory):
             names, left_out = _listed(directory)
-            if MANIFEST in names:
+            if MANIFEST in names or any(name.startswith(f"{MANIFEST}/") for name in names):
                 raise NoResultError(
                     f"the program wrote {directory / MANIFEST}, which is the name of Slipway's list of the "
                     "result's files: let it write another name, or into a folder"
@@ -130,6 +130,8 @@ def _listed(directory: Path) -> tuple[list[str], list[str]]:
     left_out: list[str] = []
     inside = directory.resolve()
     for folder, folders, files in os.walk(directory, onerror=_unless_gone):
+        # Slipway's own, with what was in a result's place in them.
+        folders[:] = [name for name in folders if not name.endswith(TEMPORARY_SUFFIX)]
         for name in (*folders, *files):
             path = Path(folder) / name
             shown = path.relative_to(directory).as_posix()

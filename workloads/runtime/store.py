@@ -13,12 +13,14 @@ import argparse
 import contextlib
 import errno
 import hashlib
+import itertools
 import json
 import os
 import random
 import secrets
 import shutil
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -140,11 +142,12 @@ def load_manifest(directory: Path) -> Manifest:
         StoreError: the store cannot be read.
     """
     with store_errors(directory):
-        try:
-            content = (directory / MANIFEST).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
+        content = read_file(directory / MANIFEST)
+        if content is None:
             what = f"it has no {MANIFEST}" if directory.is_dir() else "there is no such directory"
-            raise NotWholeError(directory, f"{what}; has the step that writes it finished?") from None
+            if (directory / MANIFEST).is_dir():
+                what = f"its {MANIFEST} is a directory"
+            raise NotWholeError(directory, f"{what}; has the step that writes it finished?")
     try:
         return decode(content)
     except ValueError as error:
@@ -288,6 +291,41 @@ def write_atomically(target: Path, content: bytes) -> None:
         writing.write(content)
 
 
+def read_file(path: Path) -> bytes | None:
+    """The content of a file; None where there is no file, but nothing or a directory. Raises OSError."""
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+
+
+def remove_file(path: Path) -> None:
+    """Delete a file where there is one, and set a directory aside that stands in its place. Raises OSError."""
+    try:
+        path.unlink(missing_ok=True)
+    # Linux refuses to unlink a directory with the one, macOS with the other.
+    except (IsADirectoryError, PermissionError):
+        if not path.is_dir():
+            raise
+        set_aside(path)
+
+
+def set_aside(path: Path) -> None:
+    """Rename a directory that stands where a file belongs, or the other way round, and say so on standard error.
+
+    Raises OSError.
+    """
+    kind, wanted = ("directory", "file") if path.is_dir() else ("file", "directory")
+    # Under a name that belongs to no result, and that `remove_stale` leaves alone: it may be somebody's own.
+    numbers = itertools.count(1)
+    names = (path.with_name(f"{path.name[:200]}.{number}{TEMPORARY_SUFFIX}") for number in numbers)
+    free = next(name for name in names if not os.path.lexists(name))
+    path.rename(free)
+    print(
+        f"warning: {path} is a {kind} where a {wanted} belongs; it is now {free.name}", file=sys.stderr, flush=True
+    )
+
+
 def remove_stale(directory: Path) -> None:
     """Delete temporary files that killed publishers left in `directory`, sparing those younger than
     STALE_AFTER.
@@ -338,7 +376,11 @@ def _replacing(target: Path) -> Iterator[BinaryIO]:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        temporary.replace(target)
+        try:
+            temporary.replace(target)
+        except IsADirectoryError:
+            set_aside(target)
+            temporary.replace(target)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)

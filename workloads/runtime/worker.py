@@ -8,7 +8,6 @@ replaced, and nothing else; docs/steps.md has the contract. Run as `python -m wo
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ from workloads.runtime.masking import Masker
 from workloads.runtime.outputs import require
 from workloads.runtime.program import Program
 from workloads.runtime.stopping import Stopping
-from workloads.runtime.store import MANIFEST, NotWholeError, check, finished, store_errors
+from workloads.runtime.store import MANIFEST, finished, remove_file, store_errors
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -74,14 +73,11 @@ def _take_back(output: Path, listed: Sequence[Item]) -> dict[str, Record]:
     """
     with store_errors(output):
         # First of all: nobody may take for a result what is about to change.
-        (output / MANIFEST).unlink(missing_ok=True)
+        remove_file(output / MANIFEST)
 
     def altered(item: Item) -> Record | None:
         record = items.read_record(output, item.name)
-        with contextlib.suppress(NotWholeError):
-            if record is None or check(record.directory(output)).digest == record.manifest:
-                return None
-        return record
+        return record if record is not None and items.whole_result(output, record) is None else None
 
     found = {record.item: record for record in items.at_once(altered, listed) if record is not None}
     for name in found:

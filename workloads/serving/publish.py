@@ -31,6 +31,7 @@ from workloads.runtime.store import (
     digest_of,
     finished,
     publish,
+    remove_file,
     staging,
     store_errors,
     write_atomically,
@@ -234,7 +235,7 @@ def _report(output: Path, inputs: dict[str, str], settings: dict[str, Any], repo
                 return
         # What lies there was true when it was written: versions of other trainings came since, or went.
         with store_errors(output):
-            (output / MANIFEST).unlink(missing_ok=True)
+            remove_file(output / MANIFEST)
     with staging() as staged:
         text = json.dumps(report, indent=2, allow_nan=False) + "\n"
         (staged / REPORT).write_text(text, encoding="utf-8")

@@ -420,3 +420,47 @@ def test_items_json_is_one_row_a_line(step: Step) -> None:
     lines = (step.output / "items.json").read_text().splitlines()
     assert len(lines) == len(DAYS) + 2
     assert [json.loads(line.rstrip(","))["item"] for line in lines[1:-1]] == list(DAYS)
+
+
+@pytest.mark.parametrize("fixture", ["step", "queued"])
+@pytest.mark.slow
+def test_an_item_that_was_altered_after_a_kill_is_made_again(fixture: str, request: pytest.FixtureRequest) -> None:
+    step: Step = request.getfixturevalue(fixture)
+    step.data(DAYS)
+    step.run()
+    (step.output / step.rows["day-2"]["path"] / "model").write_text("altered")
+    (step.output / "manifest.json").unlink()
+    step.run()
+    assert step.runs == [*DAYS, "day-2"]
+    assert [row["model"] for row in step.rows.values()] == ["1", "2", "3"]
+    check(step.output)
+
+
+@pytest.mark.parametrize("name", ["items.json", "manifest.json", "day-2/result.json", "day-2/failed.json"])
+@pytest.mark.slow
+def test_a_directory_in_place_of_a_file_is_set_aside(step: Step, name: str) -> None:
+    step.data(DAYS)
+    if name == "day-2/failed.json":
+        (step.output / name).mkdir(parents=True)
+    else:
+        step.run()
+        (step.output / "manifest.json").unlink()
+        (step.output / name).unlink(missing_ok=True)
+        (step.output / name).mkdir()
+    (step.output / name / "mine").write_text("somebody's own")
+    output = step.run()
+    assert sorted(step.rows) == sorted(DAYS)
+    check(step.output)
+    assert (step.output / f"{name}.1.slipway-partial" / "mine").read_text() == "somebody's own"
+    assert f"{step.output / name} is a directory where a file belongs" in output
+    assert "Nothing to do" in step.run()
+
+
+@pytest.mark.slow
+def test_a_file_in_place_of_an_items_directory_is_set_aside(step: Step) -> None:
+    step.data(DAYS)
+    step.output.mkdir(parents=True)
+    (step.output / "day-2").write_text("somebody's own")
+    step.run()
+    assert sorted(step.rows) == sorted(DAYS)
+    assert (step.output / "day-2.1.slipway-partial").read_text() == "somebody's own"
