@@ -132,14 +132,15 @@ class Ownership:
 
     def _refusal(self, kind: str, name: str, namespace: str, labels: Mapping[str, str]) -> str:
         what = _spelt(kind, name, namespace)
-        if kind == "Namespace" and name == self.namespace:
+        ours = PART_OF.items() <= labels.items()
+        if kind == "Namespace" and name == self.namespace and not ours:
             way_out = (
                 "To run in it as it is, set `creates_namespace: false` on the cluster: the stack then neither "
                 "changes nor deletes it. Otherwise name another `slipway:namespace`."
             )
         else:
             way_out = "Name another `slipway:namespace`, or delete the object if nobody needs it."
-        if PART_OF.items() <= labels.items() and INSTANCE not in labels:
+        if ours and INSTANCE not in labels:
             place = f" -n {namespace}" if namespace else ""
             way_out += (
                 " If an `up` of this stack was killed and left it, give it to the stack, which then deletes it "

@@ -194,22 +194,20 @@ def test_the_version_is_held_to_what_is_declared(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("labels", "wrong"),
+    ("labels", "mends"),
     [
-        ({}, True),
-        ({**PART_OF, INSTANCE: "slipway.other"}, True),
-        ({**PART_OF, INSTANCE: "slipway.dev"}, False),
-        ({**PART_OF, INSTANCE: "acme.slipway.dev"}, False),
+        ({}, ["pulumi config set --path slipway:clusters.here.creates_namespace false -s dev"]),
+        ({**PART_OF, INSTANCE: "slipway.other"}, ["pulumi config set slipway:namespace mine-dev -s dev"]),
+        ({**PART_OF, INSTANCE: "slipway.dev"}, []),
+        ({**PART_OF, INSTANCE: "acme.slipway.dev"}, []),
     ],
 )
 def test_a_namespace_of_somebody_else_is_told(
-    server: Server, tmp_path: Path, labels: dict[str, str], wrong: bool
+    server: Server, tmp_path: Path, labels: dict[str, str], mends: list[str]
 ) -> None:
     server.objects = [{"kind": "Namespace", "metadata": {"name": "mine", "labels": labels}}]
     found = [mend for said, mend in of_cluster(tmp_path)[State.WRONG] if 'has a Namespace "mine" already' in said]
-    assert found == (
-        ["pulumi config set --path slipway:clusters.here.creates_namespace false -s dev"] if wrong else []
-    )
+    assert found == mends
 
 
 def test_kueue_is_there_where_it_has_to_be_and_not_twice(server: Server, tmp_path: Path) -> None:

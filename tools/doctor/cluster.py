@@ -180,12 +180,13 @@ def _objects(cluster: Cluster) -> Iterator[Observation]:
         labels = mapping(mapping((found or {}).get("metadata")).get("labels"))
         if found is None or (PART_OF.items() <= labels.items() and _same(text(labels.get(INSTANCE)), owner)):
             continue
-        key = f"slipway:clusters.{cluster.name}.creates_namespace"
-        other = (
-            f"pulumi config set --path {key} false -s {cluster.stack.name}"
-            if kind == "Namespace"
-            else f"kubectl get {kind.lower()} {name} --show-labels"
-        )
+        other = f"kubectl get {kind.lower()} {name} --show-labels"
+        if kind == "Namespace" and PART_OF.items() <= labels.items():
+            # In one namespace two stacks would take each other's Jobs, Secrets and quota for their own.
+            other = f"pulumi config set slipway:namespace {name}-{cluster.stack.name} -s {cluster.stack.name}"
+        elif kind == "Namespace":
+            key = f"slipway:clusters.{cluster.name}.creates_namespace"
+            other = f"pulumi config set --path {key} false -s {cluster.stack.name}"
         whose = (
             text(labels.get(INSTANCE))
             or text(labels.get("app.kubernetes.io/managed-by"))

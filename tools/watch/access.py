@@ -83,6 +83,13 @@ class Clusters:
 
 def _server(kubeconfig: str, context: str | None) -> ApiServer:
     loaded = _loaded(kubeconfig)
+    names = [text(each.get("name")) for each in mappings(loaded.get("contexts"))]
+    if (wanted := context or text(loaded.get("current-context"))) not in names:
+        which = "its kubeconfig" if _is_text(kubeconfig) else kubeconfig
+        raise AccessError(
+            f"{which} has no context {wanted!r}; its contexts: {', '.join(names) or 'none'}. Name one of them: "
+            "`context` of the cluster in the stack file, or KUBECONFIG_FILE=… KUBE_CONTEXT=…"
+        )
     for command, hint in _plugins(loaded, context):
         if shutil.which(command) is None:
             # The client would ask without a token, and be refused for a reason that is none.
@@ -90,8 +97,13 @@ def _server(kubeconfig: str, context: str | None) -> ApiServer:
     return ApiServer(kubeconfig, context, TIMEOUTS)
 
 
+def _is_text(kubeconfig: str) -> bool:
+    """Whether it is the kubeconfig itself, not the path of one."""
+    return "\n" in kubeconfig or kubeconfig.lstrip().startswith("{")
+
+
 def _loaded(kubeconfig: str) -> dict[str, Any]:
-    whole = "\n" in kubeconfig or kubeconfig.lstrip().startswith("{")
+    whole = _is_text(kubeconfig)
     try:
         found: Any = yaml.safe_load(
             kubeconfig if whole else Path(kubeconfig).expanduser().read_text(encoding="utf-8")

@@ -107,6 +107,9 @@ def test_what_is_not_the_stacks_is_refused(
     with serving(kubeconfig, [found]), pytest.raises(Exception, match="is there already") as raised:
         declared(str(kubeconfig), preview=preview)
     assert [word for word in [*words, "stack slipway.test"] if word not in str(raised.value)] == []
+    if "slipway:namespace" in words:
+        # In the namespace of another stack the two would have objects of the same names.
+        assert "creates_namespace" not in str(raised.value)
 
 
 @pytest.mark.parametrize("preview", [True, False])

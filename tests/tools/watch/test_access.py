@@ -93,6 +93,27 @@ def test_a_given_kubeconfig_comes_first(tmp_path: Path) -> None:
         two.server("dev")
 
 
+@pytest.mark.parametrize(
+    ("content", "context", "wanted"),
+    [
+        (kubeconfig(1), "prod", "prod"),
+        ({**kubeconfig(1), "current-context": "gone"}, None, "gone"),
+    ],
+)
+def test_a_context_that_is_not_there_is_told_with_those_that_are(
+    tmp_path: Path, content: dict[str, Any], context: str | None, wanted: str
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(content))
+    given = clusters(Place("dev"), kubeconfig=path, context=context)
+    for found in (clusters(Place("dev", str(path), context)), given):
+        with pytest.raises(
+            AccessError, match=f"has no context '{wanted}'; its contexts: here.*KUBE_CONTEXT="
+        ) as error:
+            found.server("dev")
+        assert "cannot be reached" not in plain(error.value)
+
+
 def test_a_missing_sign_in_plugin_is_told_with_how_to_install_it(tmp_path: Path) -> None:
     (tmp_path / "config").write_text(yaml.safe_dump(EXEC))
     with pytest.raises(
