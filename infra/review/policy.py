@@ -7,6 +7,21 @@ from enum import StrEnum
 from infra.review.stack import Stack
 
 
+class Harm(StrEnum):
+    """What a finding does to the user, the worst first."""
+
+    LOSS = "loss"
+    """Data or versions of models are deleted."""
+    OPENING = "opening"
+    """Something is open to others."""
+    INTERRUPTION = "interruption"
+    """What runs ends, or cannot go on."""
+    REFUSAL = "refusal"
+    """`pulumi up` refuses the update, or fails half-way."""
+    COST = "cost"
+    """Something is billed at all times."""
+
+
 class Severity(StrEnum):
     """How bad a finding is."""
 
@@ -28,8 +43,8 @@ class Policy:
     """A rule about a whole stack.
 
     ``id`` is what suppressions name; ``title`` says the rule in one sentence, and ``fix`` what to do about a
-    breach of it, where that is the same for all of them. ``harm`` says that a breach opens something to others, or
-    has something billed at all times.
+    breach of it, where that is the same for all of them. ``harm`` is what a breach does to the user, None where it
+    is bad practice alone.
     """
 
     id: str
@@ -37,4 +52,4 @@ class Policy:
     title: str
     check: Callable[[Stack], Iterable[Violation]]
     fix: str = ""
-    harm: bool = False
+    harm: Harm | None = None

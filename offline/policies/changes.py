@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from infra.review.facts import Effect
-from infra.review.policy import Severity, Violation
+from infra.review.policy import Harm, Severity, Violation
 from infra.review.stack import Resource, Stack
 from offline.policies.protection import holding
 from offline.policies.workloads import workloads
@@ -42,7 +42,7 @@ class Change:
 
 @dataclass(frozen=True)
 class ChangePolicy:
-    """A rule about an update. Its findings are losses of the user, or reasons why the update fails.
+    """A rule about an update. Each of its findings is some ``harm``; a loss, unless the policy says otherwise.
 
     The fields are those of `infra.review.policy.Policy`.
     """
@@ -52,6 +52,7 @@ class ChangePolicy:
     title: str
     check: Callable[[Change], Iterable[Violation]]
     fix: str
+    harm: Harm = Harm.LOSS
 
 
 def _lost(change: Change) -> Iterator[Violation]:
@@ -223,6 +224,7 @@ POLICIES: Sequence[ChangePolicy] = (
         "A change deletes or replaces nothing that is protected, or that its cloud does not delete as it is.",
         _refused,
         "Leave it as it is; or take its protection away, or empty it, in an update of its own.",
+        harm=Harm.REFUSAL,
     ),
     ChangePolicy(
         "update-refused",
@@ -230,6 +232,7 @@ POLICIES: Sequence[ChangePolicy] = (
         "A change asks for no update in place that a cloud, its provider or Kubernetes does not carry out.",
         _not_carried_out,
         "Leave the property as it is, or do what the finding says.",
+        harm=Harm.REFUSAL,
     ),
     ChangePolicy(
         "safeguard-off",
@@ -245,5 +248,6 @@ POLICIES: Sequence[ChangePolicy] = (
         "end.",
         _ends_work,
         "Run `pulumi up` while no Job runs there.",
+        harm=Harm.INTERRUPTION,
     ),
 )

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from infra.clouds.registry import CLOUDS
-from infra.review.policy import Policy, Severity, Violation
+from infra.review.policy import Harm, Policy, Severity, Violation
 from infra.review.properties import mapping
 from infra.review.stack import Stack
 from infra.schema.problems import did_you_mean, key_of
@@ -109,8 +109,6 @@ ABOUT_FILES: Sequence[tuple[str, Severity, str, str]] = (
 
 MOST_JOBS = 10
 """How many Jobs that lose their place are named."""
-
-_RANK = {Severity.ERROR: 0, Severity.WARNING: 1}
 
 
 def of_clouds() -> list[tuple[str, Policy]]:
@@ -218,6 +216,8 @@ def settings_findings(problems: Iterable[Mapping[str, str]]) -> list[Finding]:
             name=problem["key"],
             reason=_with_value(problem["value"], problem["reason"]),
             fix=problem["fix"],
+            harm=True,
+            harm_kind=Harm.REFUSAL,
         )
         for problem in problems
     )
@@ -231,7 +231,7 @@ def removed_finding(stack: str, resources: int) -> Finding:
         stack,
         f"the stack's file is gone, and its {count if resources else 'resources'} stay, and are billed",
         f"to delete them, run `pulumi destroy -s {shlex.quote(stack)}` before the merge, while there is a file",
-    ).model_copy(update={"harm": True})
+    ).model_copy(update={"harm": True, "harm_kind": Harm.COST})
 
 
 def lost_pool_finding(stack: str, team: str, resource: str, why: str, jobs: Sequence[str]) -> Finding:
@@ -246,7 +246,7 @@ def lost_pool_finding(stack: str, team: str, resource: str, why: str, jobs: Sequ
         f"{told} of `{team}` {'lose their' if len(jobs) > 1 else 'loses its'} place: {why}",
         f"keep it in the file of `{stack}`; or first give these steps of `{team}` another pool, "
         "in a change of its own",
-    ).model_copy(update={"harm": True, "name": name_of(resource)})
+    ).model_copy(update={"harm": True, "harm_kind": Harm.INTERRUPTION, "name": name_of(resource)})
 
 
 def mark_new(findings: Iterable[Finding], base: Iterable[Finding]) -> list[Finding]:
@@ -257,18 +257,19 @@ def mark_new(findings: Iterable[Finding], base: Iterable[Finding]) -> list[Findi
     for finding in findings:
         key = (finding.policy, finding.resource)
         new = not before[key]
-        marked.append(finding.model_copy(update={"new": new, "harm": finding.harm and new}))
+        no_harm = {} if new else {"harm": False, "harm_kind": None}
+        marked.append(finding.model_copy(update={"new": new, **no_harm}))
         before[key] -= min(1, before[key])
     return marked
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """Errors first, then by policy, resource and reason."""
+    """The worst first, then by policy, resource and reason."""
     return sorted(findings, key=_place)
 
 
-def _place(finding: Finding) -> tuple[int, str, str, str]:
-    return _RANK[finding.severity], finding.policy, finding.resource, finding.reason
+def _place(finding: Finding) -> tuple[tuple[int, ...], str, str, str]:
+    return finding.rank, finding.policy, finding.resource, finding.reason
 
 
 def _finding(policy: Policy | ChangePolicy, violation: Violation) -> Finding:
@@ -279,7 +280,8 @@ def _finding(policy: Policy | ChangePolicy, violation: Violation) -> Finding:
         name=name_of(violation.resource),
         reason=violation.reason,
         fix=violation.fix,
-        harm=isinstance(policy, ChangePolicy) or policy.harm,
+        harm=policy.harm is not None,
+        harm_kind=policy.harm,
     )
 
 

@@ -6,7 +6,7 @@ The policy about the stack file needs no resources, so it also covers stacks who
 import re
 from collections.abc import Iterator
 
-from infra.review.policy import Policy, Severity, Violation
+from infra.review.policy import Harm, Policy, Severity, Violation
 from infra.review.properties import Properties, items, json_document, leaves, mapping, mappings
 from infra.review.stack import CONFIG_MAP, Stack
 from infra.schema.secret_values import MASK, OF_CLIENT, looks_like, secret, words
@@ -116,7 +116,7 @@ POLICIES = (
         "No secret stands in clear in the stack file.",
         _plain,
         "Withdraw it, and set the new one with `pulumi config set --secret`.",
-        harm=True,
+        harm=Harm.OPENING,
     ),
     Policy(
         "secret-in-plain-object",
@@ -125,6 +125,6 @@ POLICIES = (
         "arguments, variables and the values of charts have none.",
         _objects,
         "Take it from a secret configuration value, and let pods read it from a Secret.",
-        harm=True,
+        harm=Harm.OPENING,
     ),
 )

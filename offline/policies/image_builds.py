@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.kubernetes.labels import IMAGE_ANNOTATION
-from infra.review.policy import Policy, Severity, Violation
+from infra.review.policy import Harm, Policy, Severity, Violation
 from infra.review.properties import at, strings
 from infra.review.stack import JOB, Resource, Stack
 
@@ -54,6 +54,6 @@ POLICIES = (
         "No image is built in the cluster, where BuildKit runs without seccomp and AppArmor.",
         _unguarded,
         "Name the image by digest, or suppress the finding for a Dockerfile that you trust.",
-        harm=True,
+        harm=Harm.OPENING,
     ),
 )

@@ -7,7 +7,7 @@ Services that are open by themselves are for `offline.policies.security`.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from infra.review.policy import Policy, Severity, Violation
+from infra.review.policy import Harm, Policy, Severity, Violation
 from infra.review.properties import Properties, at, is_true, known, mapping, mappings, strings, texts
 from infra.review.stack import Resource, Stack
 from offline.policies.changes import GOES, Change, ChangePolicy
@@ -248,7 +248,7 @@ POLICIES = (
         "An Ingress, a Gateway or a Route leads people to a Service by TLS alone, and after a login.",
         _unguarded,
         "Use an app's `ingress`, or put a certificate and a login in front of it.",
-        harm=True,
+        harm=Harm.OPENING,
     ),
 )
 
@@ -259,5 +259,6 @@ CHANGE_POLICIES: Sequence[ChangePolicy] = (
         "What a change opens to people outside the cluster, or takes away from them, is what somebody meant.",
         _opened,
         "Read who gets in, and by which login; go on where that is meant.",
+        harm=Harm.OPENING,
     ),
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from infra.review.policy import Policy, Severity, Violation
+from infra.review.policy import Harm, Policy, Severity, Violation
 from infra.review.prices import node_price
 from infra.review.properties import Properties, at, mapping, whole
 from infra.review.stack import JOB, NodePool, Stack
@@ -130,7 +130,7 @@ POLICIES = (
         "A GPU pool can go down to no node, or limits how long its nodes run.",
         _always_on,
         "Set the least number of nodes to 0, or a run limit.",
-        harm=True,
+        harm=Harm.COST,
     ),
     Policy(
         "gpu-nodes-without-pods",

@@ -5,7 +5,7 @@ from typing import Any
 
 from infra.kubernetes.review.clients import SERVICE
 from infra.review.networks import whole_internet
-from infra.review.policy import Policy, Severity, Violation
+from infra.review.policy import Harm, Policy, Severity, Violation
 from infra.review.properties import at, known, mapping, mappings, strings, texts, whole
 from infra.review.stack import Resource, Stack
 from offline.engine.pod_security import Breach, Rule, breaches, effective, words
@@ -192,7 +192,7 @@ POLICIES = (
         "No Service is reachable from outside: LoadBalancer with a public address, NodePort, externalIPs.",
         _public,
         "Use ClusterIP, an internal load balancer, or loadBalancerSourceRanges.",
-        harm=True,
+        harm=Harm.OPENING,
     ),
     Policy(
         "rbac-wildcard",

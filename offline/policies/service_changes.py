@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from infra.kubernetes.review.clients import SECRET, secrets_of
-from infra.review.policy import Severity, Violation
+from infra.review.policy import Harm, Severity, Violation
 from infra.review.properties import at, items
 from infra.review.stack import NodePool, Resource, Stack
 from offline.policies.changes import GOES, Change, ChangePolicy, cause, undo
@@ -87,6 +87,7 @@ POLICIES: Sequence[ChangePolicy] = (
         "A change deletes or replaces no queue: what is in it is found again from the store, but who works waits.",
         _rebuilt,
         "Run `pulumi up` while nothing works on its items, or leave it as it is.",
+        harm=Harm.INTERRUPTION,
     ),
     ChangePolicy(
         "password-out-of-step",
@@ -94,6 +95,7 @@ POLICIES: Sequence[ChangePolicy] = (
         "A change gives no new password to some pods while others go on with the old one.",
         _passwords,
         "Leave it as it is, or start the pods of the service anew with it.",
+        harm=Harm.INTERRUPTION,
     ),
     ChangePolicy(
         "volume-out-of-reach",
@@ -101,5 +103,6 @@ POLICIES: Sequence[ChangePolicy] = (
         "A change moves no pod away from the zone in which its volume is.",
         _out_of_reach,
         "Take a pool with nodes in the same zone.",
+        harm=Harm.INTERRUPTION,
     ),
 )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from infra.kubernetes.review.clients import SERVICE, addresses
-from infra.review.policy import Policy, Severity, Violation
+from infra.review.policy import Harm, Policy, Severity, Violation
 from infra.review.properties import Properties, at, known, mapping, mappings, number, strings
 from infra.review.stack import NodePool, Resource, Stack
 from offline.engine.scheduling import has_gpus, lacking, pools_of
@@ -155,7 +155,7 @@ POLICIES = (
         "A NetworkPolicy says who may connect to what a Service leads to.",
         _open,
         "Add a NetworkPolicy with the pods that may connect.",
-        harm=True,
+        harm=Harm.OPENING,
     ),
     Policy(
         "service-out-of-reach",

@@ -8,6 +8,7 @@ its API in 2025): the largest sections lose detail until the comment fits, and n
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from urllib.parse import quote
 
 from offline.policies.check import SETTINGS
@@ -18,13 +19,14 @@ from offline.preview.model import (
     CostLine,
     Failure,
     Finding,
+    Level,
     Preview,
     PropertyChange,
     StackPreview,
     Suppressed,
     Timeline,
 )
-from offline.preview.verdict import OLD, Group, Level, Line, alike, known, told, untold, verdict
+from offline.preview.verdict import OLD, Group, Line, alike, first, known, untold, verdict
 
 LIMIT = 65_000
 """Most characters of the preview. The rest of GitHub's limit is for the marker and the link that the comment adds.
@@ -34,11 +36,12 @@ SCREEN = 60
 """Sections are open as long as they fit in this many lines."""
 
 NAMED = 8
-"""How many stacks are named in a line of the verdict."""
+"""How many stacks and resources a warning names."""
+
+BRIEF = 160
+"""Characters of a reason in a verdict that is too long for the comment."""
 
 SHORTENED = "Detail was left out to fit into a comment; the whole of it is in the JSON."
-
-ICONS = {Level.HARM: "🔴", Level.FAILURE: "🔴", Level.ERROR: "🔴", Level.WARNING: "🟡"}
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,13 @@ class About:
     of its Jobs."""
 
     stack: StackPreview
-    findings: Sequence[Finding]
+    findings: Sequence[Line]
     places: bool
 
 
 def comment(preview: Preview, limit: int = LIMIT) -> str:
     """The comment, of at most ``limit`` characters."""
-    lines = told(preview)
+    lines = first(verdict(preview))
     head, foot = _head(preview, lines), _foot(preview)
 
     def body(stack: StackPreview, places: bool, detail: int = 0) -> str:
@@ -79,13 +82,16 @@ def comment(preview: Preview, limit: int = LIMIT) -> str:
         sections[index] = section(index, details[index])
         length += len(sections[index])
     text = "\n".join(filter(None, [head, *sections, foot, f"{SHORTENED}\n" if any(details) else ""]))
-    return text if len(text) <= limit else _names(preview, limit)
+    return text if len(text) <= limit else _least_comment(preview, lines, limit)
 
 
 def _head(preview: Preview, lines: Sequence[Line]) -> str:
     against = f" against {code(preview.base)}" if preview.base else ""
-    left = phrasing.more(len(lines), len(verdict(preview)))
-    said = [*map(_line, lines), *([f"{left}, with their stacks below"] if left else [])]
+    left = len(verdict(preview)) - len(lines)
+    said = [
+        *map(_line, lines),
+        *([f"and {phrasing.many(left, 'warning')} more, with their stacks below"] if left else []),
+    ]
     parts = [
         f"## Preview of {phrasing.many(len(preview.stacks), 'stack')}{against}",
         _list(said) or f"**{phrasing.clean(preview)}**",
@@ -93,7 +99,7 @@ def _head(preview: Preview, lines: Sequence[Line]) -> str:
     if shown := tables.in_table(preview):
         found = tables.columns(preview)
         cells = [
-            (f"**{plain(name)}**", *map(plain, rest), _icon(stack.findings) + findings)
+            (f"**{plain(name)}**", *map(plain, rest), _worst(stack.findings) + findings)
             for stack, (name, *rest, findings) in zip(shown, zip(*found.values(), strict=True), strict=True)
         ]
         align = "".join("r" if each in tables.numeric(preview) else "l" for each in found)
@@ -101,35 +107,50 @@ def _head(preview: Preview, lines: Sequence[Line]) -> str:
     return "\n\n".join([*parts, *map(plain, tables.notes(preview))]) + "\n"
 
 
-def _line(line: Line) -> str:
-    stacks = ", ".join(f"**{plain(each)}**" for each in line.stacks[:NAMED])
-    if left := phrasing.more(len(line.stacks[:NAMED]), len(line.stacks)):
+def _line(line: Line, *, fix: bool = True, most: int | None = None) -> str:
+    """A line of the verdict: without the way out of it, or with ``most`` characters of its reason, where it has to
+    be short."""
+    shown = line.stacks[:NAMED] if line.short else line.stacks
+    stacks = ", ".join(f"**{plain(each)}**" for each in shown)
+    if left := phrasing.more(len(shown), len(line.stacks)):
         stacks += f" {left}"
+    said = f"{_icon(line)}{plain(line.subject)}{stacks}"
     if isinstance(line.said, Finding):
-        return f"{ICONS[line.level]} {stacks}: {_finding(line.said)}"
+        return f"{said}: {_finding(line, fix=fix, most=most)}"
     at = phrasing.REVISIONS[line.said.revision]
-    return f"{ICONS[line.level]} {stacks}: **cannot be evaluated** at {at}: {ticked(_first_line(line.said))}"
+    return f"{said}: **cannot be evaluated** at {at}: {ticked(_first_line(line.said)[:most])}"
 
 
 def _first_line(failure: Failure) -> str:
     return failure.message.partition("\n")[0]
 
 
-def _finding(finding: Finding) -> str:
+def _finding(line: Line, *, fix: bool = True, most: int | None = None) -> str:
     # A list, because the long paths of keys would make a table too wide.
+    finding = line.said
+    assert isinstance(finding, Finding)
+    shown = line.resources[:NAMED] if line.short else line.resources
+    names = ", ".join(map(code, shown))
+    if left := phrasing.more(len(shown), len(line.resources)):
+        names += f" {left}"
+    out = f"<br>**Fix:** {ticked(finding.fix)}" if fix else ""
+    reason = ticked(finding.reason[:most])
     if finding.policy == SETTINGS:
-        return f"{code(finding.name)}: {ticked(finding.reason)}<br>**Fix:** {ticked(finding.fix)}"
-    reason = f"**{ticked(finding.reason)}**" if finding.harm else ticked(finding.reason)
-    of = f"{phrasing.severity(finding)}: {code(finding.policy)} {code(finding.name)}"
-    return f"{reason}<br>{of}<br>**Fix:** {ticked(finding.fix)}"
+        return f"{names}: {reason}{out}"
+    return f"{f'**{reason}**' if finding.harm else reason}<br>{_of(finding)} {names}{out}"
+
+
+def _of(finding: Finding) -> str:
+    return f"{phrasing.severity(finding)}: {code(finding.policy)}"
 
 
 def _foot(preview: Preview) -> str:
     """Parts that are the same for all stacks."""
     parts: list[str] = []
     if old := known(preview):
-        left = phrasing.more(len(old[:OLD]), len(old))
-        lines = [*map(_line, old[:OLD]), *([f"{left}, in the JSON"] if left else [])]
+        shown = first(old, OLD)
+        left = phrasing.more(len(shown), len(old))
+        lines = [*map(_line, shown), *([f"{left}, in the JSON"] if left else [])]
         parts.append(_folded(f"Findings that are not new: {len(old)}", _list(lines)))
     quotas = [quota for stack in preview.stacks for quota in tables.quotas(stack)]
     if see := tables.where_to_see(quotas):
@@ -144,12 +165,22 @@ def _foot(preview: Preview) -> str:
     return "\n\n".join([*parts, ""]) if parts else ""
 
 
-def _names(preview: Preview, limit: int) -> str:
-    """The shortest comment that has every stack."""
-    title = f"## Preview of {phrasing.many(len(preview.stacks), 'stack')}\n\n{SHORTENED}\n"
-    text = "\n".join(
-        [title, *(f"- {plain(each.stack)}: {plain(phrasing.state(each))}" for each in preview.stacks)]
-    )
+def _least_comment(preview: Preview, lines: Sequence[Line], limit: int) -> str:
+    """The shortest comment that has every stack: with the whole verdict, or as much of its beginning as fits."""
+    title = f"## Preview of {phrasing.many(len(preview.stacks), 'stack')}\n\n"
+    stacks = "\n".join(f"- {plain(each.stack)}: {plain(phrasing.state(each))}" for each in preview.stacks)
+    foot = f"\n\n{stacks}\n\n{SHORTENED}\n"
+    said = [_line(each, fix=False, most=BRIEF) for each in lines]
+    for whole in (map(_line, lines), said):
+        text = f"{title}{_list(whole)}{foot}"
+        if len(text) <= limit:
+            return text
+    end = f"{len(lines)} lines of the verdict in all, the others in the JSON"
+    sizes = accumulate((len(each) + 3 for each in said), initial=len(f"{title}- {end}{foot}"))
+    fitting = sum(size <= limit for size in sizes) - 1
+    if fitting > 0:
+        return f"{title}{_list([*said[:fitting], end])}{foot}"
+    text = f"{title}{SHORTENED}\n\n{stacks}\n"
     return text if len(text) <= limit else ", ".join(plain(each.stack) for each in preview.stacks)
 
 
@@ -178,7 +209,11 @@ def _content(about: About, *, properties: int | None = None, lines: bool = True)
 
 
 def _least(about: About) -> Iterator[str]:
-    yield _list(f"{each.severity}: {code(each.policy)} {code(each.name)}" for each in about.findings[:20])
+    yield _list(
+        _of(each.said) + f" {', '.join(map(code, each.resources))}"
+        for each in about.findings[:20]
+        if isinstance(each.said, Finding)
+    )
     if about.stack.changes is not None:
         yield f"- {plain(phrasing.change_words(about.stack.changes))}"
 
@@ -202,7 +237,7 @@ def _start(about: About) -> Iterator[str]:
         ]
         if cells:
             yield _table(("Key", "Value", "Why", "Fix"), cells)
-    yield _list(f"{_icon([each])}{_finding(each)}" for each in about.findings if each.new)
+    yield _list(f"{_icon(each)}{plain(each.subject)}{_finding(each)}" for each in about.findings)
     yield _list(map(_suppressed, (each for each in about.stack.suppressed if each.finding.new)))
 
 
@@ -299,9 +334,13 @@ def _list(items: Iterable[str]) -> str:
     return "\n".join(f"- {each}" for each in items)
 
 
-def _icon(findings: Sequence[Finding]) -> str:
-    severities = {each.severity for each in findings}
-    return "🔴 " if "error" in severities else "🟡 " if severities else ""
+def _icon(line: Line) -> str:
+    return "🟡 " if line.level is Level.WARNING else "🔴 "
+
+
+def _worst(findings: Sequence[Finding]) -> str:
+    levels = {each.level for each in findings}
+    return "" if not levels else "🟡 " if levels == {Level.WARNING} else "🔴 "
 
 
 def _table(head: Sequence[str], cells: Iterable[Sequence[str]], align: str = "") -> str:

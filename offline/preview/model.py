@@ -6,13 +6,14 @@
 
 import json
 import sys
-from enum import StrEnum
+from collections.abc import Mapping
+from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from infra.review.policy import Severity
+from infra.review.policy import Harm, Severity
 from offline.files import write_or_check
 
 FORMAT = 2
@@ -259,6 +260,24 @@ class Timeline(Model):
     remarks: list[str] = Field(default_factory=list)
 
 
+class Level(IntEnum):
+    """How bad a finding or a failed evaluation is, the worst first."""
+
+    LOSS = 0
+    OPENING = 1
+    INTERRUPTION = 2
+    REFUSAL = 3
+    ERROR = 4
+    WARNING = 5
+
+
+_BY_HARM: Mapping[Harm | None, Level] = {
+    Harm.LOSS: Level.LOSS,
+    Harm.OPENING: Level.OPENING,
+    Harm.REFUSAL: Level.REFUSAL,
+}
+
+
 class Finding(Model):
     """One breach of a policy."""
 
@@ -273,6 +292,21 @@ class Finding(Model):
         default=False,
         description="Whether something of the user's is lost, opened or billed, or the update is refused.",
     )
+    harm_kind: Harm | None = Field(default=None, description="Which harm it is; null where `harm` is false.")
+
+    @property
+    def level(self) -> Level:
+        """How bad it is: by its harm, and otherwise by its severity."""
+        if self.harm_kind in _BY_HARM:
+            return _BY_HARM[self.harm_kind]
+        if self.severity is Severity.WARNING:
+            return Level.WARNING
+        return Level.INTERRUPTION if self.harm_kind is Harm.INTERRUPTION else Level.ERROR
+
+    @property
+    def rank(self) -> tuple[int, ...]:
+        """Sorts findings, the worst first: in each level errors, and then what does harm."""
+        return self.level, self.severity is not Severity.ERROR, not self.harm
 
 
 class Suppressed(Model):

@@ -43,6 +43,8 @@ WORK = frozenset({JOB, "node", "image"})
 LONG = 10
 """Shortest wait, in seconds, that is shown."""
 
+KIND = re.compile(r" \((\w+)\)$")
+
 REVISIONS = {"base": "the base", "head": "this revision"}
 
 UNKNOWN = "unknown"
@@ -153,6 +155,24 @@ def ordered(changes: Changes) -> list[ResourceChange]:
 def kind(type_: str) -> str:
     """The last part of a resource type: ``NodePool`` of ``gcp:container/nodePool:NodePool``."""
     return type_.rpartition(":")[2]
+
+
+def kind_of(name: str) -> str:
+    """The kind at the end of a finding's name: ``NodePool`` of ``cpu (NodePool)``; ``key`` of a key."""
+    found = KIND.search(name)
+    return found[1] if found else "key"
+
+
+def without_kind(name: str) -> str:
+    """A finding's name without the kind at its end."""
+    return KIND.sub("", name)
+
+
+def plural(kind: str) -> str:
+    """The plural of a kind: ``NodePools``, ``Ingresses``, ``NetworkPolicies``."""
+    if kind.endswith("y"):
+        return f"{kind[:-1]}ies"
+    return f"{kind}es" if kind.endswith("s") else f"{kind}s"
 
 
 def digests(change: PropertyChange) -> bool:

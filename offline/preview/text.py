@@ -18,13 +18,14 @@ from offline.preview.model import (
     CostLine,
     Failure,
     Finding,
+    Level,
     Operation,
     Preview,
     PropertyChange,
     QuotaNeed,
     StackPreview,
 )
-from offline.preview.verdict import OLD, Level, Line, alike, known, told, untold, verdict
+from offline.preview.verdict import OLD, Line, alike, first, known, untold, verdict
 
 STYLES = {
     Operation.CREATE: "green",
@@ -33,12 +34,8 @@ STYLES = {
     Operation.DELETE: "red",
 }
 FINDING_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow"}
-LEVELS = {
-    Level.HARM: "bold red",
-    Level.FAILURE: "bold red",
-    Level.ERROR: "bold red",
-    Level.WARNING: "yellow",
-}
+NAMED = 3
+"""How many resources a warning names."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +50,16 @@ Part = RenderableType | Command
 
 def show(preview: Preview, console: Console) -> None:
     """Prints the verdict and the table of all stacks, then each stack; stacks with the same text together."""
-    lines = told(preview)
+    every = verdict(preview)
+    lines = first(every)
     against = f" against {preview.base}" if preview.base else ""
     console.print(_line(f"Preview of {phrasing.many(len(preview.stacks), 'stack')}{against}", style="bold"))
     for each in lines:
         console.print(_verdict(each))
     if not lines:
         console.print(_line(phrasing.clean(preview), style="green"))
-    if more := len(verdict(preview)) - len(lines):
-        console.print(_line(f"and {more} more, with their stacks below"))
+    if more := len(every) - len(lines):
+        console.print(_line(f"and {phrasing.many(more, 'warning')} more, with their stacks below"))
     if tables.in_table(preview):
         console.print()
         console.print(_summary(preview))
@@ -99,20 +97,28 @@ def _written(parts: Iterable[Part]) -> str:
 
 
 def _verdict(line: Line) -> Group:
-    stacks = f"{', '.join(line.stacks)}: "
+    stacks = f"{line.subject}{', '.join(line.stacks)}: "
     if isinstance(line.said, Failure):
         said = f"cannot be evaluated at {phrasing.REVISIONS[line.said.revision]}: "
         message = printable_lines(line.said.message).replace("\n", "\n  ")
-        return Group(Text.assemble(_line((stacks, "bold"), (said, LEVELS[line.level])), message))
-    return _finding(line.said, LEVELS[line.level], stacks)
+        return Group(Text.assemble(_line((stacks, "bold"), (said, _style(line.level))), message))
+    return _finding(line, stacks)
 
 
-def _finding(finding: Finding, style: str, stacks: str = "") -> Group:
+def _style(level: Level) -> str:
+    return "yellow" if level is Level.WARNING else "bold red"
+
+
+def _finding(line: Line, stacks: str) -> Group:
+    finding = line.said
+    assert isinstance(finding, Finding)
+    shown = line.resources[:NAMED] if line.short else line.resources
+    names = " ".join(filter(None, [", ".join(shown), phrasing.more(len(shown), len(line.resources))]))
     fix = _line(f"  fix: {finding.fix}")
     if finding.policy == SETTINGS:
-        return Group(_line((f"{stacks}{finding.name}", "bold"), f": {finding.reason}"), fix)
-    of = _line(f"  {phrasing.severity(finding)}: ", (finding.policy, "bold"), f"  {finding.name}")
-    return Group(_line((stacks, "bold"), (finding.reason, style)), of, fix)
+        return Group(_line((f"{stacks}{names}", "bold"), f": {finding.reason}"), fix)
+    of = _line(f"  {phrasing.severity(finding)}: ", (finding.policy, "bold"), f"  {names}")
+    return Group(_line((stacks, "bold"), (finding.reason, _style(line.level))), of, fix)
 
 
 def _summary(preview: Preview) -> Table:
@@ -154,8 +160,8 @@ def _parts(preview: StackPreview, lines: Sequence[Line], places: bool) -> Iterat
                 _line(f"  why: {problem['reason']}"),
                 _line(f"  fix: {problem['fix']}"),
             )
-    for finding in untold(preview, lines):
-        yield _finding(finding, FINDING_STYLES[finding.severity])
+    for line in untold(preview, lines):
+        yield _finding(line, line.subject and f"{line.subject}{preview.stack}: ")
     for each in preview.suppressed:
         if each.finding.new:
             until = f" until {each.until}" if each.until else ""
@@ -209,13 +215,14 @@ def _foot(preview: Preview) -> Iterator[Part]:
     """Parts that are the same for all stacks."""
     if old := known(preview):
         yield Text("\nNot new")
-        for line in old[:OLD]:
+        shown = first(old, OLD)
+        for line in shown:
             if isinstance(line.said, Finding):
                 yield _line(
                     f"{', '.join(line.stacks)}: {phrasing.severity(line.said)}: "
-                    f"{line.said.policy}  {line.said.name}"
+                    f"{line.said.policy}  {', '.join(line.resources)}"
                 )
-        if left := phrasing.more(len(old[:OLD]), len(old)):
+        if left := phrasing.more(len(shown), len(old)):
             yield _line(f"{left}, in the JSON")
     if see := tables.where_to_see(quota for stack in preview.stacks for quota in tables.quotas(stack)):
         yield Text("\nWhere the limits of quotas are shown")

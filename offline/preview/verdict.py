@@ -1,69 +1,90 @@
 """The verdict, which a preview begins with: losses, failures, new findings; and the order of stacks."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
-from infra.review.policy import Severity
-from offline.policies.check import SETTINGS
-from offline.preview.model import Failure, Finding, Operation, Outcome, Preview, StackPreview
+from offline.preview import phrasing
+from offline.preview.model import Failure, Finding, Level, Operation, Outcome, Preview, StackPreview
 
 MOST = 20
-"""Most lines of a verdict. The other findings are shown with their stacks."""
+"""How many lines a verdict has before warnings are left to their stacks. Errors and harm are never left out."""
 
 OLD = 15
-"""How many findings that are not new are listed."""
-
-
-class Level(IntEnum):
-    """The level of a line of the verdict, the worst first."""
-
-    HARM = 0
-    FAILURE = 1
-    ERROR = 2
-    WARNING = 3
+"""The same for findings that are not new."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A finding or a failed evaluation, with all stacks that have it."""
+    """Findings with one reason, or a failed evaluation.
+
+    ``said`` is the first finding or failure, and ``names`` the names of the resources by stack: none of a failure.
+    """
 
     level: Level
-    stacks: Sequence[str]
     said: Finding | Failure
+    names: Mapping[str, Sequence[str]]
+
+    @property
+    def stacks(self) -> Sequence[str]:
+        """All stacks that have it."""
+        return list(self.names)
+
+    @property
+    def resources(self) -> Sequence[str]:
+        """The names of the resources, each once; without their kind where it is the same for several."""
+        names = list(dict.fromkeys(name for each in self.names.values() for name in each))
+        kinds = {phrasing.kind_of(name) for name in names}
+        return [phrasing.without_kind(name) for name in names] if len(names) > 1 == len(kinds) else names
+
+    @property
+    def subject(self) -> str:
+        """How many resources of its stacks it is about: ``24 NodePools of``; empty for one of each stack."""
+        names = [name for each in self.names.values() for name in each]
+        if len(set(names)) < 2:
+            return ""
+        kinds = {phrasing.kind_of(name) for name in names}
+        return f"{len(names)} {phrasing.plural(kinds.pop()) if len(kinds) == 1 else 'resources'} of "
+
+    @property
+    def short(self) -> bool:
+        """Whether some of its resources and stacks may be counted in place of named: of warnings alone."""
+        return self.level is Level.WARNING and isinstance(self.said, Finding)
+
+    @property
+    def minor(self) -> bool:
+        """Whether the line may be left out: that of a warning that does no harm."""
+        return self.short and isinstance(self.said, Finding) and not self.said.harm
 
 
 def verdict(preview: Preview) -> list[Line]:
-    """Every failure and every new finding, the worst first, each once for all stacks that have it."""
-    return _lines((stack.stack, level, said) for stack in preview.stacks for level, said in _said(stack))
+    """Every failure and every new finding, the worst first; those with one reason are one line."""
+    return _lines((stack.stack, said) for stack in preview.stacks for said in _said(stack))
 
 
 def known(preview: Preview) -> list[Line]:
     """The same for findings that the base has, too."""
-    return _lines(
-        (stack.stack, _level(each), each) for stack in preview.stacks for each in stack.findings if not each.new
-    )
+    return _lines((stack.stack, each) for stack in preview.stacks for each in stack.findings if not each.new)
 
 
-def told(preview: Preview) -> list[Line]:
-    """The lines of the verdict that are shown first."""
-    return verdict(preview)[:MOST]
+def first(lines: Sequence[Line], most: int = MOST) -> list[Line]:
+    """The lines that are shown: ``most`` of them, and more where these are errors or harm."""
+    return [line for index, line in enumerate(lines) if index < most or not line.minor]
 
 
-def untold(preview: StackPreview, lines: Sequence[Line]) -> list[Finding]:
+def untold(preview: StackPreview, lines: Sequence[Line]) -> list[Line]:
     """The new findings of a stack that are not among ``lines``."""
-    said = {_words(line.said) for line in lines if preview.stack in line.stacks}
-    return [each for each in preview.findings if each.new and _words(each) not in said]
+    told = {_key(line.said) for line in lines if preview.stack in line.names}
+    return _lines((preview.stack, each) for each in preview.findings if each.new and _key(each) not in told)
 
 
 def impact(preview: StackPreview) -> tuple[float | str, ...]:
     """Sorts stacks by how much a change affects them, the most first."""
-    lines = [level for level, _ in _said(preview)]
+    levels = [_level(said) for said in _said(preview)]
     changed = [each.operation for each in preview.changes.resources] if preview.changes else []
     runs = preview.changes.runs if preview.changes else []
     run = preview.cost.run if preview.cost is not None and preview.changes is not None else None
     return (
-        *(-lines.count(level) for level in Level),
+        *(-levels.count(level) for level in Level),
         -changed.count(Operation.DELETE),
         -((run.dollars or 0.0) - run.paid_anyway if run is not None else 0.0),
         -((run.dollars or 0.0) if run is not None else 0.0),
@@ -75,36 +96,35 @@ def impact(preview: StackPreview) -> tuple[float | str, ...]:
     )
 
 
-def _lines(said: Iterable[tuple[str, Level, Finding | Failure]]) -> list[Line]:
-    found: dict[tuple[str, ...], Line] = {}
-    for stack, level, each in said:
-        key = (str(level), *_words(each))
-        earlier = found[key].stacks if key in found else ()
-        found[key] = Line(level, (*earlier, *([] if stack in earlier else [stack])), each)
-    return sorted(found.values(), key=lambda line: line.level)
+def _lines(said: Iterable[tuple[str, Finding | Failure]]) -> list[Line]:
+    lines: dict[tuple[str, ...], tuple[Finding | Failure, dict[str, list[str]]]] = {}
+    for stack, each in said:
+        _, names = lines.setdefault(_key(each), (each, {}))
+        names.setdefault(stack, []).extend([each.name] if isinstance(each, Finding) else [])
+    return sorted((Line(_level(each), each, names) for each, names in lines.values()), key=_rank)
 
 
-def _said(preview: StackPreview) -> Iterator[tuple[Level, Finding | Failure]]:
-    for failure in preview.failures:
-        yield (Level.FAILURE if failure.revision == "head" else Level.WARNING), failure
-    for finding in preview.findings:
-        if finding.new:
-            yield _level(finding), finding
+def _said(preview: StackPreview) -> Iterator[Finding | Failure]:
+    yield from preview.failures
+    yield from (each for each in preview.findings if each.new)
 
 
-def _level(finding: Finding) -> Level:
-    if finding.harm:
-        return Level.HARM
-    if finding.policy == SETTINGS:
-        # Problems of the settings are the reason why the stack cannot be evaluated.
-        return Level.FAILURE
-    return Level.ERROR if finding.severity is Severity.ERROR else Level.WARNING
+def _level(said: Finding | Failure) -> Level:
+    if isinstance(said, Finding):
+        return said.level
+    return Level.REFUSAL if said.revision == "head" else Level.WARNING
 
 
-def _words(said: Finding | Failure) -> tuple[str, ...]:
+def _rank(line: Line) -> tuple[int, ...]:
+    # A failure comes before the problems of the stack file that it is about.
+    return line.said.rank if isinstance(line.said, Finding) else (line.level,)
+
+
+def _key(said: Finding | Failure) -> tuple[str, ...]:
+    """What findings of one line have in common."""
     if isinstance(said, Failure):
         return said.revision, said.message
-    return said.policy, said.name, said.reason, said.fix
+    return said.policy, said.severity, said.harm_kind or "", said.reason, said.fix
 
 
 @dataclass(frozen=True)

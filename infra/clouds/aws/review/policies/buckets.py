@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from infra.clouds.aws.nodes import LAUNCH_TEMPLATE
 from infra.clouds.aws.review.policies.statements import allowing, for_everybody
-from infra.review.policy import Policy, Severity, Violation
+from infra.review.policy import Harm, Policy, Severity, Violation
 from infra.review.properties import UNKNOWN, at, is_true, mappings, text
 from infra.review.stack import Resource, Stack
 
@@ -93,7 +93,7 @@ POLICIES = (
         "Every bucket blocks public access, and neither policy nor ACL is for everybody.",
         _public,
         "Declare a BucketPublicAccessBlock with all four flags, and name who needs access.",
-        harm=True,
+        harm=Harm.OPENING,
     ),
     Policy(
         "aws-unencrypted-storage",

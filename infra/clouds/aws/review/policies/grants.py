@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from infra.clouds.aws.review.policies.statements import allowing, condition_keys, for_everybody
-from infra.review.policy import Policy, Severity, Violation
+from infra.review.policy import Harm, Policy, Severity, Violation
 from infra.review.properties import Properties, mapping, mappings, texts
 from infra.review.stack import Resource, Stack
 
@@ -170,7 +170,7 @@ POLICIES = (
         "No role can be taken on by any account, or with any token of an identity provider.",
         _trust,
         "Name who may take it on.",
-        harm=True,
+        harm=Harm.OPENING,
     ),
     Policy(
         "aws-node-role",

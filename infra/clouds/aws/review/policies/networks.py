@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from infra.clouds.aws.nodes import LAUNCH_TEMPLATE, NODE_GROUP
 from infra.clouds.aws.review.pools import CLUSTER, template
 from infra.review.networks import whole_internet
-from infra.review.policy import Policy, Severity, Violation
+from infra.review.policy import Harm, Policy, Severity, Violation
 from infra.review.properties import UNKNOWN, at, is_true, mappings, text, texts
 from infra.review.stack import Resource, Stack
 
@@ -100,7 +100,7 @@ POLICIES = (
         "The public endpoint of an EKS cluster is off, or open to named networks only.",
         _endpoints,
         "Name the networks that need it.",
-        harm=True,
+        harm=Harm.OPENING,
     ),
     Policy(
         "aws-public-nodes",
@@ -115,7 +115,7 @@ POLICIES = (
         "No security group lets the whole Internet in.",
         _groups,
         "Name the security groups or the ranges that have to come in.",
-        harm=True,
+        harm=Harm.OPENING,
     ),
     Policy(
         "aws-public-load-balancer",
@@ -123,7 +123,7 @@ POLICIES = (
         "Load balancers are internal.",
         _load_balancers,
         "Set internal: true.",
-        harm=True,
+        harm=Harm.OPENING,
     ),
     Policy(
         "aws-instance-metadata",

@@ -6,7 +6,7 @@ from infra.clouds.gcp import autopilot
 from infra.clouds.gcp.review.charges import charges
 from infra.clouds.gcp.review.pods import DeclaredPod, declared_pods
 from infra.platform import Resources
-from infra.review.policy import Policy, Severity, Violation
+from infra.review.policy import Harm, Policy, Severity, Violation
 from infra.review.prices import hourly
 from infra.review.properties import Properties, is_true, mapping, mappings
 from infra.review.stack import Stack
@@ -123,7 +123,7 @@ POLICIES = (
         "Pods on GKE Autopilot are such that it takes them.",
         _refused,
         "Take out what Autopilot refuses, or run the cluster with `mode: standard`.",
-        harm=True,
+        harm=Harm.REFUSAL,
     ),
     Policy(
         "autopilot-raises-requests",

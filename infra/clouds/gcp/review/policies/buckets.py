@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from infra.clouds.gcp.review.policies.members import EVERYONE, bindings, everyone_in
-from infra.review.policy import Policy, Severity, Violation
+from infra.review.policy import Harm, Policy, Severity, Violation
 from infra.review.properties import UNKNOWN, text, texts
 from infra.review.stack import Resource, Stack
 
@@ -71,6 +71,6 @@ POLICIES = (
         "Buckets enforce public access prevention, and no binding or ACL is for everyone.",
         _public,
         "Set publicAccessPrevention: enforced, and name the accounts that need access.",
-        harm=True,
+        harm=Harm.OPENING,
     ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from infra.clouds.gcp.nodes import CLUSTER, NODE_POOL
 from infra.clouds.gcp.review.policies.buckets import GRANTS as OF_BUCKETS
 from infra.clouds.gcp.review.policies.members import bindings, everyone_in
-from infra.review.policy import Policy, Severity, Violation
+from infra.review.policy import Harm, Policy, Severity, Violation
 from infra.review.properties import UNKNOWN, at, is_true
 from infra.review.stack import Resource, Stack
 
@@ -156,7 +156,7 @@ POLICIES = (
         "No IAM grant is for everyone, or for all that an identity pool lets in.",
         _everyone,
         "Name the accounts that need it.",
-        harm=True,
+        harm=Harm.OPENING,
     ),
     Policy(
         "gcp-project-wide-role",

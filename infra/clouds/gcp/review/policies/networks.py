@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from infra.clouds.gcp.nodes import CLUSTER, NODE_POOL
 from infra.review.networks import whole_internet
-from infra.review.policy import Policy, Severity, Violation
+from infra.review.policy import Harm, Policy, Severity, Violation
 from infra.review.properties import UNKNOWN, at, is_true, items, mappings, texts
 from infra.review.stack import Resource, Stack
 
@@ -98,7 +98,7 @@ POLICIES = (
         "The IP endpoint of a GKE control plane is off, private, or open to named networks only.",
         _endpoints,
         "Name the networks, or use the DNS endpoint, which IAM guards.",
-        harm=True,
+        harm=Harm.OPENING,
     ),
     Policy(
         "gcp-public-nodes",
@@ -113,7 +113,7 @@ POLICIES = (
         "No firewall rule lets the whole Internet in.",
         _firewalls,
         "Name the ranges that have to come in.",
-        harm=True,
+        harm=Harm.OPENING,
     ),
     Policy(
         "gcp-public-load-balancer",
@@ -121,6 +121,6 @@ POLICIES = (
         "Load balancers are internal.",
         _load_balancers,
         "Set loadBalancingScheme to an internal one.",
-        harm=True,
+        harm=Harm.OPENING,
     ),
 )
