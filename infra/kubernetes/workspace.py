@@ -298,5 +298,13 @@ def _claim(
             volume_name=claim.volume_name,
             resources=k8s.core.v1.VolumeResourceRequirementsArgs(requests={"storage": claim.size}),
         ),
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(protect=args.protect)),
+        opts=pulumi.ResourceOptions.merge(
+            opts,
+            pulumi.ResourceOptions(
+                protect=args.protect,
+                # The API server lets no claim of a static volume grow ("only dynamically provisioned pvc can be
+                # resized"). What is behind the volume grows without it, and the claim's size limits nothing.
+                ignore_changes=["spec.resources"] if claim.storage_class == "" else None,
+            ),
+        ),
     )

@@ -24,11 +24,13 @@ CLAIM = "store"
 
 @dataclass(frozen=True)
 class FilestoreArgs:
-    """``after`` is what has to be there first. With ``protect`` neither Pulumi nor Google deletes the instance."""
+    """``nodes`` are the address ranges (CIDR) of the nodes that mount the instance; ``after`` is what has to be there
+    first. With ``protect`` neither Pulumi nor Google deletes the instance."""
 
     project: str
     store: FilestoreStore
     network: gcp.compute.Network
+    nodes: Sequence[str]
     protect: bool
     after: Sequence[pulumi.Resource]
 
@@ -46,7 +48,9 @@ def filestore_instance(name: str, args: FilestoreArgs) -> gcp.filestore.Instance
         location=args.store.location,
         tier=args.store.tier,
         file_shares=gcp.filestore.InstanceFileSharesArgs(
-            name=SHARE, capacity_gb=mebibytes(args.store.size) // 1024
+            name=SHARE,
+            capacity_gb=mebibytes(args.store.size) // 1024,
+            nfs_export_options=[_export(args.nodes)],
         ),
         networks=[
             gcp.filestore.InstanceNetworkArgs(
@@ -61,6 +65,18 @@ def filestore_instance(name: str, args: FilestoreArgs) -> gcp.filestore.Instance
             delete_before_replace=True,
             custom_timeouts=pulumi.CustomTimeouts(create="40m", update="40m", delete="40m"),
         ),
+    )
+
+
+def _export(nodes: Sequence[str]) -> gcp.filestore.InstanceFileSharesNfsExportOptionArgs:
+    """To the nodes only, which mount the share for pods. Without a rule, every address of the network mounts it, pods
+    included, as whichever user it says it is.
+
+    Root is not squashed: the kubelet, which gives the share to the pods' group, is root on the nodes.
+    Source: https://cloud.google.com/filestore/docs/access-control, read on 2026-11-24.
+    """
+    return gcp.filestore.InstanceFileSharesNfsExportOptionArgs(
+        ip_ranges=sorted(nodes), access_mode="READ_WRITE", squash_mode="NO_ROOT_SQUASH"
     )
 
 

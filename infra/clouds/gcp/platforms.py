@@ -101,7 +101,8 @@ def platforms(request: Request) -> Mapping[str, Platform]:
     if request.has_dashboards:
         declare_dashboards(project_id, request.namespace, services)
     if isinstance(stored, FilestoreStore):
-        args = FilestoreArgs(project_id, stored, network.network, request.protect, services)
+        ranges = [cluster.network.nodes_cidr for cluster in ours.values()]
+        args = FilestoreArgs(project_id, stored, network.network, ranges, request.protect, services)
         access = _file_system(args, request.namespace, made)
     else:
         assert bucket is not None

@@ -6,7 +6,10 @@ import pytest
 
 from infra.settings.loading import load
 from infra.settings.model import Settings
+from offline.preview.model import Operation
+from offline.preview.operations import compared
 from tests.support.gcp import BUCKET, CLUSTER, CPU_POOL, declare, raw
+from tests.support.previewing import previewed
 from tests.support.refusals import Case, named, problems, the_problem
 
 INSTANCE = "gcp:filestore/instance:Instance"
@@ -43,7 +46,7 @@ def settings(**changes: Any) -> Settings:
 def test_the_stack_creates_the_instance_and_every_cluster_mounts_it() -> None:
     recording = declare(settings(second=SECOND, size="2Ti"))
     instance = recording.one(INSTANCE).inputs
-    assert instance["fileShares"] == {"name": "store", "capacityGb": 2048}
+    assert (instance["fileShares"]["name"], instance["fileShares"]["capacityGb"]) == ("store", 2048)
     assert (instance["tier"], instance["location"]) == ("BASIC_HDD", "us-central1-a")
     volumes = recording.of(VOLUME)
     assert len(volumes) == 2
@@ -56,6 +59,19 @@ def test_the_stack_creates_the_instance_and_every_cluster_mounts_it() -> None:
     claim = recording.result["dev"].store.claim
     assert (claim.access_mode, claim.storage_class) == ("ReadWriteMany", "")
     assert {each.inputs["metadata"]["name"] for each in volumes} == {claim.volume_name}
+
+
+def test_only_the_nodes_of_the_clusters_mount_the_share() -> None:
+    instance = declare(settings(second=SECOND)).one(INSTANCE).inputs
+    assert instance["fileShares"]["nfsExportOptions"] == [
+        {"ipRanges": ["10.0.0.0/20", "10.32.0.0/20"], "accessMode": "READ_WRITE", "squashMode": "NO_ROOT_SQUASH"}
+    ]
+
+
+def test_a_larger_instance_leaves_the_claim_that_cannot_grow_as_it_is() -> None:
+    changes = compared(previewed("gcp-batch"), previewed("gcp-batch", {"store.size": "2Ti"}))
+    operations = {each.resource.type: each.operation for each in changes if each.operation}
+    assert operations == {INSTANCE: Operation.UPDATE, VOLUME: Operation.UPDATE}
 
 
 def test_nodes_get_the_driver_and_the_project_its_api_and_there_is_no_bucket() -> None:
