@@ -24,8 +24,8 @@ CLAIM = "store"
 
 @dataclass(frozen=True)
 class FilestoreArgs:
-    """``nodes`` are the address ranges (CIDR) of the nodes that mount the instance; ``after`` is what has to be there
-    first. With ``protect`` neither Pulumi nor Google deletes the instance."""
+    """``nodes`` are the address ranges (CIDR) of the nodes that mount the instance; ``after`` is what has to be
+    there first. With ``protect`` neither Pulumi nor Google deletes the instance."""
 
     project: str
     store: FilestoreStore
@@ -69,8 +69,8 @@ def filestore_instance(name: str, args: FilestoreArgs) -> gcp.filestore.Instance
 
 
 def _export(nodes: Sequence[str]) -> gcp.filestore.InstanceFileSharesNfsExportOptionArgs:
-    """To the nodes only, which mount the share for pods. Without a rule, every address of the network mounts it, pods
-    included, as whichever user it says it is.
+    """To the nodes only, which mount the share for pods. Without a rule, every address of the network mounts it,
+    pods included, as whichever user it says it is.
 
     Root is not squashed: the kubelet, which gives the share to the pods' group, is root on the nodes.
     Source: https://cloud.google.com/filestore/docs/access-control, read on 2026-11-24.
