@@ -30,7 +30,7 @@ export UV_SYSTEM_CERTS ?= $(if $(wildcard $(CA_STORES)),true,false)
 .DEFAULT_GOAL := help
 TARGETS := help setup new import rehearse demo preview check doctor show watch logs pin-images pictures test test-fast browser lint format bench bench-evaluation \
 	lock clean \
-	ci-preview ci-verdict ci-comment ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
+	ci-preview ci-verdict ci-comment ci-notes ci-credentials ci-pulumi ci-actionlint ci-deploy-preview ci-deploy-up \
 	ci-drift ci-drift-issue
 .PHONY: $(TARGETS)
 
@@ -180,6 +180,9 @@ ci-verdict:
 
 ci-comment:
 	@$(ANY_PYTHON) ci.comment
+
+ci-notes:
+	@$(ANY_PYTHON) ci.notes
 
 ci-credentials:
 	@$(ANY_PYTHON) ci.credentials

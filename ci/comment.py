@@ -1,4 +1,4 @@
-"""Keeps one comment on a pull or merge request: ``python -m ci.comment``.
+"""Keeps one comment on a pull request: ``python -m ci.comment``. In GitLab `ci.notes` does.
 
 ``PREVIEW`` is the folder that ``make ci-preview`` filled. What is in it was written by the code of the change,
 which may be anybody's: it is text to show, and never a reason to write somewhere else. So the number in it only
@@ -10,11 +10,13 @@ import stat
 import sys
 from pathlib import Path
 
-from ci.forge import Forge, ForgeError, forge
+from ci.forge import Forge, ForgeError, GitHub, github
 
 MARKER = "<!-- slipway:preview -->"
 
 PREFACE = "_Evaluated without credentials by the code of this change: judge this comment as you judge the change._"
+
+NOT_MADE = "The preview could not be made. The log of the pipeline says why."
 
 CUT = "\n\n… the rest is in the artifact of the pipeline."
 
@@ -47,16 +49,21 @@ def text_of(file: Path, most: int) -> str:
 
 
 def body(preview: Path, limit: int, run: str) -> str:
-    """The comment's text: a marker, what to make of it with a link to the pipeline, and the preview.
-
-    The preview comes last: an open fence, fold or comment in it would swallow whatever followed. Raises
-    RefusedError.
-    """
+    """The comment's text with the preview of the folder. Raises RefusedError."""
     try:
         # A character has at most four bytes.
-        markdown = text_of(preview / "preview.md", 4 * limit).strip()
+        markdown = text_of(preview / "preview.md", 4 * limit)
     except FileNotFoundError:
-        markdown = "The preview could not be made. The log of the pipeline says why."
+        markdown = NOT_MADE
+    return composed(markdown, limit, run)
+
+
+def composed(markdown: str, limit: int, run: str) -> str:
+    """The comment's text: a marker, what to make of it with a link to the pipeline, and the preview.
+
+    The preview comes last: an open fence, fold or comment in it would swallow whatever followed.
+    """
+    markdown = markdown.strip()
     head = f"{MARKER}\n{PREFACE}" + (f" [Artifacts and log]({run})" if run else "") + "\n\n"
     room = limit - len(head)
     if len(markdown) > room:
@@ -87,7 +94,7 @@ def post(forge: Forge, change: int, text: str) -> str:
     return "Posted the comment."
 
 
-def check(forge: Forge, change: int, sha: str, repository: str) -> str | None:
+def check(forge: GitHub, change: int, sha: str, repository: str) -> str | None:
     """None where the comment belongs there; else why it has become pointless. Raises RefusedError."""
     found = forge.change(change)
     if found.repository != repository:
@@ -103,14 +110,12 @@ def main() -> int:
     """Exits 1 where the comment is refused."""
     preview = Path(os.environ.get("PREVIEW") or "build/ci/preview")
     try:
-        where = forge()
+        where = github()
         if where is None:
             print("There is no token to comment with; the preview is in the artifact and in the job's log.")
             return 0
         change = number(preview)
-        # In GitLab's pipelines of merged results the commit is that of the merge, and this the one at the head.
-        sha = os.environ.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA") or os.environ["HEAD_SHA"]
-        if reason := check(where, change, sha, os.environ["HEAD_REPOSITORY"]):
+        if reason := check(where, change, os.environ["HEAD_SHA"], os.environ["HEAD_REPOSITORY"]):
             print(reason)
             return 0
         print(post(where, change, body(preview, where.limit, os.environ.get("RUN_URL", ""))))

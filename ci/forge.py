@@ -11,6 +11,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -22,6 +23,10 @@ TIMEOUT = 30
 
 class ForgeError(Exception):
     """The API refused or did not answer; the text says which request, and what came back."""
+
+
+class MissingError(ForgeError):
+    """What was asked for is not there."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,6 @@ class Forge(Protocol):
     limit: int
     """The most characters of a comment or of an issue's text."""
 
-    def change(self, number: int) -> Change: ...
     def comments(self, number: int) -> Iterator[Text]: ...
     def add_comment(self, number: int, body: str) -> None: ...
     def edit_comment(self, number: int, comment: int, body: str, /) -> None: ...
@@ -67,14 +71,28 @@ class Api:
     def ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
         """The answer's JSON. Raises ForgeError."""
         data = None if body is None else json.dumps(body).encode()
-        headers = {**self.headers, "Content-Type": "application/json", "User-Agent": "slipway-ci"}
+        return json.loads(self._bytes(method, path, data) or b"null")
+
+    def text(self, path: str, most: int) -> str | None:
+        """At most ``most`` bytes of a file; None where there is none. Raises ForgeError."""
+        try:
+            return self._bytes("GET", path, None, most).decode("utf-8", errors="replace")
+        except MissingError:
+            return None
+
+    def _bytes(self, method: str, path: str, data: bytes | None, most: int | None = None) -> bytes:
+        headers = {"Content-Type": "application/json", "User-Agent": "slipway-ci"}
         request = urllib.request.Request(self.root + path, data=data, headers=headers, method=method)
+        for name, value in self.headers.items():
+            # Artifacts may be redirected to a storage service, which is not to see the token.
+            request.add_unredirected_header(name, value)
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-                return json.loads(answer.read() or b"null")
+                return answer.read(most)
         except urllib.error.HTTPError as error:
             said = error.read(500).decode(errors="replace")
-            raise ForgeError(f"{method} {path}: HTTP {error.code}: {said}") from error
+            kind = MissingError if error.code == HTTPStatus.NOT_FOUND else ForgeError
+            raise kind(f"{method} {path}: HTTP {error.code}: {said}") from error
         except OSError as error:
             raise ForgeError(f"{method} {path}: {error}") from error
 
@@ -145,9 +163,23 @@ class GitLab:
         self._api = api
         self._author = author
 
-    def change(self, number: int) -> Change:
-        found = self._api.ask("GET", f"/merge_requests/{number}")
-        return Change(found["sha"], str(found["source_project_id"]), found["state"] == "opened")
+    def open_changes(self) -> Iterator[int]:
+        """The numbers of all open merge requests (docs.gitlab.com/api/merge_requests)."""
+        for entry in self._api.pages("/merge_requests", state="opened"):
+            yield entry["iid"]
+
+    def head_pipeline(self, number: int) -> dict[str, Any] | None:
+        """The pipeline of the commit at the merge request's head: ``id``, ``project_id`` and ``web_url``."""
+        return self._api.ask("GET", f"/merge_requests/{number}")["head_pipeline"]
+
+    def jobs(self, pipeline: int) -> Iterator[dict[str, Any]]:
+        """Each with ``id``, ``name`` and ``status`` (docs.gitlab.com/api/jobs)."""
+        return self._api.pages(f"/pipelines/{pipeline}/jobs")
+
+    def artifact(self, job: int, path: str) -> str | None:
+        """A text file of a job's artifacts; None where it has none (docs.gitlab.com/api/job_artifacts)."""
+        # A character has at most four bytes.
+        return self._api.text(f"/jobs/{job}/artifacts/{path}", 4 * self.limit)
 
     def comments(self, number: int) -> Iterator[Text]:
         for entry in self._api.pages(f"/merge_requests/{number}/notes"):
@@ -177,12 +209,20 @@ class GitLab:
 
 def forge() -> Forge | None:
     """The one that runs this pipeline, from the variables that it sets; None where there is no token for it."""
-    if os.environ.get("GITLAB_CI"):
-        if not (token := os.environ.get("GITLAB_TOKEN", "")):
-            return None
-        root, headers = os.environ["CI_API_V4_URL"], {"PRIVATE-TOKEN": token}
-        author = Api(root, headers).ask("GET", "/user")["id"]
-        return GitLab(Api(f"{root}/projects/{os.environ['CI_PROJECT_ID']}", headers), author)
+    return gitlab() if os.environ.get("GITLAB_CI") else github()
+
+
+def gitlab() -> GitLab | None:
+    """From the variables that GitLab sets, and ``GITLAB_TOKEN``; None without that."""
+    if not (token := os.environ.get("GITLAB_TOKEN", "")):
+        return None
+    root, headers = os.environ["CI_API_V4_URL"], {"PRIVATE-TOKEN": token}
+    author = Api(root, headers).ask("GET", "/user")["id"]
+    return GitLab(Api(f"{root}/projects/{os.environ['CI_PROJECT_ID']}", headers), author)
+
+
+def github() -> GitHub | None:
+    """From the variables that GitHub sets, and ``GITHUB_TOKEN``; None without that."""
     if not (token := os.environ.get("GITHUB_TOKEN", "")):
         return None
     api = Api(

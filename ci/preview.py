@@ -19,6 +19,11 @@ FOLDER = Path("build/ci/preview")
 CLEAN, FINDINGS, NOT_EVALUATED = 0, 1, 2
 """The exit codes of ``python -m offline.preview``."""
 
+EXPOSED = (
+    "GITLAB_TOKEN is visible in the pipeline of a merge request, whose code can read it. Revoke the token, make a "
+    "new one, and set the variable with `Protect variable` (docs/ci.md)."
+)
+
 VERDICTS = {
     CLEAN: "No findings.",
     FINDINGS: "There are findings: see the preview.",
@@ -40,6 +45,9 @@ def commit(revision: str) -> str:
 
 def main() -> int:
     """Exits with the preview's own code where it wrote nothing."""
+    if os.environ.get("GITLAB_TOKEN"):
+        print(EXPOSED, file=sys.stderr)
+        return NOT_EVALUATED
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     (FOLDER / "number").write_text(os.environ.get("NUMBER", ""), encoding="utf-8")

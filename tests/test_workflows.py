@@ -151,6 +151,20 @@ def test_what_may_write_runs_the_default_branch_alone() -> None:
     assert [step["run"] for step in steps(path) if "run" in step] == ["make ci-comment"]
 
 
+def test_no_pipeline_of_a_merge_request_has_a_token_of_gitlab() -> None:
+    """Such a pipeline runs the merge request's own `.gitlab-ci.yml`."""
+    writes = {"make ci-notes", "make ci-drift-issue"}
+    writing = {name for name, job in gitlab_jobs().items() if writes & set(job.get("script", ()))}
+    assert writing == {"notes", "drift-issue"}
+    for name, job in gitlab_jobs().items():
+        started = [rule["if"] for rule in job.get("rules", ())]
+        of_merge_requests = any("merge_request_event" in condition for condition in started)
+        assert of_merge_requests is (name == "preview"), name
+        assert name not in writing or all('== "schedule"' in condition for condition in started), name
+    assert "TOKEN" not in str(gitlab_jobs()["preview"])
+    assert "ci-comment" not in GITLAB.read_text(encoding="utf-8")
+
+
 def test_what_signs_in_to_a_cloud_cannot_write_to_the_repository() -> None:
     for path in WORKFLOWS:
         for name, job in jobs(path).items():

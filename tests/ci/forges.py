@@ -16,13 +16,20 @@ SOMEBODY = {"login": "somebody", "id": 8}
 
 @dataclass
 class Repository:
-    """Comments and issues as either API lists them; ``requests`` are what was asked that changes something."""
+    """Comments and issues as either API lists them; ``requests`` are what was asked that changes something.
+
+    ``artifacts`` are texts by their paths, ``redirects`` other paths, and ``signed`` says which had the token.
+    """
 
     url: str = ""
     change: dict[str, Any] = field(default_factory=dict)
     comments: list[dict[str, Any]] = field(default_factory=list)
     issues: list[dict[str, Any]] = field(default_factory=list)
     requests: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    jobs: list[dict[str, Any]] = field(default_factory=list)
+    artifacts: dict[str, str] = field(default_factory=dict)
+    redirects: dict[str, str] = field(default_factory=dict)
+    signed: dict[str, bool] = field(default_factory=dict)
     refuse: bool = False
 
     def lists(self, path: str, query: dict[str, list[str]]) -> Any:
@@ -30,6 +37,10 @@ class Repository:
             return OURS
         if re.search(r"/(pulls|merge_requests)/\d+$", path):
             return self.change
+        if path.endswith("/merge_requests"):
+            return [self.change] if query["page"] == ["1"] else []
+        if path.endswith("/jobs"):
+            return self.jobs
         entries = self.comments if re.search(r"/(comments|notes)$", path) else self.issues
         size, page = int(query["per_page"][0]), int(query["page"][0])
         return entries[(page - 1) * size : page * size]
@@ -45,6 +56,20 @@ def serving() -> Iterator[Repository]:
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length) or b"null")
             signed = self.headers.get("Authorization") == "Bearer t" or self.headers.get("PRIVATE-TOKEN") == "t"
+            repository.signed[parts.path] = signed
+            if location := repository.redirects.get(parts.path):
+                self.send_response(302)
+                self.send_header("Location", location)
+                self.end_headers()
+                return
+            if parts.path in repository.artifacts:
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(repository.artifacts[parts.path].encode())
+                return
+            if "/artifacts/" in parts.path:
+                self.send_error(404)
+                return
             if repository.refuse or not signed:
                 self.send_error(403, "Resource not accessible")
                 return

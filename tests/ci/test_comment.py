@@ -159,20 +159,7 @@ def test_a_refusal_of_the_forge_fails(make: Make, github: dict[str, str], reposi
     assert "HTTP 403" in done.stderr
 
 
-@pytest.mark.parametrize("commit", [{}, {"HEAD_SHA": "merge", "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": "abc"}])
-def test_a_note_on_a_merge_request_is_updated(
-    make: Make, gitlab: dict[str, str], repository: Repository, preview: Path, commit: dict[str, str]
-) -> None:
-    repository.change = {"state": "opened", "sha": "abc", "source_project_id": 9}
-    repository.comments = [comment(3, f"{MARKER}\nnot ours", SOMEBODY), comment(4, f"{MARKER}\nold")]
-    done = make("ci-comment", **gitlab, **{**HEAD, "HEAD_REPOSITORY": "9", **commit}, PREVIEW=str(preview))
-    assert done.returncode == 0, done.stderr
-    [(method, path, sent)] = repository.requests
-    assert (method, path) == ("PUT", "/projects/5/merge_requests/12/notes/4")
-    assert "## What changes" in sent["body"]
-
-
 def test_without_a_token_nothing_is_posted(make: Make, preview: Path) -> None:
-    done = make("ci-comment", GITLAB_CI="true", PREVIEW=str(preview), **HEAD)
+    done = make("ci-comment", PREVIEW=str(preview), **HEAD)
     assert done.returncode == 0
     assert "no token" in done.stdout
