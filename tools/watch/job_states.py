@@ -1,10 +1,13 @@
 """From a Job, its pods and what was said of them to where the step stands."""
 
+import contextlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from infra.review.properties import Properties, at, items, mappings, text, whole
+from infra.review.properties import Properties, at, items, mappings, strings, text, whole
+from offline.engine.quantities import amount
 from tools.watch.durations import duration
 from tools.watch.objects import (
     Event,
@@ -20,7 +23,7 @@ from tools.watch.objects import (
 )
 from tools.watch.plan import Expected
 from tools.watch.pod_states import pod_state
-from tools.watch.queue_states import evictions, queued
+from tools.watch.queue_states import evictions, flavor_of, queued
 from tools.watch.reasons import explained, table
 from tools.watch.states import NOTHING, Phase, PodState, Reason, StepState
 from tools.watch.waiting import Around
@@ -41,6 +44,17 @@ _FIRST = (
 )
 """Of the pods of a step, the one that holds up the others says where the step stands."""
 
+_EVICTED = frozenset({"disk", "memory", "resources", "disk limit", "evicted"})
+"""Kinds of reasons for which a node evicts a pod that the pod's requests decide about."""
+
+_KEYS = {
+    "memory": "memory",
+    "disk": "ephemeral_storage",
+    "disk limit": "ephemeral_storage",
+    "time limit": "time_limit",
+}
+"""The key of a step's settings that mends a failure of that kind."""
+
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -57,6 +71,7 @@ class Seen:
     workload: Properties | None = None
     workloads: Sequence[Properties] = ()
     autoscaler: str = ""
+    gone_nodes: frozenset[str] = frozenset()
     gone: Sequence[PodState] = ()
     before: StepState | None = None
 
@@ -100,7 +115,11 @@ def newest_of_each(pods: Sequence[PodState]) -> list[PodState]:
 
 def pod_of(pod: Properties, step: Expected, seen: Seen) -> PodState:
     """Where one of the step's pods stands."""
-    return pod_state(pod, Around(seen.events.get(uid_of(pod), ()), step.pool, seen.autoscaler))
+    flavor, selected = flavor_of(seen.workload)
+    selects = strings(at(pod, "spec", "nodeSelector"))
+    added = {key: value for key, value in selects.items() if flavor and key not in selected}
+    events = seen.events.get(uid_of(pod), ())
+    return pod_state(pod, Around(events, step.pool, seen.autoscaler, seen.gone_nodes, flavor, added))
 
 
 def _absent(blockers: Sequence[str]) -> Reason:
@@ -121,7 +140,8 @@ def _judged(state: StepState, step: Expected, seen: Seen, pods: Sequence[PodStat
             # What it did before it failed was known then.
             reason = before.reason
         else:
-            reason = _failure(failed, state, pods, before)
+            reason = _failure(job, failed, state, pods, before)
+        reason = replace(reason, fix=_with_key(reason, step))
         return replace(state, phase=Phase.FAILED, reason=reason, since=since(failed), ended=since(failed))
     if going := deleted(job):
         return replace(state, phase=Phase.ENDING, reason=Reason("its Job is being deleted"), since=going)
@@ -149,8 +169,8 @@ def _active(state: StepState, step: Expected, job: Properties, own: Sequence[Eve
     phase, reason = slowest.phase, slowest.reason
     if missing > 0 and phase is Phase.RUNNING and not step.items:
         phase, reason = Phase.CREATING, _created(own)
-        if state.retries:
-            phase, reason = Phase.RETRYING, Reason(_again(state))
+        if state.retries or state.retried:
+            phase, reason = Phase.RETRYING, Reason(_again(state), _fix(state))
     waits = state.wanted - done - state.running
     if state.wanted > 1 and waits and phase is not Phase.RUNNING:
         who = f"{waits} of {state.wanted} pods" if waits > 1 else f"1 of {state.wanted} pods"
@@ -185,11 +205,14 @@ def _without_pods(
         return replace(state, phase=Phase.ENDING, reason=Reason("its pods have ended well"), since=born)
     taken = [pod for pod in state.pods if pod.phase is Phase.FAILED]
     last = max((pod.ended for pod in taken if pod.ended), default=None)
+    if last and state.deadline and last >= state.deadline and all(pod.code in LOST_CODES for pod in taken):
+        # The Job is not told to have failed yet. What its program says of going on is for another end.
+        return replace(state, phase=Phase.ENDING, reason=Reason("its time limit is over"), since=last)
     if refused := [pod for pod in taken if not ignored(job, pod)]:
         # The Job is not told to have failed yet, and makes no further pod.
         return replace(state, phase=Phase.ENDING, reason=refused[0].reason, since=last)
-    if taken or state.retries:
-        return replace(state, phase=Phase.RETRYING, reason=Reason(_again(state)), since=last)
+    if taken or state.retries or state.retried:
+        return replace(state, phase=Phase.RETRYING, reason=Reason(_again(state), _fix(state)), since=last)
     return replace(state, phase=Phase.CREATING, reason=_created(own), since=born)
 
 
@@ -198,17 +221,52 @@ def _again(state: StepState) -> str:
     return f"{why}Kubernetes makes the next pod, after a wait that grows from 10 s to ten minutes"
 
 
+def _fix(state: StepState) -> str:
+    """What keeps the step's pods from being taken away once more; empty where there is only waiting."""
+    taken = [pod for pod in state.pods if pod.phase is Phase.FAILED and pod.disrupted == state.retried]
+    return next((pod.reason.fix for pod in taken if pod.reason.kind in _EVICTED), "")
+
+
 def _created(own: Sequence[Event]) -> Reason:
     """Why the Job has no pod, or fewer than it should."""
     refused = newest(own, "FailedCreate")
     if refused is None:
         return NOTHING
     found = explained(refused.message, table("creation"))
+    if found and found.kind == "namespace quota" and (beyond := beyond_quota(refused.message)):
+        return Reason(
+            f"{found.says}. It alone asks for more {beyond} than the quota has: this wait has no end",
+            "raise the quota, or ask for less in the step",
+            refused.message,
+            "never",
+        )
     return found or Reason(refused.message, "", refused.message, "refused")
 
 
+def beyond_quota(words: str) -> str:
+    """The resources of which a refused pod alone asks for more than a ResourceQuota has at all.
+
+    ``exceeded quota: q, requested: requests.cpu=4,pods=1, used: …, limited: requests.cpu=2,pods=9`` (kubernetes/
+    staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go, Kubernetes 1.34).
+    """
+    found = re.search(r"requested: (?P<asked>\S+?), used: .*?limited: (?P<most>\S+)", words)
+    if found is None:
+        return ""
+    asked, most = (dict(re.findall(r"([^=,\s]+)=([^=,\s]+)", found[name])) for name in ("asked", "most"))
+    beyond: list[str] = []
+    for name in asked.keys() & most.keys():
+        resource = name.removeprefix("requests.").removeprefix("limits.")
+        with contextlib.suppress(ValueError):
+            if amount(resource, asked[name]) > amount(resource, most[name]):
+                beyond.append(name)
+    return ", ".join(sorted(beyond))
+
+
 def _retries(job: Properties, pods: Sequence[PodState], seen: Seen, wanted: int) -> tuple[int, str]:
-    """How many pods were replaced, and why the last one was."""
+    """How many pods were started in place of others, and why the last of these went.
+
+    What Kueue stops and lets in again counts once, however many pods the step has.
+    """
     known = {pod.uid: pod for pod in [*seen.gone, *pods]}
     gone = {each.uid for each in seen.gone if not each.over}
     replaced = [
@@ -223,23 +281,37 @@ def _retries(job: Properties, pods: Sequence[PodState], seen: Seen, wanted: int)
         if event.reason == "SuccessfulCreate"
     }
     by_kueue, kueue_says = evictions(seen.workload)
-    count = max(len(replaced), len(made | {pod.name for pod in known.values()}) - wanted, by_kueue)
+    if by_kueue and at(job, "spec", "suspend") is True:
+        by_kueue -= 1
+    more = len(made | {pod.name for pod in known.values()}) - wanted
     last = max(replaced, key=lambda pod: pod.ended or pod.created or _LONG_AGO, default=None)
-    why = last.disrupted or last.reason.says if last else kueue_says
-    return max(count, 0), why
+    why = last.disrupted or last.reason.says or "it was deleted" if last else ""
+    return by_kueue + max(more - by_kueue * wanted, 0), kueue_says or why
+
+
+def _with_key(reason: Reason, step: Expected) -> str:
+    """The fix of a failure with the key in the stack file that mends it, where the step has a section there."""
+    key = _KEYS.get(reason.kind)
+    if not key or not step.section or f"`{key}`" not in reason.fix:
+        return reason.fix
+    return reason.fix.replace(f"the step's `{key}`", f"`{step.section}.{key}`")
 
 
 def _failure(
-    condition: Properties, state: StepState, pods: Sequence[PodState], before: StepState | None
+    job: Properties, condition: Properties, state: StepState, pods: Sequence[PodState], before: StepState | None
 ) -> Reason:
     """Why the Job failed: the words of the pod that was the cause."""
     words = text(condition.get("message"))
     failed = [pod for pod in pods if pod.phase is Phase.FAILED]
     if condition.get("reason") == "DeadlineExceeded":
-        seconds = (state.deadline - state.began).total_seconds() if state.deadline and state.began else 0
-        last = before.says if before and not before.phase.over else ""
+        seconds = whole(at(job, "spec", "activeDeadlineSeconds"))
+        ending = {Phase.ENDING, Phase.RETRYING}
+        last = before.says if before and not before.phase.over and before.phase not in ending else ""
         doing = f"; before that it {last}" if last else ""
-        fix = "raise the step's `time_limit`"
+        fix = (
+            "raise the step's `time_limit`; the next `pulumi up` starts it again, and what it has published and "
+            "its newest checkpoint are still there"
+        )
         if before and before.phase in {Phase.WAITING, Phase.PULLING} and before.reason.fix:
             fix = before.reason.fix
         return Reason(f"ended by its time limit of {duration(seconds)}{doing}", fix, words, "time limit")

@@ -15,6 +15,9 @@ AUTOSCALER_STATUS = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscale
 """Where the cluster autoscaler writes what it thinks of each node group, on GKE as on EKS
 (kubernetes/autoscaler, cluster-autoscaler/FAQ.md, seen November 2026)."""
 
+MOST_NODES = 64
+"""Nodes that are asked for by their names."""
+
 RARELY = 60.0
 """Seconds between two looks at what is refused, or changes seldom."""
 
@@ -29,6 +32,7 @@ class Observed:
     workloads: Sequence[Properties] = ()
     cron_jobs: Sequence[Properties] = ()
     autoscaler: str = ""
+    gone_nodes: frozenset[str] = frozenset()
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
     trouble: Sequence[str] = ()
 
@@ -58,6 +62,7 @@ class Namespace:
             workloads,
             cron_jobs,
             self._autoscaler(),
+            self._gone_nodes(pods),
             trouble=trouble,
         )
 
@@ -84,6 +89,28 @@ class Namespace:
             self._later["workloads"] = self.clock() + RARELY / 4
             return []
         return self._perhaps(root, "workloads", trouble)
+
+    def _gone_nodes(self, pods: Sequence[Properties]) -> frozenset[str]:
+        """The nodes of pods that go on, as far as they are not there any more; nobody needs to be allowed to read
+        them."""
+        going = [each for each in pods if at(each, "status", "phase") in {"Pending", "Running"}]
+        names = dict.fromkeys(text(at(each, "spec", "nodeName")) for each in going)
+        return frozenset(name for name in [*names][:MOST_NODES] if name and self._is_gone(name))
+
+    def _is_gone(self, node: str) -> bool:
+        key = f"node {node}"
+        if self.clock() < max(self._later.get(key, 0.0), self._later.get("nodes", 0.0)):
+            return False
+        try:
+            found = self.server.get(f"/api/v1/nodes/{node}")
+        except UnreachableError:
+            raise
+        except UnreadableError:
+            self._later["nodes"] = self.clock() + RARELY
+            return False
+        if found is not None:
+            self._later[key] = self.clock() + RARELY / 4
+        return found is None
 
     def _autoscaler(self) -> str:
         """The autoscaler's own status; nobody needs to be allowed to read it."""

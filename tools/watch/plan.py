@@ -1,12 +1,15 @@
 """Which Jobs the program declares for a stack: their names, order, pools and prices, found out without a cloud."""
 
+import contextlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.kubernetes.labels import COMPONENT, INSTANCE, NAME
-from infra.review.properties import at, strings, text, texts
+from infra.kubernetes.labels import COMPONENT, INSTANCE, NAME, VARIANT_ANNOTATION
+from infra.review.properties import at, mapping, strings, text, texts
 from infra.review.stack import JOB, KUBERNETES_PROVIDER, Resource, Stack
+from infra.schema.problems import key_of
 from offline.policies.workloads import CRON_JOB, Workload, gpus_of, workload_of
 from offline.preview.revisions import evaluate_trees
 from offline.preview.run_cost import node_rate, pod_rate
@@ -25,8 +28,8 @@ class Expected:
 
     ``name`` is ``<pipeline>-<step>``, ``job`` its Job's Kubernetes name, which ends in the digest of the run.
     ``pods`` run at once, ``gpus`` is what each asks for. ``after`` are the names of the steps that it waits for.
-    ``rate`` is the list price of an hour of one node of its pool, of a pod with ``by_pod``; None where none is
-    known.
+    ``section`` is the key of its settings in the stack file, empty where it has none. ``rate`` is the list price
+    of an hour of one node of its pool, of a pod with ``by_pod``; None where none is known.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Expected:
     gpus: int = 0
     items: bool = False
     after: Sequence[str] = ()
+    section: str = ""
     rate: float | None = None
     by_pod: bool = False
 
@@ -117,7 +121,24 @@ def _expected(workload: Workload, stack: Stack, names: Mapping[str, str]) -> Exp
         pods=workload.pods,
         gpus=gpus_of(workload),
         items=any(WORKER in texts(each.get("command")) for each in workload.containers),
+        section=_section(stack, labels.get(NAME, ""), _declared_as(job, labels.get(COMPONENT, ""))),
         after=[names[urn] for urn in names if urn in job.dependencies],
         rate=pod_rate(stack, job) if by_pod else node_rate(stack, pool),
         by_pod=by_pod,
     )
+
+
+def _declared_as(job: Resource, step: str) -> str:
+    """The step of the stack file that the Job was made from: of the steps of a matrix, the one that has it."""
+    with contextlib.suppress(ValueError):
+        variant = strings(at(job.properties, "metadata", "annotations")).get(VARIANT_ANNOTATION, "{}")
+        return text(mapping(json.loads(variant)).get("of")) or step
+    return step
+
+
+def _section(stack: Stack, pipeline: str, step: str) -> str:
+    """The key of the step's settings; empty where the stack file has no such section, as for gates."""
+    pipelines = mapping(stack.configuration.get("slipway:pipelines"))
+    if step not in mapping(at(pipelines, pipeline, "steps")):
+        return ""
+    return key_of(("pipelines", pipeline, "steps", step))

@@ -82,12 +82,17 @@ def _last_change(pod: Properties) -> datetime | None:
 
 
 def _disruption(condition: Properties | None, pod: Properties) -> str:
-    if condition is not None:
-        reason = text(condition.get("reason"))
-        return DISRUPTIONS.get(reason) or text(condition.get("message")) or reason or "it was taken away"
-    if at(pod, "status", "reason") == "Evicted":
-        return text(at(pod, "status", "message")) or DISRUPTIONS["TerminationByKubelet"]
-    return ""
+    """Who took the pod away, and why; empty where nobody did.
+
+    An eviction without the condition is one for a limit of the pod's own, which counts as its failure.
+    """
+    if condition is None:
+        return ""
+    reason, message = text(condition.get("reason")), text(condition.get("message"))
+    words = message or text(at(pod, "status", "message"))
+    if reason == "TerminationByKubelet" and (known := explained(words, table("taken"))):
+        return known.says
+    return DISRUPTIONS.get(reason) or message or reason or "it was taken away"
 
 
 Found = tuple[Phase, Reason, datetime | None]
@@ -99,33 +104,47 @@ def _phase(pod: Properties, status: Properties, around: Around) -> Found:
     if going := deleted(pod):
         why = _disruption(holds(conditions(pod), "DisruptionTarget"), pod)
         return Phase.ENDING, Reason(why), going
-    if not at(pod, "spec", "nodeName"):
+    if not (node := text(at(pod, "spec", "nodeName"))):
         return _unscheduled(pod, around)
+    return _lost(pod, node, around) or _on_its_node(pod, status, around)
+
+
+def _on_its_node(pod: Properties, status: Properties, around: Around) -> Found:
     terminated = mapping(at(status, "state", "terminated"))
     if terminated:
         return Phase.ENDING, Reason("its program has ended"), time_of(terminated.get("finishedAt"))
     if running := mapping(at(status, "state", "running")):
-        return _running(pod, time_of(running.get("startedAt")), around)
-    return _on_its_node(pod, around)
+        return Phase.RUNNING, Reason(""), time_of(running.get("startedAt"))
+    return _beginning(pod, around)
 
 
-def _running(pod: Properties, began: datetime | None, around: Around) -> Found:
-    # A program has no readiness probe: where its pod is not ready, the node's controller said so, which has not
-    # heard from the node for 50 s (kubernetes.io/docs/concepts/architecture/nodes, seen November 2026).
+def _lost(pod: Properties, node: str, around: Around) -> Found | None:
+    """Of a pod whose node is silent or gone."""
     ready = conditions(pod).get("Ready")
-    lost = newest(around.events, "NodeNotReady")
-    if ready is not None and ready.get("status") != "True" and (lost or ready.get("status") == "Unknown"):
+    if node in around.gone_nodes:
+        # Kubernetes deletes such pods after 40 s, and looks for them every 20 s (pkg/controller/podgc/
+        # gc_controller.go, Kubernetes 1.34).
         reason = Reason(
-            f"nothing is heard from its node {at(pod, 'spec', 'nodeName')}",
-            "wait: after five minutes its pod is started on another node",
-            lost.message if lost else text(ready.get("message")),
-            "node lost",
+            f"its node {node} is gone",
+            "wait: within about a minute its pod is deleted, and another one started",
+            kind="node lost",
         )
         return Phase.LOST, reason, since(ready)
-    return Phase.RUNNING, Reason(""), began
+    # A program has no readiness probe: where its pod is not ready, the node's controller said so, which has not
+    # heard from the node for 50 s (kubernetes.io/docs/concepts/architecture/nodes, seen November 2026).
+    lost = newest(around.events, "NodeNotReady")
+    if ready is None or ready.get("status") == "True" or not (lost or ready.get("status") == "Unknown"):
+        return None
+    reason = Reason(
+        f"nothing is heard from its node {node}",
+        "wait: after five minutes its pod is started on another node",
+        lost.message if lost else text(ready.get("message")),
+        "node lost",
+    )
+    return Phase.LOST, reason, since(ready)
 
 
-def _on_its_node(pod: Properties, around: Around) -> Found:
+def _beginning(pod: Properties, around: Around) -> Found:
     """Of a pod that has a node and whose program has not begun."""
     scheduled = since(holds(conditions(pod), "PodScheduled"))
     for each in [*mappings(at(pod, "status", "initContainerStatuses")), *_statuses(pod)]:
@@ -206,16 +225,16 @@ def failure(pod: Properties, status: Properties) -> Reason:
     ):
         limit = _memory(pod, text(status.get("name")))
         return Reason(
-            f"killed for want of memory{f': it may have {limit}' if limit else ''}",
+            f"killed for want of memory: its limit is {limit}" if limit else "killed for want of memory",
             "raise the step's `memory`, or let it read less at a time",
             said,
             "memory",
         )
     if at(pod, "status", "reason") == "Evicted":
         words = text(at(pod, "status", "message"))
-        return Reason(
+        return explained(words, table("taken")) or Reason(
             f"evicted by its node: {words}",
-            "ask for more memory or ephemeral_storage in the step",
+            "raise the step's `memory` or `ephemeral_storage`",
             words,
             "evicted",
         )

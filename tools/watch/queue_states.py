@@ -1,8 +1,8 @@
 """What Kueue says of a Job that waits: from its Workload to a plain clause."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from infra.review.properties import Properties, at, mappings, text, whole
+from infra.review.properties import Properties, at, mappings, strings, text, whole
 from tools.watch.objects import Event, conditions, created, holds, labels_of, newest, owners, uid_of
 from tools.watch.reasons import explained, table
 from tools.watch.states import Reason
@@ -66,6 +66,15 @@ def evictions(workload: Properties | None) -> tuple[int, str]:
     evicted = holds(conditions(workload), "Evicted")
     words = text(evicted.get("message")) if evicted else ""
     return sum(counted), words
+
+
+def flavor_of(workload: Properties | None) -> tuple[str, Mapping[str, str]]:
+    """The flavor that Kueue admitted the Job for, and what its pods select by themselves; empty without one."""
+    assigned = mappings(at(workload or {}, "status", "admission", "podSetAssignments"))
+    flavors = dict.fromkeys(flavor for each in assigned for flavor in strings(each.get("flavors")).values())
+    templates = mappings(at(workload or {}, "spec", "podSets"))
+    selectors = [strings(at(each, "template", "spec", "nodeSelector")) for each in templates]
+    return ", ".join(flavors), selectors[0] if selectors else {}
 
 
 def _checks(workload: Properties) -> Reason:

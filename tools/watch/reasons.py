@@ -35,11 +35,11 @@ DISRUPTIONS: Mapping[str, str] = {
     "PreemptionByScheduler": "a pod of higher priority took its place",
     "DeletionByTaintManager": "its node was lost, or may not run it any more",
     "DeletionByPodGC": "its node is gone",
-    "TerminationByKubelet": "its node was shut down or ran short; a Spot node that is taken back ends so",
+    "TerminationByKubelet": "its node was shut down or ran short of something",
     "DeletionByClusterAutoscaler": "the autoscaler removed its node",
 }
 """By the reason of the condition DisruptionTarget (kubernetes.io/docs/concepts/workloads/pods/disruptions,
-seen November 2026)."""
+seen November 2026). What its message says more exactly is in the table `taken`."""
 
 _OTHERWISE = {
     "image": "the image",

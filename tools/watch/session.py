@@ -138,6 +138,7 @@ class Session:
             workload_of(job, seen.workloads) if job else None,
             seen.workloads,
             seen.autoscaler,
+            seen.gone_nodes,
             gone,
             before if before and job and before.job == name_of(job) else None,
         )

@@ -1,8 +1,8 @@
 """Why a pod has no node: what the autoscaler and the scheduler say of it, as one plain clause."""
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tools.watch.objects import Event, later, newest
 from tools.watch.reasons import explained, table
@@ -15,17 +15,34 @@ ELSEWHERE = re.compile(r"didn't match Pod's node affinity(?:/selector)?|didn't m
 @dataclass(frozen=True)
 class Around:
     """What else is known when a pod is looked at: the ``events`` of the pod, the pool that it is for, and what the
-    autoscaler writes of its node groups (the text of its status, empty where nobody may read it)."""
+    autoscaler writes of its node groups (the text of its status, empty where nobody may read it).
+
+    ``gone_nodes`` are the names of nodes that are not there any more. ``flavor`` is the one that Kueue admitted
+    the pod's Job for, and ``added`` the labels that it added to the pod's node selector.
+    """
 
     events: Sequence[Event] = ()
     pool: str = ""
     autoscaler: str = ""
+    gone_nodes: frozenset[str] = frozenset()
+    flavor: str = ""
+    added: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def waiting(words: str, around: Around) -> Reason:
     """Why no node takes a pod: what the autoscaler says of that, else the scheduler's ``words``."""
     events = around.events
     scheduler = scheduling(words, around.pool)
+    if scheduler.kind == "selector" and around.added:
+        labels = " ".join(f"{key}={value}" for key, value in around.added.items())
+        return Reason(
+            f"Kueue admitted it for the flavor {around.flavor}, and added the labels of that to what it selects "
+            f"({labels}): no node has these and those of its own pool",
+            "give the labels of all flavors of the queue one key with different values (docs/kueue.md): this wait "
+            "has no end",
+            words,
+            "flavor",
+        )
     asked = newest(events, "TriggeredScaleUp", "Nominated")
     failed = newest(events, "FailedScaleUp")
     refused = newest(events, "NotTriggerScaleUp")

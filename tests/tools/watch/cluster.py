@@ -31,6 +31,7 @@ class Cluster:
     single: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     logs: dict[str, str] = field(default_factory=dict[str, str])
     refused: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
+    gone_nodes: set[str] = field(default_factory=set[str])
     asked: list[str] = field(default_factory=list[str])
     namespace: str = "slipway"
 
@@ -72,6 +73,9 @@ class Cluster:
             return 200, json.dumps(self.single[path]).encode()
         if path in self.lists:
             return 200, json.dumps({"kind": "List", "items": self.lists[path]}).encode()
+        if path.startswith("/api/v1/nodes/"):
+            name = path.rpartition("/")[2]
+            return (404 if name in self.gone_nodes else 200), json.dumps({"kind": "Node"}).encode()
         if path.rpartition("/")[2] in {"jobs", "pods", "events", "cronjobs"}:
             return 200, json.dumps({"kind": "List", "items": []}).encode()
         return 404, json.dumps({"kind": "Status", "message": f"{path} not found"}).encode()
@@ -214,7 +218,12 @@ def pod(
     }
 
 
-TAKEN = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+def taken(message: str, reason: str = "TerminationByKubelet") -> dict[str, Any]:
+    """That somebody took a pod away, as its condition says it."""
+    return condition("DisruptionTarget", reason=reason, message=message)
+
+
+TAKEN = taken("Pod was terminated in response to imminent node shutdown.")
 
 
 def running(age: float = 300) -> dict[str, Any]:
@@ -254,7 +263,7 @@ def event(about: Mapping[str, Any], reason: str, message: str, at: float = 30, b
 
 def workload(
     of: Mapping[str, Any], *conditions: Mapping[str, Any], priority: int = 0, age: float = 600, **status: Any
-):
+) -> dict[str, Any]:
     return {
         "kind": "Workload",
         "metadata": {

@@ -14,6 +14,7 @@ from tests.tools.watch.cluster import (
     job,
     pod,
     running,
+    taken,
     unschedulable,
     workload,
 )
@@ -22,7 +23,10 @@ from tools.watch.objects import by_uid, event_of
 from tools.watch.plan import Expected
 from tools.watch.states import Phase, StepState
 
-STEP = Expected("mnist-train", "mnist-train-1", "mnist", "train", "dev", "slipway", "train", pods=1, gpus=1)
+SECTION = "slipway:pipelines.mnist.steps.train"
+STEP = Expected(
+    "mnist-train", "mnist-train-1", "mnist", "train", "dev", "slipway", "train", pods=1, gpus=1, section=SECTION
+)
 NODES = Expected("mnist-train", "mnist-train-1", "mnist", "train", "dev", "slipway", "train", pods=2, gpus=2)
 ITEMS = Expected("mnist-days", "mnist-days-1", "mnist", "days", "dev", "slipway", "cpu", pods=3, items=True)
 FULL = unschedulable("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.")
@@ -87,8 +91,9 @@ def test_a_pod_that_was_taken_away_is_started_again() -> None:
     made = job("mnist-train-1")
     old = pod(made, "a", TAKEN, phase="Failed", node="n1", state=ended(143))
     state = look(STEP, made, old)
-    assert (state.phase, state.retries) == (Phase.RETRYING, 1)
-    assert state.reason.says.startswith("its node was shut down or ran short")
+    # The next one is not there yet.
+    assert (state.phase, state.retries) == (Phase.RETRYING, 0)
+    assert state.reason.says.startswith("its node was shut down; a Spot node")
     new = pod(made, "b", FULL, age=20)
     state = look(STEP, made, old, new)
     assert (state.phase, state.retries) == (Phase.WAITING, 1)
@@ -103,7 +108,7 @@ def test_a_pod_that_failed_by_itself_is_not_said_to_be_started_again() -> None:
     assert (state.phase, state.retries) == (Phase.ENDING, 0)
     assert state.says == "ends: error: no data (exit code 4)"
     killed = look(STEP, made, pod(made, phase="Failed", node="n1", state=ended(137)))
-    assert (killed.phase, killed.retries) == (Phase.RETRYING, 1)
+    assert (killed.phase, killed.retries) == (Phase.RETRYING, 0)
 
 
 def test_retries_are_counted_by_events_where_the_pods_are_gone() -> None:
@@ -127,8 +132,8 @@ def test_a_failed_step_has_its_programs_last_words_and_exit_code() -> None:
 def test_a_step_that_is_killed_for_want_of_memory_is_told_so() -> None:
     made = job("mnist-train-1", condition("Failed", reason="BackoffLimitExceeded"))
     state = look(STEP, made, pod(made, phase="Failed", node="n1", state=ended(137, reason="OOMKilled")))
-    assert state.says == "failed: killed for want of memory: it may have 8Gi"
-    assert "raise the step's `memory`" in state.reason.fix
+    assert state.says == "failed: killed for want of memory: its limit is 8Gi"
+    assert f"raise `{SECTION}.memory`" in state.reason.fix
 
 
 def test_a_step_that_ran_past_its_limit_says_what_it_was_doing() -> None:
@@ -171,7 +176,9 @@ def test_a_lost_pod_of_several_is_told_while_the_others_wait() -> None:
     one = pod(made, "a", phase="Running", node="n1", index=0, state=running())
     old = pod(made, "b", TAKEN, phase="Failed", node="n2", index=1, state=ended(143))
     state = look(NODES, made, one, old)
-    assert (state.phase, state.retries) == (Phase.RETRYING, 1)
+    assert (state.phase, state.retries) == (Phase.RETRYING, 0)
+    new = pod(made, "c", FULL, index=1, age=10)
+    assert look(NODES, made, one, old, new).retries == 1
 
 
 def test_workers_on_items_run_as_soon_as_one_does() -> None:
@@ -201,6 +208,108 @@ def test_a_preempted_job_counts_kueues_evictions() -> None:
     )
     state = look(STEP, made, pod(made, phase="Running", node="n1", state=running()), workload=own)
     assert (state.retries, state.retried) == (2, "Preempted to accommodate a workload")
+
+
+def test_an_eviction_of_all_pods_by_kueue_is_one_start_again() -> None:
+    made = job("mnist-train-1", pods=2)
+    stats = {"evictions": [{"reason": "PodsReadyTimeout", "underlyingCause": "", "count": 1}]}
+    own = workload(made, condition("Evicted", reason="PodsReadyTimeout", message="timeout"), schedulingStats=stats)
+    created = [event(made, "SuccessfulCreate", f"Created pod: mnist-train-1-{each}", 100) for each in "abcd"]
+    for number, each in enumerate(created):
+        each["metadata"]["name"] = f"e{number}"
+    there = [
+        pod(made, name, phase="Running", node="n1", index=index, state=running())
+        for index, name in enumerate("cd")
+    ]
+    assert look(NODES, made, *there, events=created, workload=own).retries == 1
+    # It waits in its queue, and nothing was started again yet.
+    suspended = job("mnist-train-1", pods=2, suspend=True, labels={"kueue.x-k8s.io/queue-name": "slipway"})
+    state = look(NODES, suspended, events=created[:2], workload=own, workloads=[own])
+    assert (state.phase, state.retries) == (Phase.QUEUED, 0)
+
+
+@pytest.mark.parametrize(
+    ("message", "says", "fix"),
+    [
+        (
+            "The node was low on resource: ephemeral-storage. Threshold quantity: 9Gi, available: 8Gi. ",
+            "disk space",
+            "ephemeral_storage",
+        ),
+        ("The node was low on resource: memory. Threshold quantity: 100Mi, available: 90Mi. ", "memory", "memory"),
+        ("The node was low on resource: pids. ", "pids", "kubectl describe node"),
+    ],
+)
+def test_an_eviction_by_a_node_that_runs_short_is_no_spot_node(message: str, says: str, fix: str) -> None:
+    made = job("mnist-train-1")
+    old = pod(made, "a", taken(message), phase="Failed", node="n1", reason="Evicted", message=message)
+    state = look(STEP, made, old)
+    assert state.phase is Phase.RETRYING
+    assert f"its node evicted it for want of {says}" in state.reason.says
+    assert "Spot" not in state.reason.says
+    assert "Spot" not in look(STEP, made, old, pod(made, "b", FULL, age=9)).retried
+    if fix in {"memory", "ephemeral_storage"}:
+        assert f"`{fix}`" in state.reason.fix
+
+
+def test_an_eviction_for_a_limit_of_its_own_fails_the_step() -> None:
+    made = job("mnist-train-1", condition("Failed", reason="BackoffLimitExceeded"))
+    words = "Pod ephemeral local storage usage exceeds the total limit of containers 2Gi. "
+    state = look(STEP, made, pod(made, phase="Failed", node="n1", reason="Evicted", message=words))
+    assert (state.phase, state.retries) == (Phase.FAILED, 0)
+    assert "limit of 2Gi" in state.reason.says
+    assert f"`{SECTION}.ephemeral_storage`" in state.reason.fix
+
+
+@pytest.mark.parametrize(("asked", "kind"), [("3", "never"), ("1", "namespace quota")])
+def test_a_pod_that_the_quota_can_never_hold_is_not_told_to_wait(asked: str, kind: str) -> None:
+    made = job("mnist-train-1")
+    words = (
+        f'Error creating: pods "x" is forbidden: exceeded quota: pools, requested: '
+        f"requests.nvidia.com/gpu={asked},requests.memory=1Gi, used: requests.nvidia.com/gpu=2,requests.memory=1Gi, limited: "
+        "requests.nvidia.com/gpu=2,requests.memory=1536Mi"
+    )
+    state = look(STEP, made, events=[event(made, "FailedCreate", words)])
+    assert state.reason.kind == kind
+    assert ("wait until" in state.reason.fix) == (kind != "never")
+    assert ("requests.nvidia.com/gpu than" in state.reason.says) == (kind == "never")
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+def test_a_pod_on_a_node_that_is_gone_is_lost(phase: str) -> None:
+    made = job("mnist-train-1")
+    there = pod(made, phase=phase, node="n1", state=running() if phase == "Running" else LOST)
+    state = look(STEP, made, there, gone_nodes=frozenset({"n1"}))
+    assert (state.phase, state.running) == (Phase.LOST, 0)
+    assert look(STEP, made, there, gone_nodes=frozenset({"n2"})).phase is not Phase.LOST
+
+
+def test_after_its_time_limit_a_step_is_not_said_to_go_on() -> None:
+    made = job("mnist-train-1", limit=600, age=620)
+    stopped = pod(
+        made, phase="Failed", node="n1", state=ended(143, "error: stopped by SIGTERM: the same command goes on")
+    )
+    before_ = look(STEP, made, stopped)
+    assert (before_.phase, before_.reason.says) == (Phase.ENDING, "its time limit is over")
+    late = job("mnist-train-1", condition("Failed", reason="DeadlineExceeded"), limit=600, age=620)
+    state = look(STEP, late, stopped, before=before_)
+    assert state.says == "failed: ended by its time limit of 10 min"
+    assert f"`{SECTION}.time_limit`" in state.reason.fix
+    assert "checkpoint" in state.reason.fix
+
+
+def test_a_job_that_kueue_let_in_for_another_pool_names_its_flavor() -> None:
+    made = job("mnist-train-1")
+    words = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector."
+    there = pod(made, "a", unschedulable(words))
+    there["spec"]["nodeSelector"] = {"team": "train", "role": "cpu"}
+    admission = {"podSetAssignments": [{"name": "main", "flavors": {"cpu": "ml.cpu", "memory": "ml.cpu"}}]}
+    own = workload(made, condition("Admitted"), admission=admission)
+    own["spec"]["podSets"] = [{"template": {"spec": {"nodeSelector": {"team": "train"}}}}]
+    state = look(STEP, made, there, workload=own)
+    assert (state.phase, state.reason.kind) == (Phase.WAITING, "flavor")
+    assert "flavor ml.cpu" in state.reason.says
+    assert "role=cpu" in state.reason.says
 
 
 def test_a_job_whose_pod_is_refused_says_why() -> None:
