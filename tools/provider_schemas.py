@@ -1,4 +1,5 @@
-"""Reads from the providers' schemas which changes replace a resource, and writes it to each cloud's ``data``.
+"""Reads from the providers' schemas which changes replace a resource, and which properties keep their value where
+they are taken away, and writes it to each cloud's ``data``.
 
     python -m tools.provider_schemas [--check] [--schema PACKAGE=FILE]
 
@@ -21,7 +22,7 @@ from typing import Any
 
 from infra.clouds.registry import CLOUDS
 from infra.program import ROOT
-from infra.review.properties import Properties, mapping
+from infra.review.properties import Properties, at, mapping, texts
 from offline.files import replacing
 
 FILE = Path("data", "replacing.json")
@@ -50,6 +51,11 @@ def table(schema: Properties, names: set[str], source: str, date: str) -> dict[s
         "types": {
             token: sorted(_paths(mapping(mapping(resources[token]).get("inputProperties")), types))
             for token in sorted(found[name] for name in names)
+        },
+        "computed": {
+            token: paths
+            for token in sorted(found[name] for name in names)
+            if (paths := sorted(_computed_of(mapping(resources[token]), types)))
         },
     }
 
@@ -95,6 +101,40 @@ def _paths(
             yield f"{prefix}{name}{BLOCK if fields else ''}"
         if inner and inner not in seen:
             yield from _paths(fields, types, f"{prefix}{name}.", seen | {inner})
+
+
+def _computed_of(resource: Properties, types: Properties) -> Iterator[str]:
+    """The optional properties that the provider computes where nobody sets them: no input has to be there, and an
+    output always is.
+
+    Pulumi makes a ``name`` itself where nobody sets one.
+    """
+    always = {*texts(resource.get("required"))} - {*texts(resource.get("requiredInputs")), "name"}
+    yield from _computed(mapping(resource.get("inputProperties")), always, types)
+
+
+def _computed(
+    properties: Properties,
+    always: set[str],
+    types: Properties,
+    prefix: str = "",
+    seen: frozenset[str] = frozenset(),
+) -> Iterator[str]:
+    """Without what is in elements of lists, which have no name by which to tell that one lacks a property."""
+    for name, declared in properties.items():
+        if name in always:
+            yield f"{prefix}{name}"
+        inner = str(mapping(declared).get("$ref", "")).removeprefix(_REFERENCE)
+        if inner in types and inner not in seen:
+            block = mapping(types[inner])
+            outputs = texts(at(block, "language", "nodejs", "requiredOutputs"))
+            yield from _computed(
+                mapping(block.get("properties")),
+                {*outputs} - {*texts(block.get("required"))},
+                types,
+                f"{prefix}{name}.",
+                seen | {inner},
+            )
 
 
 def _referenced(property_: Properties) -> str:
@@ -203,12 +243,16 @@ def _differences(there: Properties, now: Properties) -> str:
     lines: list[str] = []
     if there.get("version") != now.get("version"):
         lines.append(f"version {there.get('version')} is {now.get('version')}")
-    old, new = mapping(there.get("types")), mapping(now.get("types"))
-    for token in sorted({*old, *new}):
-        gone = sorted({*old.get(token, ())} - {*new.get(token, ())})
-        come = sorted({*new.get(token, ())} - {*old.get(token, ())})
-        if gone or come:
-            lines.append(" ".join([token, *(f"-{path}" for path in gone), *(f"+{path}" for path in come)]))
+    for key in ("types", "computed"):
+        old, new = mapping(there.get(key)), mapping(now.get(key))
+        for token in sorted({*old, *new}):
+            gone = sorted({*old.get(token, ())} - {*new.get(token, ())})
+            come = sorted({*new.get(token, ())} - {*old.get(token, ())})
+            if gone or come:
+                words = ["computed:"] if key == "computed" else []
+                lines.append(
+                    " ".join([*words, token, *(f"-{path}" for path in gone), *(f"+{path}" for path in come)])
+                )
     return "\n".join(lines)
 
 

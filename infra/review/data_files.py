@@ -54,8 +54,9 @@ def replacing_from(file: Path) -> Mapping[str, Sequence[str]]:
 
 @cache
 def computed_from(file: Path) -> Mapping[str, Sequence[str]]:
-    """By resource type, the paths of the properties that keep their value where they are taken away."""
-    return tomllib.loads(file.read_text(encoding="utf-8"))["types"]
+    """By resource type, the paths of the properties that keep their value where they are taken away, as its
+    provider's schema says: they are optional, and computed where nobody sets them."""
+    return json.loads(file.read_text(encoding="utf-8")).get("computed", {})
 
 
 @cache

@@ -121,7 +121,9 @@ SCHEMA: dict[str, Any] = {
                     "additionalProperties": {"type": "string"},
                     "willReplaceOnChanges": True,
                 },
-            }
+            },
+            "requiredInputs": ["size"],
+            "required": ["config", "disks", "id", "name", "size"],
         },
         "cloud:compute/other:Other": {"inputProperties": {}},
     },
@@ -130,7 +132,9 @@ SCHEMA: dict[str, Any] = {
             "properties": {
                 "spot": {"type": "boolean", "willReplaceOnChanges": True},
                 "inner": {"$ref": "#/types/cloud:compute/Config:Config"},
-            }
+            },
+            "required": ["spot"],
+            "language": {"nodejs": {"requiredOutputs": ["inner", "spot"]}},
         },
         "cloud:compute/Disk:Disk": {"properties": {"kind": {"type": "string", "willReplaceOnChanges": True}}},
     },
@@ -142,6 +146,26 @@ def test_a_schema_is_followed_into_blocks_lists_and_recursive_types() -> None:
     assert made["types"] == {
         "cloud:compute/pool:Pool": ["config.spot", "config{}", "disks.kind", "labels", "name"]
     }
+
+
+def test_what_a_provider_computes_is_what_no_input_has_to_say_and_every_output_does() -> None:
+    made = table(SCHEMA, {"compute.Pool", "compute.Other"}, "a test", "2026-11-21")
+    assert made["computed"] == {"cloud:compute/pool:Pool": ["config", "config.inner", "disks"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "stays"),
+    [
+        ("addonsConfig.gcpFilestoreCsiDriverConfig", True),
+        ("gatewayApiConfig", True),
+        ("loggingConfig", True),
+        ("maintenancePolicy", False),
+        ("resourceLabels", False),
+    ],
+)
+def test_what_stays_of_a_cluster_where_the_stack_no_longer_sets_it(path: str, stays: bool) -> None:
+    removed = Difference(parsed(path), {"enabled": True}, None)
+    assert Replacing(reviews()).keeps("gcp:container/cluster:Cluster", removed, {"addonsConfig": {}}) == stays
 
 
 def test_a_schema_without_the_resource_is_refused() -> None:

@@ -70,7 +70,7 @@ REVIEW = Review(
         *autopilot.POLICIES,
     ),
     replacing=partial(replacing_from, DATA / "replacing.json"),
-    computed=partial(computed_from, DATA / "computed.toml"),
+    computed=partial(computed_from, DATA / "replacing.json"),
     holding=holding,
     creation=creation,
     in_place=partial(in_place_from, DATA / "in_place.toml"),
