@@ -5,18 +5,22 @@ Their evaluation takes most of the time, so all that needs every stack is in thi
 
 import io
 import json
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
 
 from infra.clouds.registry import reviews
+from infra.kubernetes.labels import NAME
+from infra.pipelines.discovery import supplements
 from infra.review.policy import Severity
 from infra.review.stack import JOB, Stack
+from infra.step import OWN_NAMES
 from offline.engine.stack_config import load_stack
 from offline.picture import svg
 from offline.preview import revisions
@@ -126,6 +130,46 @@ def test_every_stack_is_evaluated(commented: Evaluations) -> None:
     ]
     assert len(buckets) == 9
     assert all(isinstance(each, str) for each in buckets)
+
+
+def pod_templates(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Every pod template below ``value``: what has labels, and containers in its `spec`."""
+    if isinstance(value, Mapping):
+        content = cast("Mapping[str, Any]", value)
+        if isinstance(content.get("spec"), Mapping) and "containers" in content["spec"]:
+            yield content
+        for part in content.values():
+            yield from pod_templates(part)
+
+
+def labels_of_pods(stack: Stack) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """The spec of each pod that the stack declares, with the name in its label."""
+    for resource in stack.resources.values():
+        if resource.custom and resource.type.startswith("kubernetes:"):
+            for template in pod_templates(resource.properties):
+                yield template["spec"], template["metadata"]["labels"][NAME]
+
+
+def test_pods_with_a_token_are_those_of_the_security_page(commented: Evaluations) -> None:
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    [row] = [line for line in page.splitlines() if line.startswith("| CKV_K8S_38:")]
+    told = set(re.findall("`([^`]*)`", row.split(" | ")[1]))
+    found = {
+        name
+        for each in commented.head.values()
+        for spec, name in labels_of_pods(stack_of(each))
+        # Without the key the token is mounted.
+        if spec.get("automountServiceAccountToken") is not False
+    }
+    assert found == told
+
+
+def test_no_pod_has_a_name_that_a_pipeline_may_have_too(commented: Evaluations) -> None:
+    """Network policies select pods by this label."""
+    for name, each in commented.head.items():
+        pipelines = load_stack(name, ROOT).values.get("slipway:pipelines", {})
+        found = {label for _, label in labels_of_pods(stack_of(each))}
+        assert found - set(pipelines) <= {*OWN_NAMES, *supplements()}, name
 
 
 def test_every_resource_is_known(commented: Evaluations) -> None:
