@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from infra.review.properties import Properties, mapping, mappings
+from infra.review.properties import Properties, mapping, mappings, text
+from infra.review.stack import JOB
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -33,6 +34,21 @@ def resources_of(stack: str) -> list[Properties]:
     """
     found = mapping(_asked(["stack", "export", "--show-secrets"], stack))
     return mappings(mapping(found.get("deployment")).get("resources"))
+
+
+def unfinished_jobs(stack: str) -> set[tuple[str, str, str]]:
+    """The Jobs in the stack's state that no `up` has seen succeed: cluster, namespace and name. Raises CliError.
+
+    Such a Job has errors of its creation in the state. Pulumi then reads it from the cluster in every preview and
+    `up`, and fails where it is not there (seen with the CLI 3.260 and the Kubernetes provider 4.32).
+    """
+    found: set[tuple[str, str, str]] = set()
+    for each in mappings(mapping(mapping(_asked(["stack", "export"], stack)).get("deployment")).get("resources")):
+        if each.get("type") == JOB and each.get("initErrors") and not each.get("delete"):
+            namespace, _, name = text(each.get("id")).rpartition("/")
+            # A provider is referred to by its URN, whose end is its name, and its ID.
+            found.add((text(each.get("provider")).split("::")[-2:][0], namespace or "default", name))
+    return found
 
 
 def opened(value: object) -> Any:

@@ -296,3 +296,16 @@ def test_the_program_that_signs_in_has_to_be_on_path(server: Server, tmp_path: P
         f"kubeconfig {tmp_path / 'config'} signs in with `no-such-login`, which is not on PATH: Install it.",
         "command -v no-such-login",
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("there", [True, False])
+def test_a_job_that_failed_and_was_deleted_by_hand_is_told(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    monkeypatch.setattr(
+        cluster, "unfinished_jobs", lambda _: {("here", "mine", "train-1"), ("other", "mine", "x")}
+    )
+    server.objects = [{"kind": "Job", "metadata": {"name": "train-1", "namespace": "mine"}}] if there else []
+    found = [mend for said, mend in of_cluster(tmp_path)[State.WRONG] if "Job" in said]
+    assert found == ([] if there else ["pulumi up --refresh -s dev"])

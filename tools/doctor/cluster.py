@@ -1,5 +1,6 @@
 """A cluster that is there: its version, what the user may do in it, whose objects are in it, and Kueue."""
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from infra.kubernetes.workspace import KUEUE_API
 from infra.review.observation import Observation, Probe, fine, unknown, wrong
 from infra.review.properties import mapping, text
 from infra.review.stack import Resource, Stack
+from tools.pulumi_cli import CliError, unfinished_jobs
 
 OLDEST, NEWEST = 29, 36
 """Minor versions of Kubernetes: the oldest that has all that is declared (Jobs' ``podReplacementPolicy`` is on
@@ -75,7 +77,7 @@ def _checked(cluster: Cluster, installs_kueue: bool | None) -> Iterator[Observat
         return
     except UnreadableError as error:
         yield unknown(cluster.subject, f"did not say its version: {error}")
-    checks = [_permissions(cluster), _objects(cluster)]
+    checks = [_permissions(cluster), _objects(cluster), _deleted_jobs(cluster)]
     if installs_kueue is not None:
         checks.append(_kueue(cluster, installs=installs_kueue))
     for check in checks:
@@ -193,6 +195,20 @@ def _objects(cluster: Cluster) -> Iterator[Observation]:
             or "nobody in its labels"
         )
         yield wrong(cluster.subject, f'has a {kind} "{name}" already; it belongs to {whose}', other)
+
+
+def _deleted_jobs(cluster: Cluster) -> Iterator[Observation]:
+    """Jobs that failed or were interrupted and were deleted by hand: every `pulumi up` stops at them."""
+    # Without the CLI, or without a login, the backend's own checks say so.
+    with contextlib.suppress(CliError):
+        for there, namespace, name in sorted(unfinished_jobs(cluster.stack.name)):
+            if there == cluster.name and cluster.server.find("batch/v1", "Job", name, namespace) is None:
+                yield wrong(
+                    cluster.subject,
+                    f'has no Job "{name}" in namespace "{namespace}" any more, which failed or was interrupted: '
+                    f"`pulumi preview` and `pulumi up` end with `not found`",
+                    f"pulumi up --refresh -s {cluster.stack.name}",
+                )
 
 
 def _same(one: str, other: str) -> bool:

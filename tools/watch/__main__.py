@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 
+from tools.pulumi_cli import unfinished_jobs
 from tools.watch.access import Clusters
 from tools.watch.keys import Key, Keys, pressed
 from tools.watch.plain import Changes, summary
@@ -72,7 +74,8 @@ def opened(stack: str, kubeconfig: Path | None = None, context: str = "") -> Ses
     """A session for the stack. Raises WatchError, PlanError."""
     found = planned(stack)
     places = {place.name: place for place in found.places}
-    return Session(found, Clusters(stack, places, kubeconfig, context or None))
+    clusters = Clusters(stack, places, kubeconfig, context or None)
+    return Session(found, clusters, unfinished=partial(unfinished_jobs, stack))
 
 
 def planned(stack: str) -> Plan:

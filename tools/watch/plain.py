@@ -19,6 +19,7 @@ class Changes:
     _said: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     _at: dict[str, datetime] = field(default_factory=dict[str, datetime])
     _trouble: tuple[str, ...] = ()
+    _alarms: tuple[str, ...] = ()
 
     def lines(self, view: View) -> list[str]:
         """The lines since the last view, each with the time of day."""
@@ -29,6 +30,8 @@ class Changes:
             if not view.trouble:
                 found.append(f"{clock}  all clusters can be read again")
             self._trouble = tuple(view.trouble)
+        found += [f"{clock}  {printable(each)}" for each in view.alarms if each not in self._alarms]
+        self._alarms = tuple(view.alarms)
         for step in view.steps:
             found += [f"{clock}  {each}" for each in self._of(step, view.at)]
         return found

@@ -43,7 +43,7 @@ def screen(view: View, selected: int, height: int, width: int, *, keys: bool = T
     """The whole picture, as high as the terminal. ``selected`` is the number of the step under the cursor."""
     step = view.steps[selected] if view.steps else None
     head = list(header(view))
-    upper = [*head, *(Text(f"! {printable(each)}", "red") for each in view.trouble)]
+    upper = [*head, *(Text(f"! {printable(each)}", "red") for each in (*view.trouble, *view.alarms))]
     below = list(detail(step, view.at)) if step else []
     rows = max(height - len(upper) - len(below) - LEAST_TAIL - 6, 3)
     shown, hidden = _window(len(view.steps), selected, rows)

@@ -1,6 +1,8 @@
 """Looks at all clusters of a stack, again and again, and remembers what a cluster forgets."""
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -8,20 +10,31 @@ from datetime import UTC, datetime
 from infra.api_server import ApiServer, UnreadableError
 from infra.kubernetes.labels import COMPONENT, INSTANCE, NAME
 from infra.review.properties import Properties
-from infra.step import SCHEDULED_RUN
+from tools.pulumi_cli import CliError
 from tools.watch.access import AccessError, Clusters, plain
 from tools.watch.costs import Stay, cost, stay
 from tools.watch.job_states import Seen, pod_of, step_state
-from tools.watch.objects import conditions, created, holds, job_uid, labels_of, name_of, owners, uid_of
+from tools.watch.objects import conditions, holds, job_uid, labels_of, name_of, owners, uid_of
 from tools.watch.observed import Namespace, Observed
 from tools.watch.plan import Expected, Plan
 from tools.watch.pod_logs import PodLog
 from tools.watch.progress import KEPT, together
 from tools.watch.queue_states import workload_of
+from tools.watch.scheduled_runs import failed_runs, is_run, newest_runs
 from tools.watch.states import Phase, PodState, Reason, StepState, View
 
 STATE_PAUSE = 15.0
 """Seconds between two looks at the stack's state for a cluster that is not there yet."""
+
+UNFINISHED_PAUSE = 60.0
+"""Seconds between two looks at the stack's state for Jobs that did not succeed."""
+
+_DELETED = Reason(
+    "its Job failed or was interrupted, and somebody has deleted it since: `pulumi preview` and `pulumi up` end "
+    "with `not found`",
+    "`pulumi up --refresh` makes it again",
+    kind="deleted",
+)
 
 READERS = 8
 """Logs that are read at once."""
@@ -49,6 +62,10 @@ class Session:
     clusters: Clusters
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     logs: bool = True
+    unfinished: Callable[[], AbstractSet[tuple[str, str, str]]] = frozenset
+    """Asks the stack's state for the Jobs whose `up` did not see them succeed, by cluster, namespace and name."""
+    _unfinished: AbstractSet[tuple[str, str, str]] = frozenset()
+    _state_again: float = 0.0
     _places: dict[str, _Cluster] = field(default_factory=dict[str, _Cluster])
     _pods: dict[str, dict[str, PodState]] = field(default_factory=dict[str, dict[str, PodState]])
     """By the UID of their Job and their own, all pods that were ever seen."""
@@ -80,6 +97,7 @@ class Session:
             whole.dollars,
             whole.least or any(step.cost.least for step in steps),
             _unpriced(self.plan.steps, states),
+            list(self._alarms()),
             earlier,
         )
 
@@ -176,9 +194,20 @@ class Session:
             says = f"{_listed(failed)} failed"
         elif waits:
             says = f"{_listed(waits)} {'comes' if len(waits) == 1 else 'come'} before it"
+        elif (state.cluster, self.plan.namespaces[state.cluster], state.job) in self._unfinished_jobs():
+            return replace(state, reason=_DELETED)
         else:
             return state
         return replace(state, reason=Reason(says, kind="after"))
+
+    def _unfinished_jobs(self) -> AbstractSet[tuple[str, str, str]]:
+        now = self.clock().timestamp()
+        if now >= self._state_again:
+            self._state_again = now + UNFINISHED_PAUSE
+            # Without the CLI, or without a login, the step is as one that `up` has not come to.
+            with contextlib.suppress(CliError):
+                self._unfinished = self.unfinished()
+        return self._unfinished
 
     def _others(self, now: datetime) -> tuple[list[StepState], int]:
         """Jobs of the stack that are none of the plan's: those of another revision, or by the clock; and how many
@@ -189,7 +218,7 @@ class Session:
         for cluster, place in self._places.items():
             if place.seen is None:
                 continue
-            newest_run = _newest_run(place.seen.jobs)
+            newest_run = newest_runs(place.seen.jobs)
             for job in place.seen.jobs:
                 if (cluster, name_of(job)) in planned or not self._ours(job):
                     continue
@@ -198,13 +227,26 @@ class Session:
                     earlier += 1
                     continue
                 step = self._unplanned(cluster, job)
-                remark = "by the clock" if by_clock or labels_of(job).get(NAME) == SCHEDULED_RUN else ""
+                remark = "by the clock" if by_clock or is_run(job) else ""
                 state = self._of_job(step, job, place.seen, now)
                 remark = (
                     remark or "not a Job that this checkout declares: of an earlier run, or of another revision"
                 )
                 states.append(replace(state, planned=False, remark=state.remark or remark))
         return states, earlier
+
+    def _alarms(self) -> Iterator[str]:
+        """The scheduled runs that failed last."""
+        for cluster, place in self._places.items():
+            if (seen := place.seen) is None:
+                continue
+
+            def state_of(job: Properties, cluster: str = cluster, seen: Observed = seen) -> StepState:
+                pods = [each for each in seen.pods if job_uid(each) == uid_of(job)]
+                return step_state(self._unplanned(cluster, job), Seen(job, pods, seen.events))
+
+            own = [job for job in seen.jobs if self._ours(job)]
+            yield from (each.says for each in failed_runs(own, seen.cron_jobs, state_of))
 
     def _ours(self, job: Properties) -> bool:
         # Jobs that a CronJob's pod created have no label of a stack. The organization is not known here.
@@ -268,18 +310,6 @@ def _gathered(state: StepState) -> StepState:
 def _over(job: Properties) -> bool:
     found = conditions(job)
     return bool(holds(found, "Complete") or holds(found, "Failed"))
-
-
-def _newest_run(jobs: Sequence[Properties]) -> set[str]:
-    """The UIDs of the newest run by the clock of each pipeline."""
-    runs: dict[str, Properties] = {}
-    ordered = sorted(
-        (job for job in jobs if labels_of(job).get(NAME) == SCHEDULED_RUN),
-        key=lambda job: created(job) or datetime.min.replace(tzinfo=UTC),
-    )
-    for job in ordered:
-        runs[labels_of(job).get(COMPONENT, "")] = job
-    return {uid_of(job) for job in runs.values()}
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -154,7 +154,7 @@ class View:
     """A stack at one moment. ``trouble`` is what could not be read, and why.
 
     ``dollars`` is the cost of all steps together, each node counted once at a time; ``least`` says that it is
-    more. ``unpriced`` are pools whose price is not known.
+    more. ``unpriced`` are pools whose price is not known. ``alarms`` say which scheduled runs failed.
     """
 
     stack: str
@@ -164,6 +164,7 @@ class View:
     dollars: float | None = None
     least: bool = False
     unpriced: Sequence[str] = ()
+    alarms: Sequence[str] = ()
     earlier: int = 0
     """Finished Jobs of earlier runs that are still in the cluster."""
 

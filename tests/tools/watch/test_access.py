@@ -11,7 +11,7 @@ import yaml
 
 from infra.api_server import UnreachableError, UnreadableError
 from tests.support.api_server import kubeconfig
-from tools.pulumi_cli import SECRET
+from tools.pulumi_cli import SECRET, unfinished_jobs
 from tools.watch.access import AccessError, Clusters, plain
 from tools.watch.plan import Place
 
@@ -61,6 +61,14 @@ def test_a_clouds_kubeconfig_is_read_from_the_state_in_clear(state: Callable[...
     old = provider("dev", "old", delete=True)
     state(old, provider("other", "another"), provider("dev", secret))
     assert clusters(Place("dev")).server("dev").kubeconfig == TEXT
+
+
+def test_jobs_that_no_up_saw_succeed_are_read_from_the_state(state: Callable[..., None]) -> None:
+    given = "urn:pulumi:gcp-dev::slipway::slipway:gcp:GkeCluster$pulumi:providers:kubernetes::dev::1b47-0612"
+    job = {"type": "kubernetes:batch/v1:Job", "provider": given}
+    failed = {**job, "id": "slipway/mnist-train-1", "initErrors": ["Job has reached the specified backoff limit"]}
+    state(provider("dev", "x"), {**job, "id": "slipway/mnist-prepare-1"}, failed, {**failed, "delete": True})
+    assert unfinished_jobs("gcp-dev") == {("dev", "slipway", "mnist-train-1")}
 
 
 def test_a_cluster_that_is_not_made_yet_is_told_so(state: Callable[..., None]) -> None:

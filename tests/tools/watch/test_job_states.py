@@ -266,7 +266,8 @@ def test_a_pod_that_the_quota_can_never_hold_is_not_told_to_wait(asked: str, kin
     made = job("mnist-train-1")
     words = (
         f'Error creating: pods "x" is forbidden: exceeded quota: pools, requested: '
-        f"requests.nvidia.com/gpu={asked},requests.memory=1Gi, used: requests.nvidia.com/gpu=2,requests.memory=1Gi, limited: "
+        f"requests.nvidia.com/gpu={asked},requests.memory=1Gi, "
+        "used: requests.nvidia.com/gpu=2,requests.memory=1Gi, limited: "
         "requests.nvidia.com/gpu=2,requests.memory=1536Mi"
     )
     state = look(STEP, made, events=[event(made, "FailedCreate", words)])

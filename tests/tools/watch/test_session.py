@@ -10,6 +10,7 @@ from rich.console import Console
 from tests.tools.watch.cluster import (
     NOW,
     Cluster,
+    before,
     condition,
     ended,
     event,
@@ -198,6 +199,49 @@ def test_a_run_by_the_clock_is_shown_with_its_jobs(watched: Watched) -> None:
     assert set(shown) == {"mnist-schedule-29", "mnist-prepare-20261122-0300"}
     assert {step.remark for step in shown.values()} == {"by the clock"}
     assert labels("scheduled-run", "mnist").items() <= run["metadata"]["labels"].items()
+
+
+def night(number: int, *conditions: dict[str, Any], reason: str = "", age: float = 3600) -> list[dict[str, Any]]:
+    """A run by the clock with its Job of the step `train`, which fails where there is a ``reason``."""
+    run = job(f"mnist-schedule-{number}", *conditions, step="scheduled-run.mnist", age=age)
+    own = {"metadata": {"ownerReferences": [{"uid": run["metadata"]["uid"]}], "creationTimestamp": before(age)}}
+    verdict = condition("Failed", reason="BackoffLimitExceeded") if reason else condition("Complete")
+    train = job(f"mnist-train-{number}", verdict, **own)
+    return [run, train, *([pod(train, phase="Failed", node="n", state=ended(3, reason))] if reason else [])]
+
+
+def test_a_scheduled_run_that_failed_is_told_with_its_step_and_how_many_did(watched: Watched) -> None:
+    failed = condition("Failed", reason="BackoffLimitExceeded")
+    watched.cluster.put(*night(1, condition("Complete"), age=9000))
+    assert not watched.look().alarms
+    watched.cluster.put(*night(2, failed, reason="error: old (exit code 3)", age=6000))
+    watched.cluster.put(*night(3, failed, reason="error: no data (exit code 3)", age=3000))
+    schedule = job("mnist-schedule", step="scheduled-run.mnist")
+    watched.cluster.put({**schedule, "kind": "CronJob", "status": {"lastSuccessfulTime": before(8000)}})
+    changes = Changes()
+    (line,) = [each for each in changes.lines(watched.look()) if "scheduled run" in each]
+    assert "train: error: no data (exit code 3)" in line
+    assert "the last 2 in a row" in line
+    assert "the last good one" in line
+    assert not any("scheduled run" in each for each in changes.lines(watched.look()))
+    assert "the scheduled run of mnist" in drawn(watched.look())
+    # One that goes on says nothing of the last; one that is done ends it.
+    watched.cluster.put(job("mnist-schedule-4", step="scheduled-run.mnist", age=60))
+    assert watched.look().alarms
+    watched.cluster.put(*night(4, condition("Complete"), age=60))
+    assert not watched.look().alarms
+
+
+def test_a_job_that_failed_and_was_deleted_by_hand_is_told_with_its_way_out(watched: Watched) -> None:
+    watched.done(PREPARE)
+    watched.session.unfinished = lambda: {("dev", "slipway", TRAIN.job)}
+    steps = {step.name: step for step in watched.look().steps}
+    state = steps["mnist-train"]
+    assert (state.phase, state.reason.kind) == (Phase.ABSENT, "deleted")
+    assert "pulumi up --refresh" in state.reason.fix
+    assert steps["mnist-predict"].reason.kind == "after"
+    watched.training()
+    assert watched.step("mnist-train").phase is Phase.RUNNING
 
 
 def test_only_what_changes_is_said_without_a_terminal(watched: Watched) -> None:
