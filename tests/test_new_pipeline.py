@@ -315,10 +315,40 @@ def test_a_preview_of_one_in_yaml_follows_its_scripts_and_its_matrix(words: Path
     changed = run(words, *preview)
     assert "words-show  Job  runs" in changed
     assert "count" not in changed
-    assert "more" not in changed, "of a folder outside of the repository there is one revision"
+    assert "more-show  Job" not in changed
+    assert "not-comparable" in changed, "of a folder outside of the repository there is one revision"
+    (stack,) = json.loads(run(words, *preview, "--format", "json"))["stacks"]
+    assert stack["changes"]["unknown"] == ["more"]
+    unknown = [each for each in stack["findings"] if each["policy"] == "not-comparable"]
+    assert [(each["name"], each["severity"], each["harm"]) for each in unknown] == [
+        ("slipway:pipelines.more", "warning", False)
+    ]
+    run(words, *preview, "--fail-on", "warning", code=1)
     count = {"pool": "cpu", "matrix": {"shortest": [1, 3, 5]}}
     write_stack(words, {**sections, "more": {**sections["more"], "steps": {**PLACED, "count": count}}})
     added = run(words, *preview)
     assert "+ more-count-5  Job  runs" in added
     assert "more-show  Job  runs" in added
     assert "more-count-1" not in added
+
+
+@pytest.mark.slow
+def test_a_stack_is_not_the_same_where_files_outside_of_the_repository_may_have_changed(words: Path) -> None:
+    section = {"file": "uploads/words.txt", "steps": PLACED}
+    linked = words / "workloads" / "linked"
+    linked.symlink_to(words.parent / "elsewhere")
+    write_stack(words, {"more": {**section, "uses": "../elsewhere"}, "linked": section})
+    git(words, "add", ".")
+    git(words, "commit", "-q", "-m", "outside")
+    preview = ("-m", "offline.preview", "--stack", "local", "--base", "HEAD")
+    (words.parent / "elsewhere" / "show.py").write_text("import sys\n", encoding="utf-8")
+    text = run(words, *preview)
+    assert "No changes in" not in text
+    assert "unknown of linked, more" in " ".join(text.split())
+    assert "not-comparable" in run(words, *preview, "--format", "markdown")
+    linked.unlink()
+
+
+def test_a_folder_that_a_clone_does_not_have_is_one_error_that_says_so(words: Path) -> None:
+    found = problems(words, {"more": {"uses": "../not-cloned", "steps": PLACED}})
+    assert "outside of the repository" in found["more.uses"]

@@ -75,6 +75,11 @@ def location(folder: str) -> Folder:
     return Folder(path, folder.rstrip("/"), path.as_posix())
 
 
+def outside(folder: str) -> bool:
+    """Whether the files of a pipeline are outside of this repository, be it by a link."""
+    return not location(folder).path.resolve().is_relative_to(ROOT.resolve())
+
+
 def known(folder: str) -> bool:
     """Whether there is a pipeline in ``folder``, right or wrong."""
     if not is_path(folder):

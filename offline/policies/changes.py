@@ -42,7 +42,7 @@ class Change:
 
 @dataclass(frozen=True)
 class ChangePolicy:
-    """A rule about an update. Each of its findings is some ``harm``; a loss, unless the policy says otherwise.
+    """A rule about an update. Its findings are losses, unless the policy has another ``harm``.
 
     The fields are those of `infra.review.policy.Policy`.
     """
@@ -52,7 +52,7 @@ class ChangePolicy:
     title: str
     check: Callable[[Change], Iterable[Violation]]
     fix: str
-    harm: Harm = Harm.LOSS
+    harm: Harm | None = Harm.LOSS
 
 
 def _lost(change: Change) -> Iterator[Violation]:

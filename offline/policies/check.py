@@ -25,6 +25,7 @@ from offline.policies import (
     jobs,
     limits,
     openings,
+    outside_folders,
     pods,
     pools,
     protection,
@@ -69,6 +70,7 @@ CHANGE_POLICIES: Sequence[ChangePolicy] = (
     *service_changes.POLICIES,
     *app_changes.POLICIES,
     *openings.CHANGE_POLICIES,
+    *outside_folders.POLICIES,
 )
 """The policies about an update."""
 

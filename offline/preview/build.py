@@ -21,6 +21,7 @@ from offline.policies.check import (
     settings_findings,
     suppressions_of,
 )
+from offline.policies.outside_folders import uncompared
 from offline.preview.cost import cost, difference
 from offline.preview.evaluated_stack import Evaluated, Failed
 from offline.preview.image_builds import image_remarks
@@ -196,7 +197,8 @@ def _changes(head: Evaluated, base: Evaluated, before: Stack, stack: Stack, upda
         *_encrypted_remarks(before.configuration, stack.configuration),
         *(each for each in head.remarks if each not in base.remarks),
     ]
-    return found.model_copy(update={"remarks": _unique(remarks)})
+    unknown = list(uncompared(before.configuration, stack.configuration))
+    return found.model_copy(update={"remarks": _unique(remarks), "unknown": unknown})
 
 
 def _running(head: Evaluated, preview: StackPreview) -> list[str]:

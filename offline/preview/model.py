@@ -111,6 +111,10 @@ class Changes(Model):
         default_factory=dict, description="New paths, by the old ones, of files of Jobs that moved unchanged."
     )
     remarks: list[str] = Field(default_factory=list)
+    unknown: list[str] = Field(
+        default_factory=list,
+        description="Pipelines whose files are outside of the repository: changes of these cannot be seen.",
+    )
 
 
 class CostLine(Model):

@@ -111,6 +111,8 @@ def job_words(changes: Changes | None, named: int = 0) -> str:
         told = [f"{listed(each.name for each in running if _pool(each) == pool)} on {pool}" for pool in pools]
     if kept:
         told.append(f"{kept} {'finds its result' if kept == 1 else 'find their results'}")
+    if changes.unknown:
+        told.append(f"unknown of {listed(changes.unknown)}")
     return "; ".join(told) or "none"
 
 
@@ -216,9 +218,10 @@ def state(preview: StackPreview) -> str:
         return "base cannot be evaluated"
     if preview.changes is None:
         return many(preview.resources, "resource")
+    changes = preview.changes
     # The effect of a changed encrypted value cannot be determined.
-    unseen = " to be seen" if preview.changes.remarks and not preview.changes.resources else ""
-    return change_words(preview.changes) + unseen
+    unseen = " to be seen" if (changes.remarks or changes.unknown) and not changes.resources else ""
+    return change_words(changes) + unseen
 
 
 def clean(preview: Preview) -> str:

@@ -77,7 +77,7 @@ def same(preview: StackPreview) -> bool:
     changes = preview.changes
     return (
         changes is not None
-        and not (changes.resources or changes.remarks)
+        and not (changes.resources or changes.remarks or changes.unknown)
         and not (preview.failures or any(each.new for each in preview.findings))
     )
 

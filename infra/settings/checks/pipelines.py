@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from infra.pipelines.contract import PipelineSettings, Section
-from infra.pipelines.discovery import is_path, location, pipeline, pipeline_names, supplements
+from infra.pipelines.discovery import WORKLOADS, is_path, location, outside, pipeline, pipeline_names, supplements
 from infra.pipelines.results import STACK_OUTPUTS
 from infra.schema.base import PoolSettings
 from infra.schema.kubernetes_names import name_findings
@@ -82,6 +82,11 @@ def _unknown(at: Path, name: str, settings: PipelineSettings) -> Finding:
     if is_path(settings.uses):
         reason = f"there is no {FILES} in {location(settings.uses).path}"
         fix = f"correct the path, relative to the repository, or write one of {listed(known, 'and')}"
+        if outside(settings.uses):
+            reason = (
+                f"{reason}, which is outside of the repository: a clone of it, as in CI, is without that folder"
+            )
+            fix = f"{fix}; or put the folder there before, or below `{WORKLOADS}/` for good"
         return Finding((*at, "uses"), settings.uses, reason, fix)
     near = nearest(settings.uses, known)
     fix = f"did you mean `{near}`?" if near else f"write {listed(known)}"
