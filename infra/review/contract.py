@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from infra.review.facts import Balancer, Charge, Disk, Holding, Identity, InPlace, Price, Quota, Seconds
+from infra.review.facts import Balancer, Charge, Disk, Grant, Holding, Identity, InPlace, Price, Quota, Seconds
 from infra.review.policy import Policy
 from infra.review.stack import NodePool, Resource, Stack
 
@@ -27,7 +27,8 @@ class Review:
     ``holding`` is what of users' data goes with a resource of a stack, as both are before an update; None for a
     type that holds none. ``creation`` is how long a resource takes to be created. ``in_place`` are, by resource
     type, the updates in place that are refused, end what runs, or need a word. ``moving`` are the types of which
-    every update, be it in place, changes what other resources read from them.
+    every update, be it in place, changes what other resources read from them. ``grants`` are who from outside the
+    clusters is let in, by whatever resource.
     """
 
     pools: Callable[[Stack], Sequence[NodePool]] = lambda _: ()
@@ -46,6 +47,7 @@ class Review:
         default_factory=dict[str, Mapping[str, Callable[[object, object], bool]]]
     )
     identities: Callable[[Stack], Sequence[Identity]] = lambda _: ()
+    grants: Callable[[Stack], Sequence[Grant]] = lambda _: ()
     endpoints: Callable[[Stack], Mapping[str, str]] = lambda _: {}
 
 
@@ -64,6 +66,7 @@ def reviewed(stack: Stack, reviews: Sequence[Review]) -> Stack:
         ],
         quotas=[quota for review in reviews for quota in review.quotas(stack)],
         identities=[identity for review in reviews for identity in review.identities(stack)],
+        grants=[grant for review in reviews for grant in review.grants(stack)],
         endpoints={name: how for review in reviews for name, how in review.endpoints(stack).items()},
         holdings={
             urn: found

@@ -126,6 +126,19 @@ class Identity:
     store: bool = False
 
 
+@dataclass(frozen=True)
+class Grant:
+    """Somebody from outside the clusters who is let in by the resource with the URN ``resource``.
+
+    ``who`` is a principal or a network as its cloud writes it, ``may`` what it may do: ``reach the API server of
+    the cluster ml``.
+    """
+
+    resource: str
+    who: str
+    may: str
+
+
 NOT_RESTORED = "it cannot be restored"
 
 

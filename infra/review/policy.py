@@ -13,7 +13,7 @@ class Harm(StrEnum):
     LOSS = "loss"
     """Data or versions of models are deleted."""
     OPENING = "opening"
-    """Something is open to others."""
+    """Something is open to others, or no longer guarded."""
     INTERRUPTION = "interruption"
     """What runs ends, or cannot go on."""
     REFUSAL = "refusal"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from infra.platform import Resources, Taint
-from infra.review.facts import Charge, Holding, Identity, Quota, Seconds
+from infra.review.facts import Charge, Grant, Holding, Identity, Quota, Seconds
 
 KUBERNETES_PROVIDER = "pulumi:providers:kubernetes"
 
@@ -133,6 +133,7 @@ class Stack:
     charges: Sequence[Charge] = ()
     quotas: Sequence[Quota] = ()
     identities: Sequence[Identity] = ()
+    grants: Sequence[Grant] = ()
     endpoints: Mapping[str, str] = field(default_factory=dict[str, str])
     holdings: Mapping[str, Holding] = field(default_factory=dict[str, Holding])
     creation: Mapping[str, Seconds] = field(default_factory=dict[str, Seconds])

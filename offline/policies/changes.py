@@ -116,6 +116,17 @@ def _unguarded(change: Change) -> Iterator[Violation]:
         )
 
 
+def _lets_in(change: Change) -> Iterator[Violation]:
+    before = {(grant.who, grant.may) for grant in change.before.grants}
+    for grant in change.after.grants:
+        if (grant.who, grant.may) not in before:
+            yield Violation(
+                grant.resource,
+                f"lets {grant.who} {grant.may}",
+                "go on where it is meant; else take it out of the stack file",
+            )
+
+
 def _ends_work(change: Change) -> Iterator[Violation]:
     yield from _ended_pools(change)
     for each in change.compared:
@@ -235,11 +246,20 @@ POLICIES: Sequence[ChangePolicy] = (
         harm=Harm.REFUSAL,
     ),
     ChangePolicy(
+        "lets-in",
+        Severity.WARNING,
+        "Whom a change lets in from outside the clusters is meant to come in: accounts, roles, groups, networks.",
+        _lets_in,
+        "Read who may do what; go on where that is meant.",
+        harm=Harm.OPENING,
+    ),
+    ChangePolicy(
         "safeguard-off",
         Severity.WARNING,
         "A change switches no safeguard off: a log, backups, old versions, protection from deletion.",
         _unguarded,
         "Leave it on.",
+        harm=Harm.OPENING,
     ),
     ChangePolicy(
         "ends-running-pods",

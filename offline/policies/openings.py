@@ -8,7 +8,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from infra.review.policy import Harm, Policy, Severity, Violation
-from infra.review.properties import Properties, at, is_true, known, mapping, mappings, strings, texts
+from infra.review.properties import (
+    Properties,
+    at,
+    is_true,
+    json_document,
+    known,
+    mapping,
+    mappings,
+    strings,
+    texts,
+)
 from infra.review.stack import Resource, Stack
 from offline.policies.changes import GOES, Change, ChangePolicy
 from offline.policies.patches import PATCH, as_patched
@@ -112,7 +122,10 @@ def _of_balancer(annotations: dict[str, str]) -> str:
     passes = annotations.get(f"{BALANCER}auth-on-unauthenticated-request") == "allow"
     if kind not in {"oidc", "cognito"} or passes:
         return ""
-    return f"people whom the load balancer lets in by {kind}"
+    provider = mapping(json_document(annotations.get(f"{BALANCER}auth-idp-{kind}")))
+    by = str(provider.get("userPoolARN") or provider.get("issuer") or kind)
+    client = provider.get("userPoolClientID") or provider.get("secretName")
+    return f"people whom the load balancer lets in by {by}{f' as the client {client}' if client else ''}"
 
 
 def _by_gateway(resource: Resource, stack: Stack) -> Opening:

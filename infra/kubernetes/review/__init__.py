@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 
-from infra.kubernetes.review import charges
+from infra.kubernetes.review import access, charges
 from infra.kubernetes.review.holdings import holding
 from infra.review.contract import Review
 from infra.review.data_files import durations, in_place_from
@@ -67,4 +67,5 @@ REVIEW = Review(
     holding=holding,
     creation=creation,
     in_place=in_place,
+    grants=access.grants,
 )

@@ -1,5 +1,6 @@
 """What is said of an update that deletes what holds data, or that is refused."""
 
+import json
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from infra.clouds.registry import reviews
 from infra.review.contract import reviewed
 from infra.review.policy import Severity
+from infra.review.properties import UNKNOWN
 from infra.review.stack import Resource, Stack
 from offline.policies.changes import Change
 from offline.policies.check import CHANGE_POLICIES, check, check_change, policies, suppressions_of
@@ -21,6 +23,7 @@ TODAY = date(2026, 11, 22)
 BUCKET = "gcp:storage/bucket:Bucket"
 CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
 VOLUME = "kubernetes:core/v1:PersistentVolume"
+RBAC = "kubernetes:rbac.authorization.k8s.io/v1:"
 NAMESPACE = "kubernetes:core/v1:Namespace"
 PROVIDER = "urn:pulumi:test::slipway::pulumi:providers:kubernetes::here"
 
@@ -346,7 +349,7 @@ def test_a_closed_endpoint_of_the_api_server_is_refused() -> None:
     [finding] = found(before, after)
     assert (finding.policy, finding.severity, finding.harm) == ("update-refused", Severity.ERROR, True)
     assert "fails half-way" in finding.reason
-    assert found(after, before) == []
+    assert [each.policy for each in found(after, before)] == ["lets-in"]
 
 
 GKE_POOL = "gcp:container/nodePool:NodePool"
@@ -383,3 +386,81 @@ def test_a_node_pool_that_goes_ends_what_runs_on_it(
     assert (finding.severity, finding.harm, finding.resource) == (Severity.WARNING, True, before.urn)
     assert "`t4`" in finding.reason
     assert "train" in finding.reason
+
+
+def access_entry(principal: str) -> list[Resource]:
+    entry = declared(
+        "aws:eks/accessEntry:AccessEntry", principal, {"principalArn": principal, "clusterName": "ml"}
+    )
+    policy = declared(
+        "aws:eks/accessPolicyAssociation:AccessPolicyAssociation",
+        principal,
+        {
+            "principalArn": UNKNOWN,
+            "policyArn": "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy",
+            "clusterName": "ml",
+            "accessScope": {"type": "cluster"},
+        },
+        property_dependencies={"principalArn": frozenset({entry.urn})},
+    )
+    return [entry, policy]
+
+
+def reachable(*blocks: str) -> list[Resource]:
+    return [declared(EKS, "ml", {"vpcConfig": {"endpointPublicAccess": True, "publicAccessCidrs": [*blocks]}})]
+
+
+def trusting(*principals: str, **condition: Any) -> list[Resource]:
+    statement = {"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": {"AWS": [*principals]}, **condition}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    return [declared("aws:iam/role:Role", "deploy", {"assumeRolePolicy": document})]
+
+
+def readable_by(*principals: str) -> list[Resource]:
+    statement = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*", "Principal": {"AWS": [*principals]}}
+    document = json.dumps({"Version": "2012-10-17", "Statement": statement})
+    return [declared("aws:s3/bucketPolicy:BucketPolicy", "store", {"policy": document})]
+
+
+def bound(*people: str) -> list[Resource]:
+    role = {"kind": "ClusterRole", "name": "admin"}
+    subjects = [{"kind": "User", "name": each} for each in people]
+    return [on_cluster(f"{RBAC}RoleBinding", "admins", "ml", roleRef=role, subjects=subjects)]
+
+
+ROLE_ARN, OTHER = "arn:aws:iam::111111111111:role/ops", "arn:aws:iam::222222222222:role/ops"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "principal"),
+    [
+        (access_entry(ROLE_ARN), [*access_entry(ROLE_ARN), *access_entry(OTHER)], OTHER),
+        (reachable("192.0.2.0/24"), reachable("192.0.2.0/24", "198.51.100.0/24"), "198.51.100.0/24"),
+        (trusting(ROLE_ARN), trusting(ROLE_ARN, OTHER), OTHER),
+        (
+            trusting(ROLE_ARN, Condition={"Bool": {"aws:MultiFactorAuthPresent": "true"}}),
+            trusting(ROLE_ARN),
+            ROLE_ARN,
+        ),
+        (readable_by(ROLE_ARN), readable_by(ROLE_ARN, OTHER), OTHER),
+        (bound("jane"), bound("jane", "joe"), "joe"),
+    ],
+    ids=["admin", "network", "trust", "condition", "bucket", "rbac"],
+)
+def test_whoever_is_let_in_by_a_change_is_named(
+    before: list[Resource], after: list[Resource], principal: str
+) -> None:
+    findings = [each for each in found(before, after) if each.policy == "lets-in"]
+    assert [(each.severity, each.harm) for each in findings] == [(Severity.WARNING, True)]
+    assert principal in findings[0].reason
+    assert "lets-in" not in {each.policy for each in found(before, before)}
+
+
+def test_services_of_aws_and_roles_of_the_stack_are_nobody_from_outside() -> None:
+    trusted = {"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": {"Service": "eks.amazonaws.com"}}
+    own = {"Effect": "Allow", "Action": "s3:GetObject", "Principal": {"AWS": "[nodes.arn]"}}
+    after = [
+        declared("aws:iam/role:Role", "nodes", {"assumeRolePolicy": json.dumps({"Statement": [trusted]})}),
+        declared("aws:s3/bucketPolicy:BucketPolicy", "store", {"policy": json.dumps({"Statement": [own]})}),
+    ]
+    assert found([], after) == []

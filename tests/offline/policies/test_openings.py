@@ -1,12 +1,16 @@
 """What is said of an update that opens something to people outside the cluster, or takes it away from them."""
 
+import json
 from datetime import date
+
+import pytest
 
 from infra.clouds.registry import reviews
 from infra.review.contract import reviewed
 from infra.review.stack import Resource
 from offline.policies.changes import Change
 from offline.policies.check import check, check_change
+from offline.policies.openings import BALANCER
 from offline.policies.security import POLICIES
 from offline.preview.model import Finding
 from offline.preview.operations import compared
@@ -59,3 +63,33 @@ def test_services_that_are_open_by_themselves_are_found_too() -> None:
         )
         findings, _ = check(stack(service), {}, date(2026, 11, 22))
         assert {each.policy for each in findings} & {each.id for each in POLICIES}
+
+
+POOL, OTHER = (f"arn:aws:cognito-idp:us-east-1:111111111111:userpool/{name}" for name in ("team", "everybody"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after", "who"),
+    [
+        ("cognito", {"userPoolARN": POOL}, {"userPoolARN": OTHER}, OTHER),
+        (
+            "cognito",
+            {"userPoolARN": POOL, "userPoolClientID": "a"},
+            {"userPoolARN": POOL, "userPoolClientID": "b"},
+            "b",
+        ),
+        ("oidc", {"issuer": "https://a.example"}, {"issuer": "https://b.example"}, "https://b.example"),
+    ],
+)
+def test_another_login_of_a_load_balancer_says_whose_people_come_in(
+    kind: str, before: dict[str, str], after: dict[str, str], who: str
+) -> None:
+    old, new = (
+        ingress(tls=True, **{f"{BALANCER}auth-type": kind, f"{BALANCER}auth-idp-{kind}": json.dumps(each)})
+        for each in (before, after)
+    )
+    [finding] = found([old], [new])
+    assert finding.harm
+    opened, _, earlier = finding.reason.partition("until now")
+    assert who in opened
+    assert next(iter(before.values())) in earlier

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from infra.clouds.aws import nodes
-from infra.clouds.aws.review import charges, identities, pools, quotas
+from infra.clouds.aws.review import access, charges, identities, pools, quotas
 from infra.clouds.aws.review.policies import buckets, grants, networks, protection
 from infra.review.contract import Review
 from infra.review.data_files import in_place_from, replacing_from
@@ -89,5 +89,6 @@ REVIEW = Review(
     # Every update makes a new version, which its node group then takes.
     moving=frozenset({"aws:ec2/launchTemplate:LaunchTemplate"}),
     identities=identities.identities,
+    grants=access.grants,
     endpoints=identities.endpoints,
 )
