@@ -167,6 +167,10 @@ class Store:
     """The web address at which a person can look at a store path, where there is one."""
     reader: "Mapping[str, pulumi.Input[str]] | None" = None
     """What another stack needs to make ``read``, ``files`` and ``browse`` from; None where there are none."""
+    replaced_with: "Sequence[pulumi.Resource]" = ()
+    """The resources of this stack that hold the files or that pods mount them by. Where one is replaced, all that
+    mounts the store is replaced with it, and deleted before its claim, whose name stays. Empty where another store
+    has another claim."""
 
 
 @dataclass(frozen=True)

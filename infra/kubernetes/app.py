@@ -95,6 +95,8 @@ class PipelineApp(pulumi.ComponentResource):
                     ],
                     # Both would have the same labels, and the Service would lead to either.
                     delete_before_replace=True,
+                    # The claim of a store that is replaced goes once no pod holds it.
+                    replace_with=[*app.platform.store.replaced_with] if app.uses_store else None,
                     custom_timeouts=pulumi.CustomTimeouts(create=f"{PATIENCE}s", update=f"{PATIENCE}s"),
                 ),
             ),

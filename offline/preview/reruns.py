@@ -184,10 +184,12 @@ class _Runs:
             if claim.provider == job.provider and text(at(claim.properties, "metadata", "name")) in claims:
                 volume = volume_of(claim, self._after)
                 origins |= {claim.urn, *claim.property_dependencies.get("spec", ())}
-                if volume is not None and _place(volume) in self._earlier_places:
+                if volume is None:
+                    continue
+                origins |= {volume.urn, *volume.property_dependencies.get("spec", ())}
+                if _place(volume) in self._earlier_places:
                     # The same folder or bucket behind another claim.
                     origins -= {claim.urn, volume.urn}
-                    origins |= volume.property_dependencies.get("spec", frozenset())
                     if at(volume.properties, "spec", "hostPath"):
                         origins.add(volume.provider)
         return any(self._operations.get(urn) in COMES for urn in origins)

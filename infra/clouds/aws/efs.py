@@ -82,6 +82,7 @@ def elastic_file_system(name: str, store: EfsStore, args: MountArgs) -> Mountabl
         ready=[rule, *targets, entrance, *teams.values(), policy],
         mount_options=MOUNT_OPTIONS,
         teams={team: pulumi.Output.concat(files.id, "::", each.id) for team, each in teams.items()},
+        made_of=[files, entrance],
     )
 
 

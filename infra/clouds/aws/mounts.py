@@ -48,6 +48,7 @@ class MountArgs:
 class Mountable:
     """A file system for the EFS CSI driver: the handle of its volume, and what has to be there to mount it.
 
+    ``made_of`` are the resources that the handle names, and those that hold the files.
     ``teams`` are the handles of volumes whose root is the folder of a team, `team_root`, by the team's name.
     """
 
@@ -55,6 +56,7 @@ class Mountable:
     ready: Sequence[pulumi.Resource]
     mount_options: Sequence[str] = field(default_factory=list[str])
     teams: Mapping[str, pulumi.Output[str]] = field(default_factory=dict[str, pulumi.Output[str]])
+    made_of: Sequence[pulumi.Resource] = ()
 
 
 def nfs_security_group(

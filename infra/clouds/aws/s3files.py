@@ -127,6 +127,7 @@ def s3_files(name: str, store: S3Store, bucket: StoreBucket, args: MountArgs) ->
         handle=pulumi.Output.concat("s3files:", files.id, "::", entrance.id),
         ready=[synchronized, rule, *targets, entrance, *teams.values(), policy, mounting],
         teams={team: pulumi.Output.concat("s3files:", files.id, "::", each.id) for team, each in teams.items()},
+        made_of=[bucket.bucket, files, entrance],
     )
 
 

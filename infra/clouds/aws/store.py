@@ -69,7 +69,7 @@ def s3_store(name: str, settings: S3Store, namespace: str, args: MountArgs) -> A
     volume = _volume(name, namespace, mountable, args)
 
     def store(root: str, volume: k8s.core.v1.PersistentVolume) -> Store:
-        mounted = _store(pulumi.Output.concat("s3://", bucket.bucket, f"/{root}"), volume)
+        mounted = _store(pulumi.Output.concat("s3://", bucket.bucket, f"/{root}"), volume, mountable)
         arguments = {"region": region, "bucket": bucket.bucket, "folder": root}
         return replace(mounted, browse=_browse(region, bucket.bucket, root), reader=arguments)
 
@@ -99,10 +99,10 @@ def efs_store(name: str, settings: EfsStore, namespace: str, args: MountArgs) ->
         return pulumi.Output.concat("efs://", handle, f"/{root}")
 
     return AwsStore(
-        store=_store(url(ROOT), volume),
+        store=_store(url(ROOT), volume, mountable),
         ready=[volume],
         teams={
-            team: TeamStore(_store(url(team_root(team)), each))
+            team: TeamStore(_store(url(team_root(team)), each, mountable))
             for team, each in _team_volumes(name, mountable, args).items()
         },
     )
@@ -134,6 +134,7 @@ def _team_volumes(name: str, mountable: Mountable, args: MountArgs) -> dict[str,
 def _store(
     url: pulumi.Input[str],
     volume: k8s.core.v1.PersistentVolume,
+    mountable: Mountable,
 ) -> Store:
     return Store(
         url=url,
@@ -149,6 +150,7 @@ def _store(
             storage_class="",
             volume_name=volume.metadata.name.apply(str),
         ),
+        replaced_with=[*mountable.made_of, volume],
     )
 
 

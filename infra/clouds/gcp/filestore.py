@@ -121,8 +121,10 @@ def filestore_volume(
     )
 
 
-def filestore_store(args: FilestoreArgs, instance: gcp.filestore.Instance) -> Store:
-    """The store as the pods of every cluster have it."""
+def filestore_store(
+    args: FilestoreArgs, instance: gcp.filestore.Instance, volume: k8s.core.v1.PersistentVolume
+) -> Store:
+    """The store as the pods of the cluster have it that has ``volume``."""
     return Store(
         url=pulumi.Output.concat("filestore://", instance.name, "/", SHARE),
         volume=k8s.core.v1.VolumeArgs(
@@ -135,8 +137,10 @@ def filestore_store(args: FilestoreArgs, instance: gcp.filestore.Instance) -> St
             access_mode="ReadWriteMany",
             # None at all, unlike the cluster's default: the claim is for this volume.
             storage_class="",
-            volume_name=_volume_name(),
+            # Not the name itself: the claim is deleted before the volume, which waits for it.
+            volume_name=volume.metadata.name.apply(str),
         ),
+        replaced_with=[instance, volume],
     )
 
 

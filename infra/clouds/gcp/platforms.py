@@ -195,16 +195,12 @@ def _in_clusters(request: Request, access: _Access, clusters: Iterable[str]) -> 
 def _file_system(args: FilestoreArgs, namespace: str, clusters: Mapping[str, GkeCluster]) -> dict[str, _Access]:
     """The instance, and its volume in each cluster. Nodes mount it, so pods need no identity for it."""
     instance = filestore_instance("store", args)
-    store = filestore_store(args, instance)
-    return {
-        name: _Access(
-            store,
-            WorkloadIdentity({}, []),
-            {},
-            volumes=[filestore_volume(f"{name}-store-volume", args, instance, namespace, each.provider)],
-        )
-        for name, each in clusters.items()
-    }
+
+    def access(name: str, cluster: GkeCluster) -> _Access:
+        volume = filestore_volume(f"{name}-store-volume", args, instance, namespace, cluster.provider)
+        return _Access(filestore_store(args, instance, volume), WorkloadIdentity({}, []), {}, volumes=[volume])
+
+    return {name: access(name, each) for name, each in clusters.items()}
 
 
 def _platform(

@@ -71,6 +71,8 @@ def _mounted(bucket: pulumi.Input[str], folder: str, after: Sequence[pulumi.Reso
         pod_annotations=ANNOTATIONS,
         sidecar=SIDECAR,
         reader={"bucket": bucket, "folder": folder},
+        # In another location it has the same name.
+        replaced_with=after,
     )
     return _with_reading(store, bucket, folder, after)
 

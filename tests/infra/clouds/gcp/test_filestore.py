@@ -58,7 +58,7 @@ def test_the_stack_creates_the_instance_and_every_cluster_mounts_it() -> None:
         assert spec["csi"]["volumeAttributes"] == {"ip": "203.0.113.10", "volume": "store"}
     claim = recording.result["dev"].store.claim
     assert (claim.access_mode, claim.storage_class) == ("ReadWriteMany", "")
-    assert {each.inputs["metadata"]["name"] for each in volumes} == {claim.volume_name}
+    assert {each.inputs["metadata"]["name"] for each in volumes} == {"slipway-test-store"}
 
 
 def test_only_the_nodes_of_the_clusters_mount_the_share() -> None:

@@ -1,0 +1,73 @@
+"""Another bucket, file system or instance as the store is empty: all Jobs run, and no pod keeps its old claim."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from infra.review.stack import JOB, Resource, Stack
+from offline.preview.model import Operation, Outcome
+from offline.preview.operations import compared
+from offline.preview.stack_diff import compare
+from tests.support.previewing import previewed
+
+pytestmark = pytest.mark.slow
+
+CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
+VOLUME = "kubernetes:core/v1:PersistentVolume"
+PODS = frozenset({JOB, "kubernetes:apps/v1:Deployment", "kubernetes:apps/v1:StatefulSet"})
+KEY = "arn:aws:kms:ap-south-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+FILESTORE = {"kind": "filestore", "tier": "ZONAL", "size": "1Ti"}
+S3 = {"kind": "s3", "old_version_days": 1}
+
+
+def volumes(resource: Resource) -> list[Mapping[str, Any]]:
+    return resource.properties["spec"]["template"]["spec"].get("volumes", [])
+
+
+def mounting(stack: Stack) -> dict[str, Resource]:
+    """What has pods that mount the store, by URN."""
+    return {
+        urn: each
+        for urn, each in stack.resources.items()
+        if each.type in PODS and any(volume["name"] == "store" for volume in volumes(each))
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        pytest.param("aws-dev", S3, {**S3, "bucket": "another"}, id="s3-renamed"),
+        pytest.param("aws-serving", {"kind": "s3"}, {"kind": "s3", "bucket": "another"}, id="s3-with-apps"),
+        pytest.param("aws-dev", S3, {"kind": "efs"}, id="s3-to-efs"),
+        pytest.param("aws-dev", {"kind": "efs"}, {"kind": "efs", "kms_key": KEY}, id="efs-encrypted-anew"),
+        pytest.param("gcp-dev", {}, {"kind": "gcs", "location": "europe-west1"}, id="gcs-elsewhere"),
+        pytest.param(
+            "gcp-dev",
+            {**FILESTORE, "location": "us-central1-a"},
+            {**FILESTORE, "location": "us-central1-b"},
+            id="filestore-in-another-zone",
+        ),
+    ],
+)
+def test_another_store_runs_all_jobs_and_lets_go_of_the_old_claim(
+    name: str, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    old, new = previewed(name, {"store": before} if before else {}), previewed(name, {"store": after})
+    operations = {each.resource.urn: each.operation for each in compared(old, new)}
+    pods = mounting(new)
+    assert pods
+    assert {operations[urn] for urn in pods} == {Operation.REPLACE}
+    # A claim under the same name goes once no pod object names it, and its volume once it is gone.
+    held = [urn for urn, each in new.resources.items() if each.type in {CLAIM, VOLUME} and "store" in each.name]
+    assert all(operations[urn] is Operation.REPLACE for urn in held)
+    changed = [urn for urn in held if new.resources[urn].type == VOLUME]
+    assert all({*changed} & each.replace_with for each in pods.values() if changed)
+    ran = {each.urn: each.outcome for each in compare(old, new).runs}
+    jobs = {urn for urn, each in pods.items() if each.type == JOB}
+    assert {urn: ran.get(urn) for urn in jobs} == dict.fromkeys(jobs, Outcome.RUNS)
+
+
+def test_the_same_store_replaces_no_job() -> None:
+    changed = {"store": {**S3, "temporary_days": 3}}
+    assert compare(previewed("aws-dev"), previewed("aws-dev", changed)).runs == []
