@@ -8,6 +8,7 @@ A table is TOML. ``[sources.<id>]`` is as in `infra.review.data_files`. All othe
 - ``guarded_by``: the property with which the cloud or the provider refuses to delete it, ``deletionProtection``;
 - ``restore``: how it can be had back, with ``{days}`` for the value of ``window``, a path to a number of ``unit``
   (``days`` or ``seconds``), or for ``default`` days where the property is not set;
+- ``meant``: true where nothing has to protect the resource, because it holds no data;
 - ``source``.
 """
 
@@ -39,10 +40,11 @@ class Row:
     window: str = ""
     unit: str = "days"
     default: int = 0
+    meant: bool = False
 
     def of(self, resource: Resource) -> Holding:
         """What goes with this resource of the row's type."""
-        return Holding(self.lost, self.kept, self._refused(resource), self._restore(resource))
+        return Holding(self.lost, self.kept, self._refused(resource), self._restore(resource), meant=self.meant)
 
     def _refused(self, resource: Resource) -> str:
         if self.guarded_by and is_true(resource.properties.get(self.guarded_by)):

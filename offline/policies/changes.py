@@ -74,10 +74,11 @@ def _lost(change: Change) -> Iterator[Violation]:
             continue
         why = cause(each) if goes else f"{_named(change.by_urn[with_it[0]].resource)} goes, with all that is in it"
         unless = f", unless {each.unless}" if each.unless else ""
+        first = "" if held.meant else "copy what is in it away first, and "
         yield Violation(
             each.resource.urn,
             f"deletes {held.lost}: {why}; {held.restore}{unless}",
-            f"{undo(each)}; or copy what is in it away first, and suppress `deletes-data` with the reason",
+            f"{undo(each)}; or {first}suppress `deletes-data` with the reason",
         )
 
 
@@ -225,7 +226,7 @@ POLICIES: Sequence[ChangePolicy] = (
         "deletes-data",
         Severity.ERROR,
         "A change deletes or replaces nothing that holds users' data: buckets, file systems, claims, volumes, "
-        "repositories, keys, logs, clusters; and it shortens no time after which data are deleted.",
+        "repositories, keys, logs, addresses, clusters; and it shortens no time after which data are deleted.",
         _lost,
         "Leave it as it is; or copy its data away, and suppress the policy until the change is made.",
     ),

@@ -167,7 +167,7 @@ class EksCluster(pulumi.ComponentResource):
             name=f"/aws/eks/{self.eks_name}/cluster",
             retention_in_days=cluster.control_plane.log_days,
             tags=named(cluster.tags, self.eks_name),
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=pulumi.ResourceOptions(parent=self, protect=args.protect),
         )
         return aws.eks.Cluster(
             name,

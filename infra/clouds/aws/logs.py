@@ -31,14 +31,23 @@ class AccessLogsArgs:
     protect: bool
 
 
-def flow_logs(
-    name: str, cluster: AwsCluster, vpc: aws.ec2.Vpc, account: pulumi.Output[str], parent: pulumi.Resource
-) -> None:
+@dataclass(frozen=True)
+class FlowLogsArgs:
+    """The VPC whose connections are logged. With ``protect`` Pulumi does not delete the logs."""
+
+    vpc: aws.ec2.Vpc
+    cluster: AwsCluster
+    account: pulumi.Output[str]
+    protect: bool
+
+
+def flow_logs(name: str, args: FlowLogsArgs, parent: pulumi.Resource) -> None:
     """Logs all connections of the VPC to a log group of CloudWatch, which goes with the stack.
 
     Source of the role's rights: https://docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html,
     2026-11-22.
     """
+    cluster, account = args.cluster, args.account
     region = cluster.region
     child = pulumi.ResourceOptions(parent=parent)
     called = resource_name(LOG_GROUP_LIMIT, name, "flow-logs")
@@ -48,7 +57,7 @@ def flow_logs(
         name=called,
         retention_in_days=cluster.flow_log_days,
         tags=named(cluster.tags, called),
-        opts=child,
+        opts=pulumi.ResourceOptions(parent=parent, protect=args.protect),
     )
     writer = role(
         f"{name}-flow-logs",
@@ -79,7 +88,7 @@ def flow_logs(
     aws.ec2.FlowLog(
         f"{name}-flow-logs",
         region=region,
-        vpc_id=vpc.id,
+        vpc_id=args.vpc.id,
         traffic_type="ALL",
         iam_role_arn=writer.role.arn,
         log_destination_type="cloud-watch-logs",

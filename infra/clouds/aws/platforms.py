@@ -16,7 +16,7 @@ from infra.clouds.aws.efa_plugin import efa_plugins
 from infra.clouds.aws.image_repository import BuildsArgs, image_repository, registry
 from infra.clouds.aws.kubeconfig import profile_option
 from infra.clouds.aws.load_balancers import LoadBalancersArgs, load_balancers
-from infra.clouds.aws.logs import flow_logs
+from infra.clouds.aws.logs import FlowLogsArgs, flow_logs
 from infra.clouds.aws.mounts import MountArgs
 from infra.clouds.aws.names import CLUSTER_LIMIT, node_group_name, resource_name
 from infra.clouds.aws.network import Network, NetworkArgs
@@ -52,7 +52,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
     eks_name = resource_name(CLUSTER_LIMIT, name)
     network = Network(name, NetworkArgs(declared, eks_name))
     if declared.flow_logs:
-        flow_logs(name, declared, network.vpc, account, network)
+        flow_logs(name, FlowLogsArgs(network.vpc, declared, account, request.protect), network)
     cluster = EksCluster(
         name,
         EksClusterArgs(eks_name, declared, network, request.protect, request.has_secrets, request.has_services),

@@ -137,6 +137,8 @@ def test_an_update_in_place_and_a_new_resource_lose_nothing() -> None:
         ("aws:ecr/repository:Repository", {"forceDelete": True}, "every image in it"),
         ("aws:kms/key:Key", {"deletionWindowInDays": 7}, "for 7 days its deletion can be cancelled"),
         ("aws:ebs/volume:Volume", {}, "the volume and everything on it"),
+        ("aws:cloudwatch/logGroup:LogGroup", {}, "the log group and all logs in it"),
+        ("aws:ec2/eip:Eip", {"domain": "vpc"}, "a public address"),
         ("gcp:container/cluster:Cluster", {}, "the cluster and everything in it"),
         ("azure:storage/share:Bucket", {}, "it and everything in it"),
     ],
@@ -464,3 +466,10 @@ def test_services_of_aws_and_roles_of_the_stack_are_nobody_from_outside() -> Non
         declared("aws:s3/bucketPolicy:BucketPolicy", "store", {"policy": json.dumps({"Statement": [own]})}),
     ]
     assert found([], after) == []
+
+
+def test_nothing_has_to_protect_an_address() -> None:
+    address, logs = declared("aws:ec2/eip:Eip", "nat"), declared("aws:cloudwatch/logGroup:LogGroup", "audit")
+    production = replace(stack(address, logs), name="prod")
+    findings, _ = check(production, {}, TODAY)
+    assert [each.resource for each in findings if each.policy == "production-unprotected"] == [logs.urn]

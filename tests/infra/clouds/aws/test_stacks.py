@@ -10,6 +10,8 @@ from tests.support.checkout import ROOT
 from tests.support.recording import Recording
 from tests.support.stack_values import stack_settings
 
+LOG_GROUP = "aws:cloudwatch/logGroup:LogGroup"
+
 STACKS = ["aws-dev", "aws-prod"]
 
 
@@ -42,7 +44,7 @@ def test_dev_starts_with_no_gpu_and_can_be_destroyed_whole() -> None:
 @pytest.mark.slow
 def test_the_page_names_what_eks_may_leave_of_dev() -> None:
     recording = declare(stack_settings("aws-dev"), stack="aws-dev")
-    group = recording.one("aws:cloudwatch/logGroup:LogGroup").inputs
+    group = recording.one(LOG_GROUP).inputs
     assert f"--region {group['region']} --log-group-name {group['name']}\n" in (ROOT / "docs/aws.md").read_text()
 
 
@@ -60,7 +62,9 @@ def test_prod_is_protected_keeps_its_nodes_and_no_zone_depends_on_another() -> N
     assert set(pools) == {"g4dn.xlarge", "p5.48xlarge"}
     for pool in pools.values():
         assert pool["scalingConfig"] == {"minSize": 1, "maxSize": 1, "desiredSize": 1}
-    protected = (recording.one(CLUSTER), *recording.of(BUCKET), *recording.of(NODE_GROUP))
+    groups = recording.of(LOG_GROUP)
+    assert len(groups) == 2
+    protected = (recording.one(CLUSTER), *recording.of(BUCKET), *recording.of(NODE_GROUP), *groups)
     assert all(resource.protect for resource in protected)
     assert len(recording.of("aws:ec2/natGateway:NatGateway")) == len(recording.of(CLUSTER)) * 3
 
