@@ -153,7 +153,8 @@ class Store:
     ``pod_annotations`` are what the mount needs on the pod. ``sidecar`` is what the mount adds to a pod's
     requests. ``read`` returns the text of a store file once a resource is created, None where there is no such
     file; ``files`` returns the paths of the files below a folder as they are when the update begins. Both are None
-    where the store can only be seen from inside the cluster.
+    where the store can only be seen from inside the cluster. ``replaced_with`` are what holds the files and what
+    pods mount them by: all that mounts the store is replaced with them. Empty where another store is another claim.
     """
 
     url: "pulumi.Input[str]"
@@ -168,9 +169,6 @@ class Store:
     reader: "Mapping[str, pulumi.Input[str]] | None" = None
     """What another stack needs to make ``read``, ``files`` and ``browse`` from; None where there are none."""
     replaced_with: "Sequence[pulumi.Resource]" = ()
-    """The resources of this stack that hold the files or that pods mount them by. Where one is replaced, all that
-    mounts the store is replaced with it, and deleted before its claim, whose name stays. Empty where another store
-    has another claim."""
 
 
 @dataclass(frozen=True)
