@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from infra.review.facts import Effect, InPlace, Seconds, Source, When
+from infra.review.facts import NOT_RESTORED, Effect, InPlace, Seconds, Source, When
 
 
 def sources(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Source]:
@@ -65,7 +65,7 @@ def in_place_from(file: Path) -> Mapping[str, Sequence[InPlace]]:
 
     The file is written by hand: a list of `InPlace` by resource type, with the keys ``paths``, ``note``,
     ``source`` (an address) and ``date`` (of the source, or when it was read), and where they are not the default
-    ``effect``, ``when``, ``kept`` and ``fix``.
+    ``effect``, ``when``, ``kept``, ``fix`` and ``restore``.
     """
     types = tomllib.loads(file.read_text(encoding="utf-8"))
     return {type_: [_in_place(each) for each in facts] for type_, facts in types.items()}
@@ -80,4 +80,5 @@ def _in_place(fact: Mapping[str, Any]) -> InPlace:
         when=When(fact.get("when", When.CHANGED)),
         kept=fact.get("kept", ""),
         fix=fact.get("fix", ""),
+        restore=fact.get("restore", NOT_RESTORED),
     )

@@ -206,7 +206,8 @@ class InPlace:
     The paths are written as in `infra.review.contract.Review.replacing`. It holds for the changes that ``when``
     names. Where ``kept`` is the path of another property, it holds only while the resource ignores changes of
     that property, so that the provider sends the value in the state, and ``when`` compares with that value.
-    ``fix`` says what to do instead; it is empty for a note.
+    ``fix`` says what to do instead; it is empty for a note. ``restore`` says how what the update deletes can
+    be had back.
     """
 
     paths: Sequence[str]
@@ -216,3 +217,4 @@ class InPlace:
     when: When = When.CHANGED
     kept: str = ""
     fix: str = ""
+    restore: str = NOT_RESTORED

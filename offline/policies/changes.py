@@ -59,7 +59,7 @@ def _lost(change: Change) -> Iterator[Violation]:
     for each, consequence in _consequences(change, Effect.DELETES_DATA):
         yield Violation(
             each.resource.urn,
-            f"{consequence.fact.note}: {_from_to(consequence)}; it cannot be restored",
+            f"{consequence.fact.note}: {_from_to(consequence)}; {consequence.fact.restore}",
             f"{consequence.fact.fix}; or copy it away first, and suppress `deletes-data` with the reason",
         )
     for each in change.compared:

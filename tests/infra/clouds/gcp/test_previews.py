@@ -1,0 +1,77 @@
+"""What a preview says of changed settings of stacks on Google Cloud."""
+
+from collections.abc import Mapping
+from datetime import date
+from functools import cache
+from typing import Any
+
+import pytest
+
+from infra.review.stack import Stack
+from offline.policies.changes import Change
+from offline.policies.check import check_change
+from offline.preview.model import Finding
+from offline.preview.operations import compared
+from tests.support.previewing import previewed
+
+TODAY = date(2026, 11, 24)
+
+DEV = "gcp-dev"
+NETWORKS = {"office": "203.0.113.0/24"}
+
+
+@cache
+def as_it_is(name: str) -> Stack:
+    return previewed(name)
+
+
+def findings(name: str, changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> list[Finding]:
+    before = previewed(name, base) if base else as_it_is(name)
+    after = previewed(name, {**(base or {}), **changes})
+    return check_change(Change(before, after, compared(before, after)), {}, TODAY)[0]
+
+
+def policies(name: str, changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> set[tuple[str, str]]:
+    """Each finding as its policy and the resource."""
+    return {(each.policy, each.name.partition(" ")[0]) for each in findings(name, changes, base)}
+
+
+@pytest.mark.parametrize(
+    ("base", "changes", "said"),
+    [
+        (
+            {"store.versioning": True, "store.old_version_days": 30},
+            {"store.old_version_days": 10},
+            {("deletes-data", "store")},
+        ),
+        ({"store.soft_delete_days": 7}, {"store.soft_delete_days": 0}, {("safeguard-off", "store")}),
+        ({"store.versioning": True}, {"store.versioning": False}, {("safeguard-off", "store")}),
+        ({"clusters.dev.flow_logs": True}, {"clusters.dev.flow_logs": False}, {("safeguard-off", "network-dev")}),
+        (
+            {"clusters.dev.control_plane": {"authorized_networks": NETWORKS}},
+            {"clusters.dev.control_plane": {"authorized_networks": NETWORKS, "dns_endpoint": False}},
+            {("update-refused", "dev")},
+        ),
+        ({}, {"clusters.dev.pools.train.nodes": {"count": 1}}, {("ends-running-pods", "dev-train")}),
+    ],
+)
+def test_what_keeps_guards_or_runs_less_is_said_in_this_direction_only(
+    base: Mapping[str, Any], changes: Mapping[str, Any], said: set[tuple[str, str]]
+) -> None:
+    assert policies(DEV, changes, base) >= said
+    back = policies(DEV, base or {"clusters.dev.pools.train.nodes": {"total_max": 1}}, changes)
+    assert not said & back
+
+
+def test_objects_that_a_shorter_time_deletes_are_had_back_from_soft_delete_only() -> None:
+    found = findings(DEV, {"store.old_version_days": 10}, {"store.old_version_days": 30})
+    [finding] = [each for each in found if each.policy == "deletes-data"]
+    assert finding.harm
+    assert "daysSinceNoncurrentTime 30 → 10" in finding.reason
+    assert "soft delete" in finding.reason
+
+
+def test_protection_that_is_switched_off_is_said_of_everything_that_it_kept() -> None:
+    base = {"protect": True, "store.versioning": True}
+    off = {name for policy, name in policies(DEV, {"protect": False}, base) if policy == "safeguard-off"}
+    assert {"dev", "store"} <= off
