@@ -7,7 +7,7 @@ from pathlib import Path
 from infra.pipelines.apps import AppDeclaration, address_variables, folder_of, object_name, token_variable
 from infra.pipelines.contract import service_variables
 from infra.platform import Platform, Pool, Resources
-from infra.step import Command, Step
+from infra.step import Choice, Command, Step
 
 HTTP = "http"
 """The name of the port that every app has."""
@@ -20,8 +20,9 @@ class App:
     ``inputs`` are the steps whose results it reads, by the input's name, and ``after`` those that only have to
     succeed first. ``clients`` are the names of the pipeline's apps that connect to it, and ``connects`` those that
     it connects to, by their names. ``command`` is its own code, where it ships any, and ``folders`` are images
-    that it ships. ``storage`` is in MiB. ``spare`` says that its pool has room for one pod more than it has at
-    most, so that a new one can be there before an old one goes.
+    that it ships. ``choices`` are inputs, by their names in the arguments, that are the best of several.
+    ``storage`` is in MiB. ``spare`` says that its pool has room for one pod more than it has at most, so that a
+    new one can be there before an old one goes.
     """
 
     pipeline: str
@@ -38,6 +39,7 @@ class App:
     folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
     storage: int = 0
     spare: bool = True
+    choices: Mapping[str, Choice] = field(default_factory=dict[str, Choice])
 
     @property
     def name(self) -> str:
@@ -102,7 +104,12 @@ class App:
     @property
     def uses_store(self) -> bool:
         """Whether it has the store mounted."""
-        return self.declared.uses_store or bool(self.supplies)
+        return self.declared.uses_store or bool(self.inputs)
+
+    @property
+    def follows(self) -> str:
+        """The run whose results it reads, or the newest one; empty where these are those of the last `up`."""
+        return self.declared.placed_by.follow or ""
 
     @property
     def supplies(self) -> dict[str, Step]:

@@ -21,6 +21,9 @@ INSTALLER = "workloads.runtime.app_packages"
 SUPPLIED = "workloads.runtime.supplied"
 """The module that starts an app whose image lacks libraries."""
 
+READER = "workloads.runtime.app_inputs"
+"""The module that starts an app which reads the best of several results, or those of the newest run."""
+
 IN_IMAGE = "install them as a package into an image and name that as `image`"
 """What to do with code that is more than one ConfigMap holds."""
 
@@ -50,8 +53,13 @@ def plan(app: App, root: Path, runs: Mapping[str, Run]) -> PlannedApp:
     """
     folders = {name: image_folder(folder, root) for name, folder in app.folders.items()}
     inputs = {name: runs[step.job] for name, step in app.inputs.items()}
-    starters = [SUPPLIED] if app.supplies else []
+    starters = [*([SUPPLIED] if app.supplies else []), *([READER] if is_told(app) else [])]
     return PlannedApp(app, app_bundle(app.declared, app.command, root, starters), folders, inputs)
+
+
+def is_told(app: App) -> bool:
+    """Whether it is known only when ``app`` starts which results it reads."""
+    return bool(app.follows or app.choices)
 
 
 def app_bundle(

@@ -8,7 +8,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.app import App
-from infra.kubernetes.app_files import INSTALLER, LOCK, SUPPLIED, PlannedApp
+from infra.kubernetes.app_files import INSTALLER, LOCK, READER, SUPPLIED, PlannedApp, is_told
 from infra.kubernetes.arguments import BUNDLE, FOLDERS, STORE, escaped
 from infra.kubernetes.draining import draining, lifecycle
 from infra.kubernetes.exposure import proxies
@@ -29,7 +29,7 @@ from infra.kubernetes.pod import (
 )
 from infra.kubernetes.pod_image import PodImage, inside, pulled_with
 from infra.kubernetes.shipped_files import config_map_name, volume
-from infra.pipelines.apps import AppDeclaration, token_variable
+from infra.pipelines.apps import AppDeclaration, runs_file, token_variable
 from infra.service import DATA
 from infra.step import CODE
 
@@ -45,6 +45,12 @@ TOKEN_ANNOTATION = "slipway/token"
 PROXIES_VARIABLE = "SLIPWAY_PROXIES"
 """Where an app with an `ingress` finds how many entries of `X-Forwarded-For`, from the end, it can rely on: the
 first of these is the visitor's address."""
+
+RESULTS = f"{TEMPORARY}/results"
+"""Where an app finds the results that it reads, if it is known only when it starts which these are."""
+
+SPREAD = 60
+"""Seconds for each pod but one, in which the pods of an app start anew with a newer run."""
 
 PROBE_PERIOD = 2
 STARTING = 900
@@ -79,7 +85,8 @@ def template(
     """
     app = planned.app
     annotations: dict[str, pulumi.Input[str]] = dict(app.platform.store.pod_annotations if app.uses_store else {})
-    if planned.inputs:
+    # Pods of an app that follows the newest run start anew by themselves.
+    if planned.inputs and not app.follows:
         annotations[INPUTS_ANNOTATION] = json.dumps({name: each.path for name, each in planned.inputs.items()})
     if token_hash is not None:
         annotations[TOKEN_ANNOTATION] = token_hash
@@ -109,12 +116,30 @@ def words(planned: PlannedApp) -> list[str]:
     own = [word(each, planned) for each in declared.arguments]
     if declared.module:
         own = ["python3", "-m", declared.module, *own]
+    told = is_told(planned.app)
+    if told:
+        own = ["python3", "-m", READER, *map(escaped, _results(planned)), "--", *own]
     for name in planned.app.supplies:
         published = f"{STORE}/{planned.inputs[name].path}"
-        starts = ["--code", BUNDLE if declared.module else _code(planned)]
+        starts = ["--code", BUNDLE if declared.module or told else _code(planned)]
         flags = [f"--{name}", published, "--into", f"{TEMPORARY}/{name}", *starts]
         own = ["python3", "-m", SUPPLIED, *flags, "--", *own]
     return own
+
+
+def _results(planned: PlannedApp) -> list[str]:
+    """What tells `READER` which results the program reads."""
+    app = planned.app
+    read = {name: step for name, step in app.inputs.items() if name not in app.supplies}
+    flags = ["--into", RESULTS, "--code", BUNDLE if app.declared.module else _code(planned)]
+    for name, step in read.items():
+        flags += ["--input", f"{name}={step.name if app.follows else f'{STORE}/{planned.inputs[name].path}'}"]
+    for name, choice in app.choices.items():
+        flags += ["--best", f"{name}={choice.of}:{choice.path}#{choice.select}:{','.join(choice.among)}"]
+    if app.follows:
+        flags += ["--follow", f"{STORE}/{runs_file(app.pipeline)}", "--run", app.follows]
+        flags += ["--grace", str(app.declared.grace), "--spread", str(SPREAD * (app.most - 1))]
+    return flags
 
 
 def _code(planned: PlannedApp) -> str:
@@ -125,11 +150,14 @@ def _code(planned: PlannedApp) -> str:
 def word(text: str, planned: PlannedApp) -> str:
     """``text`` with what its references stand for in the pod, where the kubelet fills in the token."""
     app = planned.app
-    return filled_in(text, app.pipeline, app.declared, {name: each.path for name, each in planned.inputs.items()})
+    inputs = {name: f"{STORE}/{each.path}" for name, each in planned.inputs.items()}
+    if is_told(app):
+        inputs |= {name: f"{RESULTS}/{name}" for name in (*app.inputs, *app.choices)}
+    return filled_in(text, app.pipeline, app.declared, inputs)
 
 
 def filled_in(text: str, pipeline: str, declared: AppDeclaration, inputs: Mapping[str, str]) -> str:
-    """``text`` as it stands in the pod of an app; ``inputs`` are the directories in the store of what it reads."""
+    """``text`` as it stands in the pod of an app; ``inputs`` are the directories there of what it reads."""
     mark = "\0"
     there = {
         "store": STORE,
@@ -137,7 +165,7 @@ def filled_in(text: str, pipeline: str, declared: AppDeclaration, inputs: Mappin
         "port": str(declared.port),
         DATA: DATA_PATH,
         TOKEN: mark,
-        **{name: f"{STORE}/{path}" for name, path in inputs.items()},
+        **inputs,
         **{name: f"{FOLDERS}/{name}" for name in declared.folders},
     }
     *before, last = text.format_map(there).split(mark)
@@ -190,7 +218,7 @@ def _container(planned: PlannedApp) -> k8s.core.v1.ContainerArgs:
 
 
 def _working_directory(planned: PlannedApp) -> str | None:
-    if planned.app.declared.module or planned.app.supplies:
+    if planned.app.declared.module or planned.app.supplies or is_told(planned.app):
         return BUNDLE
     return f"{BUNDLE}/{CODE}" if planned.app.command else None
 

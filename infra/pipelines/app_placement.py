@@ -10,16 +10,24 @@ import pulumi
 from infra.app import App
 from infra.kubernetes.gates import Gates, cheapest_pool
 from infra.kubernetes.image_build import Images
-from infra.pipelines.apps import AppDeclaration, KeptAppSettings
+from infra.pipelines.apps import NEWEST, AppDeclaration, KeptAppSettings
 from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.discovery import supplements
 from infra.pipelines.images import has_tensorflow, tensorflow_image
-from infra.pipelines.placement import Resident, built_image, has_spare, kept_by, pool_of, residents
+from infra.pipelines.placement import (
+    Resident,
+    built_image,
+    choice_among,
+    has_spare,
+    kept_by,
+    pool_of,
+    residents,
+)
 from infra.pipelines.shipping import command_of
 from infra.pipelines.supplies import publishing
 from infra.platform import Platform, Resources
 from infra.schema.quantities import mebibytes
-from infra.step import Step
+from infra.step import Choice, Step
 
 
 def place_apps(
@@ -74,6 +82,8 @@ class _Apps:
         platform, pool = pool_of(settings.pool, self.platforms)
         beside = [*self.pipeline.steps, *self.pipeline.services, *self.declared.values()]
         groups = {name: self._read(name, of) for name, of in declared.inputs.items()}
+        found = {name: choice_among(of, self._meant(of)) for name, of in declared.inputs.items()}
+        choices = {name: choice for name, choice in found.items() if choice}
         resources = settings.asked
         image = (
             settings.image
@@ -88,7 +98,7 @@ class _Apps:
             pulumi.log.warn(f"{key}.pool: pool {pool.name} has no room for a pod more of {declared.name}: {rest}")
         app = App(
             pipeline=self.pipeline.name,
-            declared=replace(declared, arguments=list(_words(declared, groups))),
+            declared=replace(declared, arguments=list(_words(declared, groups, choices))),
             image=image,
             platform=platform,
             pool=pool,
@@ -98,12 +108,16 @@ class _Apps:
                 **{each: step for found in groups.values() for each, step in found.items()},
                 **self._supplies(image, resources, platform),
             },
-            after=[step for name in declared.after for step in self._meant(name)],
+            after=[
+                *(step for name in declared.after for step in self._meant(name)),
+                *([self.steps[NEWEST]] if settings.follow else []),
+            ],
             clients=[each.name for each in self.declared.values() if declared.name in each.connects],
             connects={each: self._app(each) for each in declared.connects},
             command=command_of(declared, beside, self.root) if declared.command else None,
             folders={name: self.root / each.path for name, each in declared.folders.items()},
             storage=mebibytes(settings.storage) if isinstance(settings, KeptAppSettings) else 0,
+            choices=choices,
         )
         return self.gates.before(
             app,
@@ -135,10 +149,14 @@ class _Apps:
         return {name: found[0]} if of in self.steps else {each.name: each for each in found}
 
 
-def _words(declared: AppDeclaration, groups: Mapping[str, Mapping[str, Step]]) -> Iterator[str]:
-    """The arguments, with one for each variant where one is a step with variants."""
+def _words(
+    declared: AppDeclaration, groups: Mapping[str, Mapping[str, Step]], choices: Mapping[str, Choice]
+) -> Iterator[str]:
+    """The arguments, with one for each variant where one is a step with variants and no best."""
     several = {
-        f"{{{name}}}": [f"{{{each}}}" for each in steps] for name, steps in groups.items() if [*steps] != [name]
+        f"{{{name}}}": [f"{{{each}}}" for each in steps]
+        for name, steps in groups.items()
+        if [*steps] != [name] and name not in choices
     }
     for word in declared.arguments:
         yield from several.get(word, [word])

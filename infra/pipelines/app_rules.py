@@ -98,12 +98,7 @@ def _steps(app: AppDeclaration, steps: Sequence[StepDeclaration]) -> Iterator[st
             yield f"needs the step `{other}`, and there is none"
     for name, other in app.inputs.items():
         group = groups.get(other, [])
-        if other not in {step.name for step in steps} and len(group) > 1:
-            if group[0].best:
-                yield (
-                    f"reads `{other}`, the best of several steps, which is known once they ran: let a step read "
-                    "it, and the app that step"
-                )
+        if other not in {step.name for step in steps} and len(group) > 1 and not group[0].best:
             words = [*app.arguments, *app.environment.values()]
             if any(name in references.names(word) and word != f"{{{name}}}" for word in words):
                 yield f"reads `{other}`, which is several steps: write `{{{name}}}` alone, a word for each"

@@ -6,18 +6,20 @@ for them. A stack runs an app where its section of the stack file names it; all 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from infra.pipelines import references
 from infra.pipelines.image_build import ImageBuild
 from infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
-from infra.schema.base import Int, Model, Size
+from infra.schema.base import Int, Model, Size, refuse
 from infra.schema.image import Image
 from infra.schema.ingress import IngressSettings
-from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+from infra.schema.names import DIGEST_LENGTH, KUBERNETES_NAME_LIMIT, fit
 
 MOST_REPLICAS = 100
 """Pods of one app. A mistake has more."""
@@ -32,6 +34,25 @@ OF_STORE = ("store", "pipeline")
 
 NAME_LIMIT = KUBERNETES_NAME_LIMIT - 12
 """Longest name of an app's objects, some of which have a word behind it."""
+
+
+NEWEST = "newest"
+"""What an app follows that reads the newest good run; the step that notes such runs, and its folder in the store.
+"""
+
+RUN = re.compile(rf"\d{{8}}-\d{{4}}|[0-9a-f]{{{DIGEST_LENGTH}}}")
+"""The name of a run, as `workloads.runtime.newest` notes it."""
+
+
+def _run(value: str) -> str:
+    if value != NEWEST and not RUN.fullmatch(value):
+        fix = f"write `{NEWEST}`, or one that `<pipeline>/{NEWEST}/runs.json` of the store has, in quotes"
+        raise refuse("not the name of a run", fix)
+    return value
+
+
+Followed = Annotated[str, AfterValidator(_run)]
+"""`NEWEST`, or the name of a run: the time for which it was scheduled, or the digest of one by `up`."""
 
 
 class Autoscale(Model):
@@ -56,6 +77,12 @@ class AppSettings(PodSettings):
     )
     image: Image | None = Field(
         default=None, description="Image by digest (`…@sha256:…`); default: the one that the pipeline declares."
+    )
+    follow: Followed | None = Field(
+        default=None,
+        description="`newest`: reads the results of the newest good run, those by the clock included, and starts "
+        "anew when there is a newer one. The name of a run, such as `20261122-0300`, goes back to it. Default: "
+        "reads the results of the last `up`.",
     )
     ingress: IngressSettings | None = Field(
         default=None,
@@ -183,3 +210,8 @@ def token_variable(app: str) -> str:
 def folder_of(pipeline: str, app: str) -> str:
     """The folder of the store, as a path below its root, that an app which writes has to itself."""
     return f"{pipeline}/{app}"
+
+
+def runs_file(pipeline: str) -> str:
+    """The file that has the good runs of ``pipeline``, the newest first, as a path below the store's root."""
+    return f"{pipeline}/{NEWEST}/runs.json"

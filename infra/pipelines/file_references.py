@@ -67,9 +67,10 @@ def in_app(at: Path, word: str, app: PipelineApp, declared: PipelineFile) -> Ite
             fix = f"name it in `connects`, and read `{variable}`"
             yield Finding(at, word, reason, fix, read=(("apps", name),))
             return
-        if name in declared.steps and (declared.steps[name].matrix and not _alone(word)):
+        step = declared.steps.get(name)
+        if step and step.matrix and not step.best and not _alone(word):
             reason = f"`{name}` has a matrix, and so is several steps"
-            fix = f"write `{{{name}}}` alone, which becomes one word for each; or name a step that reads them"
+            fix = f"add `best` to the step, or write `{{{name}}}` alone, which becomes one word for each"
             yield Finding(at, word, reason, fix, read=(("steps", name, "matrix"),))
             return
     own = OF_APPS if isinstance(app, ProgramApp) else ()

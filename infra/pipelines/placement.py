@@ -19,6 +19,7 @@ from infra.pipelines.contract import (
 from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.discovery import supplements
 from infra.pipelines.images import has_tensorflow, tensorflow_image
+from infra.pipelines.newest import noting
 from infra.pipelines.packages import Packages
 from infra.pipelines.shipping import command_of, requirements_of
 from infra.pipelines.supplies import publishing
@@ -134,8 +135,10 @@ class _Placement:
     published: dict[str, Step] = field(default_factory=dict[str, Step])
 
     def steps(self) -> list[Step]:
-        """In the order of the declaration."""
-        return [self._step(each) for each in self.pipeline.steps]
+        """In the order of the declaration, and last what notes their run where an app follows it."""
+        steps = [self._step(each) for each in self.pipeline.steps]
+        follows = any(each.placed_by.follow for each in self.pipeline.apps)
+        return [*steps, self.gates.guard(noting(steps))] if follows else steps
 
     def _step(self, declared: StepDeclaration) -> Step:
         if declared.name not in self.made:
@@ -221,14 +224,8 @@ class _Placement:
 
     def _choices(self, declared: StepDeclaration) -> dict[str, Choice]:
         """The inputs that are the best of several variants."""
-        found: dict[str, Choice] = {}
-        for name, of in declared.inputs.items():
-            variants = self._meant(of)
-            best = variants[0].best
-            if variants[0].name != of and best:
-                number = next(each for each in variants[0].results if each.name == best.by)
-                found[name] = Choice([each.name for each in variants], number.path, number.select, best.of)
-        return found
+        groups = {name: choice_among(of, self._meant(of)) for name, of in declared.inputs.items()}
+        return {name: choice for name, choice in groups.items() if choice}
 
     def _words(self, declared: StepDeclaration) -> Iterator[str]:
         """Its arguments, with one for each variant where one is a step with variants and no best."""
@@ -298,6 +295,17 @@ class _Placement:
             if beside
             else (step.platform, cheapest_pool(step.platform))
         )
+
+
+def choice_among(of: str, variants: Sequence[StepDeclaration | Step]) -> Choice | None:
+    """How the best of ``variants`` is chosen, which are made of the step ``of``; None where that has no best, or
+    where ``of`` is a single step.
+    """
+    first = variants[0]
+    if first.name == of or first.best is None:
+        return None
+    number = next(each for each in first.results if each.name == first.best.by)
+    return Choice([each.name for each in variants], number.path, number.select, first.best.of)
 
 
 NEEDED = ("cpu", "memory", "ephemeral_storage", "gpus")

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator
 
+from infra.kubernetes.labels import RUN_ANNOTATION, inputs_of
 from infra.kubernetes.review.clients import SERVICE, addresses
 from infra.review.policy import Harm, Policy, Severity, Violation
 from infra.review.properties import Properties, at, known, mapping, mappings, number, strings
-from infra.review.stack import NodePool, Resource, Stack
+from infra.review.stack import JOB, NodePool, Resource, Stack
 from offline.engine.scheduling import has_gpus, lacking, pools_of
 from offline.policies.network_policies import EGRESS, lets_all_in, refuses
 from offline.policies.patches import as_patched
-from offline.policies.workloads import STATEFUL_SET, Workload, workloads
+from offline.policies.workloads import CRON_JOB, DEPLOYMENT, STATEFUL_SET, Workload, workloads
 
 
 def served(stack: Stack) -> Iterator[tuple[Resource, Workload]]:
@@ -133,7 +134,36 @@ def _ports(server: Workload) -> list[Properties]:
     return [mapping(port) for each in server.containers for port in mappings(each.get("ports"))]
 
 
+def _behind_schedule(stack: Stack) -> Iterator[Violation]:
+    """Apps that read the results of the last update only, while the same steps run again by the clock."""
+    scheduled = {
+        at(stack.resources[job].properties, "metadata", "annotations", RUN_ANNOTATION): each.name
+        for each in stack.of_type(CRON_JOB)
+        for job in each.dependencies
+        if job in stack.resources and stack.resources[job].type == JOB
+    }
+    for workload in workloads(stack, DEPLOYMENT, STATEFUL_SET):
+        read = inputs_of(mapping(at(workload.template, "metadata", "annotations")))
+        steps = {name: scheduled[path] for name, path in read.items() if path in scheduled}
+        if steps:
+            names = ", ".join(f"`{name}`" for name in steps)
+            by = ", ".join(dict.fromkeys(steps.values()))
+            yield Violation(
+                workload.resource.urn,
+                f"it reads {names} of the last `up` for ever: the results that {by} makes are billed, and it does "
+                "not show them",
+                "write `follow: newest` at the app in the stack file, or remove the pipeline's `schedule`",
+            )
+
+
 POLICIES = (
+    Policy(
+        "app-behind-schedule",
+        Severity.WARNING,
+        "An app that reads results of a pipeline with a schedule follows the newest good run.",
+        _behind_schedule,
+        "Write `follow: newest` at the app.",
+    ),
     Policy(
         "service-on-spot",
         Severity.ERROR,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from infra.kubernetes.app_files import INSTALLER as APP_INSTALLER
-from infra.kubernetes.app_files import SUPPLIED
+from infra.kubernetes.app_files import READER, SUPPLIED
 from infra.kubernetes.run import INSTALLER, LAUNCHER, MEASURE, RUNNER, WORKER
 from infra.pipelines import packages
 from infra.pipelines.images import has_tensorflow
@@ -78,7 +78,10 @@ class Containers:
         program = self.programs.get(server)
         if program is None or program.installed or program.is_here() or not program.substitute:
             return pod
-        words = program.instead(pod.annotations)
+        started = [*pod.container.command, *pod.container.args]
+        told = started[1:3] == ["-m", READER]
+        before = started[: started.index("--") + 1] if told else []
+        words = [*before, *program.instead(pod.annotations, told=told)]
         return replace(pod, container=replace(pod.container, command=words, args=[]))
 
     def of_server(self, server: str, note: Callable[[str], None]) -> Prepare:
@@ -88,11 +91,12 @@ class Containers:
         where that has all that the app's lock file pins.
         """
 
-        def supplied(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> Prepared | None:  # noqa: ARG001
-            if list(words[1:3]) != ["-m", SUPPLIED]:
+        def supplied(pod: Pod, container: Container, words: Sequence[str], folder: Path) -> Prepared | None:
+            if list(words[1:2]) != ["-m"] or words[2] not in {SUPPLIED, READER}:
                 return prepare(pod, words)
             begins = words.index("--") + 1
-            found = prepare(pod, words[begins:]) or in_project(words[begins:])
+            rest = words[begins:]
+            found = supplied(pod, container, rest, folder) or in_project(rest)
             return replace(found, words=[sys.executable, *words[1:begins], *found.words])
 
         def prepare(pod: Pod, words: Sequence[str]) -> Prepared | None:

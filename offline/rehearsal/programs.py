@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from infra.kubernetes.app_pod import filled_in
+from infra.kubernetes.app_pod import RESULTS, filled_in
+from infra.kubernetes.arguments import STORE
 from infra.kubernetes.labels import inputs_of
 from infra.kubernetes.service import word
 from infra.pipelines.apps import AppDeclaration
@@ -51,11 +52,17 @@ class Program:
         """What a rehearsal has of its own for this program; None where the pipeline says what runs instead."""
         return None if self.substitute else STAND_INS.get(self.name)
 
-    def instead(self, annotations: Mapping[str, str]) -> list[str]:
-        """The substitute's command line as it stands in the pod that has these ``annotations``."""
+    def instead(self, annotations: Mapping[str, str], *, told: bool = False) -> list[str]:
+        """The substitute's command line as it stands in the pod that has these ``annotations``.
+
+        ``told`` says that it is known only when it starts which results it reads.
+        """
         if self.app is None:
             return list(self.substitute)
-        inputs, pipeline = inputs_of(annotations), self.of.rpartition(".")[0]
+        inputs = {name: f"{STORE}/{path}" for name, path in inputs_of(annotations).items()}
+        if told:
+            inputs |= {name: f"{RESULTS}/{name}" for name in self.app.inputs}
+        pipeline = self.of.rpartition(".")[0]
         return [filled_in(each, pipeline, self.app, inputs) for each in self.substitute]
 
     @property

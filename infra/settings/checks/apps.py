@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from infra.pipelines.apps import AppDeclaration, object_name
+from infra.pipelines.apps import NEWEST, AppDeclaration, object_name
 from infra.pipelines.contract import PipelineSettings, placements
 from infra.platform import Resources
 from infra.schema.problems import Finding, Path, listed
@@ -13,7 +13,7 @@ from infra.settings.checks.pipelines import RENAME, pools_of
 from infra.settings.checks.standing import standing
 from infra.settings.checks.targets import Target, targets
 from infra.settings.parsing import Draft, Reading
-from infra.settings.pipelines import KEY, apps_if_any
+from infra.settings.pipelines import KEY, apps_if_any, steps_if_any
 
 AMOUNTS = ("cpu", "memory", "ephemeral_storage", "gpus")
 
@@ -44,6 +44,7 @@ def check(reading: Reading) -> Iterator[Finding]:
             yield from _reach(each, of_pipeline, clusters)
             yield from _pods(each)
             yield from _account(each, draft)
+            yield from _follows(each, of_pipeline, settings)
         found += of_pipeline
     if found:
         yield from _room(found, draft)
@@ -117,6 +118,26 @@ def _account(each: _Placed, draft: Draft) -> Iterator[Finding]:
             f"with its name, the service account of the app `{each.app.name}` is called `{name}`, like the Jobs'"
         )
         yield Finding((KEY, each.pipeline), each.pipeline, reason, RENAME, read=(("service_account",),))
+
+
+def _follows(each: _Placed, beside: Sequence[_Placed], settings: PipelineSettings) -> Iterator[Finding]:
+    """What an app cannot follow, and what has the name of the step that notes the runs."""
+    follow = each.app.placed_by.follow
+    if follow is None:
+        return
+    at = (*each.at, "follow")
+    if not each.app.inputs:
+        reason = "it refers to no step's result, so there is none that it could go on to"
+        fix = "remove it: what a server or TensorBoard shows comes without a restart"
+        yield Finding(at, follow, reason, fix)
+        return
+    names = {
+        **{step.name: "step" for step in steps_if_any(each.pipeline, settings)},
+        **{other.app.name: "app" for other in beside},
+    }
+    if kind := names.get(NEWEST):
+        reason = f"the step that notes the runs is called `{NEWEST}`, like the {kind} of the pipeline"
+        yield Finding(at, follow, reason, f"give the {kind} another name")
 
 
 def _room(found: Sequence[_Placed], draft: Draft) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from infra.kubernetes.labels import IMAGE_ANNOTATION
+from infra.kubernetes.labels import IMAGE_ANNOTATION, INPUTS_ANNOTATION, RUN_ANNOTATION
 from infra.kubernetes.shipped_files import LIMIT
 from infra.pipelines.images import TAGS
 from infra.review.properties import UNKNOWN, Secret
@@ -290,6 +290,18 @@ def scheduled(**changes: Any) -> Stack:
     return stack(resource(CRON_JOB, "nightly", properties))
 
 
+def nightly(reads: str = "") -> Stack:
+    """A CronJob that runs a Job again, and an app that reads the result ``reads``."""
+    properties = {"metadata": {"annotations": {RUN_ANNOTATION: "churn/train/1a2b"}}, "spec": {}}
+    train = resource(JOB, "churn-train", properties)
+    cron = resource(
+        CRON_JOB, "churn-schedule", {"spec": {"concurrencyPolicy": "Forbid"}}, dependencies=(train.urn,)
+    )
+    annotations = {INPUTS_ANNOTATION: json.dumps({"train": reads})} if reads else {}
+    template = {"metadata": {"annotations": annotations}, "spec": {}}
+    return stack(train, cron, resource(DEPLOYMENT, "churn-page", {"spec": {"template": template}}))
+
+
 def restricted(*others: Resource, level: str = "restricted") -> Stack:
     """A namespace that refuses pods, and others in it."""
     labels = {"pod-security.kubernetes.io/enforce": level}
@@ -486,6 +498,7 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
         in_pod(initContainers=[container(resources=None)]),
         stack(workload(DAEMON_SET, pod(container(resources=None)))),
     ],
+    "app-behind-schedule": [nightly(reads="churn/train/1a2b")],
     "service-on-spot": [
         stack(serving(), entrance(), let_in(), pools=[pool("cpu", spot=True)]),
         stack(serving(), pools=[pool("cpu", run_limit=604_800)]),
@@ -752,6 +765,7 @@ PASSES: Mapping[str, Sequence[Stack]] = {
         in_container(resources=UNKNOWN),
         stack(workload(DAEMON_SET, DEVICE_PLUGIN)),
     ],
+    "app-behind-schedule": [nightly(), nightly(reads="shop/train/1a2b")],
     "service-on-spot": [
         beside(pools=[pool("spot", spot=True), pool("cpu")]),
         stack(worker(), pools=[pool("cpu", spot=True)]),

@@ -1,0 +1,198 @@
+"""Start an app with the results that it reads behind fixed paths: the best of several, or those of the newest run.
+
+Each result is a link below `--into`. With `--follow` the program ends when there is a newer good run, and the
+container that takes its place begins with that. Run as `python3 -m workloads.runtime.app_inputs --into DIR --input
+train=DIR -- python serve.py DIR/train`. Standard library only, Python 3.9.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from workloads.runtime import newest
+from workloads.runtime.exits import BAD_INPUT, OK, USAGE, StepError, run
+from workloads.runtime.json_values import Choice
+from workloads.runtime.newest import NEWEST, GoodRun
+
+PAUSE = 15.0
+"""Seconds between two looks at whether there is a newer run."""
+
+GRACE = 30.0
+"""Seconds that the program has for its last requests, where nothing else is said."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Start the program; with `--follow newest` returns once it ended, else only where it cannot be started.
+
+    Raises:
+        StepError: BAD_INPUT where a result is not there; USAGE where there is no such program or folder; the exit
+            code of the program where it ended by itself; StoreError.
+    """
+    options = _parse(sys.argv[1:] if arguments is None else arguments)
+    found: GoodRun | None = None
+    inputs: Mapping[str, Path] = {name: Path(place) for name, place in options.inputs.items()}
+    if options.follow:
+        found = newest.named(newest.read(options.follow), options.run, options.follow)
+        inputs = _of_run(found, options)
+        print(f"Reads the run {found.name}, published at {found.published}", flush=True)
+    chosen = dict(inputs)
+    for choice in options.choices:
+        best, _, reason = choice.best(inputs)
+        chosen[choice.name] = inputs[best]
+        print(reason, flush=True)
+    _link(chosen, options.into)
+    if found is None or options.run != NEWEST:
+        _become(options)
+    return _watch(found, options)
+
+
+def _of_run(found: GoodRun, options: argparse.Namespace) -> dict[str, Path]:
+    """The directories of the results that the app reads, in that run. Raises StepError where one is not whole."""
+    store = options.follow.parents[2]
+    lacking = sorted({step for step in options.inputs.values() if step not in found.steps})
+    if lacking:
+        raise StepError(BAD_INPUT, f"the run {found.name} has no result of {', '.join(lacking)}")
+    newest.require_whole(store, {step: found.steps[step] for step in options.inputs.values()})
+    return {name: store / found.steps[step] for name, step in options.inputs.items()}
+
+
+def _link(chosen: Mapping[str, Path], into: Path) -> None:
+    try:
+        # A container that starts anew finds what the one before it left.
+        shutil.rmtree(into, ignore_errors=True)
+        into.mkdir(parents=True)
+        for name, directory in chosen.items():
+            if not directory.is_dir():
+                raise StepError(BAD_INPUT, f"there is no result {name} in {directory}")
+            (into / name).symlink_to(directory)
+    except OSError as error:
+        raise StepError(BAD_INPUT, f"{into}: {error.strerror}") from error
+
+
+def _become(options: argparse.Namespace) -> NoReturn:
+    try:
+        os.chdir(options.code)
+        os.execvpe(options.words[0], options.words, os.environ)
+    except OSError as error:
+        raise _not_started(options, error) from error
+
+
+def _watch(found: GoodRun, options: argparse.Namespace) -> int:
+    """Run the program until there is a newer run that is whole, or it ends, or is told to."""
+    process: subprocess.Popen[bytes] | None = None
+    stopped = False
+
+    def forward(number: int, _: FrameType | None) -> None:
+        nonlocal stopped
+        stopped = True
+        if process is not None:
+            process.send_signal(number)
+
+    # Before the program starts: one that is ignored here, as process 1 ignores it, would be ignored there, too.
+    signal.signal(signal.SIGTERM, forward)
+    try:
+        process = subprocess.Popen(options.words, cwd=options.code)
+    except OSError as error:
+        raise _not_started(options, error) from error
+    if stopped:
+        process.terminate()
+    told = ""
+    while True:
+        try:
+            code = process.wait(PAUSE)
+        except subprocess.TimeoutExpired:
+            pass
+        else:
+            if code == 0:
+                return OK
+            ended = f"signal {-code}" if code < 0 else f"exit code {code}"
+            raise StepError(128 - code if code < 0 else code, f"{options.words[0]} ended with {ended}")
+        newer, why = _newer(found, options)
+        if why and why != told:
+            print(f"Stays with the run {found.name}: {why}", file=sys.stderr, flush=True)
+        told = why
+        if newer:
+            return _end(process, newer, options)
+
+
+def _newer(found: GoodRun, options: argparse.Namespace) -> tuple[str, str]:
+    """The name of a newer run that can be read, or why the newest one cannot; both empty where there is none."""
+    try:
+        run = newest.named(newest.read(options.follow), NEWEST, options.follow)
+        if run.steps == found.steps:
+            return "", ""
+        _of_run(run, options)
+    except StepError as error:
+        return "", str(error)
+    return run.name, ""
+
+
+def _end(process: subprocess.Popen[bytes], newer: str, options: argparse.Namespace) -> int:
+    # Of several pods each has another moment, so that the others answer.
+    turn = hashlib.sha256(socket.gethostname().encode()).digest()[0] / 256 * options.spread
+    print(f"Run {newer} is good: starting with it{f' in {turn:.0f} s' if turn else ''}", flush=True)
+    try:
+        process.wait(turn)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+    try:
+        process.wait(options.grace)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    return OK
+
+
+def _not_started(options: argparse.Namespace, error: OSError) -> StepError:
+    return StepError(USAGE, f"{options.words[0]} cannot be started in {options.code}: {error.strerror}")
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python3 -m workloads.runtime.app_inputs",
+        usage="%(prog)s --into DIR [options] -- PROGRAM [ARGUMENT...]",
+        description=__doc__,
+    )
+    add = parser.add_argument
+    add("--into", type=Path, required=True, help="a folder of the local disk, emptied first, for the links")
+    add("--code", type=Path, default=Path(), help="where the program starts; default: here")
+    add(
+        "--input", dest="inputs", action="append", default=[], metavar="NAME=DIR",
+        help="a result that it reads; with --follow NAME=STEP",
+    )  # fmt: skip
+    add(
+        "--best", dest="choices", action="append", default=[], metavar="NAME=of:FILE#/pointer:INPUT,INPUT",
+        help="NAME is that input whose number is the largest (of is max) or the smallest (min)",
+    )  # fmt: skip
+    add("--follow", type=Path, metavar="FILE", help="<store>/<pipeline>/newest/runs.json")
+    add("--run", default=NEWEST, help="the run of that file, by its name; default: the newest, and those after it")
+    add("--grace", type=float, default=GRACE, metavar="SECONDS", help="between SIGTERM and SIGKILL")
+    add("--spread", type=float, default=0, metavar="SECONDS", help="in which the pods of an app start anew")
+    split_at = arguments.index("--") if "--" in arguments else len(arguments)
+    options = parser.parse_args(arguments[:split_at])
+    options.words = list(arguments[split_at + 1 :])
+    if not options.words:
+        parser.error("the program to start is missing: write it after --")
+    pairs = [text.partition("=") for text in options.inputs]
+    if wrong := [f"{name}{sep}{place}" for name, sep, place in pairs if not name or not place]:
+        parser.error(f"--input {wrong[0]!r}; write NAME=DIR")
+    options.inputs = {name: place for name, _, place in pairs}
+    options.choices = [Choice.parse(text) for text in options.choices]
+    if unknown := [name for each in options.choices for name in each.among if name not in options.inputs]:
+        parser.error(f"--best: {', '.join(unknown)} is no --input")
+    return options
+
+
+if __name__ == "__main__":
+    run(main)
