@@ -23,11 +23,12 @@ from offline.rehearsal import image_packages, processes
 from offline.rehearsal.processes import Launch, Reaper, Stop
 from offline.rehearsal.scheduler import CancelledError
 
-FORMAT = 2
+FORMAT = 3
 """Part of every digest. Raise it when environments are made in another way."""
 
 WHOLE = "whole.json"
-"""The file of an environment that is written last. Its time of modification is that of the last use."""
+"""The file of an environment that is written last: it has a digest of the others. Its time of modification is that
+of the last use."""
 
 KEPT = 10
 RECENT = 24 * 3600.0
@@ -105,7 +106,7 @@ class Environments:
         with self._alone(stop):
             if self._used(folder):
                 return Environment(folder)
-            # What a killed rehearsal left is in no known state.
+            # What a killed rehearsal left is in no known state, and neither is what somebody changed.
             shutil.rmtree(folder, ignore_errors=True)
             self._make(software, folder, stop, write)
             self._clean(folder)
@@ -114,7 +115,7 @@ class Environments:
     def known(self, software: Software) -> Environment | None:
         """The environment with ``software`` where it is there already."""
         folder = self.folder / self._name(software)
-        return Environment(folder) if (folder / WHOLE).is_file() else None
+        return Environment(folder) if _is_whole(folder) else None
 
     def _name(self, software: Software) -> str:
         """Changes with all that decides what is in the environment and whether it can be used where it is."""
@@ -129,7 +130,9 @@ class Environments:
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
 
     def _used(self, folder: Path) -> bool:
-        """Whether it is there; notes that it is used."""
+        """Whether it is there as it was made; notes that it is used."""
+        if not _is_whole(folder):
+            return False
         try:
             os.utime(folder / WHOLE)
         except FileNotFoundError:
@@ -167,7 +170,7 @@ class Environments:
         image_packages.link(software.image_packages(), image)
         # Comes last in Python's path, so that a package of the lock file hides the image's, as on a cluster.
         (site / "image.pth").write_text(f"{image}\n", encoding="utf-8")
-        files.write(folder / WHOLE, json.dumps({"has": str(software)}) + "\n")
+        files.write(folder / WHOLE, json.dumps({"has": str(software), "files": _files(folder)}) + "\n")
 
     def _uv(self, command: Sequence[str], stop: Stop, write: Callable[[bytes], None]) -> None:
         said: list[str] = []
@@ -217,6 +220,31 @@ class _AtOnce(Stop):
     @property
     def requested(self) -> bool:
         return self._of_job.requested
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether all files of an environment are there, unchanged."""
+    try:
+        return json.loads((folder / WHOLE).read_bytes())["files"] == _files(folder)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _files(folder: Path) -> str:
+    """A digest of the names, sizes and times of change of all files below ``folder``, compiled ones excepted.
+
+    Their contents are some gigabytes, which would take longer to read than to make anew.
+    """
+    digest = hashlib.sha256()
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(each for each in folders if each != "__pycache__")
+        links = [each for each in folders if os.path.islink(os.path.join(place, each))]  # noqa: PTH114, PTH118
+        for name in sorted((*names, *links)):
+            path = os.path.join(place, name)  # noqa: PTH118
+            if path != str(folder / WHOLE):
+                found = os.lstat(path)
+                digest.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
 
 
 def _content(lock: Path) -> str:

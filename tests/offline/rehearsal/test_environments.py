@@ -201,6 +201,26 @@ def test_what_a_killed_rehearsal_left_is_made_anew(place: Environments, tmp_path
     assert run(again, "python", "-c", "import shout; shout.main()").stdout == "hello\n"
 
 
+@pytest.mark.parametrize("damage", ["lost", "altered", "mark"])
+@pytest.mark.slow
+def test_what_was_damaged_is_made_anew(place: Environments, tmp_path: Path, damage: str) -> None:
+    file = lock(tmp_path, "shout", extra=ENTRY)
+    folder = provide(place, file).folder
+    [module] = folder.glob("lib/*/site-packages/shout.py")
+    if damage == "lost":
+        module.unlink()
+    elif damage == "altered":
+        # As a new file: uv may have linked it to its cache.
+        module.unlink()
+        module.write_text("def main(): print('other')")
+    else:
+        (folder / environments.WHOLE).write_text("{")
+    again = provide(place, file)
+    assert (again.made, again.folder) == (True, folder)
+    assert run(again, "shout").stdout == "hello\n"
+    assert not provide(place, file).made
+
+
 def test_a_wait_for_another_one_s_turn_ends_when_it_is_asked_to(place: Environments, tmp_path: Path) -> None:
     stop = Stop()
     with place._alone(Stop()):
