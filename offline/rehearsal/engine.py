@@ -50,6 +50,11 @@ PODS = max(8, 4 * (os.cpu_count() or 1))
 PATIENCE = 10.0
 """Seconds that a Job gets to end by itself when the rehearsal is interrupted."""
 
+LISTENS = (
+    "warning: what it runs may listen on all addresses of this machine, and who reaches these may connect: "
+    "nothing here can keep it to loopback (that takes Linux 5.9 and seccomp)"
+)
+
 
 class Display(Protocol):
     """Shows a rehearsal while it runs. Called from several threads."""
@@ -98,6 +103,7 @@ class Engine(Observer):
     """Whether the pod that was to be disrupted was."""
     _patience: float = PATIENCE
     _closing: bool = False
+    _listening: set[str] = field(default_factory=set[str])
     _active: dict[str, Stop] = field(default_factory=dict[str, Stop])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -332,12 +338,23 @@ class Engine(Observer):
     def _service_kubelet(self, record: ServiceRecord, namespace: Namespace) -> Kubelet:
         containers = self.containers
         note = partial(self.note, record)
-        return self._kubelet(namespace, containers.of_server(record.name, note) if containers else None)
+        return self._kubelet(record, namespace, containers.of_server(record.name, note) if containers else None)
 
-    def _kubelet(self, namespace: Namespace, prepare: Prepare | None) -> Kubelet:
+    def _kubelet(
+        self, record: JobRecord | ServiceRecord, namespace: Namespace, prepare: Prepare | None
+    ) -> Kubelet:
         drivers = frozenset[str]().union(*(each.store_drivers for each in self.emulators))
         api = ApiServer(self.scheduler, namespace)
-        return Kubelet(self.reaper, self.place.pods, self.place.store, drivers, api, prepare)
+        unheld = partial(self._listens, record)
+        return Kubelet(self.reaper, self.place.pods, self.place.store, drivers, api, prepare, unheld)
+
+    def _listens(self, record: JobRecord | ServiceRecord) -> None:
+        """Says once of what has ports of its own that nothing keeps it to loopback."""
+        if isinstance(record, ServiceRecord) or record.workers > 1:
+            with self._lock:
+                said, self._listening = record.name in self._listening, {*self._listening, record.name}
+            if not said:
+                self.note(record, LISTENS)
 
     def _require_devices(self, cluster: str) -> None:
         """Raises RefusedError where GPUs of the cluster's nodes can never be given to pods.
@@ -352,7 +369,7 @@ class Engine(Observer):
         """What runs the pods of a Job."""
         containers = self.containers
         note = partial(self.note, record)
-        return self._kubelet(namespace, containers.of_job(record.name, note) if containers else None)
+        return self._kubelet(record, namespace, containers.of_job(record.name, note) if containers else None)
 
     def changed(self, record: JobRecord) -> None:
         """Something about the Job changed."""

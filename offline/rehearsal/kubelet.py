@@ -35,6 +35,11 @@ MESSAGE_BYTES = 2048
 """Kubernetes' bounds on the log that stands in for a termination message (kubernetes.io/docs/tasks/debug/
 debug-application/determine-reason-pod-failure, seen November 2026)."""
 
+TEMPORARY = "/tmp"
+
+DENIED = re.compile(rb"Permission denied|Read-only file system|EACCES|EROFS")
+"""What programs say where they may not write."""
+
 _REFERENCE = re.compile(r"\$(?:\$|\((?P<name>[^)]*)\))")
 """Kubernetes' reference to a variable in commands, arguments and environment."""
 
@@ -98,7 +103,8 @@ which has what the modules of the project need. Raises RefusedError."""
 class Kubelet:
     """Runs pods below ``folder``, with the store that they share, which CSI ``drivers`` mount, at ``store``.
 
-    ``api`` answers pods that have a service account's token.
+    ``api`` answers pods that have a service account's token. ``unheld`` is called where their processes cannot be
+    kept from listening on all addresses of this machine.
     """
 
     reaper: Reaper
@@ -107,6 +113,7 @@ class Kubelet:
     drivers: Collection[str] = ()
     api: ApiServer | None = None
     prepare: Prepare | None = None
+    unheld: Callable[[], None] = lambda: None
 
     def run(self, pod: Pod) -> PodResult:
         """Runs ``pod`` to its end. Raises RefusedError and UnsupportedError where it cannot be started."""
@@ -151,6 +158,8 @@ class Kubelet:
 
         ended = processes.run(launch, self.reaper, pod.stop, write)
         mounted.unprotect()
+        if ended.code and launch.writable is not None and any(map(DENIED.search, tail)):
+            write(f"{_may_write(container)}\n".encode())
         reason = "Completed" if ended.code == 0 else "OOMKilled" if ended.oom_killed else "Error"
         return PodResult(
             succeeded=ended.code == 0,
@@ -169,7 +178,7 @@ class Kubelet:
             return localize(readdressed(text, pod.addresses), mounts)
 
         given = {name: here(value) for name, value in variables.items()}
-        scratch = mounts.get("/tmp", folder / "scratch")
+        scratch = mounts.get(TEMPORARY, folder / "scratch")
         scratch.mkdir(parents=True, exist_ok=True)
         words = [here(expand(word, variables)) for word in (*container.command, *container.args)]
         working_dir = Path(localize(container.working_dir, mounts)) if container.working_dir else scratch
@@ -197,6 +206,8 @@ class Kubelet:
             memory=container.memory_limit,
             cpu_request=container.requests.cpu,
             cpu_limit=container.cpu_limit,
+            writable=[scratch, *_writable(container, mounts)] if container.read_only_root else None,
+            unheld=self.unheld,
         )
 
     def _variables(self, pod: Pod, container: Container) -> dict[str, str]:
@@ -302,6 +313,20 @@ def readdressed(text: str, addresses: Mapping[str, re.Pattern[str]]) -> str:
     for mark, address in marks.items():
         text = text.replace(mark, address)
     return text
+
+
+def _writable(container: Container, mounts: Mapping[str, Path]) -> list[Path]:
+    """Where on this machine ``container`` may write: its volumes, and what a program's code names as /tmp."""
+    volumes_of = [mounts[mount.path] for mount in container.mounts if not mount.read_only]
+    return [*volumes_of, *([Path(TEMPORARY)] if TEMPORARY in mounts else [])]
+
+
+def _may_write(container: Container) -> str:
+    places = ", ".join(mount.path for mount in container.mounts if not mount.read_only) or "nothing"
+    return (
+        f"note: as in a cluster, this container may write to {places} alone: the file system of its image is "
+        "read-only. What only this attempt needs belongs into $TMPDIR, what is to stay into {output}"
+    )
 
 
 def localize(text: str, mounts: Mapping[str, Path]) -> str:

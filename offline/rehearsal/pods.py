@@ -90,6 +90,8 @@ class Container:
     requests: Resources
     memory_limit: int | None
     cpu_limit: int | None
+    read_only_root: bool = False
+    """Whether it may write to its volumes alone, and not to its image."""
 
 
 @dataclass(frozen=True)
@@ -220,6 +222,7 @@ def _container(spec: Properties, known: frozenset[str] = CONTAINER_KEYS) -> Cont
         requests=amounts({**limits, **strings(resources.get("requests"))}),
         memory_limit=mebibytes(limits["memory"]) if "memory" in limits else None,
         cpu_limit=cpu_millicores(limits["cpu"]) if "cpu" in limits else None,
+        read_only_root=bool(mapping(spec.get("securityContext")).get("readOnlyRootFilesystem")),
     )
 
 

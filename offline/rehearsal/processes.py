@@ -1,6 +1,7 @@
 """Runs a container as a process group of this machine, with its limits and signals."""
 
 import contextlib
+import json
 import math
 import os
 import signal
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import IO
 
 import psutil
+
+from offline.rehearsal.listening import Loopback
 
 POLL = 0.1
 """Seconds between two looks at a process that runs."""
@@ -50,7 +53,11 @@ class Stop:
 
 @dataclass(frozen=True)
 class Launch:
-    """What to start. ``memory`` is the limit in MiB; ``cpu_request`` and ``cpu_limit`` are in millicores."""
+    """What to start. ``memory`` is the limit in MiB; ``cpu_request`` and ``cpu_limit`` are in millicores.
+
+    ``writable`` are the folders below which it may write; None: wherever its user may. With ``unheld`` it listens
+    on loopback alone, and that is called where it cannot be kept to it.
+    """
 
     command: Sequence[str]
     environment: Mapping[str, str]
@@ -58,10 +65,19 @@ class Launch:
     memory: int | None = None
     cpu_request: int = 0
     cpu_limit: int | None = None
+    writable: Sequence[Path] | None = None
+    unheld: Callable[[], None] | None = None
 
-    def arguments(self, reaper: int) -> list[str]:
-        """The command line of `launch.py`."""
-        return [str(reaper), str(niceness(self.cpu_request)), cpus(self.cpu_limit), *self.command]
+    def arguments(self, reaper: int, binds: int | None) -> list[str]:
+        """The command line of `launch.py`, which gets the descriptors ``reaper`` and ``binds``."""
+        specification = {
+            "reaper": reaper,
+            "nice": niceness(self.cpu_request),
+            "cpus": cpus(self.cpu_limit),
+            "writable": None if self.writable is None else [str(each) for each in self.writable],
+            "binds": binds,
+        }
+        return [json.dumps(specification), *self.command]
 
 
 @dataclass(frozen=True)
@@ -113,16 +129,20 @@ def run(launch: Launch, reaper: Reaper, stop: Stop, write: Callable[[bytes], Non
     container, whatever the process leaves behind ends with it.
     """
     launcher = [sys.executable, "-I", "-S", str(Path(__file__).with_name("launch.py"))]
+    loopback = Loopback(launch.unheld) if launch.unheld else None
+    binds = loopback.descriptor if loopback else None
     process = subprocess.Popen(
-        [*launcher, *launch.arguments(reaper.descriptor)],
+        [*launcher, *launch.arguments(reaper.descriptor, binds)],
         cwd=launch.folder,
         env=dict(launch.environment),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        pass_fds=[reaper.descriptor],
+        pass_fds=[reaper.descriptor, *([] if binds is None else [binds])],
     )
+    if loopback:
+        loopback.begin()
     assert process.stdout is not None
     reader = threading.Thread(target=_copy, args=(process.stdout, write), daemon=True)
     reader.start()
@@ -132,6 +152,8 @@ def run(launch: Launch, reaper: Reaper, stop: Stop, write: Callable[[bytes], Non
     _kill_group(process.pid)
     reader.join(timeout=5)
     reaper.over(process.pid)
+    if loopback:
+        loopback.end()
     if watch.oom_killed:
         code = OOM_KILLED
     return Exit(code if code >= 0 else 128 - code, watch.oom_killed, watch.peak)
@@ -146,16 +168,16 @@ def niceness(request: int) -> int:
     return min(max(round(-math.log(share) / math.log(STEP_OF_NICENESS)), 0), LOWEST_PRIORITY)
 
 
-def cpus(limit: int | None) -> str:
-    """The cores that a process with this CPU limit may use, as a list; empty where it may use all.
+def cpus(limit: int | None) -> list[int]:
+    """The cores that a process with this CPU limit may use; none where it may use all.
 
     A quota in parts of a core takes a cgroup; here a limit is rounded up to whole cores.
     """
     if limit is None or not hasattr(os, "sched_getaffinity"):
-        return ""
+        return []
     allowed = sorted(os.sched_getaffinity(0))
     wanted = max(math.ceil(limit / 1000), 1)
-    return ",".join(map(str, allowed[:wanted])) if wanted < len(allowed) else ""
+    return allowed[:wanted] if wanted < len(allowed) else []
 
 
 @dataclass

@@ -32,7 +32,7 @@ from offline.engine.stack_config import load_stack
 from offline.engine.stack_references import references
 from offline.evaluation.worker import stood_in
 from offline.policies.workloads import STATEFUL_SET
-from offline.rehearsal import programs, secrets, store_files, summary
+from offline.rehearsal import launch, programs, secrets, store_files, summary
 from offline.rehearsal.cluster_objects import cluster_of
 from offline.rehearsal.comparison import compare
 from offline.rehearsal.containers import Containers
@@ -54,6 +54,11 @@ OVERLAY = f"{PREFIX}rehearsal"
 
 ENVIRONMENTS = Path("build", "environments")
 """Where the environments of all stacks are, below the repository."""
+
+WRITES = (
+    "warning: steps and apps may write wherever you may: this machine cannot keep them to where they may write in "
+    "a cluster (that takes Linux 5.19 with Landlock). What is written elsewhere is in no result, and fails there"
+)
 
 
 def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines: bool = False) -> Configuration:
@@ -140,6 +145,8 @@ class Session:
             state = State.load(place)
             remarks = [f"{state.problem}; every Job runs again"] if state.problem else []
             remarks += place.create()
+            if launch.landlock() < launch.LANDLOCK:
+                remarks.append(WRITES)
             given = self.configuration.settings.rehearsal.store_files
             remarks += store_files.give(given, place.store, self.options.root)
             reaper = Reaper(lock.descriptor)

@@ -41,6 +41,9 @@ SERVICE_MARKS = {
 WIDE = 100
 """Columns from which on there is room for long progress bars."""
 
+WARNING = "warning: "
+"""How a line begins that is shown in red."""
+
 EPOCH_LINES = 4
 """Lines that a training prints where there is no terminal, at most."""
 
@@ -75,7 +78,7 @@ class PlainDisplay:
     def say(self, text: str) -> None:
         """A line that belongs to no Job."""
         if not self.quiet:
-            self.console.print(Text(printable_lines(text)), soft_wrap=True)
+            self.console.print(Text(printable_lines(text), _style(text)), soft_wrap=True)
 
     def resource(self, resource: Resource) -> None:
         """Prints nothing: there are too many resources for a line each."""
@@ -110,7 +113,8 @@ class PlainDisplay:
     def _line(self, record: JobRecord | ServiceRecord, text: str) -> None:
         if not self.quiet:
             seconds = time.monotonic() - self._began
-            self.console.print(Text(f"{seconds:6.1f} s  {record.name}: {printable(text)}"), soft_wrap=True)
+            line = f"{seconds:6.1f} s  {record.name}: {printable(text)}"
+            self.console.print(Text(line, _style(text)), soft_wrap=True)
 
 
 @dataclass
@@ -138,7 +142,7 @@ class LiveDisplay:
 
     def say(self, text: str) -> None:
         """A line above the tree."""
-        self.console.print(Text(printable_lines(text)), soft_wrap=True)
+        self.console.print(Text(printable_lines(text), _style(text)), soft_wrap=True)
 
     def resource(self, resource: Resource) -> None:
         """Counts the resource."""
@@ -153,7 +157,7 @@ class LiveDisplay:
 
     def note(self, record: JobRecord | ServiceRecord, text: str) -> None:
         """A line above the tree."""
-        self.console.print(Text(f"{record.name}: {printable(text)}", style="yellow"))
+        self.console.print(Text(f"{record.name}: {printable(text)}", style=_style(text) or "yellow"))
 
     def job(self, record: JobRecord) -> None:
         """Adds the Job to the tree, or updates it."""
@@ -212,6 +216,10 @@ class LiveDisplay:
         if record.phase is Phase.SUCCEEDED:
             return where, Text(f"{record.seconds:.1f} s")
         return where, Text("unchanged" if record.phase is Phase.UNCHANGED else describe(record))
+
+
+def _style(text: str) -> str:
+    return "red" if text.startswith(WARNING) else ""
 
 
 def describe(record: JobRecord) -> str:

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import subprocess
 import sys
 import threading
 import time
@@ -17,8 +18,11 @@ from hypothesis import strategies as st
 
 from infra.platform import Node, Resources
 from infra.review.stack import Resource
+from offline.rehearsal import launch
 from offline.rehearsal.cluster_objects import Namespace, Objects, RefusedError
 from offline.rehearsal.kubelet import Kubelet, Pod, PodResult, expand, localize
+from offline.rehearsal.launch import LANDLOCK, landlock
+from offline.rehearsal.listening import Loopback
 from offline.rehearsal.pods import pod_spec
 from offline.rehearsal.processes import Reaper, Stop
 from offline.rehearsal.scheduler import Placement
@@ -358,3 +362,81 @@ def test_a_replaced_path_is_not_replaced_again() -> None:
     assert (
         localize("/store/x", {"/store": Path("/tmp/run/store"), "/tmp": Path("/elsewhere")}) == "/tmp/run/store/x"
     )
+
+
+READ_ONLY = {"securityContext": {"readOnlyRootFilesystem": True}}
+HELD = pytest.mark.skipif(landlock() < LANDLOCK, reason="this machine has no Landlock")
+
+
+@HELD
+@pytest.mark.parametrize("where", ["code", "elsewhere", "read-only"])
+def test_a_container_with_a_read_only_image_writes_to_its_volumes_alone(
+    machine: Machine, tmp_path: Path, where: str
+) -> None:
+    machine.objects.add(config_map("code", data={"train.py": "1"}))
+    (machine.store / "models").mkdir()
+    pod = {"volumes": [volume("code", configMap={"name": "code"}), STORE, volume("shared", csi=STORE["csi"])]}
+    mounts = [mount("code", "/code", readOnly=True), mount("store", "/store", readOnly=where == "read-only")]
+    target = {"code": "/code/new", "elsewhere": str(tmp_path / "new"), "read-only": "/store/models/new"}[where]
+    script = "import sys; open(sys.argv[1], 'w')"
+    result = machine.run(script, target, pod=pod, volumeMounts=mounts, **READ_ONLY)
+    assert not result.succeeded
+    assert "note: as in a cluster, this container may write to" in result.message
+    assert not list(tmp_path.rglob("new"))
+
+
+@HELD
+def test_what_a_container_may_write_to_it_writes_to(machine: Machine) -> None:
+    pod = {"volumes": [volume("tmp", emptyDir={}), STORE]}
+    mounts = [mount("tmp", "/tmp"), mount("store", "/store")]
+    script = (
+        "import os, pathlib, sys, tempfile, multiprocessing; tempfile.mkdtemp(); multiprocessing.Lock();"
+        "made = pathlib.Path(sys.argv[1], 'models'); made.mkdir(); (made / 'new').write_text('1');"
+        "os.replace(made / 'new', made.parent / 'moved'); open('/dev/null', 'w').write('1');"
+        "pathlib.Path.home().joinpath('.cache').mkdir()"
+    )
+    result = machine.run(script, "/store", pod=pod, volumeMounts=mounts, **READ_ONLY)
+    assert result.succeeded, result.message
+    assert (machine.store / "moved").read_text() == "1"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="seccomp")
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "only ::"])
+def test_what_listens_on_all_addresses_listens_on_loopback(machine: Machine, address: str) -> None:
+    script = (
+        "import socket, sys, threading\n"
+        "word = sys.argv[1]\n"
+        "one = socket.socket(socket.AF_INET6 if ':' in word else socket.AF_INET)\n"
+        "if ':' in word: one.setsockopt(41, 26, int(word.startswith('only')))\n"
+        # TensorFlow's servers begin to listen in a thread of their own.
+        "thread = threading.Thread(target=one.bind, args=((word.split()[-1], 0),))\n"
+        "thread.start(); thread.join(); one.listen()\n"
+        "host, port = one.getsockname()[:2]\n"
+        "socket.create_connection((host, port)).close()\n"
+        "print(host)\n"
+        "udp = socket.socket(type=socket.SOCK_DGRAM); udp.bind(('', 0)); print(udp.getsockname()[0])\n"
+    )
+    result = machine.run(script, address)
+    assert result.succeeded, result.message
+    expected = {"0.0.0.0": "127.0.0.1", "::": "::ffff:127.0.0.1", "only ::": "::1"}[address]
+    assert machine.lines == [expected, "0.0.0.0"]
+
+
+def test_where_nothing_keeps_a_process_to_loopback_it_is_told(tmp_path: Path, reaper: Reaper) -> None:
+    told: list[bool] = []
+    # No such system call for a program of another kind of processor.
+    launcher = "import platform, runpy, sys; platform.machine = lambda: 'other'; sys.argv = sys.argv[1:];"
+    loopback = Loopback(lambda: told.append(True))
+    path = str(Path(launch.__file__))
+    sink, binds = os.open(os.devnull, os.O_WRONLY), loopback.descriptor
+    specification = {"reaper": sink, "nice": 0, "cpus": [], "writable": None, "binds": binds}
+    words = [sys.executable, "-c", launcher + "runpy.run_path(sys.argv[0], run_name='__main__')", path]
+    process = subprocess.Popen(
+        [*words, json.dumps(specification), "true"],
+        pass_fds=[sink, binds],
+        cwd=tmp_path,
+    )
+    loopback.begin()
+    assert process.wait() == 0
+    loopback.end()
+    assert told == [True]
