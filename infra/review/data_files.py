@@ -80,5 +80,6 @@ def _in_place(fact: Mapping[str, Any]) -> InPlace:
         when=When(fact.get("when", When.CHANGED)),
         kept=fact.get("kept", ""),
         fix=fact.get("fix", ""),
+        blocked=fact.get("blocked", ""),
         restore=fact.get("restore", NOT_RESTORED),
     )

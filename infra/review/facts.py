@@ -217,4 +217,5 @@ class InPlace:
     when: When = When.CHANGED
     kept: str = ""
     fix: str = ""
+    blocked: str = ""
     restore: str = NOT_RESTORED

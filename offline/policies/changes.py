@@ -9,7 +9,7 @@ from infra.review.facts import Effect
 from infra.review.policy import Harm, Severity, Violation
 from infra.review.stack import Resource, Stack
 from offline.policies.protection import holding
-from offline.policies.workloads import workloads
+from offline.policies.workloads import DEPLOYMENT, STATEFUL_SET, unevictable, workloads
 from offline.preview.in_place_updates import Consequence
 from offline.preview.model import Operation
 from offline.preview.operations import Compared
@@ -108,6 +108,29 @@ def _not_carried_out(change: Change) -> Iterator[Violation]:
     for each, consequence in _consequences(change, Effect.CUTS_OFF):
         reason = f"`pulumi up` fails half-way: {consequence.fact.note} ({_from_to(consequence)})"
         yield Violation(each.resource.urn, reason, consequence.fact.fix)
+    yield from _blocked(change)
+
+
+def _blocked(change: Change) -> Iterator[Violation]:
+    """Updates of node pools that wait for the eviction of pods which a budget never lets go."""
+    for each in change.compared:
+        blocked = next((known.fact.blocked for known in each.consequences if known.fact.blocked), "")
+        if not blocked or each.before is None:
+            continue
+        for workload in workloads(change.before, STATEFUL_SET, DEPLOYMENT):
+            pool, budget = workload.pool(change.before), unevictable(workload, change.before)
+            if budget is None or pool is None or pool.urn != each.before.urn:
+                continue
+            name, namespace = workload.resource.name, workload.namespace
+            labels = ",".join(f"{key}={label}" for key, label in workload.labels.items())
+            yield Violation(
+                each.resource.urn,
+                f"`pulumi up` fails half-way: {blocked}; the PodDisruptionBudget {budget.name} lets no pod of {name} "
+                "go, which runs on this pool",
+                f"leave the pool as it is; or run `pulumi up` while nothing uses {name}, delete its pod once its "
+                f"node is cordoned (`kubectl delete pod -n {namespace} -l {labels}`), which no budget stops, and "
+                "suppress `update-refused` for this update",
+            )
 
 
 def _unguarded(change: Change) -> Iterator[Violation]:

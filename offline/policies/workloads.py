@@ -27,6 +27,7 @@ POD = "kubernetes:core/v1:Pod"
 DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
 CRON_JOB = "kubernetes:batch/v1:CronJob"
 STATEFUL_SET = "kubernetes:apps/v1:StatefulSet"
+BUDGET = "kubernetes:policy/v1:PodDisruptionBudget"
 DEPLOYMENT = "kubernetes:apps/v1:Deployment"
 
 _TEMPLATE = ("spec", "template")
@@ -193,6 +194,33 @@ def workload_of(resource: Resource, stack: Stack) -> Workload:
     """A resource of one of the types in `TEMPLATES`."""
     template = mapping(at(resource.properties, *TEMPLATES[resource.type]))
     return Workload(resource, stack.cluster_of(resource), template)
+
+
+def unevictable(workload: Workload, stack: Stack) -> Resource | None:
+    """The PodDisruptionBudget that lets none of its pods be evicted while all of them run; None without one."""
+    for budget in stack.of_type(BUDGET):
+        spec = mapping(budget.properties.get("spec"))
+        if (
+            stack.cluster_of(budget) == workload.cluster
+            and (at(budget.properties, "metadata", "namespace") or "default") == workload.namespace
+            and selector_picks(spec.get("selector"), workload.labels)
+            and _allows_none(spec, workload.pods)
+        ):
+            return budget
+    return None
+
+
+def _allows_none(budget: Properties, pods: int) -> bool:
+    """Whether a budget's spec allows no disruption of this many pods. Percentages are rounded up.
+
+    Source: https://kubernetes.io/docs/tasks/run-application/configure-pdb/, 2026-11-23.
+    """
+    least, most = (budget.get(key) for key in ("minAvailable", "maxUnavailable"))
+    if most is not None:
+        return most in {0, "0", "0%"}
+    if isinstance(least, str) and least.endswith("%"):
+        return pods > 0 and -(-whole(least[:-1]) * pods // 100) >= pods
+    return least is not None and 0 < pods <= whole(least)
 
 
 def gpus_of(workload: Workload) -> int:

@@ -23,6 +23,9 @@ TODAY = date(2026, 11, 22)
 BUCKET = "gcp:storage/bucket:Bucket"
 CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
 VOLUME = "kubernetes:core/v1:PersistentVolume"
+SET = "kubernetes:apps/v1:StatefulSet"
+BUDGET = "kubernetes:policy/v1:PodDisruptionBudget"
+LABEL = "eks.amazonaws.com/nodegroup"
 RBAC = "kubernetes:rbac.authorization.k8s.io/v1:"
 NAMESPACE = "kubernetes:core/v1:Namespace"
 PROVIDER = "urn:pulumi:test::slipway::pulumi:providers:kubernetes::here"
@@ -473,3 +476,47 @@ def test_nothing_has_to_protect_an_address() -> None:
     production = replace(stack(address, logs), name="prod")
     findings, _ = check(production, {}, TODAY)
     assert [each.resource for each in findings if each.policy == "production-unprotected"] == [logs.urn]
+
+
+def eks_pool(version: str, name: str = "queue") -> Resource:
+    properties = {
+        "nodeGroupName": name,
+        "clusterName": "here",
+        "labels": {},
+        "scalingConfig": {"minSize": 1, "maxSize": 1},
+        "launchTemplate": {"version": version},
+    }
+    return declared(GROUP, f"here-{name}", properties)
+
+
+def queue(**budget: Any) -> list[Resource]:
+    labels = {"app": "queue"}
+    pod = {"containers": [{"name": "main", "image": "valkey"}], "nodeSelector": {LABEL: "queue"}}
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    return [
+        on_cluster(SET, "queue", "ml", spec={"replicas": 1, "template": template}),
+        on_cluster(BUDGET, "queue", "ml", spec={"selector": {"matchLabels": labels}, **budget}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("budget", "refused"),
+    [
+        ({"minAvailable": 1}, True),
+        ({"minAvailable": "100%"}, True),
+        ({"maxUnavailable": 0}, True),
+        ({"maxUnavailable": 1}, False),
+        ({"minAvailable": 0}, False),
+        ({}, False),
+    ],
+)
+def test_a_pool_whose_pods_no_budget_lets_go_cannot_be_updated(budget: dict[str, Any], refused: bool) -> None:
+    rest = [*queue(**budget), eks_pool("1", "other")]
+    findings = found([eks_pool("1"), *rest], [eks_pool("2"), *rest])
+    assert ("update-refused" in {each.policy for each in findings}) == refused
+    if refused:
+        (finding,) = (each for each in findings if each.policy == "update-refused")
+        assert finding.resource == eks_pool("1").urn
+        assert "kubectl delete pod -n ml -l app=queue" in finding.fix
+    moved = found([eks_pool("1"), *rest], [eks_pool("1"), *rest[:-1], eks_pool("2", "other")])
+    assert "update-refused" not in {each.policy for each in moved}, "it runs on another pool"
