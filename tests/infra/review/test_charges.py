@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from infra.clouds.aws.catalogue import regions as aws_regions
+from infra.clouds.aws.review.charges import TABLE
 from infra.clouds.aws.review.charges import charges as aws_charges
 from infra.clouds.existing.review import charges as existing_charges
+from infra.clouds.gcp.catalogue import regions as gcp_regions
 from infra.clouds.gcp.review.charges import charges as gcp_charges
 from infra.clouds.registry import reviews
 from infra.kubernetes.review.charges import charges as kubernetes_charges
@@ -269,6 +272,21 @@ def test_aws_bills_a_network_by_its_gateways_and_addresses() -> None:
         "Interface endpoint in 2 zones in us-east-2": (None, 2, 1, 1),
         "KMS key": (1, 1, 1, 1),
     }
+
+
+@pytest.mark.parametrize("region", sorted(aws_regions()))
+def test_a_nat_gateway_and_a_disk_have_a_price_in_every_region_of_aws(region: str) -> None:
+    gateway = declared("aws:ec2/natGateway:NatGateway", properties={"region": region})
+    (nat,) = [each for each in aws_charges(stack_of(gateway)) if not each.metered]
+    assert nat.price is not None
+    assert 0.045 <= nat.price.amount < 0.1
+    assert TABLE.price("disks", "gp3", region, "per_gib_month") is not None
+
+
+@pytest.mark.parametrize("region", sorted(gcp_regions()))
+def test_cloud_nat_has_a_price_in_every_region_of_google_cloud(region: str) -> None:
+    gateway = declared("gcp:compute/routerNat:RouterNat", properties={"region": region})
+    assert [each.what for each in gcp_charges(stack_of(gateway)) if each.price is None] == []
 
 
 @pytest.mark.parametrize(
