@@ -90,7 +90,8 @@ class Quota:
 
     ``where`` is the region or zone, ``see`` the command or page that shows the limit. ``ordinary`` is the limit of
     a new project or account, None where it is not documented. ``key`` is what its cloud asks for it by, where that
-    is more than ``metric`` and ``where``.
+    is more than ``metric`` and ``where``. ``known`` is false where no source says which quota counts this;
+    ``metric`` then says what is counted.
     """
 
     metric: str
@@ -100,6 +101,7 @@ class Quota:
     see: str
     ordinary: float | None = None
     key: tuple[str, ...] = ()
+    known: bool = True
 
 
 @dataclass(frozen=True)

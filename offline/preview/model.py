@@ -330,6 +330,10 @@ class QuotaNeed(Model):
     unit: str
     see: str
     ordinary: float | None = None
+    known: bool = Field(
+        default=True,
+        description="Whether a source names the quota; where it is false, `metric` says what is counted.",
+    )
     new: bool = Field(default=True, description="Whether the base needs another amount; true without a base.")
 
 

@@ -268,6 +268,8 @@ def as_of(basis: str) -> str:
 def needed(quota: QuotaNeed) -> str:
     """The needed amount of a quota, and what a new account has."""
     ordinary = f" (new accounts have {quota.ordinary:g})" if quota.ordinary is not None else ""
+    if not quota.known:
+        ordinary = " (which quota counts them is unknown)"
     unit = phrasing.PLURAL.sub("", quota.unit) if quota.needed == 1 else quota.unit
     return f"{quota.needed:g} {unit}{ordinary}".replace("  ", " ")
 

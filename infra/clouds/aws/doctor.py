@@ -277,6 +277,8 @@ def _quotas(stack: Stack, account: Account) -> Iterator[Observation]:
     """Limits against what the stack needs; what else the account uses is in no answer."""
     enough = 0
     for quota in stack.quotas:
+        if not quota.known:
+            yield unknown(QUOTAS, f"no source says which counts the {quota.metric} ({quota.where})", quota.see)
         if len(quota.key) != 3:
             continue
         service, code, region = quota.key

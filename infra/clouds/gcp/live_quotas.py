@@ -21,6 +21,9 @@ def quotas(google: Google, stack: Stack, project: str) -> Iterator[Observation]:
     left = 0
     places: dict[str, Mapping[str, tuple[float, float]]] = {}
     for quota in stack.quotas:
+        if not quota.known:
+            yield unknown(SUBJECT, f"no source says which quota counts {_named(quota)}", quota.see)
+            continue
         try:
             limit, usage = _standing(google, project, quota, places)
         except RefusedError as error:

@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
+from infra.clouds.aws.catalogue import instance_types
 from infra.clouds.aws.review.quotas import DATA as AWS_DATA
 from infra.clouds.aws.review.quotas import quotas as aws_quotas
+from infra.clouds.gcp.catalogue import offers
 from infra.clouds.gcp.review.quotas import DATA as GCP_DATA
 from infra.clouds.gcp.review.quotas import quotas as gcp_quotas
 from infra.review.facts import Quota
 from infra.review.properties import UNKNOWN
+from offline.preview.model import QuotaNeed
+from offline.preview.tables import needed as needed_words
 from tests.support import aws, gcp
 from tests.support.reviewing import declared, declared_stack, stack_of
 
@@ -165,3 +169,53 @@ def test_every_fact_names_where_it_is_from(path: Any) -> None:
     assert all({"date"} < source.keys() for source in data["sources"].values())
     rows = [row for kind in ("vcpus", "counts", "disks") for row in data.get(kind, {}).values()]
     assert all(row["source"] in data["sources"] for row in rows if isinstance(row, dict) and "name" in row)
+
+
+def named_or_unknown(quotas: Any, unit: str, amount: float) -> bool:
+    """Whether one quota of a region counts this: a fact, or one that is shown as unknown."""
+    found = [each for each in quotas if each.unit == unit and each.where != "all regions"]
+    return [each.needed for each in found] == [amount] and bool(found[0].see)
+
+
+@pytest.mark.parametrize("spot", [False, True])
+@pytest.mark.parametrize("accelerator", sorted(offers()))
+def test_every_accelerator_of_google_cloud_is_in_the_quota_at_maximum(accelerator: str, spot: bool) -> None:
+    config = {
+        "machineType": "n1-standard-4",
+        "spot": spot,
+        "guestAccelerators": [{"type": accelerator, "count": 2}],
+    }
+    pool = declared(gcp.NODE_POOL, properties={"location": "us-central1-a", "nodeCount": 1, "nodeConfig": config})
+    quotas = gcp_quotas(stack_of(pool))
+    assert named_or_unknown(quotas, "GPUs", 2)
+    assert all(each.known for each in quotas), "every accelerator that ships has a fact"
+
+
+@pytest.mark.parametrize("capacity", ["ON_DEMAND", "SPOT"])
+@pytest.mark.parametrize("machine", sorted(name for name, each in instance_types().items() if each.accelerator))
+def test_every_accelerator_of_aws_is_in_the_quota_at_maximum(machine: str, capacity: str) -> None:
+    group = declared(
+        aws.NODE_GROUP,
+        properties={"instanceTypes": [machine], "capacityType": capacity, "scalingConfig": {"maxSize": 1}},
+    )
+    assert named_or_unknown(aws_quotas(stack_of(group)), "vCPUs", instance_types()[machine].vcpus)
+
+
+def test_a_quota_that_no_source_names_is_shown_as_unknown() -> None:
+    config = {"machineType": "n1-standard-4", "guestAccelerators": [{"type": "nvidia-next", "count": 1}]}
+    pool = declared(gcp.NODE_POOL, properties={"location": "us-west4-a", "nodeCount": 3, "nodeConfig": config})
+    (google,) = [each for each in gcp_quotas(stack_of(pool)) if not each.known]
+    assert (google.where, google.needed) == ("us-west4", 3)
+    assert "nvidia-next" in google.metric
+    group = declared(
+        aws.NODE_GROUP,
+        properties={
+            "instanceTypes": ["p6-b200.48xlarge"],
+            "capacityType": "SPOT",
+            "scalingConfig": {"maxSize": 2},
+        },
+    )
+    (amazon,) = [each for each in aws_quotas(stack_of(group)) if not each.known]
+    assert (amazon.needed, amazon.unit) == (384, "vCPUs")
+    shown = [needed_words(QuotaNeed.model_validate(each, from_attributes=True)) for each in (google, amazon)]
+    assert all("unknown" in words for words in shown)

@@ -19,7 +19,7 @@ DATA = Path(__file__).parents[1] / "data" / "quotas.toml"
 SUBNET = "aws:ec2/subnet:Subnet"
 
 Need = tuple[str, str]
-"""The quota's code, and where."""
+"""The quota's code, or what is counted where no source says by which quota; and where."""
 
 
 def quotas(stack: Stack) -> Sequence[Quota]:
@@ -31,6 +31,13 @@ def quotas(stack: Stack) -> Sequence[Quota]:
         regions[need] = region
     rules = _rules()
     found: list[Quota] = []
+    for (code, where), amount in sorted(needed.items()):
+        if code not in rules and amount:
+            see = (
+                f"aws service-quotas list-service-quotas --service-code ec2 --region {regions[code, where]} "
+                "--query 'Quotas[].[QuotaName,Value]' --output table"
+            )
+            found.append(Quota(code, where, amount, "vCPUs", see, known=False))
     for need in (each for code in rules for each in sorted(needed) if each[0] == code and needed[each]):
         code, where = need
         rule = rules[code]
@@ -57,11 +64,16 @@ def _vcpus(stack: Stack) -> Iterator[tuple[str, Need, int]]:
         if machine is None or group.properties.get("capacityType") == "CAPACITY_BLOCK":
             continue
         region = _region(stack, group)
-        for code, rule in _data()["vcpus"].items():
-            if rule.get("spot", False) == nodes.is_spot(group.properties) and _is_in(
-                machine.name, rule["families"]
-            ):
-                yield region, (code, region), machine.vcpus * nodes.most_nodes(group.properties)
+        metric = _vcpu_metric(machine.name, spot=nodes.is_spot(group.properties))
+        yield region, (metric, region), machine.vcpus * nodes.most_nodes(group.properties)
+
+
+def _vcpu_metric(machine: str, *, spot: bool) -> str:
+    """The code of the quota that counts the vCPUs of ``machine``, or these words where no source has it."""
+    for code, rule in _data()["vcpus"].items():
+        if rule.get("spot", False) == spot and _is_in(machine, rule["families"]):
+            return code
+    return f"vCPUs of {machine.partition('.')[0]}{' as Spot' if spot else ''}"
 
 
 def _is_in(machine: str, families: Sequence[str]) -> bool:

@@ -39,6 +39,9 @@ GENERAL_PURPOSE_FAMILY = "e2"
 Need = tuple[str, str, str]
 """Where, metric and unit."""
 
+UNKNOWN = "GPUs "
+"""What the metric begins with of a GPU whose quota is in no source."""
+
 
 def quotas(stack: Stack) -> Sequence[Quota]:
     """What the stack needs of each quota, by region, and then in the whole project."""
@@ -68,6 +71,7 @@ def _quota(need: Need, amount: int, project: str) -> Quota:
         unit=unit,
         see=see.format(region=where, project=project, metric=name),
         ordinary=_data()["ordinary"].get(family or name),
+        known=not metric.startswith(UNKNOWN),
     )
 
 
@@ -83,8 +87,7 @@ def _of_node(pool: Properties) -> Iterator[tuple[Need, int]]:
     gpus = nodes.gpus(pool)
     if gpus:
         yield (ALL_REGIONS, "GPUS_ALL_REGIONS", "GPUs"), gpus
-        if metric := _gpus(nodes.accelerator(pool), spot=spot):
-            yield (region, metric, "GPUs"), gpus
+        yield (region, _gpus(nodes.accelerator(pool), spot=spot), "GPUs"), gpus
     if metric := _data()["disks"].get(nodes.disk_type(pool)):
         yield (region, metric, "GB"), nodes.disk_size(pool)
     if ssds := nodes.local_ssds(pool):
@@ -111,8 +114,7 @@ def _of_autopilot(stack: Stack) -> Iterator[tuple[Need, int]]:
             yield (region, metric, "vCPUs"), vcpus * way.most_pods
         if gpus:
             yield (ALL_REGIONS, "GPUS_ALL_REGIONS", "GPUs"), gpus * way.most_pods
-            if metric := _gpus(way.way.accelerator, spot=way.way.spot):
-                yield (region, metric, "GPUs"), gpus * way.most_pods
+            yield (region, _gpus(way.way.accelerator, spot=way.way.spot), "GPUs"), gpus * way.most_pods
 
 
 def _vcpus(family: str, *, spot: bool) -> str | None:
@@ -123,11 +125,12 @@ def _vcpus(family: str, *, spot: bool) -> str | None:
     return SPOT_CPUS if metric and spot else metric
 
 
-def _gpus(accelerator: str | None, *, spot: bool) -> str | None:
+def _gpus(accelerator: str | None, *, spot: bool) -> str:
     rule: Mapping[str, Any] = _data()["gpus"].get(accelerator, {})
-    if spot or "family" not in rule:
-        return rule.get("spot" if spot else "on_demand")
-    return f"{PER_GPU_FAMILY}, {rule['family']}"
+    if not spot and "family" in rule:
+        return f"{PER_GPU_FAMILY}, {rule['family']}"
+    unknown = f"{UNKNOWN}{accelerator or 'of any kind'}{' as Spot' if spot else ''}"
+    return rule.get("spot" if spot else "on_demand", unknown)
 
 
 def _of_network(stack: Stack) -> Iterator[tuple[Need, int]]:
