@@ -21,7 +21,7 @@ from infra.pipelines.discovery import supplements
 from infra.pipelines.images import has_tensorflow, tensorflow_image
 from infra.pipelines.newest import noting
 from infra.pipelines.packages import Packages
-from infra.pipelines.shipping import command_of, requirements_of
+from infra.pipelines.shipping import command_of, may_use_tensorflow, requirements_of, started
 from infra.pipelines.supplies import publishing
 from infra.platform import Platform, Pool, Resources
 from infra.schema.printable import printable
@@ -133,6 +133,7 @@ class _Placement:
     images: Images
     made: dict[str, Step] = field(default_factory=dict[str, Step])
     published: dict[str, Step] = field(default_factory=dict[str, Step])
+    using: dict[object, bool] = field(default_factory=dict[object, bool])
 
     def steps(self) -> list[Step]:
         """In the order of the declaration, and last what notes their run where an app follows it."""
@@ -160,8 +161,9 @@ class _Placement:
             beside = self._beside(step)
             packages = self.packages.publishing(self.root / declared.requirements, step.image, *beside, self._kept)
             step = replace(step, inputs={**step.inputs, PACKAGES: packages})
+        tensorflow = self._with_tensorflow(declared, step)
         for folder, supplement in supplements().items():
-            if step.resources.gpus and supplement.is_lacking(step.image):
+            if tensorflow and step.resources.gpus and supplement.is_lacking(step.image):
                 if folder not in self.published:
                     place = self._beside(step)
                     self.published[folder] = publishing(folder, supplement, place, self._kept, self.gates)
@@ -171,7 +173,16 @@ class _Placement:
                     arguments=[*step.arguments, *([] if step.command else reading([supplement.name]))],
                     inputs={**step.inputs, supplement.name: self.published[folder]},
                 )
-        return self.gates.guard(step, tensorflow=not step.command or has_tensorflow(step.image))
+        return self.gates.guard(step, tensorflow=tensorflow and (not step.command or has_tensorflow(step.image)))
+
+    def _with_tensorflow(self, declared: StepDeclaration, step: Step) -> bool:
+        """Whether its GPUs may be used by TensorFlow. Nodes sum by it, or by a library that its image lacks."""
+        if step.command is None or step.nodes is not None or not step.resources.gpus:
+            return True
+        key = started(declared)
+        if key not in self.using:
+            self.using[key] = may_use_tensorflow(declared, step.command, self.root)
+        return self.using[key]
 
     def _say_room(self, declared: StepDeclaration, step: Step) -> None:
         """Warns where pods of ``step`` have to wait for others of it, or for ever for services."""

@@ -1,5 +1,6 @@
 """What pipelines ship from a repository, and what keeps it from being shipped."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -14,7 +15,10 @@ from infra.pipelines.discovery import location
 from infra.pipelines.lock_files import COMMAND, unpinned
 from infra.pipelines.pipeline_file import SUBSTITUTE
 from infra.schema.problems import Problem, SettingsError
-from infra.step import Command, Requirements
+from infra.step import CODE, Command, Requirements
+
+USES_TENSORFLOW = re.compile(rb"(?i)tensorflow|keras|(?<![a-z0-9])(?:tf|jax)(?![a-z0-9])")
+"""What a program names that loads CUDA's libraries from where TensorFlow's image has them, or should have them."""
 
 
 def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]:
@@ -34,7 +38,7 @@ def problems(pipelines: Sequence[DeclaredPipeline], root: Path) -> list[Problem]
                 bundle_of(step.module or "", requirements_of(step), root)
             except ShippingError as error:
                 found.append(Problem(pipeline.key(step), error.value, error.reason, error.fix))
-        commands = {_started(step): step for step in reversed(steps) if step.command}
+        commands = {started(step): step for step in reversed(steps) if step.command}
         for step in reversed(commands.values()):
             found += _command_problems(pipeline, step, [*steps, *services, *apps], root)
         for app in apps:
@@ -155,6 +159,22 @@ def command_of(
     return Command((root / declared.command.code).resolve(), tuple(declared.command.files), frozenset(locks))
 
 
+def may_use_tensorflow(declared: StepDeclaration, command: Command, root: Path) -> bool:
+    """Whether anything that the command ships, starts or installs names TensorFlow, or what loads its libraries.
+
+    A lock file names all that is installed. True where the files cannot be read: others say why. Equal where
+    `started` is equal.
+    """
+    try:
+        contents = command_bundle(command, declared.arguments, root).contents
+        shipped = [content for name, content in contents.items() if name.startswith(f"{CODE}/")]
+        lock = [(root / declared.requirements).read_bytes()] if declared.requirements else []
+    except (ShippingError, OSError):
+        return True
+    words = " ".join(declared.arguments[:4]).encode()
+    return any(USES_TENSORFLOW.search(content) for content in (*shipped, *lock, words))
+
+
 def _lock_problem(lock: Path) -> tuple[str, str] | None:
     """The reason why a command cannot have this lock file, and the fix; None where it can."""
     if not lock.is_file():
@@ -166,7 +186,7 @@ def _lock_problem(lock: Path) -> tuple[str, str] | None:
     return (f"not a lock file: {why}", f"make one of a list of packages: `{COMMAND}`") if why else None
 
 
-def _started(step: StepDeclaration) -> object:
+def started(step: StepDeclaration) -> object:
     """What of a command decides which files it ships."""
     assert step.command is not None
     return (

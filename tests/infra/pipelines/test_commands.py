@@ -215,10 +215,35 @@ def test_packages_are_installed_once_for_each_lock_file_and_image_on_a_node_with
 
 
 def test_cuda_libraries_are_told_to_the_runner_and_not_to_the_program(root: Path) -> None:
+    (root / "workloads/churn/models/forest.py").write_text("import keras")
     found = jobs(declared(root, pipeline(on_gpu(command("deep", "python", "train.py")))))
 
     assert words(found["churn-deep"]) == ["python", "train.py"]
     assert flags(found["churn-deep"], "--libraries") == [result(found["cuda-libraries"])]
+
+
+@pytest.mark.parametrize(
+    ("where", "text", "expected"),
+    [
+        ("models/forest.py", "import lightgbm", False),
+        ("models/forest.py", "import tensorflow as tf", True),
+        ("models/linear.py", "import tensorflow as tf", False),
+        ("requirements.txt", "keras==3.12.0 --hash=sha256:00\n", True),
+        ("requirements.txt", "lightgbm==4.6.0 --hash=sha256:00\n", False),
+        ("settings.json", '{"backend": "jax"}', True),
+    ],
+)
+def test_a_program_without_tensorflow_needs_neither_its_libraries_nor_its_gate(
+    root: Path, where: str, text: str, expected: bool
+) -> None:
+    (root / "workloads/churn" / where).write_text(text)
+    lock = "workloads/churn/requirements.txt"
+    found = jobs(declared(root, pipeline(on_gpu(command("deep", "python", "train.py", requirements=lock)))))
+
+    assert ("cuda-libraries" in found) == expected
+    assert (flags(found["churn-deep"], "--libraries") != []) == expected
+    gate = "accelerator-gate-gpu" if expected else "accelerator-gate-gpu-driver"
+    assert [name for name in found if name.startswith("accelerator-gate")] == [gate]
 
 
 def test_gpus_of_an_image_without_tensorflow_are_tested_by_their_driver(root: Path) -> None:
