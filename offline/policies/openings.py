@@ -168,7 +168,8 @@ def _policy_login(stack: Stack, resource: Resource, namespace: object, targets: 
         if not attached or not there:
             continue
         if is_true(at(spec, "default", "iap", "enabled")):
-            return "people whom Identity-Aware Proxy lets in"
+            client = at(spec, "default", "iap", "clientID")
+            return f"people whom Identity-Aware Proxy lets in{f' as the client {client}' if client else ''}"
         if provider := at(spec, "oidc", "provider", "issuer"):
             return f"people whom {provider} lets in"
         if mapping(spec.get("extAuth")):

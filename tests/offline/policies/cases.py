@@ -102,7 +102,7 @@ def patch_of(of: Resource, properties: Mapping[str, Any]) -> Resource:
 
 
 def by_gateway(
-    *, protocol: str = "HTTPS", iap: bool = True, kind: str = "HTTPRoute", beside: str = ""
+    *, protocol: str = "HTTPS", iap: bool = True, kind: str = "HTTPRoute", beside: str = "", client: str = "own"
 ) -> list[Resource]:
     """A Gateway and its route to the Service ``page``, with a policy for it, and to the Service ``beside``."""
 
@@ -122,7 +122,11 @@ def by_gateway(
                 "rules": [{"backendRefs": [{"name": each, "port": 80} for each in ("page", beside) if each]}],
             },
         ),
-        custom("BackendPolicy", "example.org/v1", {"default": {"iap": {"enabled": iap}}, "targetRef": target}),
+        custom(
+            "BackendPolicy",
+            "example.org/v1",
+            {"default": {"iap": {"enabled": iap, "clientID": client}}, "targetRef": target},
+        ),
     ]
 
 

@@ -56,6 +56,11 @@ def test_what_goes_is_taken_away_from_those_who_used_it() -> None:
     )
 
 
+def test_another_client_of_identity_aware_proxy_is_named() -> None:
+    [finding] = found(by_gateway(), by_gateway(client="another"))
+    assert "as the client another" in finding.reason
+
+
 def test_services_that_are_open_by_themselves_are_found_too() -> None:
     for kind in ("LoadBalancer", "NodePort"):
         service = resource(

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from infra.clouds.gcp import nodes
-from infra.clouds.gcp.review import charges, identities, pools, quotas
+from infra.clouds.gcp.review import access, charges, identities, pools, quotas
 from infra.clouds.gcp.review.policies import autopilot, buckets, grants, networks, places, protection
 from infra.review.contract import Review
 from infra.review.data_files import computed_from, in_place_from, replacing_from
@@ -76,5 +76,6 @@ REVIEW = Review(
     in_place=partial(in_place_from, DATA / "in_place.toml"),
     sometimes=SOMETIMES,
     identities=identities.identities,
+    grants=access.grants,
     endpoints=identities.endpoints,
 )

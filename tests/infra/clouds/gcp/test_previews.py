@@ -75,3 +75,58 @@ def test_protection_that_is_switched_off_is_said_of_everything_that_it_kept() ->
     base = {"protect": True, "store.versioning": True}
     off = {name for policy, name in policies(DEV, {"protect": False}, base) if policy == "safeguard-off"}
     assert {"dev", "store"} <= off
+
+
+def let_in(name: str, changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> str:
+    """What is said of whom a change lets in, without whom it let in before."""
+    found = [each for each in findings(name, changes, base) if each.policy in {"lets-in", "opens-to-people"}]
+    assert all(each.harm for each in found)
+    return "\n".join(each.reason for each in found)
+
+
+IMPERSONATING: dict[str, Any] = {"store.impersonation": {"projects": []}}
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "changes", "who"),
+    [
+        (
+            DEV,
+            {"clusters.dev.control_plane": {"authorized_networks": NETWORKS}},
+            {"clusters.dev.control_plane": {"authorized_networks": {**NETWORKS, "home": "198.51.100.7/32"}}},
+            "198.51.100.7/32",
+        ),
+        (
+            DEV,
+            {"clusters.dev.control_plane": {"authorized_networks": NETWORKS, "dns_endpoint": False}},
+            {"clusters.dev.control_plane": {"authorized_networks": NETWORKS, "dns_endpoint": True}},
+            "from everywhere",
+        ),
+        (
+            DEV,
+            IMPERSONATING,
+            {"store.impersonation": {"projects": ["another-project"]}},
+            "in the project another-project",
+        ),
+        ("gcp-platform", {}, {"teams.vision": {"namespace": "vision"}}, "pods of vision/runner"),
+        ("gcp-batch", {}, {"clusters.batch.network": {"nodes_cidr": "10.64.0.0/19"}}, "10.64.0.0/19"),
+    ],
+)
+def test_whoever_comes_in_is_named_and_nobody_who_goes(
+    name: str, base: Mapping[str, Any], changes: Mapping[str, Any], who: str
+) -> None:
+    assert who in let_in(name, changes, base)
+    if base:
+        assert who not in let_in(name, base, {**base, **changes})
+
+
+def test_people_behind_identity_aware_proxy_are_named() -> None:
+    def open_to(members: list[str]) -> dict[str, Any]:
+        login = {"iap": {"members": members}}
+        ingress = {"host": "digits.example.org", "tls": {"managed": True}, "login": login}
+        return {"pipelines.mnist.apps.page.ingress": ingress}
+
+    team, eve = "group:team@example.org", "user:eve@example.org"
+    said = let_in("gcp-serving", open_to([team, eve]), open_to([team]))
+    assert eve in said
+    assert team not in said
