@@ -242,9 +242,12 @@ def _container(service: Service) -> k8s.core.v1.ContainerArgs:
 
 def _probe(service: Service, failures: int) -> k8s.core.v1.ProbeArgs:
     path = service.probe.path
+    # The kubelet puts no variables in place of references here.
+    command = [each.format_map({PORT: str(service.port)}) for each in service.probe.command]
     return k8s.core.v1.ProbeArgs(
+        exec_=k8s.core.v1.ExecActionArgs(command=command) if command else None,
         http_get=k8s.core.v1.HTTPGetActionArgs(path=path, port=service.port) if path else None,
-        tcp_socket=None if path else k8s.core.v1.TCPSocketActionArgs(port=service.port),
+        tcp_socket=None if path or command else k8s.core.v1.TCPSocketActionArgs(port=service.port),
         period_seconds=PROBE_PERIOD,
         timeout_seconds=PROBE_PERIOD,
         failure_threshold=failures,

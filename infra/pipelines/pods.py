@@ -65,11 +65,13 @@ class Substitute:
     """What a rehearsal runs of a command that needs what this machine lacks.
 
     ``run`` takes the command's place where its program is not on this machine; it may hold the same references.
-    ``requirements`` is the path of a lock file with the packages that the step's own image has.
+    ``requirements`` is the path of a lock file with the packages that the step's own image has. ``program`` is the
+    one that has to be on this machine, where the command begins with another, such as a shell.
     """
 
     run: Sequence[str] = ()
     requirements: str | None = None
+    program: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,8 @@ class Command:
 
 @dataclass(frozen=True)
 class Probe:
-    """How a service shows that it is ready: by accepting a connection, or by answering HTTP at ``path``."""
+    """How a service shows that it is ready: by accepting a connection, by answering HTTP at ``path``, or by what
+    ``command`` finds, which runs in its container and may hold ``{port}``."""
 
     path: str | None = None
+    command: Sequence[str] = ()

@@ -35,7 +35,7 @@ class Program:
     ``key`` the place of its command. ``words`` are its command line as declared. ``software`` is what its image
     and lock files have; ``installed`` says that the program may be one of theirs. ``substitute`` is the command
     line for a machine that lacks the program, and empty where the pipeline has none. ``app`` is the app that
-    it is of.
+    it is of. ``program`` is what has to be here, where the command line begins with what starts it.
     """
 
     of: str
@@ -46,6 +46,7 @@ class Program:
     substitute: Sequence[str] = ()
     kind: Literal["step", "service", "app"] = "step"
     app: AppDeclaration | None = None
+    program: str = ""
 
     @property
     def stand_in(self) -> StandIn | None:
@@ -67,8 +68,8 @@ class Program:
 
     @property
     def name(self) -> str:
-        """The first word of the command line."""
-        return self.words[0]
+        """The program of the command line: its first word, or what that starts."""
+        return self.program or self.words[0]
 
     def is_here(self, *folders: Path) -> bool:
         """Whether this machine has the program, or one of ``folders``."""
@@ -175,6 +176,7 @@ def _program_of_service(pipeline: DeclaredPipeline, service: ServiceDeclaration,
         installed=bool(substitute.requirements and not substitute.run),
         substitute=[word(each, service.port, variable) for each in substitute.run],
         kind="service",
+        program=substitute.program,
     )
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from infra.kubernetes.labels import APP, PEOPLE
-from infra.review.properties import Properties, mapping, mappings, strings
+from infra.pipelines import valkey
+from infra.review.properties import Properties, mapping, mappings, strings, texts
 from infra.review.stack import Resource
 from infra.service import DATA
 from offline.engine.provider_outputs import namespace_of, object_name
@@ -48,10 +49,12 @@ HTTP = "http"
 
 @dataclass(frozen=True)
 class Probe:
-    """How the kubelet finds out whether a container is ready: by HTTP at ``path``, or by connecting."""
+    """How the kubelet finds out whether a container is ready: by HTTP at ``path``, by the command PING with the
+    password of the environment variable ``ping``, or by connecting."""
 
     port: int
     path: str | None = None
+    ping: str = ""
 
 
 @dataclass(frozen=True)
@@ -179,8 +182,13 @@ def _probe(declared: Properties, ports: Mapping[str, int]) -> Probe | None:
     if "httpGet" in declared:
         asked = mapping(declared["httpGet"])
         return Probe(_number(asked.get("port"), ports), str(asked.get("path") or "/"))
+    if asked_by := valkey.asked_by(texts(mapping(declared.get("exec")).get("command"))):
+        variable, port = asked_by
+        return Probe(port, ping=variable)
     if declared:
-        raise UnsupportedError("readinessProbe: a rehearsal knows tcpSocket and httpGet")
+        raise UnsupportedError(
+            "readinessProbe: a rehearsal knows tcpSocket, httpGet, and the PING of a Valkey server"
+        )
     return None
 
 

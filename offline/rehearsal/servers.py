@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from infra.review.properties import mapping
 from infra.review.stack import Resource
 from offline.engine.scheduling import PodRequest
-from offline.rehearsal.cluster_objects import Namespace, Objects, RefusedError
+from offline.rehearsal.cluster_objects import Namespace, Objects, RefusedError, contents
 from offline.rehearsal.kubelet import Kubelet, Pod, PodResult, Prepared
 from offline.rehearsal.pods import Container, PodSpec, UnsupportedError
 from offline.rehearsal.ports import LOOPBACK
@@ -164,7 +165,16 @@ class Server:
             self._give_up(f"its readiness probe does not succeed within {READY_WITHIN:g} s")
 
     def _answers(self) -> bool:
-        return self.spec.probe is None or _answers(self.spec.probe, self.ports)
+        return self.spec.probe is None or probe_succeeds(self.spec.probe, self.ports, self._password)
+
+    def _password(self, variable: str) -> str:
+        """The value of an environment variable of its container that comes from a Secret; empty without one."""
+        for entry in self.spec.pod.container.env:
+            reference = mapping(mapping(entry.get("valueFrom")).get("secretKeyRef"))
+            if entry.get("name") == variable and reference:
+                found = self.namespace.find("Secret", str(reference.get("name")))
+                return contents(found)[str(reference.get("key"))].decode() if found else ""
+        return ""
 
     def _give_up(self, reason: str) -> None:
         self.end(0)
@@ -211,9 +221,9 @@ class Server:
                     break
                 self._recovering = record.phase is ServicePhase.RUNNING
                 pause = min(BACKOFF * 2 ** (early - 2), LONGEST_BACKOFF) if early > 1 else 0.0
-                self.surroundings.note(
-                    record, f"{self._last.ending}; starting again" + (f" in {pause:g} s" if pause else "")
-                )
+                again = "starting again" + (f" in {pause:g} s" if pause else "")
+                last = self._last.message.strip().rpartition("\n")[2] if self._last.exit_code > 0 else ""
+                self.surroundings.note(record, "; ".join(filter(None, [self._last.ending, again, last])))
                 _sleep(self._stop, pause)
         record.finished = time.time()
         if record.phase is ServicePhase.RUNNING:
@@ -252,9 +262,11 @@ class Server:
         return {LOOPBACK: EVERYWHERE, "-::1": EVERYWHERE_OPTIONAL, **own}
 
 
-def _answers(probe: Probe, ports: Mapping[int, int]) -> bool:
-    """Whether the probe succeeds now."""
+def probe_succeeds(probe: Probe, ports: Mapping[int, int], password: Callable[[str], str]) -> bool:
+    """Whether the probe succeeds now. ``password`` is the value of an environment variable."""
     port = ports[probe.port]
+    if probe.ping:
+        return _pongs(port, password(probe.ping))
     with contextlib.suppress(OSError, http.client.HTTPException):
         if probe.path is None:
             socket.create_connection((LOOPBACK, port), PROBE_TIMEOUT).close()
@@ -265,6 +277,18 @@ def _answers(probe: Probe, ports: Mapping[int, int]) -> bool:
             return 200 <= connection.getresponse().status < 400
         finally:
             connection.close()
+    return False
+
+
+def _pongs(port: int, password: str) -> bool:
+    """Whether a Valkey server answers PING after AUTH."""
+    words = ["AUTH", password]
+    asked = "".join([f"*{len(words)}\r\n", *(f"${len(each.encode())}\r\n{each}\r\n" for each in words)])
+    with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), PROBE_TIMEOUT) as connection:
+        connection.sendall(f"{asked}*1\r\n$4\r\nPING\r\n".encode())
+        with connection.makefile("rb") as replies:
+            replies.readline()
+            return replies.readline() == b"+PONG\r\n"
     return False
 
 

@@ -21,6 +21,7 @@ from tools.watch.pod_logs import PodLog
 from tools.watch.progress import KEPT, together
 from tools.watch.queue_states import workload_of
 from tools.watch.scheduled_runs import failed_runs, is_run, newest_runs
+from tools.watch.service_states import failing
 from tools.watch.states import Phase, PodState, Reason, StepState, View
 
 STATE_PAUSE = 15.0
@@ -236,7 +237,7 @@ class Session:
         return states, earlier
 
     def _alarms(self) -> Iterator[str]:
-        """The scheduled runs that failed last."""
+        """The scheduled runs that failed last, and the services that do not come up."""
         for cluster, place in self._places.items():
             if (seen := place.seen) is None:
                 continue
@@ -245,6 +246,7 @@ class Session:
                 pods = [each for each in seen.pods if job_uid(each) == uid_of(job)]
                 return step_state(self._unplanned(cluster, job), Seen(job, pods, seen.events))
 
+            yield from failing([pod for pod in seen.pods if self._ours(pod)])
             own = [job for job in seen.jobs if self._ours(job)]
             yield from (each.says for each in failed_runs(own, seen.cron_jobs, state_of))
 

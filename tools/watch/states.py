@@ -154,7 +154,8 @@ class View:
     """A stack at one moment. ``trouble`` is what could not be read, and why.
 
     ``dollars`` is the cost of all steps together, each node counted once at a time; ``least`` says that it is
-    more. ``unpriced`` are pools whose price is not known. ``alarms`` say which scheduled runs failed.
+    more. ``unpriced`` are pools whose price is not known. ``alarms`` say which scheduled runs
+    failed, and which services do not come up.
     """
 
     stack: str

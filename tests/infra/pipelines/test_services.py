@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from infra.kubernetes.gates import Gates
+from infra.pipelines import valkey
 from infra.pipelines.contract import Items, Probe, ServiceDeclaration, StepDeclaration
 from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.discovery import declared_steps, services_of
@@ -55,14 +56,14 @@ def test_a_step_with_items_keeps_their_references_for_the_workers(folder: Path) 
 
 def test_a_valkey_server_refuses_writes_below_its_memory_limit_and_keeps_what_it_was_told(folder: Path) -> None:
     queue, _ = declared(folder)[1]
-    *words, bind, _, _ = queue.arguments[1:]
+    begins = queue.arguments.index("valkey-server") + 1
+    *words, bind, _, _ = queue.arguments[begins:]
     assert bind == "--bind"
     options = dict(zip(words[::2], words[1::2], strict=True))
-    assert queue.arguments[0] == "valkey-server"
     assert options["--maxmemory"] == "768mb"
     assert options["--maxmemory-policy"] == "noeviction"
     assert (options["--appendonly"], options["--appendfsync"]) == ("yes", "everysec")
-    assert (options["--port"], options["--dir"], options["--requirepass"]) == ("{port}", "{data}", "{password}")
+    assert (options["--port"], options["--dir"]) == ("{port}", "{data}")
     assert queue.image.startswith("valkey/valkey:9")
     assert "@sha256:" in queue.image
     assert (queue.placed_by.cpu, queue.placed_by.storage) == ("500m", "2Gi")
@@ -84,7 +85,19 @@ def test_what_stands_in_for_a_valkey_server_takes_its_options_and_is_locked(fold
     assert substitute is not None
     assert substitute.requirements is not None
     assert unpinned(Path(substitute.requirements)) is None
-    assert "--requirepass" in substitute.run
+    assert "--appendonly" in substitute.run
+    assert substitute.program == "valkey-server"
+
+
+def test_the_password_of_a_valkey_server_is_in_no_command_line(folder: Path) -> None:
+    queue, _ = declared(folder)[1]
+    assert queue.substitute is not None
+    for words in (queue.arguments, queue.substitute.run, queue.probe.command):
+        assert not any("{password}" in word or "requirepass {" in word for word in words)
+    assert 'requirepass "$QUEUE_PASSWORD"' in queue.arguments[2]
+    probe = [word.format(port=6379) for word in queue.probe.command]
+    assert valkey.asked_by(probe) == ("QUEUE_PASSWORD", 6379)
+    assert valkey.asked_by(["sh", "-c", "true", "6379"]) is None
 
 
 def test_a_program_of_ones_own_is_a_service(folder: Path) -> None:

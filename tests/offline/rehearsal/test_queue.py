@@ -1,11 +1,13 @@
 """A step with items, workers and a real queue, rehearsed as its users do, through whatever ends a process."""
 
+import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +18,12 @@ import psutil
 import pytest
 import yaml
 
+from offline.rehearsal import servers
+from offline.rehearsal.server_specs import Probe
 from tests.offline.rehearsal.toy import ROOT
-from tests.support.valkey import valkey_program
+from tests.support.valkey import PASSWORD, ValkeyServer, valkey_program, valkey_server
+
+__all__ = ["valkey_server"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -219,6 +225,77 @@ def test_one_worker_is_evicted_and_its_item_goes_to_another(pipeline: Pipeline) 
     assert "worker 0 evicted (DisruptionTarget)" in printed
     assert "Items, 6 of 6 done" in printed
     assert re.search(r"toy-days .*succeeded, 3 workers, [45] pods", printed)
+
+
+def command_lines() -> list[str]:
+    """Those of all processes of this machine."""
+    found: list[str] = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return found
+
+
+@pytest.mark.parametrize("on_path", [True, False])
+def test_the_queues_password_is_in_no_command_line(tmp_path: Path, on_path: bool) -> None:
+    programs, told = tmp_path / "bin", tmp_path / "told"
+    programs.mkdir()
+    if on_path:
+        # The server itself shows a title of its own after it has begun.
+        script = f'#!/bin/sh\nprintf "%s\\n" "$@" > {told}\nexec {valkey_program()} "$@"\n'
+        (programs / "valkey-server").write_text(script)
+        (programs / "valkey-server").chmod(0o755)
+    pipeline = Pipeline(tmp_path, f"{programs}{os.pathsep}{os.environ['PATH']}")
+    process = pipeline.start(count=3, seconds=1.0)
+    lines: list[str] = []
+    passwords = set[str]()
+
+    def seen() -> bool:
+        lines.extend(command_lines())
+        for worker in pipeline.processes("workloads.runtime.worker"):
+            with contextlib.suppress(psutil.Error):
+                passwords.add(worker.environ().get("QUEUE_PASSWORD", ""))
+        return bool(pipeline.worked_on()) and bool(passwords - {""})
+
+    pipeline.until(process, seen)
+    printed, _ = process.communicate(timeout=200)
+    assert "Items, 3 of 3 done" in printed
+    (password,) = passwords - {""}
+    lines += [told.read_text()] if on_path else []
+    assert not [line for line in lines if password in line]
+
+
+def test_a_queue_that_cannot_read_its_file_says_so_and_is_given_up(pipeline: Pipeline) -> None:
+    pipeline.rehearse(count=2, seconds=0.1)
+    (file,) = pipeline.out.rglob("appendonly.aof.*.incr.aof")
+    file.write_bytes(b"no command\r\n" + file.read_bytes())
+    began = time.monotonic()
+    printed = pipeline.rehearse(code=1, count=3, seconds=0.1)
+    assert "Bad file format reading the append only file" in printed
+    assert "ready on" not in printed
+    assert time.monotonic() - began < 60
+
+
+def test_a_queue_that_loads_its_data_is_not_ready(valkey_server: ValkeyServer) -> None:
+    connection = valkey_server.connection()
+    connection.pipeline([("SET", f"key-{number}", "x" * 100) for number in range(100)])
+    connection.close()
+    valkey_server.kill()
+    probe = Probe(valkey_server.port, ping="QUEUE_PASSWORD")
+
+    def answers(password: str = PASSWORD, probe: Probe = probe) -> bool:
+        return servers.probe_succeeds(probe, {valkey_server.port: valkey_server.port}, lambda _: password)
+
+    slow = ("--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024")
+    starting = threading.Thread(target=valkey_server.start, args=slow)
+    starting.start()
+    seen: list[tuple[bool, bool]] = []
+    while starting.is_alive():
+        seen.append((answers(probe=Probe(valkey_server.port)), answers()))
+        time.sleep(0.05)
+    assert (True, False) in seen, "it accepts connections, and does not answer"
+    assert answers()
+    assert not answers("another")
 
 
 def test_a_server_that_this_machine_lacks_comes_from_a_lock_file(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from infra.kubernetes.labels import SERVICE
 from tests.tools.watch.cluster import (
     NOW,
     Cluster,
@@ -229,6 +230,21 @@ def test_a_scheduled_run_that_failed_is_told_with_its_step_and_how_many_did(watc
     watched.cluster.put(job("mnist-schedule-4", step="scheduled-run.mnist", age=60))
     assert watched.look().alarms
     watched.cluster.put(*night(4, condition("Complete"), age=60))
+    assert not watched.look().alarms
+
+
+def test_a_service_that_cannot_read_its_data_is_told_with_its_own_words(watched: Watched) -> None:
+    of = job("mnist-queue", step="mnist.queue", labels={SERVICE: "mnist-queue"})
+    words = "# Bad file format reading the append only file appendonly.aof.1.incr.aof: make a backup"
+    there = pod(of, "0", condition("Ready", "False"), phase="Running", node="n1", state={"waiting": {}})
+    there["status"]["containerStatuses"][0] |= {"lastState": ended(1, words), "restartCount": 3}
+    watched.cluster.put(there)
+    (alarm,) = watched.look().alarms
+    assert "mnist.queue" in alarm
+    assert "3 times" in alarm
+    assert "Bad file format" in alarm
+    ready = pod(of, "0", condition("Ready"), phase="Running", node="n1", state=running())
+    watched.cluster.put(ready)
     assert not watched.look().alarms
 
 
