@@ -90,12 +90,16 @@ def _locks() -> int:
 
 
 def _is_free(port: int) -> bool:
-    # At all addresses: a program may listen at more of them than the one that it is told.
-    with socket.socket() as one:
-        try:
-            one.bind(("", port))
-        except OSError:
-            return False
+    # At all addresses, since a program may listen at more of them than the one that it is told; and at the one, since
+    # macOS lets a second program have all of them beside it.
+    for address in ("", LOOPBACK):
+        with socket.socket() as one:
+            # As servers do: connections that ended a minute ago or less take the port from nobody.
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                one.bind((address, port))
+            except OSError:
+                return False
     return True
 
 

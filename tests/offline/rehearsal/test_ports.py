@@ -1,9 +1,10 @@
 """Two rehearsals of one machine never take one port, though their servers listen only later."""
 
+import socket
 import subprocess
 import sys
 
-from offline.rehearsal.ports import as_declared, free_ports
+from offline.rehearsal.ports import LOOPBACK, as_declared, free_ports
 from tests.offline.rehearsal.toy import ROOT
 
 OTHER = "import sys\nfrom offline.rehearsal.ports import as_declared\nprint(*as_declared([int(sys.argv[1])]))"
@@ -38,4 +39,15 @@ def test_a_declared_port_that_another_process_found_is_free_again_when_that_one_
         assert another != port
         other.stdin.close()
         other.wait(timeout=60)
+    assert as_declared([port]) == [port]
+
+
+def test_a_server_that_ended_with_open_connections_has_its_port_again() -> None:
+    port = found_elsewhere()
+    with socket.create_server((LOOPBACK, port)) as server, socket.create_connection((LOOPBACK, port)) as client:
+        (another,) = as_declared([port])
+        assert another != port
+        # Whoever ends first keeps the connection for a minute, in TIME_WAIT.
+        server.accept()[0].close()
+        client.recv(1)
     assert as_declared([port]) == [port]
