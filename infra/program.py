@@ -12,6 +12,7 @@ from typing import Any
 
 import pulumi
 from pulumi.runtime.config import CONFIG, is_config_secret
+from pydantic import SecretStr
 
 from infra.app import App
 from infra.clouds.other_stack.outputs import outputs_of
@@ -39,7 +40,7 @@ from infra.kubernetes.service import services_of
 from infra.kubernetes.workspace import Admission, Workspace, WorkspaceArgs, reads_nodes
 from infra.pipelines import placement, shipping
 from infra.pipelines.app_placement import place_apps
-from infra.pipelines.contract import PipelineSettings
+from infra.pipelines.contract import Notify, PipelineSettings
 from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.images import CPU_IMAGE
 from infra.pipelines.results import CONNECT, KUBECONFIG, METRICS, METRICS_PASSWORDS, PLATFORM, SHOW, STORE
@@ -144,7 +145,14 @@ def declare(root: Path = ROOT) -> Declared:
             PipelineSchedule(
                 f"{name}-schedule",
                 PipelineScheduleArgs(
-                    name, each.schedule.cron, each.schedule.time_zone, own, workspace, CPU_IMAGE, root
+                    name,
+                    each.schedule.cron,
+                    each.schedule.time_zone,
+                    own,
+                    workspace,
+                    CPU_IMAGE,
+                    root,
+                    _webhook(each.schedule.notify, settings.secrets),
                 ),
             )
     read = _metrics(settings, workspaces, apps, services_of(steps))
@@ -173,6 +181,13 @@ def declare(root: Path = ROOT) -> Declared:
         access = {name: each.access for name, each in queues.items()}
         pulumi.export(PLATFORM, published(settings.teams, clouds_by_name, devices, access))
     return Declared(settings, platforms, workspaces, jobs)
+
+
+def _webhook(notify: Notify | None, secrets: Mapping[str, SecretStr]) -> str | None:
+    """The address that is told how runs by the clock end; None where nobody is."""
+    if notify is None:
+        return None
+    return secrets[notify.secret].get_secret_value() if notify.secret else notify.url
 
 
 def _queues(

@@ -12,7 +12,7 @@ import pulumi_kubernetes as k8s
 from infra.kubernetes.gates import KUBERNETES_API, SERVICE_ACCOUNT, cheapest_pool
 from infra.kubernetes.job import StepJob, disruptions_ignored, job_annotations, job_spec
 from infra.kubernetes.labels import NAME, PART_OF, job_labels
-from infra.kubernetes.pod import RECORD_VARIABLE, bundle_map, template
+from infra.kubernetes.pod import RECORD_VARIABLE, bundle_map, from_secret, template
 from infra.kubernetes.run import Run, plan
 from infra.kubernetes.shipped_files import config_map
 from infra.kubernetes.workspace import Workspace
@@ -33,13 +33,19 @@ START_DEADLINE = 3600
 RUNNER = Resources(cpu=50, memory=128, ephemeral_storage=64)
 """Of the pod that starts the Jobs."""
 
+WEBHOOK = "NOTIFY_URL"
+"""The environment variable of that pod with the address that is told how runs end, and the key of its Secret."""
+
 HISTORY = 3
 """Runs that are kept with their Jobs, for their logs; of those that failed as many."""
 
 
 @dataclass(frozen=True)
 class PipelineScheduleArgs:
-    """``jobs`` are those of the pipeline, ``root`` is the repository, and ``image`` one with Python."""
+    """``jobs`` are those of the pipeline, ``root`` is the repository, and ``image`` one with Python.
+
+    ``webhook`` is the address that is told how runs end; None where nobody is.
+    """
 
     pipeline: str
     cron: str
@@ -48,6 +54,7 @@ class PipelineScheduleArgs:
     workspace: Workspace
     image: str
     root: Path
+    webhook: str | None = None
 
 
 class PipelineSchedule(pulumi.ComponentResource):
@@ -69,7 +76,12 @@ class PipelineSchedule(pulumi.ComponentResource):
         account = k8s.core.v1.ServiceAccount(
             f"{name}-account", metadata=metadata, automount_service_account_token=False, opts=on_cluster
         )
-        role = k8s.rbac.v1.Role(f"{name}-role", metadata=metadata, rules=_rules(called), opts=on_cluster)
+        role = k8s.rbac.v1.Role(
+            f"{name}-role",
+            metadata=metadata,
+            rules=_rules(called, notifies=args.webhook is not None),
+            opts=on_cluster,
+        )
         binding = k8s.rbac.v1.RoleBinding(
             f"{name}-binding",
             metadata=metadata,
@@ -83,6 +95,7 @@ class PipelineSchedule(pulumi.ComponentResource):
             data={"jobs.json": pulumi.Output.json_dumps([_planned(each, args) for each in args.jobs])},
             opts=on_cluster,
         )
+        told = _webhook(name, called, args, labels, on_cluster)
         run = plan(_step(called, args), args.root)
         bundle = config_map(bundle_map(run), run.bundle, workspace.namespace, labels, on_cluster)
         k8s.batch.v1.CronJob(
@@ -103,25 +116,48 @@ class PipelineSchedule(pulumi.ComponentResource):
                         pod_failure_policy=disruptions_ignored(),
                         pod_replacement_policy="Failed",
                         active_deadline_seconds=run.step.time_limit,
-                        template=template(run, called),
+                        template=template(run, called, [from_secret(called, WEBHOOK, WEBHOOK)] if told else ()),
                     ),
                 ),
             ),
             opts=pulumi.ResourceOptions.merge(
                 on_cluster,
                 # What a run reads beside the pipeline's own results, such as packages, is there once these are.
-                pulumi.ResourceOptions(depends_on=[binding, jobs, bundle, *(each.job for each in args.jobs)]),
+                pulumi.ResourceOptions(
+                    depends_on=[binding, jobs, bundle, *told, *(each.job for each in args.jobs)]
+                ),
             ),
         )
         self.register_outputs({"cronJob": called})
 
 
-def _rules(called: str) -> list[k8s.rbac.v1.PolicyRuleArgs]:
+def _webhook(
+    name: str, called: str, args: PipelineScheduleArgs, labels: Mapping[str, str], opts: pulumi.ResourceOptions
+) -> list[pulumi.Resource]:
+    """The Secret with the address that is told how runs end."""
+    if args.webhook is None:
+        return []
+    return [
+        k8s.core.v1.Secret(
+            f"{name}-webhook",
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=called, namespace=args.workspace.namespace, labels=dict(labels)
+            ),
+            type="Opaque",
+            string_data={WEBHOOK: pulumi.Output.secret(args.webhook)},
+            opts=opts,
+        )
+    ]
+
+
+def _rules(called: str, *, notifies: bool) -> list[k8s.rbac.v1.PolicyRuleArgs]:
     return [
         k8s.rbac.v1.PolicyRuleArgs(api_groups=["batch"], resources=["jobs"], verbs=["create", "get", "list"]),
         k8s.rbac.v1.PolicyRuleArgs(
             api_groups=[""], resources=["configmaps"], resource_names=[called], verbs=["get"]
         ),
+        # What a notice says of a failed Job, its exit code, stands in its pod.
+        *([k8s.rbac.v1.PolicyRuleArgs(api_groups=[""], resources=["pods"], verbs=["list"])] if notifies else []),
     ]
 
 

@@ -6,16 +6,17 @@ knows neither clusters nor Jobs: `infra.pipelines.placement` puts its steps on p
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar, cast
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.image_build import ImageBuild
 from infra.pipelines.pods import Command, PodSettings, Probe, ShippedFolder, Substitute
 from infra.pipelines.results import Result
 from infra.platform import Priority, Resources
-from infra.schema.base import Duration, Int, Model, PoolSettings, Size
+from infra.schema.base import Duration, Int, Model, PoolSettings, Size, refuse
 from infra.schema.cron import Cron, TimeZone
 from infra.schema.image import Image
 from infra.schema.paths import STORED
@@ -74,11 +75,47 @@ class ServiceSettings(PodSettings):
     storage: Size = Field(default="1Gi", description="Size of the volume that keeps its data.")
 
 
+def _webhook(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme != "https" or not parts.hostname or not value.isprintable() or " " in value:
+        raise refuse("no address by HTTPS", "write `https://…`")
+    if parts.username or parts.query:
+        fix = "write `secret: <name>` in its place, and set that secret of `slipway:secrets` to the address"
+        raise refuse("what stands before its host or behind `?` is a key, which the stack file would show", fix)
+    return value
+
+
+class Notify(Model):
+    """The webhook that is told how runs by the clock end: its address, or the secret that it is."""
+
+    url: Annotated[str, AfterValidator(_webhook)] | None = Field(
+        default=None, description="Its address, `https://…`, which the stack file shows."
+    )
+    secret: str | None = Field(
+        default=None,
+        description="The secret of `slipway:secrets` that is its address: whoever knows that of a chat service "
+        "can write there.",
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.url is None) == (self.secret is None):
+            raise refuse("it has to be one address", "write either `url` or `secret`")
+        return self
+
+
 class Schedule(Model):
-    """When a pipeline runs by itself in its cluster."""
+    """When a pipeline runs by itself in its cluster, and who is told how that ended."""
 
     cron: Cron = Field(description="Minute, hour, day, month and day of the week, as crontab has them.")
     time_zone: TimeZone = Field(default="Etc/UTC", description="The time zone of `cron`, by its IANA name.")
+    notify: Notify | None = Field(
+        default=None,
+        description="A webhook that is told of a run that failed, and of the next good one; default: nobody is.",
+    )
 
 
 class PipelineSettings(Model):

@@ -174,3 +174,19 @@ def test_a_server_gets_a_version_each_night(folder: Path) -> None:
     assert "tried-judge" in publishes["after"]
     # The runner puts the night's directory in its place.
     assert f"/store/{judge}/saved_model" in json.dumps(publishes["manifest"])
+
+
+@pytest.mark.parametrize(
+    ("notify", "key"),
+    [
+        ({}, "pipelines.tried.schedule.notify"),
+        ({"url": "https://a.example.org", "secret": "hook"}, "pipelines.tried.schedule.notify"),
+        ({"url": "http://chat.example.org/x"}, "pipelines.tried.schedule.notify.url"),
+        ({"url": "https://chat.example.org/x?key=hidden"}, "pipelines.tried.schedule.notify.url"),
+        ({"secret": "hook"}, "secrets.hook"),
+    ],
+)
+def test_an_address_that_cannot_be_told_is_refused(folder: Path, notify: dict[str, str], key: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        load(values(folder, {}, schedule={**NIGHTLY, "notify": notify}))
+    assert [each.key for each in error.value.problems] == [f"slipway:{key}"]

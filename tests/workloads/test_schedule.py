@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from workloads.runtime.exits import StepError
-from workloads.schedule import run
+from workloads.schedule import notice, run
 
 JOBS = "/apis/batch/v1/namespaces/slipway/jobs"
 CONFIG_MAP = "/api/v1/namespaces/slipway/configmaps/churn-schedule"
@@ -25,6 +25,8 @@ class Api:
         self.failing: set[str] = set()
         self.planned: list[dict[str, Any]] = []
         self.looked: dict[str, int] = {}
+        self.pods: list[dict[str, Any]] = []
+        self.asked_pods = ""
         self.down = 0
         self.refused = False
 
@@ -47,6 +49,9 @@ class Api:
     def _read(self, path: str) -> tuple[int, dict[str, Any]]:
         if path == CONFIG_MAP:
             return 200, {"data": {"jobs.json": json.dumps(self.planned)}}
+        if path.startswith("/api/v1/namespaces/slipway/pods?"):
+            self.asked_pods = path
+            return 200, {"items": self.pods}
         if path.startswith(f"{JOBS}?"):
             for each in self.jobs.values():
                 self._look(each)
@@ -213,3 +218,102 @@ def test_long_names_of_jobs_stay_different() -> None:
     names = {run._fit(f"{'p' * 50}-step-{each}-20261122-0300") for each in range(10)}
     assert len(names) == 10
     assert max(map(len, names)) <= run.NAME_LIMIT
+
+
+class Webhook:
+    """What a webhook was sent. It answers with each of `answers`, and then with 200."""
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, Any]] = []
+        self.answers: list[int] = []
+
+    def take(self, body: bytes) -> int:
+        self.seen.append(json.loads(body))
+        return self.answers.pop(0) if self.answers else 200
+
+
+@pytest.fixture
+def webhook(monkeypatch: pytest.MonkeyPatch) -> Generator[Webhook]:
+    found = Webhook()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            code = found.take(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(code)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv(run.WEBHOOK, f"http://127.0.0.1:{server.server_port}/hidden")
+    monkeypatch.setattr(notice, "PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(run.time, "sleep", lambda _: None)
+    yield found
+    server.shutdown()
+    server.server_close()
+
+
+def earlier_run(api: Api, condition: str) -> None:
+    api.jobs["churn-schedule-29383500"] = {
+        "metadata": {"name": "churn-schedule-29383500", "creationTimestamp": "2026-11-21T02:00:01Z"},
+        "status": {"conditions": [{"type": condition, "status": "True"}]},
+    }
+
+
+@pytest.mark.slow
+def test_a_webhook_is_told_of_a_failed_step_with_its_exit_code(api: Api, start: Any, webhook: Webhook) -> None:
+    api.failing = {"churn-train"}
+    ended = {"exitCode": 3, "reason": "Error", "message": "epoch 1\nerror: 0.91 is below 0.97\n"}
+    api.pods = [{"status": {"containerStatuses": [{"state": {"terminated": ended}}]}}]
+    with pytest.raises(StepError):
+        start()
+    (seen,) = webhook.seen
+    assert (seen["outcome"], seen["pipeline"], seen["run"]) == ("failed", "churn", "20261122-0300")
+    assert (seen["step"], seen["exit_code"], seen["namespace"]) == ("train", 3, "slipway")
+    assert seen["reason"] == "Error: error: 0.91 is below 0.97"
+    assert "failed at the step train with exit code 3" in seen["text"]
+    assert "job-name%3Dchurn-train-20261122-0300" in api.asked_pods
+
+
+@pytest.mark.slow
+def test_a_webhook_is_told_where_the_run_could_not_begin(api: Api, start: Any, webhook: Webhook) -> None:
+    api.refused = True
+    with pytest.raises(StepError):
+        start()
+    assert (webhook.seen[0]["outcome"], webhook.seen[0]["exit_code"]) == ("failed", run.NO_API)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("condition", "told"), [("Failed", ["recovered"]), ("Complete", [])])
+def test_a_webhook_is_told_of_a_good_run_after_a_failed_one_alone(
+    api: Api, start: Any, webhook: Webhook, condition: str, told: list[str]
+) -> None:
+    earlier_run(api, condition)
+    assert start() == 0
+    assert [each["outcome"] for each in webhook.seen] == told
+
+
+@pytest.mark.slow
+def test_a_webhook_that_fails_is_asked_again_and_never_fails_the_run(
+    api: Api, start: Any, webhook: Webhook, capsys: pytest.CaptureFixture[str]
+) -> None:
+    earlier_run(api, "Failed")
+    webhook.answers = [503, 404, 500]
+    assert start() == 0
+    assert len(webhook.seen) == 3
+    printed = capsys.readouterr().out
+    assert "the webhook was not told: it answered 500" in printed
+    assert "hidden" not in printed
+
+
+@pytest.mark.slow
+def test_an_address_without_anybody_fails_no_run_and_stands_in_no_log(
+    api: Api, start: Any, webhook: Webhook, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    earlier_run(api, "Failed")
+    monkeypatch.setenv(run.WEBHOOK, "https://no-such-host.invalid/hidden")
+    assert start() == 0
+    assert "hidden" not in capsys.readouterr().out
+    assert webhook.seen == []

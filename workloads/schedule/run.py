@@ -8,11 +8,13 @@ scheduled, so that a pod which takes the place of an evicted one goes on with th
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import json
 import os
 import re
 import time
+import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from typing import Any
 
 from workloads.runtime.exits import OK, USAGE, StepError, run, stop_on_sigterm
 from workloads.schedule.kubernetes_api import Api, ExistsError
+from workloads.schedule.notice import ClockRun, Notice, failed, of_pods, post, recovered
 
 JOB_FAILED = 11
 """Exit code: a Job of the run failed, and those that need it were not started."""
@@ -39,7 +42,21 @@ TIME_ANNOTATION = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 """The annotation of a CronJob's Job with the time for which it was scheduled
 (kubernetes.io/docs/reference/labels-annotations-taints, seen November 2026)."""
 
-PIPELINE = "app.kubernetes.io/name"
+PIPELINE, COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
+
+RUNS = "scheduled-run"
+"""The value of `PIPELINE` of the runs themselves; their `COMPONENT` is the pipeline."""
+
+WEBHOOK = "NOTIFY_URL"
+"""The environment variable with the address that is told of a failed run, and of a good one after it."""
+
+
+class JobsFailedError(StepError):
+    """Jobs of the run failed; `reasons` are by their names."""
+
+    def __init__(self, message: str, reasons: Mapping[str, str]) -> None:
+        super().__init__(JOB_FAILED, message)
+        self.reasons = reasons
 
 
 @dataclass(frozen=True)
@@ -70,6 +87,18 @@ class Cluster:
     def config_map(self, name: str) -> dict[str, Any]:
         """The ConfigMap of that name. Raises StepError with NO_API."""
         return self._asked(lambda: self.api.get(f"/api/v1/namespaces/{self.namespace}/configmaps/{name}"))
+
+    def runs(self, pipeline: str) -> list[dict[str, Any]]:
+        """The Jobs of the pipeline's runs, oldest first. Raises StepError with NO_API."""
+        labels = urllib.parse.quote(f"{PIPELINE}={RUNS},{COMPONENT}={pipeline}")
+        found = self._asked(lambda: self.api.get(f"{self._jobs}?labelSelector={labels}"))["items"]
+        return sorted(found, key=lambda each: str(each["metadata"].get("creationTimestamp", "")))
+
+    def pods(self, job: str) -> list[dict[str, Any]]:
+        """The pods of the Job. Raises StepError with NO_API."""
+        labels = urllib.parse.quote(f"batch.kubernetes.io/job-name={job}")
+        path = f"/api/v1/namespaces/{self.namespace}/pods?labelSelector={labels}"
+        return self._asked(lambda: self.api.get(path))["items"]
 
     def of(self, pipeline: str) -> list[dict[str, Any]]:
         """All Jobs of the pipeline. Raises StepError with NO_API."""
@@ -111,7 +140,49 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parse(arguments)
     stop_on_sigterm("the next pod goes on with this run")
     cluster = Cluster(Api(options.api.rstrip("/"), options.service_account), options.namespace)
-    own = cluster.job(own_job(os.environ.get("POD_NAME", "")))
+    own: dict[str, Any] = {}
+    try:
+        own = cluster.job(own_job(os.environ.get("POD_NAME", "")))
+        code = _run(cluster, own, options)
+    except StepError as error:
+        _tell(functools.partial(_failure, cluster, options.pipeline, own, error))
+        raise
+    _tell(functools.partial(_recovery, cluster, options.pipeline, own))
+    return code
+
+
+def _tell(notice: Callable[[], Notice | None]) -> None:
+    """Post what `notice` makes, where somebody is told. Whatever goes wrong, the run ended as it did."""
+    url = os.environ.get(WEBHOOK)
+    if not url:
+        return
+    try:
+        made = notice()
+    except StepError as error:
+        print(f"warning: the webhook was not told: {error}", flush=True)
+    else:
+        if made:
+            post(url, made)
+
+
+def _failure(cluster: Cluster, pipeline: str, own: Mapping[str, Any], error: StepError) -> Notice:
+    run = ClockRun(pipeline, mark_of(own) if own else "of now", cluster.namespace)
+    if not isinstance(error, JobsFailedError):
+        return failed(run, "", str(error), error.code)
+    name, verdict = next(iter(error.reasons.items()))
+    code, words = of_pods(cluster.pods(_fit(f"{name}-{run.run}")))
+    return failed(run, name.removeprefix(f"{pipeline}-"), words or verdict, code)
+
+
+def _recovery(cluster: Cluster, pipeline: str, own: Mapping[str, Any]) -> Notice | None:
+    """A notice where the run before this one failed."""
+    earlier = [each for each in cluster.runs(pipeline) if each["metadata"]["name"] != own["metadata"]["name"]]
+    if earlier and _verdict(earlier[-1]):
+        return recovered(ClockRun(pipeline, mark_of(own), cluster.namespace))
+    return None
+
+
+def _run(cluster: Cluster, own: dict[str, Any], options: argparse.Namespace) -> int:
     planned = read(cluster.config_map(options.jobs))
     mark = mark_of(own)
     jobs = {each.name: scheduled(each, planned, mark, own) for each in planned}
@@ -181,29 +252,29 @@ def wait_for_others(cluster: Cluster, pipeline: str, own: set[str]) -> None:
 def follow(cluster: Cluster, planned: Sequence[Planned], jobs: Mapping[str, dict[str, Any]]) -> int:
     """Start each Job when those before it are done, until all are, or one failed and no other runs."""
     done: set[str] = set()
-    failed: dict[str, str] = {}
+    lost: dict[str, str] = {}
     started: set[str] = set()
     while True:
         for each in planned:
-            if each.name not in started and not failed and done.issuperset(each.after):
+            if each.name not in started and not lost and done.issuperset(each.after):
                 cluster.start(jobs[each.name])
                 started.add(each.name)
                 print(f"{each.name}: started as {jobs[each.name]['metadata']['name']}", flush=True)
-        for name in sorted(started - done - failed.keys()):
+        for name in sorted(started - done - lost.keys()):
             verdict = _verdict(cluster.job(jobs[name]["metadata"]["name"]))
             if verdict == "":
                 done.add(name)
                 print(f"{name}: done", flush=True)
             elif verdict is not None:
-                failed[name] = verdict
+                lost[name] = verdict
                 print(f"{name}: failed: {verdict}", flush=True)
         if len(done) == len(planned):
             return OK
-        if failed and started == done | failed.keys():
-            what = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+        if lost and started == done | lost.keys():
+            what = "; ".join(f"{name}: {reason}" for name, reason in lost.items())
             waiting = [each.name for each in planned if each.name not in started]
             skipped = f"; not started: {', '.join(waiting)}" if waiting else ""
-            raise StepError(JOB_FAILED, f"{what}{skipped}")
+            raise JobsFailedError(f"{what}{skipped}", lost)
         cluster.sleep(PAUSE)
 
 

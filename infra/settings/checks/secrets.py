@@ -35,7 +35,7 @@ def _command(name: str) -> str:
 
 
 def _lacking(reading: Reading) -> Iterator[Finding]:
-    """The secrets that steps and apps of the stack's pipelines need, and that nothing sets."""
+    """The secrets that the stack's pipelines need, and that nothing sets."""
     there = reading.draft.secrets
     needed: dict[str, str] = {}
     for pipeline, settings in reading.draft.pipelines.items():
@@ -46,6 +46,9 @@ def _lacking(reading: Reading) -> Iterator[Finding]:
         for app in apps_if_any(pipeline, settings):
             for variable, secret in app.secrets.items():
                 needed.setdefault(secret, f"app `{app.name}` of pipeline `{pipeline}` needs it for `{variable}`")
+        notify = settings.schedule and settings.schedule.notify
+        if notify and notify.secret:
+            needed.setdefault(notify.secret, f"the schedule of pipeline `{pipeline}` needs it for `notify`")
     for secret, reason in needed.items():
         if secret not in there:
             near = nearest(secret, there)

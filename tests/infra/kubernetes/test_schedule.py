@@ -10,12 +10,13 @@ from infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
 from infra.program import ROOT
 from infra.review.stack import Resource
-from tests.support.recording import Recording, record
+from tests.support.recording import Recording, record, secret_inputs
 from tests.support.stand_in import platform, step
 
 CRON_JOB = "kubernetes:batch/v1:CronJob"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 JOB = "kubernetes:batch/v1:Job"
+SECRET = "kubernetes:core/v1:Secret"
 ROLE = "kubernetes:rbac.authorization.k8s.io/v1:Role"
 POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
 
@@ -23,8 +24,7 @@ MODULE = "workloads.gates.store"
 """A module that is there, for steps that are not run."""
 
 
-@pytest.fixture(scope="module")
-def recording() -> Recording:
+def declared(webhook: str | None = None) -> Recording:
     def program() -> None:
         on = platform()
         first = step(on, name="prepare", pipeline="churn", module=MODULE, arguments=["--out", "{output}"])
@@ -39,11 +39,16 @@ def recording() -> Recording:
         workspace = Workspace(on.name, WorkspaceArgs(on, "slipway", "runner", False, scheduled=True))
         jobs = declare([first, second], {on.name: workspace}, ROOT)
         args = PipelineScheduleArgs(
-            "churn", "0 3 * * *", "Europe/Berlin", list(jobs.values()), workspace, "image", ROOT
+            "churn", "0 3 * * *", "Europe/Berlin", list(jobs.values()), workspace, "image", ROOT, webhook
         )
         PipelineSchedule("churn-schedule", args)
 
     return record(program, {}, preview=False)
+
+
+@pytest.fixture(scope="module")
+def recording() -> Recording:
+    return declared()
 
 
 def planned(recording: Recording) -> list[dict[str, Any]]:
@@ -96,3 +101,16 @@ def test_its_pod_reaches_the_kubernetes_api(recording: Recording) -> None:
     template = recording.one(CRON_JOB).inputs["spec"]["jobTemplate"]["spec"]["template"]
     assert template["metadata"]["labels"][expression["key"]] in expression["values"]
     assert expression["operator"] == "NotIn"
+
+
+def test_the_address_of_a_webhook_is_a_secret_of_the_runs_pod_alone(recording: Recording) -> None:
+    assert recording.of(SECRET) == []
+    told = declared("https://chat.example.org/hooks/hidden")
+    assert secret_inputs(told.one(SECRET)) != set()
+    job = told.one(CRON_JOB).inputs["spec"]["jobTemplate"]
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    variable = next(each for each in container["env"] if each["name"] == "NOTIFY_URL")
+    assert variable["valueFrom"]["secretKeyRef"]["name"] == told.one(SECRET).inputs["metadata"]["name"]
+    assert "hidden" not in json.dumps([job, planned(told)])
+    # Of a failed Job it says the exit code, which stands in its pod.
+    assert told.one(ROLE).inputs["rules"][-1] == {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
