@@ -151,6 +151,7 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
     "workloads/*": ["workloads/runtime"],
     "workloads/runtime": [],
     "offline": ["infra"],
+    "offline/rehearsal/log_masking.py": ["workloads/runtime/masking.py"],
     "policy-pack": ["offline/policies"],
     "tools": ["infra", "offline"],
     "benchmarks": ["infra", "offline", "workloads"],

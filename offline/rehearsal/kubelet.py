@@ -5,7 +5,7 @@ import re
 import sys
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from infra.review.properties import Properties
 from offline.rehearsal import processes, service_accounts, volumes
 from offline.rehearsal.api_server import ApiServer
 from offline.rehearsal.cluster_objects import Namespace, RefusedError, contents
+from offline.rehearsal.log_masking import masking
 from offline.rehearsal.pods import Container, PodSpec, UnsupportedError
 from offline.rehearsal.processes import Launch, Reaper, Stop
 from offline.rehearsal.scheduler import Placement
@@ -151,10 +152,12 @@ class Kubelet:
             launch = replace(launch, command=command)
         mounted.protect(container)
         tail = deque[bytes](maxlen=MESSAGE_LINES)
+        masked = masking(self._secrets(pod, container))
 
         def write(line: bytes) -> None:
-            tail.append(line)
-            pod.write(line)
+            shown = masked(line)
+            tail.append(shown)
+            pod.write(shown)
 
         ended = processes.run(launch, self.reaper, pod.stop, write)
         mounted.unprotect()
@@ -223,6 +226,13 @@ class Kubelet:
             else:
                 variables[name] = expand(str(entry.get("value") or ""), variables)
         return variables
+
+    def _secrets(self, pod: Pod, container: Container) -> Iterator[str]:
+        """The values in its environment that come from Secrets."""
+        for entry in container.env:
+            source = entry.get("valueFrom")
+            if source and "secretKeyRef" in source:
+                yield self._value_from(pod, source, str(entry["name"])) or ""
 
     def _value_from(self, pod: Pod, source: Properties, name: str) -> str | None:
         if "fieldRef" in source:

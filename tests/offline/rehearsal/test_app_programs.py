@@ -87,7 +87,7 @@ import tiny
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 address, model, data, token = sys.argv[1:]
 there = [name for name in ("tensorflow", "pulumi", "tiny") if importlib.util.find_spec(name)]
-print("finds", there, "key", os.environ["KEY"], "token", len(token), flush=True)
+print("finds", there, "key", os.environ["KEY"], "token", len(token), token, flush=True)
 pathlib.Path(data, "kept").touch()
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -147,9 +147,11 @@ def by_name(engine: Engine) -> dict[str, Server]:
 
 
 def test_an_app_has_its_code_its_lock_file_and_what_it_reads_and_nothing_else(
-    tmp_path: Path, rehearse: Callable[..., tuple[Outcome, str]]
+    tmp_path: Path, rehearse: Callable[..., tuple[Outcome, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: dict[str, str] = {}
+    # What a stack's secret is on this machine.
+    monkeypatch.setenv("SLIPWAY_SECRET_OWN_KEY", "planted-key-of-the-app")
 
     def keep(engine: Engine) -> None:
         page = opened(by_name(engine)["toy-site"])
@@ -162,7 +164,10 @@ def test_an_app_has_its_code_its_lock_file_and_what_it_reads_and_nothing_else(
     assert outcome.exit_code == 0, printed
     assert answers["page"] == "seven"
     log = (tmp_path / "out" / "logs" / "toy-site.log").read_text(encoding="utf-8")
-    assert "finds ['tiny'] key [secret] token 32\n" in log
+    assert "finds ['tiny'] key [secret] token 32 [secret]\n" in log
+    texts = [each.read_text(encoding="utf-8") for each in (tmp_path / "out" / "logs").iterdir()]
+    texts += [printed, (tmp_path / "out" / "report.html").read_text(encoding="utf-8")]
+    assert not [text for text in texts if "planted-key" in text]
     assert (tmp_path / "out" / "services" / "toy-site" / "data" / "kept").exists()
     assert "toy.odd runs `python -c" in printed or "toy.odd runs what stands in for `no-such-server`" in printed
     instead = (tmp_path / "out" / "logs" / "toy-odd.log").read_text(encoding="utf-8")
