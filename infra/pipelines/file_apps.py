@@ -81,9 +81,15 @@ class _App:
                     examples=self._filled(app.examples),
                 )
             case TensorBoardApp():
-                return tensorboard.declaration(self.name, placed_by, app.step)
+                return tensorboard.declaration(self.name, placed_by, *self._made_of(app.step))
             case ServingApp():
                 return tensorflow_serving.declaration(self.name, placed_by, app)
+
+    def _made_of(self, name: str | None) -> list[str]:
+        """The step of that name, or all variants that are made of it."""
+        if name is None:
+            return []
+        return [each.name for each in self.steps if each.variant and each.variant.of == name] or [name]
 
     def _program(self, app: ProgramApp, placed_by: AppSettings, inputs: dict[str, str]) -> AppDeclaration:
         code = app.code if app.code is not None else "." if app.run[:1] and app.run[0] in PYTHON else None

@@ -33,21 +33,22 @@ class TensorBoardSettings(AppSettings):
     )
 
 
-def declaration(
-    name: str, settings: AppSettings, step: str | None = None, *, title: str = "TensorBoard"
-) -> AppDeclaration:
-    """TensorBoard called ``name``, over all runs of ``step``, or of the whole pipeline where that is None.
+def declaration(name: str, settings: AppSettings, *steps: str, title: str = "TensorBoard") -> AppDeclaration:
+    """TensorBoard called ``name``, over all runs of ``steps``, or of the whole pipeline where there are none.
 
-    It waits for no step: people watch a training with it.
+    Of a step with variants these are all of them. It waits for no step: people watch a training with it.
     """
-    below = f"/{literal(step)}" if step else ""
+    if len(steps) > 1:
+        read = ["--below", "{pipeline}", *(word for step in steps for word in ("--step", literal(step)))]
+    else:
+        read = ["--logdir", "/".join(["{pipeline}", *map(literal, steps)])]
     return AppDeclaration(
         name=name,
         title=title,
         placed_by=settings,
         port=PORT,
         module=MODULE,
-        arguments=[*("--logdir", f"{{pipeline}}{below}"), *("--host", "0.0.0.0"), *("--port", "{port}")],
+        arguments=[*read, *("--host", "0.0.0.0"), *("--port", "{port}")],
         requirements=REQUIREMENTS,
         probe=Probe("/"),
         grace=10,

@@ -1,14 +1,17 @@
 """Become TensorBoard, which reads the runs in the store by itself and needs no TensorFlow for it.
 
-Run as `python -m workloads.tensorboard.serve --logdir DIR --host 0.0.0.0 --port 6006`. Other options are handed
-on.
+Run as `python -m workloads.tensorboard.serve --logdir DIR --host 0.0.0.0 --port 6006`. Of several steps it shows
+each by its name: `--below DIR --step train-1 --step train-2`. Other options are handed on.
 """
 
 from __future__ import annotations
 
+import argparse
 import runpy
 import sys
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 
 WITHOUT_TENSORFLOW = "tensorboard.compat.notf"
@@ -26,10 +29,27 @@ FRUGAL = (
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Turn into TensorBoard's own program. Does not return."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    given = _with_one_folder(list(sys.argv[1:] if arguments is None else arguments))
     sys.modules[WITHOUT_TENSORFLOW] = ModuleType(WITHOUT_TENSORFLOW)
     sys.argv = ["tensorboard", *FRUGAL, *given]
     runpy.run_module("tensorboard.main", run_name="__main__", alter_sys=True)
+
+
+def _with_one_folder(arguments: Sequence[str]) -> list[str]:
+    """`arguments` with a folder of links in place of several steps, whose folders may come later.
+
+    TensorBoard asks for a tree of links rather than `--logdir_spec`, which lacks features (its help, 2.21).
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--below", type=Path)
+    parser.add_argument("--step", dest="steps", action="append", default=[])
+    options, rest = parser.parse_known_args(arguments)
+    if options.below is None:
+        return list(arguments)
+    folder = Path(tempfile.mkdtemp(prefix="slipway-runs-"))
+    for step in options.steps:
+        (folder / step).symlink_to(options.below / step)
+    return ["--logdir", str(folder), *rest]
 
 
 if __name__ == "__main__":

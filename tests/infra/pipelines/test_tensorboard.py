@@ -1,11 +1,19 @@
 """Apps of the kind `tensorboard`: what they read, what they may not, and what they wait for."""
 
+import sys
 from pathlib import Path
 
+import pytest
+
 from infra.pipelines import tensorboard
+from infra.pipelines.discovery import apps_of
 from infra.pipelines.lock_files import unpinned
 from infra.pipelines.tensorboard import TensorBoardSettings
+from infra.settings.loading import load
+from tests.infra.pipelines.shop import SHOP, stack, written
 from tests.support.checkout import ROOT
+from tests.support.stack_values import changed
+from workloads.tensorboard import serve
 
 ON_CPU = TensorBoardSettings(pool="cpu")
 
@@ -14,6 +22,31 @@ def test_it_shows_the_runs_of_a_step_or_of_the_whole_pipeline() -> None:
     of_step = tensorboard.declaration("board", ON_CPU, "train")
     assert of_step.arguments[:2] == ["--logdir", "{pipeline}/train"]
     assert tensorboard.declaration("board", ON_CPU).arguments[:2] == ["--logdir", "{pipeline}"]
+
+
+def test_of_a_sweep_it_shows_every_variant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    several = {
+        "steps.train.matrix": {"colour": ["red", "blue"]},
+        "steps.train.run": ["python", "train.py", "{prepare}", "--output", "{output}", "{colour}"],
+        "apps": {"curves": {"kind": "tensorboard", "step": "train"}},
+    }
+    folder = written(tmp_path / "shop", changed(SHOP, several))
+    settings = load(stack(folder, {"apps": {"curves": {"pool": "cpu"}}})).pipelines["shop"]
+    (curves,) = apps_of(str(folder), settings)
+    store = tmp_path / "store"
+    (store / "shop/train-red").mkdir(parents=True)
+    started: list[str] = []
+    monkeypatch.setattr(serve.runpy, "run_module", lambda *_, **__: started.extend(sys.argv))  # pyright: ignore
+    monkeypatch.setattr(sys, "argv", ["serve"])
+    monkeypatch.setitem(sys.modules, serve.WITHOUT_TENSORFLOW, None)
+    serve.main([each.format(pipeline=store / "shop", port=6006) for each in curves.arguments])
+    shown = Path(started[started.index("--logdir") + 1])
+    assert {each.name for each in shown.iterdir()} == {"train-red", "train-blue"}
+    # What comes later is shown, too.
+    assert [each.name for each in shown.iterdir() if each.is_dir()] == ["train-red"]
+    (store / "shop/train-blue").mkdir()
+    assert all(each.is_dir() for each in shown.iterdir())
+    assert started[-2:] == ["--port", "6006"]
 
 
 def test_it_reads_the_store_alone_and_waits_for_no_step() -> None:
