@@ -124,6 +124,8 @@ class Stack:
     declared ones, and everything below them: ``holdings`` and ``creation`` are by URN, ``endpoints`` by cluster.
 
     ``charges_elsewhere`` are what the nodes of other stacks are billed for, which is in the cost of those stacks.
+    ``declared_elsewhere`` are the objects that those stacks declare in the clusters that this one uses, by the
+    cluster.
     """
 
     name: str
@@ -138,6 +140,7 @@ class Stack:
     holdings: Mapping[str, Holding] = field(default_factory=dict[str, Holding])
     creation: Mapping[str, Seconds] = field(default_factory=dict[str, Seconds])
     charges_elsewhere: Sequence[Charge] = ()
+    declared_elsewhere: Mapping[str, Sequence[Resource]] = field(default_factory=dict[str, Sequence[Resource]])
 
     @property
     def own_pools(self) -> list[NodePool]:

@@ -139,7 +139,7 @@ class OtherStacks:
             values = lay_over(values, {f"{PREFIX}{key}": each for key, each in laid_over(overlay).items()})
         there = self.of(name)
         found = emulators(load(without_prefix(values), there.resolve).request)
-        values.pop(f"{PREFIX}pipelines", None)
+        _keep_own_share(values, runs_pipelines=bool(values.pop(f"{PREFIX}pipelines", None)))
         for emulator in found:
             values = {**emulator.configuration, **values}
         evaluation = evaluate(
@@ -153,6 +153,14 @@ class OtherStacks:
             stacks=there.exported,
         )
         return OtherStack(name, evaluation, found)
+
+
+def _keep_own_share(values: dict[str, Any], *, runs_pipelines: bool) -> None:
+    """Writes out the share that the stack's own pipelines give its namespace, since they are left out of it."""
+    kueue, key = values.get(f"{PREFIX}kueue"), f"{PREFIX}kueue"
+    if runs_pipelines and isinstance(kueue, dict) and values.get(f"{PREFIX}teams"):
+        namespace = values.get(f"{PREFIX}namespace", "slipway")
+        values[key] = {**kueue, "shares": {namespace: 1, **mapping(mapping(kueue).get("shares"))}}
 
 
 def _problems(name: str, problems: Sequence[Problem]) -> str:

@@ -61,14 +61,16 @@ class Holder:
 class ClusterQueue(Holder):
     """What the Jobs of some namespaces may have.
 
-    In a ``strict`` queue nobody overtakes. One that ``preempts`` stops its own Jobs of lower priority for one that
-    waits. ``tries_next`` says that another flavor is better than quota that others lend. ``selector`` picks its
-    namespaces by their labels; without one there are none.
+    In a ``strict`` queue nobody overtakes. One that ``preempts`` stops its own Jobs of lower priority for one
+    that waits; one that ``reclaims`` stops those of others that use more than their shares. ``tries_next`` says
+    that another flavor is better than quota that others lend. ``selector`` picks its namespaces by their
+    labels; without one there are none.
     """
 
     groups: Sequence[Group] = ()
     strict: bool = False
     preempts: bool = False
+    reclaims: bool = False
     tries_next: bool = False
     selector: Properties | None = None
     stopped: bool = False
@@ -120,6 +122,7 @@ def cluster_queue(name: str, spec: Properties) -> ClusterQueue:
         ],
         strict=spec.get("queueingStrategy") == "StrictFIFO",
         preempts=at(spec, "preemption", "withinClusterQueue") in {"LowerPriority", "LowerOrNewerEqualPriority"},
+        reclaims=at(spec, "preemption", "reclaimWithinCohort") in {"LowerPriority", "Any"},
         tries_next=at(spec, "flavorFungibility", "whenCanBorrow") == "TryNextFlavor",
         selector=None if selector is None else mapping(selector),
         stopped=is_stopped(spec),

@@ -108,17 +108,35 @@ class Queues:
             return f"no quota of queue {queue.name} is for its pods: {'; '.join(empty.reasons)}"
         return f"it asks for {', '.join(lacking)}"
 
-    def _exceeded(self, queue: ClusterQueue, asked: Asked) -> Iterator[str]:
-        """What is asked for and what there is, of each resource that no flavor for the pods has enough of."""
+    def beyond_share(self, asked: Asked) -> str:
+        """Why the Job takes nothing back that others borrow, with the figures; empty where it may.
+
+        Jobs of other queues are stopped only for what is within the queue's own quota (`fitsResourceQuota` in
+        flavorassigner.go). Seen with Kueue 0.19.2, with fair sharing, too.
+        """
+        queue = self.of(asked)
+        if queue is None or not queue.parent or not queue.reclaims or self.never(asked):
+            return ""
+        lacking = list(self._exceeded(queue, asked, own=True))
+        return f"it asks for {', '.join(lacking)}" if lacking else ""
+
+    def _exceeded(self, queue: ClusterQueue, asked: Asked, *, own: bool = False) -> Iterator[str]:
+        """What is asked for and what there is, of each resource that no flavor for the pods has enough of.
+
+        With ``own``, what others lend does not count.
+        """
         for group in queue.groups:
             fitting = [name for name in group.flavors if not self._mismatch(name, asked)]
             wanted = {name: value for name, value in _wanted(queue, asked).items() if name in group.resources}
             for resource, value in wanted.items():
-                most = max((self.quotas.most(queue, (name, resource), {}) for name in fitting), default=None)
+                most = max((self._most(queue, (name, resource), own=own) for name in fitting), default=None)
                 if most is not None and value > most:
                     each = f" ({asked.pods} pods)" if asked.pods > 1 and resource != PODS else ""
-                    there = f"the quota of queue {queue.name} is {shown(resource, most)}"
+                    there = f"the {'share' if own else 'quota'} of queue {queue.name} is {shown(resource, most)}"
                     yield f"{shown(resource, value)} {resource} in all{each}, and {there}"
+
+    def _most(self, queue: ClusterQueue, key: FlavorResource, *, own: bool) -> int:
+        return queue.quotas.get(key, Quota(0)).nominal if own else self.quotas.most(queue, key, {})
 
     def assign(self, asked: Asked, used: Used) -> Assignment:
         """The flavors for a Job beside what is ``used``, by ClusterQueue. The Job has one."""

@@ -16,6 +16,7 @@ PREFIX = f"kubernetes:{GROUP}/"
 NAMESPACE = "kubernetes:core/v1:Namespace"
 
 MORE = "ask for less or for fewer pods, or let a pool whose nodes can take them have more of these"
+SHARE = "ask for less or for fewer pods, or give its namespace more in `slipway:kueue` `shares`"
 ACTIVE = "declare the flavors and admission checks that the ClusterQueue names, and let it pick the namespace"
 
 
@@ -67,10 +68,11 @@ def _clusters(stack: Stack) -> set[str]:
 
 def _queues(stack: Stack, cluster: str) -> Queues:
     here = [
-        each
-        for each in stack.resources.values()
-        if each.type.startswith(PREFIX) and stack.cluster_of(each) == cluster
+        *(each for each in stack.resources.values() if stack.cluster_of(each) == cluster),
+        # Those of a team's LocalQueue are in the stack that has the cluster.
+        *stack.declared_elsewhere.get(cluster, ()),
     ]
+    here = [each for each in here if each.type.startswith(PREFIX)]
 
     def of_kind(kind: str) -> list[tuple[str, Properties]]:
         return [(_name(each), each.properties) for each in here if kind_of(each.type) == kind]
@@ -97,6 +99,15 @@ def _always_waiting(stack: Stack) -> Iterator[Violation]:
             yield Violation(workload.resource.urn, obstacle, ACTIVE)
 
 
+def _beyond_share(stack: Stack) -> Iterator[Violation]:
+    for workload, queues, asked, obstacle in _in_queues(stack):
+        if not obstacle and (reason := queues.beyond_share(asked)):
+            waits = (
+                "Kueue stops no Job of another team for more than that: it waits until theirs end by themselves"
+            )
+            yield Violation(workload.resource.urn, f"{reason}; {waits}", SHARE)
+
+
 POLICIES = (
     Policy(
         "queue-quota",
@@ -104,6 +115,13 @@ POLICIES = (
         "The quota of a Job's queue is enough for all of its pods.",
         _never_admitted,
         "Ask for less or for fewer pods, or let a pool whose nodes can take them have more of these.",
+    ),
+    Policy(
+        "queue-share",
+        Severity.WARNING,
+        "The share of a Job's team is enough for all of its pods, so that others give back what they borrow.",
+        _beyond_share,
+        "Ask for less or for fewer pods, or give its namespace more in `slipway:kueue` `shares`.",
     ),
     Policy(
         "queue-inactive",

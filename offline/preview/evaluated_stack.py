@@ -39,8 +39,8 @@ class ClusterElsewhere:
     """A cluster of another stack, as a stack file names it: ``name`` there, and ``cluster`` of ``stack``.
 
     ``pools`` are those that the cluster has, None where the file of the other stack cannot be evaluated, and
-    ``charges`` what their nodes are billed for. ``teams`` are the namespaces and service accounts of those who may
-    use it. ``removed`` says that there is no such file.
+    ``charges`` what their nodes are billed for. ``objects`` are declared in it there. ``teams`` are the namespaces
+    and service accounts of those who may use it. ``removed`` says that there is no such file.
     """
 
     name: str
@@ -48,6 +48,7 @@ class ClusterElsewhere:
     cluster: str
     pools: Sequence[NodePool] | None = None
     charges: Sequence[Charge] = ()
+    objects: Sequence[Resource] = ()
     teams: Sequence[tuple[str, str]] = ()
     removed: bool = False
 
@@ -82,6 +83,7 @@ def evaluated(name: str, document: Mapping[str, Any]) -> Evaluated:
         stack,
         pools=[*stack.pools, *(pool for each in elsewhere for pool in each.pools or ())],
         charges_elsewhere=[charge for each in elsewhere for charge in each.charges],
+        declared_elsewhere={each.name: each.objects for each in elsewhere},
     )
     return Evaluated(name, stack, outputs=document["outputs"], remarks=remarks, elsewhere=elsewhere)
 
@@ -110,6 +112,7 @@ def _elsewhere(document: Mapping[str, Any]) -> Iterator[ClusterElsewhere]:
                 there,
                 pools=[replace(pool, cluster=name, stack=there.stack) for pool in pools],
                 charges=[charge for charge in stack.charges if charge.pool in urns],
+                objects=[each for each in stack.resources.values() if stack.cluster_of(each) == there.cluster],
                 teams=[(namespace, account) for namespace, account in declared[there.stack].get("teams", ())],
             )
         yield there

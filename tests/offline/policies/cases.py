@@ -169,6 +169,23 @@ def queued(gpus: int = 2, pods: int = 2, *, without: str = "", name: str = "slip
     return stack(*(each for each in there if each.name != without), pools=pools)
 
 
+def of_a_team(gpus: int = 2, pods: int = 2, *, reclaims: str = "Any", elsewhere: bool = False) -> Stack:
+    """A Job of a team beside another one with four GPUs; with ``elsewhere`` another stack has the queues."""
+    found = queued(gpus, pods, cohortName="all", preemption={"reclaimWithinCohort": reclaims})
+    queue = next(each for each in found.resources.values() if each.name == "ml")
+    (group,) = queue.properties["spec"]["resourceGroups"]
+    quotas = [{"name": each["name"], "nominalQuota": "4"} for each in group["flavors"][0]["resources"]]
+    groups = [{**group, "flavors": [{"name": "ml.t4", "resources": quotas}]}]
+    other = queue_object("ClusterQueue", "other", {**queue.properties["spec"], "resourceGroups": groups})
+    there = [*found.resources.values(), other]
+    if not elsewhere:
+        return replace(found, resources={each.urn: each for each in there})
+    theirs = [each for each in there if each.name in {"ml", "other", "ml.t4"}]
+    cluster = found.cluster_of(queue)
+    own = {each.urn: each for each in there if each not in theirs}
+    return replace(found, resources=own, declared_elsewhere={cluster: theirs})
+
+
 def together(**options: Any) -> Stack:
     """A Job whose pods find one another by a Service."""
     named = {"metadata": {"labels": OF_QUEUE}, "spec": pod()}
@@ -477,6 +494,11 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
         queued(gpus=0),
         queued(resourceGroups=[]),
     ],
+    "queue-share": [
+        of_a_team(gpus=1),
+        of_a_team(gpus=1, elsewhere=True),
+        of_a_team(gpus=3, pods=4),
+    ],
     "queue-inactive": [
         queued(without="ml.t4"),
         queued(stopPolicy="Hold"),
@@ -739,6 +761,15 @@ PASSES: Mapping[str, Sequence[Stack]] = {
         # Other stacks have what is not here, and nothing is known of it.
         queued(pods=3, without="ml"),
         queued(pods=3, without="slipway"),
+    ],
+    "queue-share": [
+        of_a_team(),
+        of_a_team(elsewhere=True),
+        # Nothing is taken back from anybody, or nobody lends.
+        of_a_team(gpus=1, reclaims="Never"),
+        queued(gpus=1, pods=1, preemption={"reclaimWithinCohort": "Any"}),
+        # Never let in at all.
+        of_a_team(gpus=1, pods=9),
     ],
     "queue-inactive": [
         queued(),

@@ -92,6 +92,29 @@ def test_what_the_platform_deletes_is_told_with_the_steps_on_it(evaluations: Eva
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("preemption", "said"), [("shares", True), ("never", False)])
+def test_a_teams_job_beyond_its_share_is_told_in_the_teams_preview(
+    tmp_path: Path, preemption: str, said: bool
+) -> None:
+    """Of two GPUs each team and the platform's own pipeline have less than the two that the Job asks for."""
+    teams = {name: {"namespace": name} for name in ("team-a", "team-b")}
+    kueue = {"preemption": preemption}
+    train = {"clusters.dev.pools.train.nodes.total_max": 2, "pipelines.mnist.steps.train.nodes": 2}
+    platform = changed(GCP, {**train, "teams": teams, "kueue": kueue, "pipelines.mnist.steps.train.nodes": 1})
+    team = changed({**TEAM, "pipelines": GCP["pipelines"]}, {"pipelines.mnist.steps.train.nodes": 2})
+    head = evaluate_trees(linked_checkout(tmp_path, {"platform": platform, "team": team}), None)
+    found = of(built(head), "team").findings
+    shares = {each.resource.rpartition("::")[2]: each for each in found if each.policy == "queue-share"}
+    assert ("mnist-train" in shares) == said, [f"{each.policy}: {each.reason}" for each in found]
+    if said:
+        assert "2 nvidia.com/gpu in all (2 pods)" in shares["mnist-train"].reason
+        assert "share of queue team-a is 1" in shares["mnist-train"].reason
+        assert "mnist-prepare" not in shares
+    else:
+        assert not shares
+
+
+@pytest.mark.slow
 def test_nodes_are_billed_where_they_are_declared(evaluations: Evaluations) -> None:
     found = built(Evaluations(evaluations.base, {}))
     team, platform = of(found, "team").cost, of(found, "platform").cost
