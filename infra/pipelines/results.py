@@ -67,7 +67,7 @@ class Column(_Declared):
 class Table(_Result):
     """A list of objects in a JSON file, a row each.
 
-    Rows are sorted by the first column, and a column that no row has a value for is left out. ``compare`` names
+    Rows are in the order of the file, and a column that no row has a value for is left out. ``compare`` names
     two keys, the value and the truth: where both are there, rows that differ are marked, and the title counts
     those that agree. ``bars`` names the key of the length of a bar that is drawn for each row, and ``spread`` that
     of its uncertainty, in the same unit. ``caveat`` is a sentence shown with a table in which the key

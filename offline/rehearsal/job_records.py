@@ -81,8 +81,13 @@ class JobRecord:
 
     @property
     def seconds(self) -> float:
-        """Wall time of the Job's last run, without what it waited in a queue."""
-        return max(self.finished - self.started - self.queued, 0.0)
+        """For how long the Job's last run ran, without what it waited for."""
+        return max(self.finished - self.started - self.waited, 0.0)
+
+    @property
+    def waited(self) -> float:
+        """For how long it waited, in a queue and for nodes."""
+        return self.queued + self.pending
 
     def as_dict(self) -> dict[str, Any]:
         """The record as JSON values."""

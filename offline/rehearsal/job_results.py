@@ -141,7 +141,8 @@ def collect(jobs: Iterable[Resource], store: Path, with_failed_items: Iterable[R
             except (OSError, ValueError) as error:
                 damaged.add(each.path)
                 verb = "read" if isinstance(error, OSError) else "understood"
-                problems[f"{results.folder / each.path} cannot be {verb}: {_reason(error)}"] = None
+                where = f"{job.name}: result {each.name}: {results.folder / each.path}"
+                problems[f"{where} cannot be {verb}: {_reason(error)}"] = None
         damaged.update(each.path for each in results.others if not each.copied)
         results.files = tuple(dict.fromkeys(each.path for each in declared if each.path not in damaged))
         if declared:
@@ -189,6 +190,8 @@ def _selected(content: Any, pointer: str) -> Any:
 
 
 def _value(kind: TypeAdapter[Any], value: Any, where: str) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _WrongContentError(f"{where} is {value}, and results are finite numbers")
     try:
         return kind.validate_python(value)
     except ValidationError as error:
@@ -230,7 +233,6 @@ def _table(declared: Table, content: Any) -> ShownTable:
                 row[each.key] = _value(VALUES[each.format], row[each.key], where)
         for key in filter(None, (declared.bars, declared.spread)):
             row[key] = _value(AMOUNT, row.get(key) or 0, f"{declared.select}/{number}/{key}")
-    rows.sort(key=lambda row: _sort_key(row.get(keys[0]), columns[0].format))
     of_items = _is_of_items(declared)
     if of_items:
         # Of many rows only the first are shown.
@@ -269,13 +271,6 @@ def _right(row: Mapping[str, Any], compare: tuple[str, str] | None) -> bool | No
 
 def _failed(row: Mapping[str, Any]) -> bool:
     return row.get("state") == "failed"
-
-
-def _sort_key(value: Any, format_: Format) -> tuple[bool, float, str]:
-    """Numbers by size, texts by the alphabet, nothing last."""
-    if isinstance(value, int | float):
-        return False, value, ""
-    return value is None, 0.0, written(value, format_).casefold()
 
 
 def _curves(declared: Curves, content: Any) -> ShownCurves:

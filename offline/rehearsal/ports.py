@@ -90,8 +90,8 @@ def _locks() -> int:
 
 
 def _is_free(port: int) -> bool:
-    # At all addresses, since a program may listen at more of them than the one that it is told; and at the one, since
-    # macOS lets a second program have all of them beside it.
+    # At all addresses, since a program may listen at more of them than the one that it is told; and at the one,
+    # since macOS lets a second program have all of them beside it.
     for address in ("", LOOPBACK):
         with socket.socket() as one:
             # As servers do: connections that ended a minute ago or less take the port from nobody.

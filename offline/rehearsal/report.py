@@ -38,7 +38,7 @@ from offline.rehearsal.outcome import Configuration, Outcome
 from offline.rehearsal.service_records import ServiceRecord
 from offline.rehearsal.shown_results import ShownNumber
 from offline.rehearsal.state import Place, kept
-from offline.rehearsal.summary import ending, own_lines, place_of, pods_of, without_tables, written
+from offline.rehearsal.summary import ending, own_lines, place_of, pods_of, times, without_tables, written
 
 SDKS = tuple(cloud.sdk for cloud in CLOUDS.values() if cloud.sdk)
 PACKAGES = ("pulumi", *SDKS, "pulumi-kubernetes", "tensorflow", "tensorflow-cpu", "keras")
@@ -98,6 +98,7 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         "services": [(each, ending(each)) for each in outcome.services],
         "by_urn": records,
         "pods_of": pods_of,
+        "times": times,
         "Phase": Phase,
         "failures": [
             (each, own_lines(each, place.log(each.name))) for each in outcome.records if each.phase is Phase.FAILED

@@ -69,10 +69,10 @@ def failures(
 
 
 def jobs_table(records: Sequence[JobRecord]) -> Table:
-    """The table of the Jobs: name, pool, wall time, result."""
+    """The table of the Jobs: name, pool, how long each waited and ran, result."""
     table = Table(title="Jobs", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for column in ("Job", "Pool", "Wall time", "Result"):
-        right, whole = column == "Wall time", column == "Job"
+    for column in ("Job", "Pool", "Waited", "Ran for", "Result"):
+        right, whole = column in {"Waited", "Ran for"}, column == "Job"
         # Where the terminal is narrow, the pool gives way: a Job's name is what people copy.
         table.add_column(column, justify="right" if right else "left", overflow="fold", no_wrap=whole)
     for record in records:
@@ -81,9 +81,16 @@ def jobs_table(records: Sequence[JobRecord]) -> Table:
         if record.phase is Phase.FAILED and record.exit_code:
             result += f", exit code {record.exit_code}"
         result += "".join(f", {each}" for each in pods_of(record))
-        seconds = f"{record.seconds:.1f} s" if record.started else ""
-        table.add_row(record.name, Text(printable(pool)), seconds, Text(result, STYLES.get(record.phase, "dim")))
+        style = STYLES.get(record.phase, "dim")
+        table.add_row(record.name, Text(printable(pool)), *times(record), Text(result, style))
     return table
+
+
+def times(record: JobRecord) -> tuple[str, str]:
+    """How long a Job waited and ran, as people read it; empty where it did not."""
+    if not record.started:
+        return "", ""
+    return (f"{record.waited:.1f} s" if record.waited >= SHOWN_WAIT else ""), f"{record.seconds:.1f} s"
 
 
 def usage_table(used: Sequence[UsedBy]) -> Table:
@@ -182,16 +189,16 @@ def comparison_table(compared: Comparison) -> Table:
         table.add_column(Text(printable(axis)), justify="right" if numeric else "left")
     for measure in compared.measures.values():
         table.add_column(Text(printable(measure)), justify="right")
-    table.add_column("Wall time", justify="right")
+    for title in ("Waited", "Ran for"):
+        table.add_column(title, justify="right")
     table.add_column("")
     for each in compared.variants:
         best = each is compared.best
         cells = [each.text(axis) for axis in compared.axes]
         cells += [compared.cell(each, name) for name in compared.measures]
-        seconds = f"{each.record.seconds:.1f} s" if each.record.started else ""
         result = "★ best" if best else "" if each.record.phase.good else each.result
         style = "green" if best else "" if each.record.phase.good else "red"
-        table.add_row(*(Text(printable(cell)) for cell in (*cells, seconds, result)), style=style)
+        table.add_row(*(Text(printable(cell)) for cell in (*cells, *times(each.record), result)), style=style)
     return table
 
 

@@ -174,6 +174,13 @@ def test_a_program_may_not_write_the_manifest_itself(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "manifest.json").read_text() == "{}"
 
 
+def test_a_name_that_is_not_utf_8_is_refused_by_name(tmp_path: Path) -> None:
+    script = "import os, sys; open(os.path.join(os.fsencode(sys.argv[1]), b'caf\\xe9'), 'w')"
+    output = step(tmp_path, script, code=NO_RESULT)
+    assert "caf\\udce9" in only_error(output)
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
 def test_links_out_of_the_directory_and_pipes_are_left_out_by_name(tmp_path: Path) -> None:
     script = (
         "import os, sys; os.chdir(sys.argv[1]); open('model', 'w').write('m'); os.symlink('model', 'latest');"

@@ -326,6 +326,15 @@ def test_results_that_can_be_read_here_are_outputs_themselves() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("number", ["NaN", "-Infinity"])
+def test_a_result_that_is_no_finite_number_is_named_with_its_step(number: str) -> None:
+    texts = {"predictions.json": "[]", "metrics.json": f'{{"test": {{"accuracy": {number}}}}}'}
+    said = outputs(readable(texts)).exports["mnist"]["accuracy"]
+    assert "result accuracy of step mnist.train is " in said
+    assert "metrics.json" in said
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -83,7 +83,8 @@ def collect(directory: Path) -> dict[str, Entry]:
     out by name on standard error.
 
     Raises:
-        NoResultError: a file of the name of the manifest, or one that changes while it is read.
+        NoResultError: a file of the name of the manifest, one whose name is not UTF-8, or one that changes while
+            it is read.
         StoreError: the store cannot be read.
     """
     unsteady: list[str] = []
@@ -94,6 +95,12 @@ def collect(directory: Path) -> dict[str, Entry]:
                 raise NoResultError(
                     f"the program wrote {directory / MANIFEST}, which is the name of Slipway's list of the "
                     "result's files: let it write another name, or into a folder"
+                )
+            if unreadable := [shown for shown, utf8 in map(_printed, names) if not utf8]:
+                raise NoResultError(
+                    f"{len(unreadable)} names in {directory} are not UTF-8, as those of a result have to be: "
+                    f"{', '.join(unreadable[:_SHOWN])}. Let the program write other names, and delete these files: "
+                    "the next start finds them as they are"
                 )
             found = {name: _steady(directory / name) for name in names}
             entries = {name: entry for name, entry in found.items() if entry is not None}
@@ -108,6 +115,12 @@ def collect(directory: Path) -> dict[str, Entry]:
         f"files in {directory} still change after the program ended: {', '.join(unsteady[:_SHOWN])}; does it "
         "leave processes behind?"
     )
+
+
+def _printed(name: str) -> tuple[str, bool]:
+    """A name as it can be printed, and whether it is UTF-8."""
+    shown = name.encode(errors="backslashreplace").decode()
+    return shown, shown == name
 
 
 def _steady(path: Path) -> Entry | None:

@@ -17,6 +17,7 @@ from offline.rehearsal.comparison_charts import drawn
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.job_results import Collected, JobResults
 from offline.rehearsal.shown_results import ShownNumber
+from offline.rehearsal.summary import times
 from tests.offline.rehearsal.toy import Toys, rehearse
 
 ACCURACY = Number(name="accuracy", title="Accuracy", path="metrics.json", select="/accuracy", format="percent")
@@ -190,7 +191,7 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_the_terminal_compares_them(rehearsal: tuple[Path, str]) -> None:
     _, printed = rehearsal
     table = printed.split("4 variants of train", 1)[1].split("★ the largest Accuracy", 1)[0]
-    assert re.search(r"trees +Accuracy +Loss +Wall time", table)
+    assert re.search(r"trees +Accuracy +Loss +Waited +Ran for", table)
     rows = {row.split()[0]: row for row in table.splitlines() if re.match(r" *\d", row)}
     assert list(rows) == ["9", "100", "300", "1000"]
     assert re.search(r"91\.0 % +0\.400 +\d", rows["100"])
@@ -243,3 +244,7 @@ def test_a_folder_among_the_results_is_named_where_it_is_and_one_that_is_not_the
     assert f"Saved: {folder}/store/churn/1/saved" in printed
     assert f"{folder}/store/churn/1/lost.bin cannot be read: No such file" in printed
     assert not (folder / "results").exists()
+
+
+def test_what_a_job_waited_is_not_in_what_it_ran() -> None:
+    assert times(JobRecord("urn", "n", started=100, finished=130, queued=4, pending=6)) == ("10.0 s", "20.0 s")

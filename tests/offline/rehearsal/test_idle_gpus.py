@@ -90,7 +90,7 @@ def test_a_rehearsal_says_it_before_all_else_and_in_its_report(tmp_path: Path) -
 
     assert outcome.exit_code == 0
     assert "GPU IDLE  train: 1 GPU idle 77 % of 10 min\n" in printed
-    assert printed.index("GPU IDLE") < printed.index("Wall time")
+    assert printed.index("GPU IDLE") < printed.index("Ran for")
     page = (tmp_path / "place" / "report.html").read_text()
     assert "train: 1 GPU idle 77 % of 10 min" in page
     assert page.index("GPUs that did next to nothing") < page.index("<h2>Use</h2>")
