@@ -18,6 +18,9 @@ SECRET_TYPE = "kubernetes:core/v1:Secret"
 OBJECT_NAME = re.compile(r"(?:^|_)(?:secret|credentials?)$")
 """Names whose value in charts and arguments is often that of a Secret: `existingSecret`, `tls-secret`."""
 
+REFERENCE = re.compile(r"(?<!\$)\$\((\w+)\)")
+"""Kubernetes' reference to a variable in commands and arguments, which the kubelet replaces by its value."""
+
 OPTION = re.compile(r"--?([A-Za-z][\w.-]*)=(.*)", re.DOTALL)
 """An argument with its value: `--password=…`."""
 
@@ -109,6 +112,25 @@ def _in_object(place: str, value: object) -> str | None:
     return secret(place, value)
 
 
+def _expanded(stack: Stack) -> Iterator[Violation]:
+    for workload in workloads(stack):
+        for container in workload.containers:
+            of_secrets = {
+                str(each.get("name"))
+                for each in mappings(container.get("env"))
+                if "secretKeyRef" in mapping(each.get("valueFrom"))
+            }
+            texts = [each for key in ("command", "args") for each in items(container.get(key))]
+            named = {name for each in texts if isinstance(each, str) for name in REFERENCE.findall(each)}
+            for name in sorted(named & of_secrets):
+                yield Violation(
+                    workload.resource.urn,
+                    f"the value of {name}, which comes from a Secret, stands in the command line of the container "
+                    f"{container.get('name')}: whoever sees the processes of its node can read it",
+                    f"let the program read the variable {name} from its environment",
+                )
+
+
 POLICIES = (
     Policy(
         "secret-in-plain-config",
@@ -126,5 +148,12 @@ POLICIES = (
         _objects,
         "Take it from a secret configuration value, and let pods read it from a Secret.",
         harm=Harm.OPENING,
+    ),
+    Policy(
+        "secret-in-command-line",
+        Severity.WARNING,
+        "No command line has the value of a variable that comes from a Secret, such as a service's `{password}`.",
+        _expanded,
+        "Let the program read the variable from its environment.",
     ),
 )

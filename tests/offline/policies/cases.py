@@ -221,6 +221,9 @@ def config_map(size: int, binary: int = 0) -> Stack:
     return stack(resource(CONFIG_MAP, "bundle", properties))
 
 
+FROM_SECRET = {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "queue", "key": "password"}}}
+
+
 def in_container(**changes: Any) -> Stack:
     return stack(job(pod(container(**changes))))
 
@@ -453,6 +456,10 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
         in_container(args=["--user", "me", "--db-password", "hunter2"]),
         stack(resource(CONFIG_MAP, "keys", {"data": {"password": "hunter2"}})),
         chart("grafana", "8.5.1", adminPassword="hunter2"),
+    ],
+    "secret-in-command-line": [
+        in_container(env=[FROM_SECRET], args=["--requirepass", "$(PASSWORD)"]),
+        in_container(env=[FROM_SECRET], command=["serve", "--url=redis://:$(PASSWORD)@here"]),
     ],
     "unpinned-image": [
         in_container(image="python"),
@@ -701,6 +708,12 @@ PASSES: Mapping[str, Sequence[Stack]] = {
         configured(slipway__kubeconfig="~/.kube/config"),
         configured(slipway__pipelines={"login": {"oidc": {"client_secret": "page-login"}}}),
         configured(db__password="", db__passwordLength=16, app__debug_token=True),
+    ],
+    "secret-in-command-line": [
+        in_container(env=[FROM_SECRET], args=["sh", "-c", 'serve <<< "$PASSWORD"']),
+        # The kubelet leaves it as it is.
+        in_container(env=[FROM_SECRET], args=["$$(PASSWORD)"]),
+        in_container(env=[{"name": "PORT", "value": "80"}], args=["--port", "$(PORT)"]),
     ],
     "secret-in-plain-object": [
         secret(password=Secret("")),

@@ -11,6 +11,7 @@ from infra.clouds.registry import reviews
 from infra.kubernetes import service as module
 from infra.kubernetes.job import declare
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from infra.pipelines.valkey import with_password
 from infra.platform import Egress, Resources
 from infra.review.contract import Review, reviewed
 from infra.review.stack import NodePool, Stack
@@ -60,7 +61,8 @@ def changed(before: Stack, after: Stack) -> tuple[list[Finding], dict[str, JobRu
 
 @pytest.mark.parametrize("egress", [(), None])
 def test_it_keeps_every_policy(declared: Declared, egress: Any) -> None:
-    findings, _ = check(declared(egress=egress), {}, TODAY)
+    arguments = [*with_password("QUEUE_PASSWORD"), "--port", "{port}", "--dir", "{data}"]
+    findings, _ = check(declared(egress=egress, arguments=arguments), {}, TODAY)
     # The stand-in's other step has an image that is named by a tag.
     assert {each.policy for each in findings} <= {"unpinned-image"}
 
