@@ -13,6 +13,9 @@ from infra.review.stack import JOB
 
 ROOT = Path(__file__).resolve().parents[1]
 
+ANSWER_WITHIN = 60
+"""Seconds that the CLI may take: a state backend that does not answer must not hold up a watch for ever."""
+
 SECRET = "4dabf18193072939515e22adb298388d"
 """The key that marks a value in the state as something else than a mapping: a secret has ``plaintext`` beside it
 (pulumi/pulumi, sdk/go/common/resource/sig, seen November 2026)."""
@@ -66,7 +69,12 @@ def _asked(words: Sequence[str], stack: str) -> Any:
             "https://www.pulumi.com/docs/install"
         )
     command = ["pulumi", *words, "--stack", stack, "--non-interactive"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
+    try:
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, cwd=ROOT, timeout=ANSWER_WITHIN
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CliError(f"{shlex.join(command)} gave no answer within {ANSWER_WITHIN} s") from error
     if done.returncode:
         raise CliError(f"{shlex.join(command)}: {done.stderr.strip().removeprefix('error: ')}")
     try:

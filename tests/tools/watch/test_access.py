@@ -11,6 +11,7 @@ import yaml
 
 from infra.api_server import UnreachableError, UnreadableError
 from tests.support.api_server import kubeconfig
+from tools import pulumi_cli
 from tools.pulumi_cli import SECRET, unfinished_jobs
 from tools.watch.access import AccessError, Clusters, plain
 from tools.watch.plan import Place
@@ -31,11 +32,12 @@ def provider(name: str, value: object, **more: Any) -> dict[str, Any]:
 def a_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Puts a `pulumi` on PATH that exports the resources that it is given."""
 
-    def put(*resources: dict[str, Any], fails: str = "") -> None:
+    def put(*resources: dict[str, Any], fails: str = "", hangs: bool = False) -> None:
         program, content = tmp_path / "bin" / "pulumi", tmp_path / "state.json"
         program.parent.mkdir(exist_ok=True)
         content.write_text(json.dumps({"version": 3, "deployment": {"resources": list(resources)}}))
         run = f"sys.exit({fails!r})" if fails else f"print(open({str(content)!r}).read())"
+        run = "import time; time.sleep(60)" if hangs else run
         program.write_text(f"#!{sys.executable}\nimport sys\nassert sys.argv[1:3] == ['stack', 'export']\n{run}\n")
         program.chmod(0o755)
         monkeypatch.setenv("PATH", str(program.parent))
@@ -82,6 +84,15 @@ def test_a_state_that_cannot_be_read_is_told_with_the_other_way(state: Callable[
     with pytest.raises(
         AccessError, match=r"no stack named 'gcp-dev' found; or name a kubeconfig: KUBECONFIG_FILE=…"
     ):
+        clusters(Place("dev")).server("dev")
+
+
+def test_a_cli_that_gives_no_answer_is_given_up(
+    state: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state(hangs=True)
+    monkeypatch.setattr(pulumi_cli, "ANSWER_WITHIN", 1)
+    with pytest.raises(AccessError, match="no answer within 1 s"):
         clusters(Place("dev")).server("dev")
 
 
