@@ -17,10 +17,11 @@ from infra.platform_output import UnreadableStackError
 from infra.review.properties import mapping
 from infra.schema.problems import PREFIX, Problem, SettingsError, listed, without_prefix
 from infra.schema.yaml_files import ConfigError
-from infra.settings.loading import laid_over, lay_over, load
+from infra.settings.loading import laid_over, lay_over
 from offline.engine.evaluate import ORGANIZATION, evaluate
 from offline.engine.monitor import Evaluation, EvaluationError, Observer, secret_names
 from offline.engine.stack_config import load_stack, stack_names
+from offline.engine.unset_secrets import SECTION, load_with_placeholders
 
 PROJECT = "slipway"
 
@@ -138,7 +139,10 @@ class OtherStacks:
         if overlay and not self.preview:
             values = lay_over(values, {f"{PREFIX}{key}": each for key, each in laid_over(overlay).items()})
         there = self.of(name)
-        found = emulators(load(without_prefix(values), there.resolve).request)
+        settings, placeholders, _ = load_with_placeholders(without_prefix(values), there.resolve)
+        found = emulators(settings.request)
+        if placeholders:
+            values[f"{PREFIX}{SECTION}"] = {**mapping(values.get(f"{PREFIX}{SECTION}")), **placeholders}
         _keep_own_share(values, runs_pipelines=bool(values.pop(f"{PREFIX}pipelines", None)))
         for emulator in found:
             values = {**emulator.configuration, **values}

@@ -27,16 +27,16 @@ def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> d
     from infra.clouds.registry import emulators
     from infra.program import declare, shipping_problems
     from infra.schema.problems import SettingsError, without_prefix
-    from infra.settings.loading import load
     from offline.engine.evaluate import evaluate
     from offline.engine.stack_config import load_stack, read_yaml
+    from offline.engine.unset_secrets import load_with_placeholders
 
     config = load_stack(name, tree)
     secrets.publish(config.values)
     raw = without_prefix(config.values)
     others = _others(tree, secrets).of(name)
     try:
-        settings = load(raw, others.resolve)
+        settings, placeholders, unset = load_with_placeholders(raw, others.resolve)
     except SettingsError as error:
         raise SettingsError([*error.problems, *shipping_problems(raw, tree)]) from None
     found = emulators(settings.request)
@@ -49,20 +49,24 @@ def evaluate_stack(name: str, tree: Path, secrets: Secrets, remark: Remark) -> d
         program,
         project="slipway",
         stack=name,
-        config={**values, **_told_apart(file, secrets)},
-        secrets=[SECRETS] if config.secrets else [],
+        config={**values, **_told_apart(file, secrets, placeholders)},
+        secrets=[SECRETS] if config.secrets or placeholders else [],
         emulators=found,
         observer=_listener(secrets),
         preview=True,
         stacks=others.exported,
     )
     written = configuration(config.values, file, secrets)
-    return document(evaluation, program, found, written, Encoder(secrets, tree))
+    whole = document(evaluation, program, found, written, Encoder(secrets, tree))
+    return {**whole, "unset": [{"key": each.key, "reason": each.reason, "fix": each.fix} for each in unset]}
 
 
-def _told_apart(file: Mapping[str, Any], secrets: Secrets) -> dict[str, Any]:
-    """A value for each encrypted secret of the stack: another one where its ``file`` has another text."""
-    section: Mapping[str, Any] = file.get(SECRETS) or {}
+def _told_apart(file: Mapping[str, Any], secrets: Secrets, placeholders: Mapping[str, str]) -> dict[str, Any]:
+    """A value for each encrypted secret of the stack: another one where its ``file`` has another text.
+
+    ``placeholders`` are in the place of those that the file does not have.
+    """
+    section: Mapping[str, Any] = {**(file.get(SECRETS) or {}), **placeholders}
     return {SECRETS: {name: secrets.digest(each)["digest"] for name, each in section.items()}} if section else {}
 
 

@@ -42,6 +42,7 @@ SECTION = "slipway:policies"
 """The key of the stack file with the suppressions."""
 
 SETTINGS = "settings"
+UNSET_SECRET = "unset-secret"
 UNKNOWN_SUPPRESSION = "unknown-suppression"
 UNUSED_SUPPRESSION = "unused-suppression"
 REMOVED_STACK = "removed-stack"
@@ -80,6 +81,12 @@ ABOUT_FILES: Sequence[tuple[str, Severity, str, str]] = (
         Severity.ERROR,
         "The stack file is one that the program accepts; every problem of it is a finding.",
         "The finding says what to write instead.",
+    ),
+    (
+        UNSET_SECRET,
+        Severity.WARNING,
+        "Every secret that a pipeline or an address needs is set; a preview goes on with a placeholder.",
+        "Set it before `pulumi up`, which refuses the stack without it.",
     ),
     (
         UNKNOWN_SUPPRESSION,
@@ -223,6 +230,16 @@ def settings_findings(problems: Iterable[Mapping[str, str]]) -> list[Finding]:
         )
         for problem in problems
     )
+
+
+def unset_findings(problems: Iterable[Mapping[str, str]]) -> list[Finding]:
+    """One finding for each secret that a stack needs and does not have."""
+    return [
+        _about_file(
+            UNSET_SECRET, problem["key"], f"{problem['reason']}; `pulumi up` refuses the stack", problem["fix"]
+        ).model_copy(update={"harm": True, "harm_kind": Harm.REFUSAL})
+        for problem in problems
+    ]
 
 
 def removed_finding(stack: str, resources: int) -> Finding:

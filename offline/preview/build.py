@@ -20,6 +20,7 @@ from offline.policies.check import (
     removed_finding,
     settings_findings,
     suppressions_of,
+    unset_findings,
 )
 from offline.policies.outside_folders import uncompared
 from offline.preview.cost import cost, difference
@@ -159,6 +160,7 @@ def _compared(
         )
         return _with(failed, lost)
     findings, suppressed = _found(stack, options.today)
+    findings = in_order([*unset_findings(head.unset), *findings])
     changes: Changes | None = None
     if base is not None and before is not None:
         update = compared(before, stack)
@@ -166,7 +168,8 @@ def _compared(
             Change(before, stack, update), suppressions_of(stack.configuration), options.today
         )
         found_before, suppressed_before = _found(before, options.today)
-        findings = in_order([*harm, *mark_new(findings, found_before)])
+        earlier = [*unset_findings(base.unset), *found_before]
+        findings = in_order([*harm, *mark_new(findings, earlier)])
         suppressed = [*lived_with, *_mark_new(suppressed, suppressed_before)]
         changes = None if options.policies_only else _changes(head, base, before, stack, update)
     images = () if options.policies_only else image_remarks(stack, changes)

@@ -58,7 +58,8 @@ class Evaluated:
     """One stack of one revision: either ``stack`` or ``failure`` is set.
 
     ``outputs`` says of each stack output whether it is a secret. ``remarks`` are warnings of the program and of
-    its evaluation. ``elsewhere`` are the clusters of other stacks that its file names.
+    its evaluation. ``elsewhere`` are the clusters of other stacks that its file names. ``unset`` are the problems
+    of secrets that it needs and does not have, for which a placeholder stood in.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Evaluated:
     outputs: Mapping[str, bool] = field(default_factory=dict[str, bool])
     remarks: Sequence[str] = ()
     elsewhere: Sequence[ClusterElsewhere] = ()
+    unset: Sequence[Mapping[str, str]] = ()
 
 
 def evaluated(name: str, document: Mapping[str, Any]) -> Evaluated:
@@ -85,7 +87,8 @@ def evaluated(name: str, document: Mapping[str, Any]) -> Evaluated:
         charges_elsewhere=[charge for each in elsewhere for charge in each.charges],
         declared_elsewhere={each.name: each.objects for each in elsewhere},
     )
-    return Evaluated(name, stack, outputs=document["outputs"], remarks=remarks, elsewhere=elsewhere)
+    unset = tuple(document.get("unset", ()))
+    return Evaluated(name, stack, outputs=document["outputs"], remarks=remarks, elsewhere=elsewhere, unset=unset)
 
 
 def _stack(name: str, document: Mapping[str, Any]) -> Stack:

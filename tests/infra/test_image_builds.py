@@ -178,7 +178,6 @@ def test_a_build_without_a_registry_is_refused(folder: Path) -> None:
         ({"repository": "registry.example.org/a:latest"}, "repository", "no tag and no digest"),
         ({"repository": "team/slipway"}, "repository", "begins with no registry"),
         ({"pool": "gpu"}, "pool", "no cluster of the stack has a pool"),
-        ({"login": "missing"}, "login", "there is no secret of that name"),
         ({"memory": "64Gi"}, "memory", "one node of pool"),
     ],
 )
@@ -188,6 +187,12 @@ def test_a_registry_that_cannot_have_images_is_refused(
     values = stack(folder)
     values["registry"] = {**values["registry"], **registry}
     assert reason in problems(values)[f"slipway:registry.{key}"]
+
+
+def test_a_login_that_nothing_sets_is_a_secret_that_is_missing(folder: Path) -> None:
+    values = stack(folder)
+    values["registry"] = {**values["registry"], "login": "missing"}
+    assert "`registry.login` needs it" in problems(values)["slipway:secrets.missing"]
 
 
 @pytest.mark.parametrize(

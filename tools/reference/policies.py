@@ -81,7 +81,7 @@ preview, with the reason.
 ## All policies
 
 This table is written by `python -m tools.reference.policies` from the policies in `offline/policies` and
-`infra/<cloud>/review`; change them there. The last three cannot be suppressed.
+`infra/<cloud>/review`; change them there. Those of `stack file` cannot be suppressed.
 
 | policy | severity | where | rule | fix |
 | --- | --- | --- | --- | --- |

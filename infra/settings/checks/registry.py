@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from infra.schema.problems import Finding, Path, did_you_mean, key_of, listed
+from infra.schema.problems import Finding, Path, key_of, listed, nearest
 from infra.settings.checks.targets import targets
 from infra.settings.parsing import Reading
 from infra.settings.pipelines import KEY as PIPELINES
@@ -62,5 +62,7 @@ def _logins(reading: Reading, found: RegistrySettings) -> Iterator[Finding]:
             yield Finding((KEY, key), secret, reason, "remove it, or name a `repository`")
         elif secret not in there:
             command = f"`pulumi config set --secret --path '{key_of(('secrets', secret))}'`"
-            reason = "there is no secret of that name"
-            yield Finding((KEY, key), secret, reason, did_you_mean(secret, list(there), f"set it with {command}"))
+            near = nearest(secret, there)
+            known = f"the stack has `{near}`; correct one of the names, or " if near else ""
+            reason = f"`{KEY}.{key}` needs it, and it is not set"
+            yield Finding(("secrets", secret), None, reason, f"{known}set it with {command}", read=((KEY, key),))

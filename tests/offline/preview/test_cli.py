@@ -354,3 +354,32 @@ def test_a_platform_that_gives_a_pool_up_is_previewed_with_the_team_that_runs_th
     (failure,) = found["gcp-team"]["failures"]
     assert failure["message"].endswith("which the change of gcp-platform causes")
     assert done.stdout.index("lost-pool") < done.stdout.index("cannot be evaluated"), "harm first"
+
+
+@pytest.mark.slow
+def test_a_secret_that_nobody_has_set_gives_a_warning_and_a_placeholder(clone: Path) -> None:
+    folder = clone / "workloads" / "feed"
+    folder.mkdir()
+    (folder / "pipeline.yaml").write_text(
+        "description: Reads a feed.\nsteps:\n  read:\n    run: [python, read.py, '{output}']\n"
+        "    secrets: {FEED_TOKEN: feed-token}\n",
+        encoding="utf-8",
+    )
+    (folder / "read.py").write_text("import os\n", encoding="utf-8")
+    configure(
+        clone,
+        lambda config: config["slipway:pipelines"].update({"feed": {"steps": {"read": {"pool": "cpu"}}}}),
+        LOCAL,
+    )
+    stack = document(clone, "-s", "local", "--base", "main")["local"]
+    assert not stack["failures"]
+    (found,) = (each for each in stack["findings"] if each["policy"] == "unset-secret")
+    assert (found["name"], found["severity"], found["harm_kind"], found["new"]) == (
+        *("slipway:secrets.feed-token", "warning", "refusal"),
+        True,
+    )
+    assert "pulumi config set --secret" in found["fix"]
+    created = {each["name"] for each in stack["changes"]["resources"] if each["operation"] == "create"}
+    assert "feed-read" in created
+    assert any(name.endswith("feed-secrets") for name in created)
+    assert preview(clone, "-s", "local", "--check", "--fail-on", "warning").returncode == 1
