@@ -14,10 +14,17 @@ TOOLS := VENV BIN PYTHON SHELL UV_SYSTEM_CERTS
 $(foreach each,$(OPTIONS),$(if $(filter undefined,$(origin $(each))),,\
 	$(eval override $(each) := $$(value $(each)))$(eval export $(each))))
 
+# What is nearest to the name $(1) among $(2), as a question. Both are quoted: names come from the command line.
+QUOTE = '$(subst ','\'',$(1))'
+NEAR = $(shell python3 -c 'import difflib, sys; \
+	print(*[f"; did you mean `{each}`?" for each in difflib.get_close_matches(sys.argv[1], sys.argv[2].split(), 1)] or \
+	[f"; did you mean `{each}`?" for each in sys.argv[2].split() if each == sys.argv[1].upper()])' \
+	$(call QUOTE,$(1)) $(call QUOTE,$(2)) 2>/dev/null)
+
 # A mistyped variable or a stack as a goal would else be noticed after the wrong stack was rehearsed, or never.
 given := $(foreach each,$(.VARIABLES),$(if $(filter command,$(origin $(each))),$(each)))
 unknown := $(filter-out $(OPTIONS) $(TOOLS) MAKEFLAGS MAKEOVERRIDES -*-command-variables-*-,$(given))
-$(foreach each,$(unknown),$(error there is no variable `$(each)`; known here: $(OPTIONS)))
+$(foreach each,$(unknown),$(error there is no variable `$(each)`$(call NEAR,$(each),$(OPTIONS)); known here: $(OPTIONS)))
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -36,7 +43,7 @@ TARGETS := help setup new import rehearse demo preview check doctor show watch l
 
 ifneq (show,$(firstword $(MAKECMDGOALS)))
 $(foreach each,$(filter-out $(TARGETS) $(VENV)/% $(BIN)/%,$(MAKECMDGOALS)),$(error there is no target `$(each)`$(if \
-	$(wildcard stacks/Pulumi.$(each).yaml),$(comma) but a stack: make $(firstword $(MAKECMDGOALS)) STACK=$(each))))
+	$(wildcard stacks/Pulumi.$(each).yaml),$(comma) but a stack: make $(firstword $(MAKECMDGOALS)) STACK=$(each),$(call NEAR,$(each),$(TARGETS)))))
 endif
 
 help: ## List the targets

@@ -120,11 +120,14 @@ def test_an_option_is_one_literal_word_wherever_it_is_from(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["rehearse", "stack=local"], "there is no variable `stack`; known here: STACK "),
+        (["rehearse", "stack=local"], "there is no variable `stack`; did you mean `STACK`?; known here: STACK "),
         (["preview", "base=$(shell touch here)"], "there is no variable `base`"),
         (["rehearse", "local"], "there is no target `local`, but a stack: make rehearse STACK=local"),
         (["rehearse", "nonsense"], "there is no target `nonsense`"),
         (["nonsense"], "there is no target `nonsense`"),
+        (["preveiw"], "there is no target `preveiw`; did you mean `preview`?"),
+        (["reherse"], "did you mean `rehearse`?"),
+        (["preview", "STAKC=local"], "there is no variable `STAKC`; did you mean `STACK`?"),
     ],
 )
 def test_a_mistyped_word_is_told_before_anything_is_done(
