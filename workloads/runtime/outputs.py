@@ -99,8 +99,8 @@ def collect(directory: Path) -> dict[str, Entry]:
             if unreadable := [shown for shown, utf8 in map(_printed, names) if not utf8]:
                 raise NoResultError(
                     f"{len(unreadable)} names in {directory} are not UTF-8, as those of a result have to be: "
-                    f"{', '.join(unreadable[:_SHOWN])}. Let the program write other names, and delete these files: "
-                    "the next start finds them as they are"
+                    f"{', '.join(unreadable[:_SHOWN])}. Let the program write other names, and delete "
+                    "these files: the next start finds them as they are"
                 )
             found = {name: _steady(directory / name) for name in names}
             entries = {name: entry for name, entry in found.items() if entry is not None}
