@@ -3,9 +3,14 @@
 import contextlib
 import errno
 import os
+import stat
 import sys
+import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
+
+STALE_AFTER = 3600.0
+"""Seconds after which nobody is at work on a file that is to replace another."""
 
 
 @contextlib.contextmanager
@@ -18,6 +23,17 @@ def replacing(target: Path) -> Generator[Path]:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+        _sweep(target.parent)
+
+
+def _sweep(folder: Path) -> None:
+    """Deletes what `replacing` left in ``folder`` for this user where it was killed, as far as nobody is at it."""
+    for path in folder.glob(".*.partial"):
+        with contextlib.suppress(OSError):
+            found = path.lstat()
+            old = time.time() - found.st_mtime > STALE_AFTER
+            if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and old:
+                path.unlink()
 
 
 def write(target: Path, text: str) -> None:

@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -327,6 +328,22 @@ def test_a_damaged_result_is_made_again_without_its_damaged_files(tmp_path: Path
     assert "Doing it again: " in output
     assert "found ['attempt.slipway-partial', 'b']" in output
     assert check(tmp_path / "out")
+
+
+def test_what_a_killed_attempt_left_half_written_is_removed(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    (tmp_path / "out").mkdir()
+    host = socket.gethostname()[:32]
+    left, alive = (
+        tmp_path / "out" / f".manifest.json.{host}-{number}-0a1b2c3d.slipway-partial"
+        for number in (ended.pid, os.getpid())
+    )
+    left.touch()
+    alive.touch()
+    step(tmp_path, "import sys; open(sys.argv[1] + '/a', 'w')")
+    assert not left.exists()
+    assert alive.exists()
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "a", "attempt.slipway-partial"])

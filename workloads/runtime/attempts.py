@@ -23,6 +23,7 @@ from workloads.runtime.store import (
     load_manifest,
     read_file,
     remove_file,
+    remove_stale,
     store_errors,
     write_atomically,
 )
@@ -90,9 +91,10 @@ def kept(directory: Path, work: Manifest, results: Sequence[str]) -> Manifest | 
 
 
 def end(directory: Path) -> None:
-    """Remove the record, now that there is a manifest."""
+    """Remove the record, now that there is a manifest, and what attempts that were killed left of other files."""
     with contextlib.suppress(OSError):
         (directory / RECORD).unlink()
+    remove_stale(directory)
 
 
 def _published(directory: Path) -> Manifest | None:

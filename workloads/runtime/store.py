@@ -17,6 +17,7 @@ import itertools
 import json
 import os
 import random
+import re
 import secrets
 import shutil
 import socket
@@ -327,13 +328,32 @@ def set_aside(path: Path) -> None:
 
 
 def remove_stale(directory: Path) -> None:
-    """Delete temporary files that killed publishers left in `directory`, sparing those younger than
-    STALE_AFTER.
+    """Delete temporary files that killed publishers left in `directory`.
+
+    Those of processes of this machine that have ended, and of others those that are older than STALE_AFTER.
     """
     for path in directory.rglob(f".*{TEMPORARY_SUFFIX}"):
         with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > STALE_AFTER:
+            if path.is_file() and (_is_left(path) or time.time() - path.stat().st_mtime > STALE_AFTER):
                 path.unlink()
+
+
+def _is_left(path: Path) -> bool:
+    """Whether a process of this machine wrote it, and has ended."""
+    found = re.search(rf"\.{re.escape(_host())}-(\d+)-[0-9a-f]+{re.escape(TEMPORARY_SUFFIX)}$", path.name)
+    if found is None:
+        return False
+    try:
+        os.kill(int(found[1]), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        pass
+    return False
+
+
+def _host() -> str:
+    return socket.gethostname()[:32]
 
 
 @contextlib.contextmanager
@@ -369,7 +389,7 @@ def _replacing(target: Path) -> Iterator[BinaryIO]:
     end, once it is on the disk; after an error it is deleted.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    own = f"{socket.gethostname()[:32]}-{os.getpid()}-{secrets.token_hex(4)}"
+    own = f"{_host()}-{os.getpid()}-{secrets.token_hex(4)}"
     temporary = target.with_name(f".{target.name[:120]}.{own}{TEMPORARY_SUFFIX}")
     try:
         with temporary.open("wb") as stream:
