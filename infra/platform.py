@@ -154,7 +154,7 @@ class Store:
     requests. ``read`` returns the text of a store file once a resource is created, None where there is no such
     file; ``files`` returns the paths of the files below a folder as they are when the update begins. Both are None
     where the store can only be seen from inside the cluster. ``replaced_with`` are what holds the files and what
-    pods mount them by: all that mounts the store is replaced with them. Empty where another store is another claim.
+    pods mount them by: what mounts the store is replaced with them. Empty where another store has another claim.
     """
 
     url: "pulumi.Input[str]"

@@ -1,15 +1,23 @@
 """Policies about a change of services: queues that are made anew, new passwords, volumes out of reach."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from infra.kubernetes.review.clients import SECRET, secrets_of
+from infra.kubernetes.review.holdings import CLAIM
 from infra.review.policy import Harm, Severity, Violation
-from infra.review.properties import at, items
-from infra.review.stack import NodePool, Resource, Stack
+from infra.review.properties import at, mappings, texts
+from infra.review.stack import Resource, Stack
 from offline.policies.changes import GOES, Change, ChangePolicy, cause, undo
 from offline.policies.protection import holding
-from offline.policies.workloads import STATEFUL_SET, workload_of
+from offline.policies.workloads import DEPLOYMENT, STATEFUL_SET, workload_of
 from offline.preview.model import Operation
+from offline.preview.operations import Compared
+
+CHANGED_STORAGE = "; or change its storage with it, which makes its volume anew"
+WITHOUT_IT = "; or copy its data away, and take it out of the stack file for one update"
+"""The ends of fixes: what makes a volume anew."""
 
 
 def _rebuilt(change: Change) -> Iterator[Violation]:
@@ -58,26 +66,82 @@ def _keeping(change: Change, secret: Resource) -> Iterator[Resource]:
 
 def _out_of_reach(change: Change) -> Iterator[Violation]:
     for each in change.compared:
-        if each.before is None or each.after is None or each.operation is not Operation.UPDATE:
+        if each.before is None or each.after is None or each.after.type not in {STATEFUL_SET, DEPLOYMENT}:
             continue
-        if each.after.type != STATEFUL_SET or not items(at(each.after.properties, "spec", "volumeClaimTemplates")):
+        if not (volume := _volume_that_stays(each, change)):
             continue
-        old, new = _pool(each.before, change.before), _pool(each.after, change.after)
-        if old is None or new is None or not old.zones or not new.zones or set(old.zones) <= set(new.zones):
+        old, new = _places(each.before, change.before), _places(each.after, change.after)
+        if old is None or new is None or old.zones <= new.zones:
             continue
-        held = holding(each.before, change.before)
-        anew = "; or change its storage with it, which makes its volume anew" if held and held.rebuilt else ""
-        maybe = "may be" if set(old.zones) & set(new.zones) else "is"
+        maybe = "may be" if old.zones & new.zones else "is"
+        there, here = ", ".join(sorted(old.zones)), ", ".join(sorted(new.zones))
+        moves = (
+            f"the nodes of `{old.pools}` move from {there} to {here}"
+            if old.pools == new.pools
+            else f"its pod moves from `{old.pools}` to `{new.pools}`, whose nodes are in {here}"
+        )
+        stay = (
+            f"keep {there} in the zones of `{old.pools}`"
+            if old.pools == new.pools
+            else f"leave it on `{old.pools}`"
+        )
         yield Violation(
             each.resource.urn,
-            f"its pod moves from `{old.name}` to `{new.name}`, whose nodes are in {', '.join(new.zones)}, and its "
-            f"volume {maybe} in another zone ({', '.join(old.zones)}), where it stays: the pod waits for ever",
-            f"leave it on `{old.name}`; or take a pool with nodes in {', '.join(old.zones)}{anew}",
+            f"{moves}, and its volume {maybe} in another zone ({there}), where it stays: the pod waits for ever",
+            f"{stay}; or take a pool with nodes in {there}{volume}",
         )
 
 
-def _pool(set_: Resource, stack: Stack) -> NodePool | None:
-    return workload_of(set_, stack).pool(stack)
+def _volume_that_stays(compared: Compared, change: Change) -> str:
+    """How a volume that the update keeps, and that one node mounts, is made anew, as the end of a fix; empty where
+    the pods have no such volume.
+
+    A volume of this kind is taken to be in one zone, as EBS and persistent disks are.
+    """
+    before, after = compared.before, compared.after
+    assert before is not None
+    assert after is not None
+    templates = mappings(at(after.properties, "spec", "volumeClaimTemplates"))
+    if compared.operation is not Operation.REPLACE and any(map(_of_one_node, templates)):
+        held = holding(before, change.before)
+        return CHANGED_STORAGE if held and held.rebuilt else WITHOUT_IT
+    names = {at(each, "persistentVolumeClaim", "claimName") for each in workload_of(after, change.after).volumes}
+    for claim in change.compared:
+        it = claim.after
+        if it is None or it.type != CLAIM or claim.before is None or claim.operation in GOES:
+            continue
+        same_place = it.provider == after.provider and _namespace(it) == _namespace(after)
+        if same_place and at(it.properties, "metadata", "name") in names and _of_one_node(it.properties):
+            return WITHOUT_IT
+    return ""
+
+
+def _of_one_node(claim: Mapping[str, Any]) -> bool:
+    """Whether a storage class makes the volume, for the pods of one node at a time."""
+    shared = {"ReadWriteMany", "ReadOnlyMany"} & set(texts(at(claim, "spec", "accessModes")))
+    return not shared and at(claim, "spec", "storageClassName") != "" and not at(claim, "spec", "volumeName")
+
+
+def _namespace(resource: Resource) -> object:
+    return at(resource.properties, "metadata", "namespace")
+
+
+@dataclass(frozen=True)
+class _Places:
+    """The pools that may take a pod, as text, and the zones of their nodes."""
+
+    pools: str
+    zones: frozenset[str]
+
+
+def _places(resource: Resource, stack: Stack) -> _Places | None:
+    """Where the pods of ``resource`` may run; None where a pool's zones are not known."""
+    pools = workload_of(resource, stack).suitable_pools(stack)
+    if not pools or not all(each.zones for each in pools):
+        return None
+    return _Places(
+        "`, `".join(each.name for each in pools), frozenset(zone for each in pools for zone in each.zones)
+    )
 
 
 POLICIES: Sequence[ChangePolicy] = (
@@ -100,9 +164,9 @@ POLICIES: Sequence[ChangePolicy] = (
     ChangePolicy(
         "volume-out-of-reach",
         Severity.ERROR,
-        "A change moves no pod away from the zone in which its volume is.",
+        "A change moves no pod, and no nodes of its pool, away from the zone in which its volume is.",
         _out_of_reach,
-        "Take a pool with nodes in the same zone.",
+        "Keep the zones, or take a pool with nodes in the same zone.",
         harm=Harm.INTERRUPTION,
     ),
 )

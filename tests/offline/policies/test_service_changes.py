@@ -11,7 +11,7 @@ from infra.clouds.registry import reviews
 from infra.review.contract import Review, reviewed
 from infra.review.policy import Severity
 from infra.review.properties import Secret
-from infra.review.stack import NodePool, Resource
+from infra.review.stack import NodePool, Resource, Stack
 from offline.policies.changes import Change
 from offline.policies.check import check, check_change
 from offline.preview.model import Finding
@@ -28,9 +28,11 @@ from tests.offline.policies.samples import (
     serving,
     stack,
     worker,
+    workload,
 )
 
 NAMESPACE = resource("kubernetes:core/v1:Namespace", "slipway", {"metadata": {"name": "slipway"}})
+REACH = "volume-out-of-reach"
 RANDOM = "random:index/randomPassword:RandomPassword"
 
 
@@ -151,6 +153,43 @@ def test_a_service_that_moves_leaves_its_volume_behind() -> None:
     assert found(*queues, pools)[0].fix.endswith("or change its storage with it, which makes its volume anew")
     for name in ("both", "anywhere"):
         assert [each.policy for each in found(on("a"), on(name), pools)] == ["ends-running-pods"]
+
+
+def notebook(pool: str, kind: str = "apps/v1:StatefulSet", access: str = "ReadWriteOnce") -> list[Resource]:
+    """An app with a claim of its own."""
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "notebook"}}
+    claim = resource(
+        "kubernetes:core/v1:PersistentVolumeClaim",
+        "notebook-data",
+        {"metadata": {"name": "notebook", "namespace": "slipway"}, "spec": {"accessModes": [access]}},
+    )
+    it = workload(f"kubernetes:{kind}", pod(nodeSelector={"pool": pool}, volumes=[volume]), "notebook")
+    return [claim, it]
+
+
+@pytest.mark.parametrize("kind", ["apps/v1:StatefulSet", "apps/v1:Deployment"])
+def test_an_app_that_moves_leaves_the_volume_of_its_claim_behind(kind: str) -> None:
+    pools = (pool("a", zones=["r-a"]), pool("b", zones=["r-b"]))
+    waits = [each for each in found(notebook("a", kind), notebook("b", kind), pools) if each.policy == REACH]
+    assert [(each.name.partition(" ")[0], each.severity) for each in waits] == [("notebook", Severity.ERROR)]
+    shared = found(notebook("a", kind, "ReadWriteMany"), notebook("b", kind, "ReadWriteMany"), pools)
+    assert REACH not in {each.policy for each in shared}
+
+
+@pytest.mark.parametrize(
+    "declared", [notebook("a"), [serving(nodeSelector={"pool": "a"})]], ids=["app", "service"]
+)
+def test_the_nodes_of_a_pool_leave_the_volumes_of_its_pods_behind(declared: list[Resource]) -> None:
+    def on(*zones: str) -> Stack:
+        return reviewed(stack(*declared, pools=()), [*reviews(), Review(pools=lambda _: [pool("a", zones=zones)])])
+
+    def reached(before: Stack, after: Stack) -> list[str]:
+        change = Change(before, after, compared(before, after))
+        return [each.policy for each in check_change(change, {}, date(2026, 11, 22))[0]]
+
+    assert reached(on("r-a"), on("r-b")) == [REACH]
+    assert reached(on("r-a", "r-b"), on("r-b")) == [REACH]
+    assert reached(on("r-a"), on("r-a", "r-b")) == []
 
 
 def test_more_workers_and_another_lease_replace_the_job_and_lose_nothing() -> None:
