@@ -81,5 +81,6 @@ def _in_place(fact: Mapping[str, Any]) -> InPlace:
         kept=fact.get("kept", ""),
         fix=fact.get("fix", ""),
         blocked=fact.get("blocked", ""),
+        given=fact.get("given", {}),
         restore=fact.get("restore", NOT_RESTORED),
     )

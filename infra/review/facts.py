@@ -1,7 +1,7 @@
 """Facts about a resource: what it costs, how long it takes, what it needs, what a change of it does."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 
@@ -220,4 +220,5 @@ class InPlace:
     kept: str = ""
     fix: str = ""
     blocked: str = ""
+    given: Mapping[str, object] = field(default_factory=dict[str, object])
     restore: str = NOT_RESTORED

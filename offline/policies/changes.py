@@ -125,8 +125,8 @@ def _blocked(change: Change) -> Iterator[Violation]:
             labels = ",".join(f"{key}={label}" for key, label in workload.labels.items())
             yield Violation(
                 each.resource.urn,
-                f"`pulumi up` fails half-way: {blocked}; the PodDisruptionBudget {budget.name} lets no pod of {name} "
-                "go, which runs on this pool",
+                f"`pulumi up` fails half-way: {blocked}; the PodDisruptionBudget {budget.name} lets no pod of "
+                f"{name} go, which runs on this pool",
                 f"leave the pool as it is; or run `pulumi up` while nothing uses {name}, delete its pod once its "
                 f"node is cordoned (`kubectl delete pod -n {namespace} -l {labels}`), which no budget stops, and "
                 "suppress `update-refused` for this update",

@@ -51,6 +51,8 @@ def _holds(fact: InPlace, difference: Difference, old: Resource, new: Resource) 
     kept = parsed(fact.kept)
     if kept and not any(covers(parsed(each), kept) for each in new.ignore_changes):
         return False
+    if any(value_at(old.properties, parsed(path)) != value for path, value in fact.given.items()):
+        return False
     for path in map(parsed, fact.paths):
         if fact.when is When.CHANGED:
             if touches(path, difference):

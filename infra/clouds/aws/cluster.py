@@ -138,22 +138,29 @@ class EksCluster(pulumi.ComponentResource):
     def _admins(self, name: str, cluster: AwsCluster) -> None:
         """Access entries: who administers the cluster is known to EKS, and no ConfigMap inside it can lock out."""
         for principal in cluster.admins:
+            account, who = principal.split(":", 5)[4:]
+            admin = f"{name}-{account}-{who}"
+            # Their earlier name, which roles of one name in two accounts would share.
+            alike = [each for each in cluster.admins if each.endswith(f":{who}")]
+            earlier = pulumi.ResourceOptions(
+                parent=self, aliases=[pulumi.Alias(name=f"{name}-{who}")] if len(alike) == 1 else None
+            )
             entry = aws.eks.AccessEntry(
-                f"{name}-{principal.rpartition(':')[2]}",
+                admin,
                 region=self._region,
                 cluster_name=self.cluster.name,
                 principal_arn=principal,
                 tags=named(cluster.tags, name),
-                opts=pulumi.ResourceOptions(parent=self),
+                opts=earlier,
             )
             aws.eks.AccessPolicyAssociation(
-                f"{name}-{principal.rpartition(':')[2]}",
+                admin,
                 region=self._region,
                 cluster_name=self.cluster.name,
                 principal_arn=entry.principal_arn,
                 policy_arn=f"arn:aws:eks::aws:cluster-access-policy/{ADMIN_POLICY}",
                 access_scope=aws.eks.AccessPolicyAssociationAccessScopeArgs(type="cluster"),
-                opts=pulumi.ResourceOptions(parent=self),
+                opts=earlier,
             )
 
     def _control_plane(self, name: str, args: EksClusterArgs) -> aws.eks.Cluster:

@@ -5,7 +5,7 @@ import pulumi_aws as aws
 
 from infra.clouds.aws.iam_policies import allow, document
 from infra.clouds.aws.mounts import ROOT, Mountable, MountArgs, mount_targets, nfs_security_group, team_root
-from infra.clouds.aws.names import CREATION_TOKEN_LIMIT, named, resource_name
+from infra.clouds.aws.names import FILE_SYSTEM_LIMIT, named, resource_name
 from infra.clouds.aws.settings import EfsStore
 from infra.platform import POD_USER
 
@@ -15,11 +15,12 @@ MOUNT_OPTIONS = ("tls", "iam")
 
 def elastic_file_system(name: str, store: EfsStore, args: MountArgs) -> Mountable:
     """An encrypted file system, with a mount target in every zone and an access point for the pods' user."""
-    region, tags = args.settings.region, named(args.settings.tags, resource_name(CREATION_TOKEN_LIMIT, name))
+    region, tags = args.settings.region, named(args.settings.tags, resource_name(FILE_SYSTEM_LIMIT, name))
+    # The provider makes a creation token up for each file system. EFS refuses one of this stack's name for the
+    # successor of a file system that is replaced, which is still there then.
     files = aws.efs.FileSystem(
         name,
         region=region,
-        creation_token=resource_name(CREATION_TOKEN_LIMIT, name),
         encrypted=True,
         kms_key_id=store.kms_key,
         throughput_mode=store.throughput,

@@ -1,8 +1,8 @@
 """Names and tags of resources on AWS: which characters they may have, and how long they may be.
 
 Limits: EKS clusters 100 and node groups 63, IAM roles 64, buckets 63, launch templates 128, security groups and
-placement groups 255, ECR repositories 256, EFS creation tokens 64; from the ``name`` fields of their API
-references, 2026-11-20.
+placement groups 255, ECR repositories 256; from the ``name`` fields of their API references, 2026-11-20. An EFS
+file system has its name, of 64 characters here, as a tag.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ BUCKET_LIMIT = 63
 LAUNCH_TEMPLATE_LIMIT = 128
 GROUP_LIMIT = 255
 REPOSITORY_LIMIT = 256
-CREATION_TOKEN_LIMIT = 64
+FILE_SYSTEM_LIMIT = 64
 
 
 def resource_name(limit: int, *parts: str) -> str:

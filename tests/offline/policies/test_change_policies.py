@@ -520,3 +520,13 @@ def test_a_pool_whose_pods_no_budget_lets_go_cannot_be_updated(budget: dict[str,
         assert "kubectl delete pod -n ml -l app=queue" in finding.fix
     moved = found([eks_pool("1"), *rest], [eks_pool("1"), *rest[:-1], eks_pool("2", "other")])
     assert "update-refused" not in {each.policy for each in moved}, "it runs on another pool"
+
+
+def test_a_file_system_keeps_what_it_was_created_with() -> None:
+    files = "aws:efs/fileSystem:FileSystem"
+    before = declared(files, "store", {"creationToken": "slipway-dev-store", "kmsKeyId": "arn:aws:kms:one"})
+    assert found(before, declared(files, "store", {"kmsKeyId": "arn:aws:kms:one"})) == []
+    [finding] = found(before, declared(files, "store", {"kmsKeyId": "arn:aws:kms:two"}))
+    assert finding.policy == "deletes-data"
+    assert "kmsKeyId" in finding.reason
+    assert "creationToken" not in finding.reason

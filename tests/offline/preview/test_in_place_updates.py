@@ -178,3 +178,12 @@ def test_a_safeguard_that_is_switched_off_is_told_from_one_that_is_switched_on(
     type_: str, before: dict[str, Any], after: dict[str, Any], found: list[Effect]
 ) -> None:
     assert effects(type_, before, after) == found
+
+
+def test_a_group_in_a_capacity_block_takes_another_template_without_nodes_only() -> None:
+    def group(version: str, **more: str) -> dict[str, Any]:
+        return {"launchTemplate": {"version": version}, **more}
+
+    block = {"capacityType": "CAPACITY_BLOCK"}
+    assert effects(GROUP, group("1", **block), group("2", **block)) == [REFUSED, ENDS]
+    assert effects(GROUP, group("1"), group("2")) == [ENDS]

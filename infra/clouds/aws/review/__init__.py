@@ -1,6 +1,6 @@
 """What a preview says of resources on AWS. None of it imports the SDK."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,20 @@ SOMETIMES: Mapping[str, Mapping[str, Callable[[object, object], bool]]] = {
 }
 """What the provider's own code decides, so that the schema does not have it. Source:
 https://github.com/hashicorp/terraform-provider-aws/blob/main/internal/service/eks/cluster.go, 2026-06-02."""
+
+
+COMPUTED: Mapping[str, Sequence[str]] = {
+    FILE_SYSTEM: [
+        "availabilityZoneName",
+        "creationToken",
+        "encrypted",
+        "kmsKeyId",
+        "performanceMode",
+        "protection",
+    ]
+}
+"""What keeps its value where it is taken away, as the provider's own schema says. Source:
+https://github.com/hashicorp/terraform-provider-aws/blob/main/internal/service/efs/file_system.go, 2026-11-23."""
 
 
 def holding(resource: Resource, stack: Stack) -> Holding | None:
@@ -85,6 +99,7 @@ REVIEW = Review(
     holding=holding,
     creation=creation,
     in_place=partial(in_place_from, DATA / "in_place.toml"),
+    computed=lambda: COMPUTED,
     sometimes=SOMETIMES,
     # Every update makes a new version, which its node group then takes.
     moving=frozenset({"aws:ec2/launchTemplate:LaunchTemplate"}),

@@ -117,6 +117,18 @@ def test_admins_have_access_entries_and_nobody_is_in_a_config_map() -> None:
         assert entries <= recording.waits_for(policy)
 
 
+def test_admins_of_one_name_in_two_accounts_are_two_and_a_single_one_keeps_its_entry() -> None:
+    first, second = (f"arn:aws:iam::{account}:role/ops" for account in ("111111111111", "222222222222"))
+    both = declare(changed(admins=[first, second]))
+    assert {each.inputs["principalArn"] for each in both.of(ENTRY)} == {first, second}
+    for each in [*both.of(ENTRY), *both.of(ACCESS_POLICY)]:
+        assert not each.aliases, "it is not known whose the earlier name was"
+    alone = declare(changed(admins=[first]))
+    for each in [*alone.of(ENTRY), *alone.of(ACCESS_POLICY)]:
+        assert each.aliases == ("dev-role/ops",)
+        assert each.name in {entry.name for entry in both.of(each.type)}
+
+
 def test_control_plane_logs_go_to_a_group_that_forgets_and_is_destroyed() -> None:
     recording = declare(control_plane(logs=["audit"], log_days=7))
     group, cluster = recording.one(LOG_GROUP), recording.one(CLUSTER)
@@ -228,8 +240,8 @@ def test_only_the_pods_meant_can_take_on_a_role_for_pods() -> None:
 
 
 KEPT = {
-    "s3": {CLUSTER, NODE_GROUP, KEY, BUCKET, FILES, REPOSITORY},
-    "efs": {CLUSTER, NODE_GROUP, KEY, EFS, REPOSITORY},
+    "s3": {CLUSTER, NODE_GROUP, LOG_GROUP, KEY, BUCKET, FILES, REPOSITORY},
+    "efs": {CLUSTER, NODE_GROUP, LOG_GROUP, KEY, EFS, REPOSITORY},
 }
 
 

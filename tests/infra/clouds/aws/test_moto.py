@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import boto3
 import moto
@@ -9,7 +10,7 @@ import pytest
 
 from infra.settings.loading import load
 from infra.settings.model import Settings
-from tests.support.aws import ATTACHMENT, REPOSITORY, ROLE, ROLE_POLICY, declare, logged, raw, with_store
+from tests.support.aws import ATTACHMENT, EFS, REPOSITORY, ROLE, ROLE_POLICY, declare, logged, raw, with_store
 from tests.support.recording import Recording
 
 pytestmark = pytest.mark.slow
@@ -79,3 +80,14 @@ def test_ecr_takes_the_repository_and_what_it_deletes() -> None:
     policy = recording.one("aws:ecr/lifecyclePolicy:LifecyclePolicy").inputs["policy"]
     ecr.put_lifecycle_policy(repositoryName=repository["name"], lifecyclePolicyText=policy)
     assert ecr.get_lifecycle_policy(repositoryName=repository["name"])["lifecyclePolicyText"] == policy
+
+
+@pytest.mark.usefixtures("_aws")
+def test_efs_takes_the_successor_of_a_file_system_while_that_is_there() -> None:
+    efs: Any = boto3.client("efs")  # pyright: ignore[reportUnknownMemberType]
+    for key in (KEY, f"{KEY[:-1]}6"):
+        inputs = declare(with_store(kind="efs", kms_key=key), stack="moved").one(EFS).inputs
+        # As the provider makes one up where none is set.
+        token = inputs.get("creationToken") or uuid4().hex
+        efs.create_file_system(CreationToken=token, Encrypted=inputs["encrypted"], KmsKeyId=inputs["kmsKeyId"])
+    assert len(efs.describe_file_systems()["FileSystems"]) == 2
