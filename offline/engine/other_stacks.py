@@ -161,10 +161,11 @@ class OtherStacks:
 
 def _keep_own_share(values: dict[str, Any], *, runs_pipelines: bool) -> None:
     """Writes out the share that the stack's own pipelines give its namespace, since they are left out of it."""
-    kueue, key = values.get(f"{PREFIX}kueue"), f"{PREFIX}kueue"
-    if runs_pipelines and isinstance(kueue, dict) and values.get(f"{PREFIX}teams"):
+    key = f"{PREFIX}kueue"
+    if runs_pipelines and isinstance(values.get(key), dict) and values.get(f"{PREFIX}teams"):
         namespace = values.get(f"{PREFIX}namespace", "slipway")
-        values[key] = {**kueue, "shares": {namespace: 1, **mapping(mapping(kueue).get("shares"))}}
+        kueue = mapping(values[key])
+        values[key] = {**kueue, "shares": {namespace: 1, **mapping(kueue.get("shares"))}}
 
 
 def _problems(name: str, problems: Sequence[Problem]) -> str:

@@ -98,8 +98,8 @@ def _connecting(rule: Resource) -> Iterator[Grant]:
 
 
 def _members(stack: Stack, grant: Resource) -> Iterator[Grant]:
-    """Without pods of the stack, without Google's own accounts, and without accounts of the stack, whose names only an
-    update can tell."""
+    """The members that ``grant`` names, less pods and accounts of the stack (only an update can tell the names of
+    its accounts) and Google's own accounts."""
     condition = text(at(grant.properties, "condition", "expression"))
     for role, members in bindings(grant):
         may = f"have {role} on {_scope(grant)}{f', if {condition}' if condition else ''}"
