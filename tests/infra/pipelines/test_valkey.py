@@ -1,5 +1,6 @@
 """The Valkey server of a service, as a real process with the options that the preset gives it."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -39,8 +40,9 @@ def start(processes: list[subprocess.Popen[bytes]], data: Path, port: int) -> An
     """A client of a server that has 64 MiB, started as in a rehearsal."""
     substitute = preset.declaration("queue", ServiceSettings(pool="cpu", memory="64Mi")).substitute
     assert substitute is not None
-    _, *words = (word.format(port=port, data=data, password=PASSWORD) for word in substitute.run)
-    processes.append(subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL))
+    _, *words = (word.format(port=port, data=data) for word in substitute.run)
+    environment = {**os.environ, "QUEUE_PASSWORD": PASSWORD}
+    processes.append(subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL, env=environment))
     connected = client.Valkey(port=port, password=PASSWORD)
     deadline = time.monotonic() + 20
     while True:
