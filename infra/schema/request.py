@@ -51,6 +51,19 @@ class Exposed:
 
 
 @dataclass(frozen=True)
+class AppVolume:
+    """The volume of an app that keeps data: the name of its claim, the app's pool, and the size asked for.
+
+    ``at`` is the place of the size in the stack file.
+    """
+
+    claim: str
+    pool: str
+    size: str
+    at: Path
+
+
+@dataclass(frozen=True)
 class Request:
     """The clusters of a stack, its store, and what both have in common.
 
@@ -65,7 +78,7 @@ class Request:
     team, with folders below the team's own, and ``exposed`` those that are open to people outside the cluster.
     ``has_dashboards`` says that the cloud shows metrics that it collects itself on dashboards of the stack's.
     ``builds_on`` is the cluster on which images are built that go to the cloud's own registry, None where none
-    are.
+    are. ``app_volumes`` are those of apps that keep data.
     """
 
     clusters: Mapping[str, ClusterSettings]
@@ -82,6 +95,7 @@ class Request:
     builds_on: str | None = None
     exposed: Sequence[Exposed] = ()
     team_apps: Mapping[str, Sequence[AppAccess]] = field(default_factory=dict[str, Sequence[AppAccess]])
+    app_volumes: Sequence[AppVolume] = ()
 
     @property
     def builds_in(self) -> str:
@@ -99,6 +113,10 @@ class Request:
     def exposed_on(self, cluster: str) -> Sequence[Exposed]:
         """Those of ``exposed`` whose pool is one of the cluster's."""
         return [each for each in self.exposed if each.pool in self.pool_names.get(cluster, ())]
+
+    def app_volumes_on(self, cluster: str) -> Sequence[AppVolume]:
+        """Those of ``app_volumes`` whose app's pool is one of the cluster's."""
+        return [each for each in self.app_volumes if each.pool in self.pool_names.get(cluster, ())]
 
     @property
     def cloud_places(self) -> tuple[Path, ...]:

@@ -19,7 +19,14 @@ from infra.schema.request import Request
 from infra.schema.secret_values import SecretText
 from infra.settings.kueue import KueueSettings
 from infra.settings.metrics import MetricsSettings
-from infra.settings.pipelines import any_services, apps_of_teams, apps_with_store, exposed, section_type
+from infra.settings.pipelines import (
+    any_services,
+    app_volumes,
+    apps_of_teams,
+    apps_with_store,
+    exposed,
+    section_type,
+)
 from infra.settings.registry import RegistrySettings
 from infra.settings.suppressions import Policies
 
@@ -144,6 +151,7 @@ class Settings(Model):
             builds_on=self._builds_on,
             exposed=exposed(self.pipelines),
             team_apps=apps_of_teams(self.teams),
+            app_volumes=app_volumes(self.pipelines),
         )
 
     @property

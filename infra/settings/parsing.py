@@ -21,7 +21,7 @@ from infra.settings import references
 from infra.settings.kueue import KueueSettings
 from infra.settings.metrics import MetricsSettings
 from infra.settings.model import Settings, model_of
-from infra.settings.pipelines import KEY, any_services, apps_of_teams, apps_with_store, exposed
+from infra.settings.pipelines import KEY, any_services, app_volumes, apps_of_teams, apps_with_store, exposed
 from infra.settings.registry import RegistrySettings
 
 
@@ -95,6 +95,7 @@ class Reading:
             apps=apps_with_store(draft.pipelines),
             exposed=exposed(draft.pipelines),
             team_apps=apps_of_teams(draft.teams),
+            app_volumes=app_volumes(draft.pipelines),
         )
 
     def judges(self, finding: Finding) -> bool:

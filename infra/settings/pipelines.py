@@ -8,7 +8,7 @@ from pydantic import AfterValidator, ConfigDict
 from typing_extensions import TypedDict
 
 from infra.pipelines import apps
-from infra.pipelines.apps import AppDeclaration
+from infra.pipelines.apps import AppDeclaration, KeptAppSettings
 from infra.pipelines.contract import PipelineSettings, ServiceDeclaration, StepDeclaration, placements
 from infra.pipelines.discovery import (
     apps_of,
@@ -22,7 +22,7 @@ from infra.pipelines.discovery import (
 )
 from infra.schema.base import Team
 from infra.schema.problems import Path, SettingsError
-from infra.schema.request import AppAccess, Exposed
+from infra.schema.request import AppAccess, AppVolume, Exposed
 
 KEY = "pipelines"
 
@@ -145,6 +145,21 @@ def apps_with_store(sections: Mapping[str, PipelineSettings]) -> tuple[AppAccess
         for name, settings in sections.items()
         for app in apps_if_any(name, settings)
         if mounts_store(app)
+    )
+
+
+def app_volumes(sections: Mapping[str, PipelineSettings]) -> tuple[AppVolume, ...]:
+    """The volumes of the apps that keep data, of the pipelines that the section `pipelines` runs."""
+    return tuple(
+        AppVolume(
+            apps.object_name(name, app.name),
+            app.placed_by.pool,
+            app.placed_by.storage,
+            (*_place(name, settings, app), "storage"),
+        )
+        for name, settings in sections.items()
+        for app in apps_if_any(name, settings)
+        if isinstance(app.placed_by, KeptAppSettings)
     )
 
 

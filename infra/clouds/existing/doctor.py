@@ -143,6 +143,8 @@ def _kubectl(cluster: ExistingCluster, server: ApiServer) -> str:
 def _storage(name: str, cluster: ExistingCluster, server: ApiServer, request: Request) -> Iterator[Observation]:
     store, subject = request.store, f"storage of `{name}`"
     see = f"{_kubectl(cluster, server)} get storageclass"
+    refused = list(live_claim.check(server, request, name))
+    yield from (_of_finding(subject, each, see) for each in refused)
     if isinstance(store, S3CompatibleStore):
         yield from _driver(subject, cluster, server, store)
         return
@@ -152,8 +154,6 @@ def _storage(name: str, cluster: ExistingCluster, server: ApiServer, request: Re
     if store.host_path is not None:
         yield unknown(subject, f"is {store.host_path} of a node, which nobody can look into from here")
         return
-    grown = list(live_claim.check(server, store, request.namespace))
-    yield from (_of_finding(subject, each, see) for each in grown)
     classes = {
         text(mapping(each["metadata"]).get("name")): each
         for each in server.all_of("storage.k8s.io/v1", "StorageClass")
@@ -176,7 +176,7 @@ def _storage(name: str, cluster: ExistingCluster, server: ApiServer, request: Re
         )
     elif store.access_mode == "ReadWriteMany" and (why := single_node_classes().get(chosen)):
         yield wrong(subject, f"`{chosen}` {why}, and the store is ReadWriteMany", see)
-    elif not grown:
+    elif not refused:
         yield fine(subject, f"is made by the StorageClass `{chosen}`")
 
 

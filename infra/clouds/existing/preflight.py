@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from infra.api_server import ApiServer, UnreachableError, UnreadableError
 from infra.clouds.existing import live_claim, live_nodes
 from infra.clouds.existing.kubeconfig import UNREAD, KubeconfigError, context_of
-from infra.clouds.existing.settings import ExistingCluster, PvcStore
+from infra.clouds.existing.settings import ExistingCluster
 from infra.schema.problems import Finding, Problem
 from infra.schema.request import Request
 
@@ -34,9 +34,8 @@ def _findings(name: str, cluster: ExistingCluster, request: Request) -> Iterator
         server = ApiServer(cluster.kubeconfig, context_of(cluster.kubeconfig, cluster.context), TIMEOUTS)
         with _unread():
             yield from live_nodes.check(name, cluster, server.all_of("v1", "Node"))
-        if isinstance(request.store, PvcStore) and request.store.host_path is None:
-            with _unread():
-                yield from live_claim.check(server, request.store, request.namespace)
+        with _unread():
+            yield from live_claim.check(server, request, name)
     except (KubeconfigError, UnreachableError):
         return
 

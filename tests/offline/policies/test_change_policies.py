@@ -331,6 +331,15 @@ def test_a_claim_that_shrinks_is_refused() -> None:
     assert found(small, large) == []
 
 
+@pytest.mark.parametrize(("class_", "refused"), [("", True), ("premium-rwo", False)])
+def test_a_claim_that_grows_on_a_class_that_lets_none_grow_is_refused(class_: str, refused: bool) -> None:
+    small, large = (
+        claim(storageClassName=class_, resources={"requests": {"storage": size}}) for size in ("10Gi", "20Gi")
+    )
+    assert [each.policy for each in found(small, large)] == ["update-refused"] * refused
+    assert found(small, claim(storageClassName=class_, resources={"requests": {"storage": "10240Mi"}})) == []
+
+
 def test_a_shorter_retention_is_a_loss_of_data_with_both_numbers() -> None:
     before, after = (
         declared("aws:cloudwatch/logGroup:LogGroup", "audit", {"retentionInDays": days}) for days in (90, 7)

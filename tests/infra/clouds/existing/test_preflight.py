@@ -273,6 +273,17 @@ def test_the_context_of_the_settings_is_asked(kubeconfig: Path) -> None:
     only(found(kubeconfig, [], {"clusters.here.context": "here"}), f"{CPU}.selector", "The nodes: none")
 
 
+WITH_NOTEBOOK = """
+description: Has a notebook.
+steps:
+  fit:
+    run: [python, fit.py, --output, "{output}"]
+apps:
+  notes:
+    kind: notebook
+"""
+
+
 def claim(kubeconfig: Path, size: str, capacity: str | None = None, storage_class: str = "fast") -> dict[str, Any]:
     """The stack's claim as an earlier `pulumi up` made it with ``size``."""
     earlier = settings(kubeconfig, {"store.size": size})
@@ -309,6 +320,36 @@ def test_a_claim_grows_only_with_a_class_that_expands(
     assert found(kubeconfig, there, {"store.size": "5Gi"}) == []
     # The same size, spelt otherwise.
     assert found(kubeconfig, there, {"store.size": "5120Mi"}) == []
+
+
+@pytest.mark.parametrize("classes", [[], [EXPANDS]], ids=["gone", "expands"])
+def test_the_claim_of_an_app_grows_only_with_a_class_that_expands(
+    kubeconfig: Path, tmp_path: Path, classes: list[dict[str, Any]]
+) -> None:
+    (tmp_path / "pipeline.yaml").write_text(WITH_NOTEBOOK)
+    (tmp_path / "fit.py").write_text("")
+    lock = "numpy==2.3.0 --hash=sha256:" + "0" * 64
+    (tmp_path / "requirements.txt").write_text(lock)
+
+    def with_notebook(size: str) -> dict[str, Any]:
+        notes = {"pool": "cpu", "storage": size}
+        section = {"uses": str(tmp_path), "steps": {"fit": {"pool": "cpu"}}, "apps": {"notes": notes}}
+        return {"pipelines": {"tried": section}}
+
+    there = [
+        node(),
+        {**claim(kubeconfig, "5Gi"), "metadata": {"name": "tried-notes", "namespace": "slipway"}},
+        *classes,
+    ]
+    assert found(kubeconfig, there, with_notebook("5Gi")) == []
+    assert found(kubeconfig, [node()], with_notebook("10Gi")) == []
+    seen = found(kubeconfig, there, with_notebook("10Gi"))
+    key = "pipelines.tried.apps.notes.storage"
+    if classes:
+        assert seen == []
+    else:
+        only(seen, key, "claim `tried-notes`", "has 5Gi and cannot grow", "write `storage: 5Gi`")
+    only(found(kubeconfig, there, with_notebook("4Gi")), key, "shrinks no volume")
 
 
 def test_a_claim_with_a_class_that_expands_may_grow_and_not_shrink(kubeconfig: Path) -> None:
