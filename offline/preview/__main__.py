@@ -5,7 +5,7 @@ from pathlib import Path
 
 from offline.evaluation.failures import message, where
 
-NOT_EVALUATED, INTERRUPTED = 2, 130
+NOT_EVALUATED = 2
 
 
 def main() -> int:
@@ -18,8 +18,6 @@ def main() -> int:
         from offline.preview.cli import app  # noqa: PLC0415
 
         app(prog_name="python -m offline.preview")
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except Exception as error:
         place = where(error, Path(__file__).resolve().parents[2])
         print(f"error: the preview failed: {message(error)}" + f" ({place})" * bool(place), file=sys.stderr)
