@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from infra.review.policy import Severity, Violation
+from infra.review.policy import Harm, Severity, Violation
 from infra.review.properties import at, items, mappings
 from infra.review.stack import JOB, Resource
 from offline.policies.changes import GOES, Change, ChangePolicy, cause, undo
@@ -61,6 +61,7 @@ POLICIES = (
         "A change lets no step that publishes delete versions of a model that it kept before.",
         _versions,
         "Leave `keep` as it is; or copy the versions away first.",
+        harm=Harm.LOSS,
     ),
     ChangePolicy(
         "deletes-queue-api",
@@ -68,5 +69,6 @@ POLICIES = (
         "A change does not take Kueue from a cluster, where other stacks may have queues.",
         _kueue,
         "Leave it there; or first take `slipway:kueue` out of the stacks that have queues there.",
+        harm=Harm.INTERRUPTION,
     ),
 )

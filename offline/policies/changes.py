@@ -42,7 +42,7 @@ class Change:
 
 @dataclass(frozen=True)
 class ChangePolicy:
-    """A rule about an update. Its findings are losses, unless the policy has another ``harm``.
+    """A rule about an update, and what a breach of it does to the user; None where that is not known.
 
     The fields are those of `infra.review.policy.Policy`.
     """
@@ -52,7 +52,7 @@ class ChangePolicy:
     title: str
     check: Callable[[Change], Iterable[Violation]]
     fix: str
-    harm: Harm | None = Harm.LOSS
+    harm: Harm | None
 
 
 def _lost(change: Change) -> Iterator[Violation]:
@@ -252,6 +252,7 @@ POLICIES: Sequence[ChangePolicy] = (
         "repositories, keys, logs, addresses, clusters; and it shortens no time after which data are deleted.",
         _lost,
         "Leave it as it is; or copy its data away, and suppress the policy until the change is made.",
+        harm=Harm.LOSS,
     ),
     ChangePolicy(
         "deletion-refused",

@@ -9,7 +9,7 @@ import pytest
 
 from infra.clouds.registry import reviews
 from infra.review.contract import reviewed
-from infra.review.policy import Severity
+from infra.review.policy import Harm, Severity
 from infra.review.properties import UNKNOWN
 from infra.review.stack import Resource, Stack
 from offline.policies.changes import Change
@@ -539,3 +539,21 @@ def test_a_file_system_keeps_what_it_was_created_with() -> None:
     assert finding.policy == "deletes-data"
     assert "kmsKeyId" in finding.reason
     assert "creationToken" not in finding.reason
+
+
+def test_every_policy_about_a_change_says_which_harm_a_breach_does() -> None:
+    assert {policy.id: policy.harm for policy in CHANGE_POLICIES} == {
+        "deletes-data": Harm.LOSS,
+        "deletes-model-versions": Harm.LOSS,
+        "lets-in": Harm.OPENING,
+        "opens-to-people": Harm.OPENING,
+        "safeguard-off": Harm.OPENING,
+        "ends-running-pods": Harm.INTERRUPTION,
+        "deletes-queue": Harm.INTERRUPTION,
+        "deletes-queue-api": Harm.INTERRUPTION,
+        "password-out-of-step": Harm.INTERRUPTION,
+        "volume-out-of-reach": Harm.INTERRUPTION,
+        "deletion-refused": Harm.REFUSAL,
+        "update-refused": Harm.REFUSAL,
+        "not-comparable": None,
+    }
