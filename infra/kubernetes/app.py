@@ -25,10 +25,10 @@ from infra.kubernetes.exposure import Exposure, expose
 from infra.kubernetes.idle import IdleWatch, IdleWatchArgs
 from infra.kubernetes.job import StepJob
 from infra.kubernetes.labels import PEOPLE, app_labels
-from infra.kubernetes.pod import mebibytes
 from infra.kubernetes.service import PASSWORD_LENGTH, PATIENCE
 from infra.kubernetes.shipped_files import config_map
 from infra.kubernetes.workspace import Workspace
+from infra.schema.quantities import size_quantity
 from infra.service import DATA
 
 
@@ -275,7 +275,9 @@ def _data(name: str, args: PipelineAppArgs, opts: pulumi.ResourceOptions) -> lis
             spec=k8s.core.v1.PersistentVolumeClaimSpecArgs(
                 access_modes=["ReadWriteOnce"],
                 storage_class_name=app.platform.volume_class,
-                resources=k8s.core.v1.VolumeResourceRequirementsArgs(requests={"storage": mebibytes(app.storage)}),
+                resources=k8s.core.v1.VolumeResourceRequirementsArgs(
+                    requests={"storage": size_quantity(app.storage)}
+                ),
             ),
             opts=pulumi.ResourceOptions.merge(
                 opts, pulumi.ResourceOptions(protect=args.workspace.protect, delete_before_replace=True)

@@ -16,6 +16,7 @@ from infra.kubernetes.run_records import record
 from infra.kubernetes.shipped_files import config_map_name, volume
 from infra.platform import GPU_RESOURCE, Platform, Pool, Resources
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+from infra.schema.quantities import cpu_quantity, size_quantity
 from infra.service import PASSWORD, Service
 from infra.step import Step
 
@@ -352,16 +353,16 @@ def _shares_memory(step: Step) -> bool:
 def empty(name: str, size: int, medium: str | None = None) -> k8s.core.v1.VolumeArgs:
     """A volume that the pod begins with empty; ``size`` is in MiB."""
     return k8s.core.v1.VolumeArgs(
-        name=name, empty_dir=k8s.core.v1.EmptyDirVolumeSourceArgs(size_limit=mebibytes(size), medium=medium)
+        name=name, empty_dir=k8s.core.v1.EmptyDirVolumeSourceArgs(size_limit=size_quantity(size), medium=medium)
     )
 
 
 def requests(resources: Resources) -> dict[str, str]:
-    """What a container asks for. CPU in millicores, sizes in MiB."""
+    """What a container asks for."""
     asked = {
-        "cpu": f"{resources.cpu}m",
-        "memory": mebibytes(resources.memory),
-        "ephemeral-storage": mebibytes(resources.ephemeral_storage),
+        "cpu": cpu_quantity(resources.cpu),
+        "memory": size_quantity(resources.memory),
+        "ephemeral-storage": size_quantity(resources.ephemeral_storage),
     }
     if resources.gpus:
         asked[GPU_RESOURCE] = str(resources.gpus)
@@ -371,8 +372,3 @@ def requests(resources: Resources) -> dict[str, str]:
 def limits(resources: Resources) -> dict[str, str]:
     """What a container may not exceed: all it asks for but CPU, of which it gets more while nobody wants it."""
     return {name: amount for name, amount in requests(resources).items() if name != "cpu"}
-
-
-def mebibytes(amount: int) -> str:
-    """A size in MiB."""
-    return f"{amount}Mi"

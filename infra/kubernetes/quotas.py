@@ -4,11 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.platform import GPU_RESOURCE, Pool, Resources
+from infra.schema.quantities import canonical, cpu_quantity, size_quantity
 
 CPU, MEMORY, SCRATCH = "cpu", "memory", "ephemeral-storage"
-
-UNITS = {CPU: "m", MEMORY: "Mi", SCRATCH: "Mi"}
-"""What stands behind a number of millicores or MiB; other resources are counted."""
 
 
 @dataclass(frozen=True)
@@ -86,5 +84,7 @@ def nominal(
 
 
 def quantity(resource: str, amount: int) -> str:
-    """An amount as Kubernetes writes it."""
-    return f"{amount}{UNITS.get(resource, '')}"
+    """An amount of `amounts` as Kubernetes writes it."""
+    if resource == CPU:
+        return cpu_quantity(amount)
+    return size_quantity(amount) if resource in {MEMORY, SCRATCH} else canonical(str(amount))

@@ -17,7 +17,6 @@ from infra.kubernetes.pod import (
     empty,
     home,
     limits,
-    mebibytes,
     password,
     password_secret_name,
     pod_security,
@@ -27,6 +26,7 @@ from infra.kubernetes.pod import (
 from infra.kubernetes.pod_image import PodImage, inside, pulled_with
 from infra.kubernetes.workspace import Workspace
 from infra.schema.names import fit, short_digest
+from infra.schema.quantities import size_quantity
 from infra.service import DATA, PASSWORD, PORT, Service
 from infra.step import Step
 
@@ -186,7 +186,7 @@ def _stateful_set(
                     access_modes=["ReadWriteOnce"],
                     storage_class_name=service.platform.volume_class,
                     resources=k8s.core.v1.VolumeResourceRequirementsArgs(
-                        requests={"storage": mebibytes(service.storage)}
+                        requests={"storage": size_quantity(service.storage)}
                     ),
                 ),
             )

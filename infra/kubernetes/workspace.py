@@ -11,10 +11,10 @@ from infra.kubernetes.labels import PART_OF
 from infra.kubernetes.metrics import Measured
 from infra.kubernetes.network_policy import PUBLIC_HTTPS, NetworkPoliciesArgs, network_policies
 from infra.kubernetes.node_reader import NodeReader, NodeReaderArgs
-from infra.kubernetes.pod import mebibytes
 from infra.kubernetes.pod_image import PodImage
 from infra.platform import GPU_RESOURCE, Claim, Egress, Platform, Priority, QueueAccess
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit
+from infra.schema.quantities import canonical, cpu_quantity, size_quantity
 
 POD_SECURITY_VERSION = "v1.34"
 """The version of the Pod Security Standards that the namespace holds pods to, so that a cluster upgrade cannot
@@ -214,12 +214,12 @@ def quota_of(platform: Platform, services: int = 0) -> dict[str, str]:
     """
     pools = platform.pools.values()
     return {
-        "requests.cpu": f"{sum(pool.allocatable.cpu * pool.max_nodes for pool in pools)}m",
-        "requests.memory": mebibytes(sum(pool.allocatable.memory * pool.max_nodes for pool in pools)),
-        "requests.ephemeral-storage": mebibytes(
+        "requests.cpu": cpu_quantity(sum(pool.allocatable.cpu * pool.max_nodes for pool in pools)),
+        "requests.memory": size_quantity(sum(pool.allocatable.memory * pool.max_nodes for pool in pools)),
+        "requests.ephemeral-storage": size_quantity(
             sum(pool.allocatable.ephemeral_storage * pool.max_nodes for pool in pools)
         ),
-        f"requests.{GPU_RESOURCE}": str(sum(pool.allocatable.gpus * pool.max_nodes for pool in pools)),
+        f"requests.{GPU_RESOURCE}": canonical(str(sum(pool.allocatable.gpus * pool.max_nodes for pool in pools))),
         "count/jobs.batch": str(MOST_JOBS),
         # A load balancer would be billed and open a way in.
         "count/services": str(services),
@@ -296,7 +296,7 @@ def _claim(
             access_modes=[claim.access_mode],
             storage_class_name=claim.storage_class,
             volume_name=claim.volume_name,
-            resources=k8s.core.v1.VolumeResourceRequirementsArgs(requests={"storage": claim.size}),
+            resources=k8s.core.v1.VolumeResourceRequirementsArgs(requests={"storage": canonical(claim.size)}),
         ),
         opts=pulumi.ResourceOptions.merge(
             opts,

@@ -5,9 +5,10 @@ import re
 from collections.abc import Iterable
 from fractions import Fraction
 
-CPU = re.compile(r"(?P<number>[0-9]{1,15}(\.[0-9]{1,3})?)(?P<milli>m?)")
+CPU = re.compile(r"(?P<number>[0-9]{1,15}(\.[0-9]{1,3})?)(?P<unit>[mkM]?)")
 BYTES = re.compile(r"(?P<number>[0-9]{1,18}(\.[0-9]{1,9})?)(?P<unit>[KMGTP]i?|k)?")
 DURATION = re.compile(r"(?P<number>[1-9][0-9]{0,14})(?P<unit>[smhd])")
+QUANTITY = re.compile(r"(?P<number>[0-9]{1,30}(\.[0-9]{1,9})?)(?P<unit>[numkMGTPE]|[KMGTPE]i)?")
 NEARLY_BYTES = re.compile(r"(?P<number>[0-9]{1,15}(\.[0-9]{1,3})?) *(?P<unit>[kmgt])i?b?", re.IGNORECASE)
 """A size as people write it who do not think of Kubernetes: ``8GB``, ``8 gb``, ``512m``."""
 
@@ -25,15 +26,24 @@ UNITS = {
     "Ti": 2**40,
     "Pi": 2**50,
 }
+DECIMAL = (("E", 18), ("P", 15), ("T", 12), ("G", 9), ("M", 6), ("k", 3), ("", 0), ("m", -3), ("u", -6), ("n", -9))
+"""Decimal suffixes of quantities and the powers of 10 that they stand for, the largest first."""
+
+BINARY = (("Ei", 6), ("Pi", 5), ("Ti", 4), ("Gi", 3), ("Mi", 2), ("Ki", 1), ("", 0))
+"""Binary suffixes of quantities and the powers of 1024 that they stand for, the largest first."""
+
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def cpu_millicores(quantity: str) -> int:
-    """CPU such as ``500m``, ``2`` or ``1.5`` in millicores. Raises ValueError for anything else."""
+    """CPU such as ``500m``, ``2``, ``1.5`` or, of many nodes, ``2k`` in millicores.
+
+    Raises ValueError for anything else.
+    """
     match = CPU.fullmatch(quantity)
     if match is None:
         raise ValueError(f"{quantity!r} is not a CPU quantity such as 500m or 2")
-    millicores = Fraction(match["number"]) * (1 if match["milli"] else 1000)
+    millicores = 1000 * Fraction(match["number"]) * Fraction(10) ** dict(DECIMAL)[match["unit"]]
     if millicores.denominator != 1:
         raise ValueError(f"{quantity!r} is not a whole number of millicores")
     return int(millicores)
@@ -53,6 +63,38 @@ def mebibytes(quantity: str) -> int:
     Raises ValueError for anything else.
     """
     return math.ceil(size_in_bytes(quantity) / 2**20)
+
+
+def canonical(quantity: str) -> str:
+    """A quantity as the API server writes it: ``1Gi`` for ``1024Mi``, ``1`` for ``1000m``, ``1500m`` for ``1.5``.
+
+    It has the largest suffix of its kind that leaves a whole number; what has no such binary suffix becomes a
+    decimal quantity (`Quantity.CanonicalizeBytes` in pkg/api/resource/quantity.go of Kubernetes'
+    apimachinery, seen November 2026). Text that is no quantity, or one with an exponent, is returned as it is.
+    """
+    match = QUANTITY.fullmatch(quantity)
+    if match is None:
+        return quantity
+    unit = match["unit"] or ""
+    scale = Fraction(1024) ** dict(BINARY)[unit] if unit.endswith("i") else Fraction(10) ** dict(DECIMAL)[unit]
+    # Nothing smaller than a billionth is kept: it counts as one.
+    value = Fraction(math.ceil(Fraction(match["number"]) * scale * 10**9), 10**9)
+    if not value:
+        return "0"
+    binary = unit.endswith("i") and not value % 1024
+    base, suffixes = (1024, BINARY) if binary else (10, DECIMAL)
+    amounts = ((value / Fraction(base) ** power, suffix) for suffix, power in suffixes)
+    return next(f"{amount.numerator}{suffix}" for amount, suffix in amounts if amount.denominator == 1)
+
+
+def cpu_quantity(millicores: int) -> str:
+    """CPU in millicores as the API server writes it."""
+    return canonical(f"{millicores}m")
+
+
+def size_quantity(mebibytes: int) -> str:
+    """Memory or storage in MiB as the API server writes it."""
+    return canonical(f"{mebibytes}Mi")
 
 
 def meant_size(text: str) -> str | None:

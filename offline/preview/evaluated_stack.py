@@ -1,5 +1,6 @@
 """Decodes what a revision printed of a stack into the `Stack` that reviews, policies and comparisons read."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -12,6 +13,7 @@ from infra.review.contract import reviewed
 from infra.review.facts import Charge
 from infra.review.properties import UNKNOWN, Secret, Unknown
 from infra.review.stack import NodePool, Resource, Stack
+from infra.schema.quantities import canonical
 from offline.engine.scheduling import pool_of_nodes
 from offline.engine.unknown_outputs import told
 from offline.evaluation.encoding import LISTS, MARK
@@ -123,7 +125,36 @@ def _elsewhere(document: Mapping[str, Any]) -> Iterator[ClusterElsewhere]:
 
 def _resource(resource: Mapping[str, Any]) -> Resource:
     lists = {key: tuple(resource[key]) for key in LISTS}
-    return _RESOURCE.validate_python({**resource, **lists, "properties": _opened(resource["properties"])})
+    properties = _opened(resource["properties"])
+    if _BUILT_IN.match(resource["type"]):
+        properties = _canonical(properties)
+    return _RESOURCE.validate_python({**resource, **lists, "properties": properties})
+
+
+_BUILT_IN = re.compile(r"kubernetes:(?:[^/.]*|[^/]*\.k8s\.io)/")
+"""Types of the API groups that Kubernetes itself has. The provider writes quantities as the API server does in
+these, and in no custom resource and no values of charts (pulumi-kubernetes 4.32.0, seen November 2026)."""
+
+_AMOUNTS = frozenset({"capacity", "hard", "limits", "requests"})
+"""Keys of mappings from resources to quantities."""
+
+
+def _canonical(value: Any) -> Any:
+    """The value with its quantities as the API server writes them."""
+    if isinstance(value, list):
+        return [_canonical(each) for each in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    return {key: _canonical_of(key, each) for key, each in cast("dict[str, Any]", value).items()}
+
+
+def _canonical_of(key: str, value: Any) -> Any:
+    if key in _AMOUNTS and isinstance(value, dict):
+        amounts = cast("dict[str, Any]", value).items()
+        return {name: canonical(each) if type(each) is str else each for name, each in amounts}
+    if key == "sizeLimit" and type(value) is str:
+        return canonical(value)
+    return _canonical(value)
 
 
 _MARKED: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {

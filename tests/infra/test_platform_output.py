@@ -238,8 +238,8 @@ def test_a_team_declares_what_the_platforms_cluster_takes() -> None:
     assert facts.clusters["batch"].pools["spot"].movable
     job = team.one("kubernetes:batch/v1:Job", "mnist-prepare")
     pod = job.inputs["spec"]["template"]["spec"]
-    assert pod["containers"][0]["resources"]["requests"]["cpu"] == "2000m"
-    assert json.loads(job.inputs["metadata"]["annotations"]["slipway/asked"])["cpu"] == "1000m"
+    assert pod["containers"][0]["resources"]["requests"]["cpu"] == "2"
+    assert json.loads(job.inputs["metadata"]["annotations"]["slipway/asked"])["cpu"] == "1"
 
 
 def test_a_teams_steps_use_the_network_between_the_platforms_nodes() -> None:

@@ -9,6 +9,7 @@ import pulumi_kubernetes as k8s
 from infra.clouds.existing.settings import NfsStore, PvcStore, S3CompatibleStore
 from infra.platform import Claim, Store
 from infra.schema.names import KUBERNETES_NAME_LIMIT, fit, short_digest
+from infra.schema.quantities import canonical
 
 VOLUME = "store"
 """Name of the volume in pods, and the beginning of the names of its PersistentVolume and its claim."""
@@ -131,7 +132,7 @@ def _volume(store: MountedStore, namespace: str, claim: str) -> k8s.core.v1.Pers
     else:
         return None
     return k8s.core.v1.PersistentVolumeSpecArgs(
-        capacity={"storage": store.size},
+        capacity={"storage": canonical(store.size)},
         access_modes=[_access_mode(store)],
         persistent_volume_reclaim_policy="Retain",
         storage_class_name="",

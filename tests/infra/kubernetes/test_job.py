@@ -284,13 +284,13 @@ def test_resources_are_asked_for_and_bounded_except_cpu(root: Path) -> None:
     container = pod(run(lambda: [step(platform(), "gpu", resources=resources)], root).one(JOB))["containers"][0]
     assert container["resources"]["requests"] == {
         "cpu": "1500m",
-        "memory": "2048Mi",
-        "ephemeral-storage": "1024Mi",
+        "memory": "2Gi",
+        "ephemeral-storage": "1Gi",
         "nvidia.com/gpu": "1",
     }
     assert container["resources"]["limits"] == {
-        "memory": "2048Mi",
-        "ephemeral-storage": "1024Mi",
+        "memory": "2Gi",
+        "ephemeral-storage": "1Gi",
         "nvidia.com/gpu": "1",
     }
 

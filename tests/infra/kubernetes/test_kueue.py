@@ -12,6 +12,7 @@ from infra.kubernetes.quotas import divided
 from infra.platform_output import OUTPUT, PlatformFacts
 from infra.program import ROOT, declare
 from infra.review.stack import Resource
+from infra.schema.quantities import canonical
 from infra.settings.kueue import OWN_PODS
 from infra.settings.loading import load
 from tests.support.recording import Recording, record
@@ -98,15 +99,15 @@ def test_quotas_are_all_nodes_less_what_is_in_no_queue(alone: Recording) -> None
     own = OWN_PODS
     assert quotas(queue) == {
         "slipway.cpu": {
-            "cpu": f"{3 * 4000 - own.cpu}m",
-            "memory": f"{3 * 16384 - own.memory}Mi",
-            "ephemeral-storage": f"{3 * 40960}Mi",
+            "cpu": canonical(f"{3 * 4000 - own.cpu}m"),
+            "memory": canonical(f"{3 * 16384 - own.memory}Mi"),
+            "ephemeral-storage": "120Gi",
             "nvidia.com/gpu": "0",
         },
         "slipway.gpu": {
-            "cpu": "16000m",
-            "memory": f"{2 * 32768}Mi",
-            "ephemeral-storage": f"{2 * 81920}Mi",
+            "cpu": "16",
+            "memory": "64Gi",
+            "ephemeral-storage": "160Gi",
             "nvidia.com/gpu": "4",
         },
     }
@@ -117,7 +118,7 @@ def test_quotas_are_all_nodes_less_what_is_in_no_queue(alone: Recording) -> None
 def test_a_found_kueue_takes_nothing_of_the_pools() -> None:
     found = stack({"install": False})
     assert not found.of(RELEASE)
-    assert quotas(of_kind(found, "ClusterQueue")["slipway"])["slipway.cpu"]["cpu"] == "12000m"
+    assert quotas(of_kind(found, "ClusterQueue")["slipway"])["slipway.cpu"]["cpu"] == "12"
 
 
 @pytest.mark.parametrize("preview", [True, False])

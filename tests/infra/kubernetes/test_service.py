@@ -99,7 +99,7 @@ def test_the_program_is_given_its_port_its_volume_and_its_password(declared: Cal
     (mount,) = [each for each in there["volumeMounts"] if each["mountPath"] == "/data"]
     (claim,) = recording.one(STATEFUL_SET).inputs["spec"]["volumeClaimTemplates"]
     assert mount["name"] == claim["metadata"]["name"]
-    assert claim["spec"]["resources"]["requests"] == {"storage": "1024Mi"}
+    assert claim["spec"]["resources"]["requests"] == {"storage": "1Gi"}
 
 
 @pytest.mark.parametrize(
@@ -281,8 +281,8 @@ def test_the_pod_is_restricted_and_its_volume_belongs_to_its_user(root: Path, us
 
 def test_memory_is_bounded_by_what_is_asked_for(declared: Callable[..., Recording]) -> None:
     there = container(declared())["resources"]
-    assert there["requests"] == {"cpu": "500m", "memory": "1024Mi", "ephemeral-storage": "512Mi"}
-    assert there["limits"] == {"memory": "1024Mi", "ephemeral-storage": "512Mi"}
+    assert there["requests"] == {"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "512Mi"}
+    assert there["limits"] == {"memory": "1Gi", "ephemeral-storage": "512Mi"}
 
 
 def test_a_service_may_load_its_data_and_is_never_killed_for_being_slow(

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from infra.clouds.registry import CLOUDS, reviews
 from infra.platform import Taint
 from infra.review.properties import UNKNOWN, Secret
@@ -46,8 +48,9 @@ DOCUMENT: dict[str, Any] = {
 }
 
 
-def of(properties: dict[str, Any]) -> dict[str, Any]:
-    found = evaluated("dev", {**DOCUMENT, "resources": [{**RESOURCE, "properties": properties}]})
+def of(properties: dict[str, Any], type_: str = RESOURCE["type"]) -> dict[str, Any]:
+    resource = {**RESOURCE, "type": type_, "properties": properties}
+    found = evaluated("dev", {**DOCUMENT, "resources": [resource]})
     assert found.stack is not None
     (declared,) = found.stack.resources.values()
     return dict(declared.properties)
@@ -143,3 +146,28 @@ def test_a_failure_is_decoded_with_its_problems() -> None:
 def test_kubernetes_and_each_cloud_have_a_review() -> None:
     assert len(reviews()) == len(CLOUDS) + 1
     assert any("kubernetes:batch/v1:Job" in each.replacing() for each in reviews())
+
+
+@pytest.mark.parametrize(
+    ("type_", "same"),
+    [
+        ("kubernetes:apps/v1:StatefulSet", True),
+        ("kubernetes:core/v1:ResourceQuota", True),
+        ("kubernetes:kueue.x-k8s.io/v1beta2:ClusterQueue", False),
+        ("kubernetes:helm.sh/v3:Release", False),
+    ],
+)
+def test_quantities_are_the_same_by_value_where_the_provider_writes_them_as_the_api_server_does(
+    type_: str, same: bool
+) -> None:
+    def asked(requests: dict[str, str], size: str) -> dict[str, Any]:
+        spec = {
+            "containers": [{"resources": {"requests": requests}}],
+            "volumes": [{"emptyDir": {"sizeLimit": size}}],
+        }
+        return of({"spec": spec, "data": {"size": "1024Mi"}}, type_)
+
+    earlier = asked({"cpu": "1000m", "memory": "1024Mi"}, "2048Mi")
+    assert (earlier == asked({"cpu": "1", "memory": "1Gi"}, "2Gi")) == same
+    assert earlier != asked({"cpu": "1", "memory": "2Gi"}, "2Gi")
+    assert earlier["data"] == {"size": "1024Mi"}
