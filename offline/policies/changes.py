@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from infra.kubernetes.review.holdings import CLAIM, VOLUME
 from infra.review.facts import Effect
 from infra.review.policy import Harm, Severity, Violation
+from infra.review.properties import at, text
 from infra.review.stack import Resource, Stack
 from offline.policies.protection import holding
 from offline.policies.workloads import DEPLOYMENT, STATEFUL_SET, unevictable, workloads
@@ -99,6 +101,33 @@ def _refused(change: Change) -> Iterator[Violation]:
                 f"`pulumi up` fails half-way: {cause(each)}, and {held.refused}",
                 f"{undo(each)}; or empty it, or let it be deleted, in an update of its own",
             )
+    yield from _held_elsewhere(change)
+
+
+def _held_elsewhere(change: Change) -> Iterator[Violation]:
+    """Volumes that are replaced while the claim that they are bound to is not the stack's own.
+
+    A bound volume has the finalizer kubernetes.io/pv-protection: it goes after its claim (Kubernetes 1.34).
+    """
+    for each in change.compared:
+        if each.before is None or each.before.type != VOLUME or each.operation is not Operation.REPLACE:
+            continue
+        claim = at(each.before.properties, "spec", "claimRef")
+        name, namespace = text(at(claim, "name")), text(at(claim, "namespace"))
+        declared = any(
+            known.provider == each.before.provider and at(known.properties, "metadata", "namespace") == namespace
+            for known in change.before.of_type(CLAIM)
+        )
+        if not (name and namespace) or declared or each.protected or each.retained:
+            continue
+        yield Violation(
+            each.resource.urn,
+            f"`pulumi up` fails half-way: {cause(each)}, and it goes only after the claim {name} in namespace "
+            f"{namespace}, which another stack has; that stack's Jobs count as done and do not run again by "
+            "themselves",
+            f"{undo(each)}; or destroy the stack that runs Jobs in {namespace} first, bring it up again after "
+            "this update, and suppress `deletion-refused` with the reason",
+        )
 
 
 def _not_carried_out(change: Change) -> Iterator[Violation]:

@@ -325,6 +325,28 @@ def test_a_refused_update_ends_nothing() -> None:
     assert [each.policy for each in found(group(0, 1), group(1, 1))] == ["update-refused"]
 
 
+def team_volume(handle: str) -> Resource:
+    spec = {
+        "claimRef": {"name": "store", "namespace": "research"},
+        "csi": {"driver": "efs.csi.aws.com", "volumeHandle": handle},
+        "persistentVolumeReclaimPolicy": "Retain",
+    }
+    return on_cluster(VOLUME, "store-research", spec=spec)
+
+
+def test_a_volume_that_another_stack_claims_cannot_be_replaced() -> None:
+    [finding] = found(team_volume("fs-1"), team_volume("fs-2"))
+    assert (finding.policy, finding.severity, finding.harm) == ("deletion-refused", Severity.ERROR, True)
+    assert "claim store in namespace research, which another stack has" in finding.reason
+    assert "destroy the stack that runs Jobs in research first" in finding.fix
+    assert found(team_volume("fs-1"), team_volume("fs-1")) == []
+
+
+def test_a_volume_that_the_stack_claims_itself_is_replaced_with_its_claim() -> None:
+    held = on_cluster(CLAIM, "store", "research", spec={})
+    assert [each.policy for each in found([team_volume("fs-1"), held], [team_volume("fs-2"), held])] == []
+
+
 def test_a_claim_that_shrinks_is_refused() -> None:
     small, large = (claim(resources={"requests": {"storage": size}}) for size in ("10Gi", "20Gi"))
     assert [each.policy for each in found(large, small)] == ["update-refused"]
