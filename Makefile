@@ -212,9 +212,18 @@ ci-drift: $(VENV)/.runtime
 ci-drift-issue:
 	@$(ANY_PYTHON) ci.drift issue
 
-lock: $(BIN)/uv ## Compile the requirements files from pyproject.toml
+# What a lock file pins already stays at its version where requirements.in allows it.
+ifdef PIPELINE
+lock: $(BIN)/uv
+	@packages="workloads/$$PIPELINE/requirements.in"; test -f "$$packages" || { \
+		echo "There is no $$packages: write into it what the pipeline's programs import, a package on each line" >&2; exit 1; }
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+		--custom-compile-command "make lock PIPELINE=$$PIPELINE" "workloads/$$PIPELINE/requirements.in" -o "workloads/$$PIPELINE/requirements.txt"
+else
+lock: $(BIN)/uv ## Compile the lock file of a pipeline, PIPELINE=mine; without one, those of this project
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command "make lock" pyproject.toml -c constraints.txt -o requirements.txt
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command "make lock" --group dev pyproject.toml -c requirements.txt -o requirements-dev.txt
+endif
 
 clean: ## Delete what rehearsals and tests left; keeps .venv
 	@rm -rf build .pytest_cache .ruff_cache .hypothesis

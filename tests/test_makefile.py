@@ -263,3 +263,21 @@ def test_what_is_watched_is_handed_on(preview: Preview) -> None:
 def test_the_step_whose_log_is_printed_is_handed_on(preview: Preview) -> None:
     _, words, _ = preview.make("logs", "STACK=gcp-dev", "STEP=--help; id", "FOLLOW=1", "ATTEMPTS=1")
     assert words == ["-m", "tools.watch.logs", "--stack=gcp-dev", "--step=--help; id", "--follow", "--attempts"]
+
+
+def test_the_lock_file_of_a_pipeline_is_compiled_of_its_packages(preview: Preview, checkout: Path) -> None:
+    folder = checkout / "workloads" / "churn"
+    assert "workloads/churn/requirements.in" in preview.run("lock", "PIPELINE=churn").stderr
+    assert not preview.called
+    folder.mkdir()
+    (folder / "requirements.in").write_text("flask\n", encoding="utf-8")
+
+    code, words, _ = preview.make("lock", "PIPELINE=churn")
+
+    assert code == 0
+    assert words[:2] == ["pip", "compile"]
+    assert words[-3:] == ["workloads/churn/requirements.in", "-o", "workloads/churn/requirements.txt"]
+
+
+def test_the_lock_files_of_the_project_are_compiled_without_a_pipeline(preview: Preview) -> None:
+    assert preview.make("lock")[1][-1] == "requirements-dev.txt"

@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -40,7 +40,14 @@ def _words(value: Any) -> Any:
         )
     if value == []:
         raise refuse("empty", "write the program and its arguments: `[python, train.py]`")
-    return value
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    if items and isinstance(items[0], str) and len(first := items[0].split()) > 1:
+        words = [*first, *map(str, items[1:])]
+        raise refuse(
+            "its first word has a space, and is the program alone",
+            f"write each word as an item: `[{', '.join(map(_plain, words[:12]))}]`",
+        )
+    return cast("Any", value)
 
 
 Words = Annotated[list[Word], Field(min_length=1), BeforeValidator(_words, json_schema_input_type=list[Word])]

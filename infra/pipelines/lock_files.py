@@ -6,8 +6,16 @@ from pathlib import Path
 HASH = re.compile(r"\s--hash=[a-z0-9]+:[0-9a-f]+")
 PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\s*(\[[^\]]*\])?\s*==\s*[A-Za-z0-9][A-Za-z0-9.!+_-]*\s*(;.*)?")
 
-COMMAND = "uv pip compile --universal --generate-hashes requirements.in --output-file requirements.txt"
-"""The command that makes one of a list of packages, for the Python of any image."""
+NAME = "requirements.txt"
+
+
+def compiling(lock: Path, root: Path) -> str:
+    """The command that compiles ``lock`` of the list of packages beside it, to be run in the folder ``root``."""
+    path = lock.relative_to(root) if lock.is_relative_to(root) else lock
+    if path.parts[:1] == ("workloads",) and len(path.parts) == 3 and path.name == NAME:
+        return f"make lock PIPELINE={path.parts[1]}"
+    packages = path.with_suffix(".in")
+    return f".venv/bin/uv pip compile --universal --generate-hashes {packages} --output-file {path}"
 
 
 def unpinned(lock: Path) -> str | None:

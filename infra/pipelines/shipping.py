@@ -12,7 +12,7 @@ from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.contract import ServiceDeclaration, StepDeclaration
 from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.discovery import location
-from infra.pipelines.lock_files import COMMAND, unpinned
+from infra.pipelines.lock_files import compiling, unpinned
 from infra.pipelines.pipeline_file import SUBSTITUTE
 from infra.schema.problems import Problem, SettingsError
 from infra.step import CODE, Command, Requirements
@@ -85,7 +85,7 @@ def _lock_problems(
 ) -> Iterator[Problem]:
     """What is wrong with lock files, each with its key."""
     for lock, key in locks:
-        if lock and (why := _lock_problem(root / lock)):
+        if lock and (why := _lock_problem(root / lock, root)):
             yield Problem(pipeline.declared_at(declared, *key), lock, *why)
 
 
@@ -175,15 +175,17 @@ def may_use_tensorflow(declared: StepDeclaration, command: Command, root: Path) 
     return any(USES_TENSORFLOW.search(content) for content in (*shipped, *lock, words))
 
 
-def _lock_problem(lock: Path) -> tuple[str, str] | None:
+def _lock_problem(lock: Path, root: Path) -> tuple[str, str] | None:
     """The reason why a command cannot have this lock file, and the fix; None where it can."""
     if not lock.is_file():
-        return f"there is no such file as {lock}", f"add it: `{COMMAND}`, or correct `requirements`"
+        return f"there is no such file as {lock}", f"add it: `{compiling(lock, root)}`, or correct `requirements`"
     try:
         why = unpinned(lock)
     except OSError as error:
         return f"it cannot be read: {error.strerror}", "correct its permissions"
-    return (f"not a lock file: {why}", f"make one of a list of packages: `{COMMAND}`") if why else None
+    if why is None:
+        return None
+    return f"not a lock file: {why}", f"make one of a list of packages: `{compiling(lock, root)}`"
 
 
 def started(step: StepDeclaration) -> object:

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from infra.pipelines.discovery import pipeline
+from infra.pipelines.lock_files import compiling
 from infra.program import shipping_problems
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load
@@ -337,3 +338,20 @@ def test_a_step_that_others_read_is_told_where_to_write(tmp_path: Path) -> None:
     found = problems(tmp_path / "churn", {**VALID, "steps": steps})
     assert list(found) == ["steps.prepare.run"]
     assert "where to write what `train` reads" in found["steps.prepare.run"]
+
+
+def test_a_program_with_its_arguments_in_one_word_is_shown_as_several(tmp_path: Path) -> None:
+    assert "`[python, ok.py]`" in problems(tmp_path / "own", step(run=["python ok.py"]))["steps.train.run"]
+    rehearsed = step(rehearsal={"run": ["python -m ok", "{output}"]})
+    assert '`[python, -m, ok, "{output}"]`' in problems(tmp_path / "here", rehearsed)["steps.train.rehearsal.run"]
+
+
+@pytest.mark.parametrize(
+    ("lock", "command"),
+    [
+        ("workloads/mnist/requirements.txt", "make lock PIPELINE=mnist"),
+        ("team/mnist/locked.txt", ".venv/bin/uv pip compile --universal --generate-hashes team/mnist/locked.in"),
+    ],
+)
+def test_a_missing_lock_file_is_made_by_a_command_that_is_there(lock: str, command: str) -> None:
+    assert compiling(ROOT / lock, ROOT).startswith(command)
