@@ -71,7 +71,7 @@ def _objects(stack: Stack) -> Iterator[Violation]:
                 yield Violation(
                     workload.resource.urn,
                     f"{what} stands in clear in {place} of the container {container.get('name')}",
-                    "withdraw it, and take the new one from a Secret with valueFrom.secretKeyRef",
+                    "withdraw it; set a new one under `slipway:secrets`, and name it in `secrets` of the program",
                 )
     for chart in stack.of_type(*CHARTS):
         for place, value in leaves(chart.properties.get("values")):

@@ -1,6 +1,7 @@
 """What is said of an update that deletes what holds data, or that is refused."""
 
 import json
+import re
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -12,10 +13,12 @@ from infra.review.contract import reviewed
 from infra.review.policy import Harm, Severity
 from infra.review.properties import UNKNOWN
 from infra.review.stack import Resource, Stack
+from infra.settings.model import Settings
 from offline.policies.changes import Change
 from offline.policies.check import CHANGE_POLICIES, check, check_change, policies, suppressions_of
 from offline.preview.model import Finding, Suppressed
 from offline.preview.operations import compared
+from tests.support.checkout import ROOT
 from tests.support.reviewing import declared
 
 TODAY = date(2026, 11, 22)
@@ -579,3 +582,15 @@ def test_every_policy_about_a_change_says_which_harm_a_breach_does() -> None:
         "update-refused": Harm.REFUSAL,
         "not-comparable": None,
     }
+
+
+def test_messages_name_stack_file_keys_that_exist() -> None:
+    sources = [file for room in ("infra", "offline", "tools") for file in (ROOT / room).rglob("*.py")]
+    named = {key for file in sources for key in re.findall(r"`slipway:([a-z_]+)", file.read_text("utf-8"))}
+    assert "secrets" in named
+    assert named <= set(Settings.model_fields)
+
+
+def test_fixes_of_policies_name_no_field_of_kubernetes() -> None:
+    sources = [file.read_text("utf-8") for file in (ROOT / "offline" / "policies").glob("*.py")]
+    assert not [text for text in sources if re.search(r"\b(valueFrom|envFrom)\.", text)]
