@@ -166,6 +166,11 @@ class Server:
         assert code == 200
         return {int(each["version"]): each["state"] for each in found["model_version_status"]}
 
+    @property
+    def notes(self) -> list[str]:
+        """What the stand-in says of itself, without what TensorFlow writes on some processors."""
+        return [line for line in self.log if line.startswith("stand-in: ")]
+
     def until(self, holds: Callable[[], bool]) -> None:
         """Wait until something is so; fail with the log where it never is."""
         deadline = time.monotonic() + PATIENCE

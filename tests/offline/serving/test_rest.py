@@ -244,7 +244,7 @@ def test_what_is_asked_of_no_model(server: Server) -> None:
 
 def test_says_that_it_is_a_stand_in(server: Server) -> None:
     assert server.text("/").startswith("This is not TensorFlow Serving.")
-    assert server.log[0].startswith("stand-in: This is not TensorFlow Serving.")
+    assert server.notes[0].startswith("stand-in: This is not TensorFlow Serving.")
 
 
 def test_prometheus_reads_the_names_of_the_server(server: Server) -> None:

@@ -247,6 +247,6 @@ def test_a_folder_without_configuration_serves_its_newest(folder: Folder) -> Non
 
 
 def test_says_which_flags_do_nothing(shared: Shared) -> None:
-    assert shared.server.log[1] == (
+    assert shared.server.notes[1] == (
         "stand-in: flags that it takes and does nothing with: --rest_api_num_threads=4 --enable_batching"
     )
