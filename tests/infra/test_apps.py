@@ -214,7 +214,7 @@ def test_an_app_that_keeps_data_is_one_pod_with_a_volume_and_a_token_nobody_else
     (notes,) = recording.of(STATEFUL_SET)
     spec = notes.inputs["spec"]
     (claim,) = (each for each in recording.of(CLAIM) if each.name.endswith("notes-data"))
-    assert claim.inputs["spec"]["resources"]["requests"]["storage"] == "3072Mi"
+    assert claim.inputs["spec"]["resources"]["requests"]["storage"] == "3Gi"
     (data,) = (each for each in spec["template"]["spec"]["volumes"] if each["name"] == "data")
     assert data["persistentVolumeClaim"]["claimName"] == claim.inputs["metadata"]["name"]
     # What people keep there outlives another size: the claim is the same, and grows.

@@ -109,7 +109,7 @@ def test_it_runs_on_a_gpu_with_its_folder_and_the_store_for_reading(folder: Path
     assert words == ["python3", "-m", "workloads.mnist.train", "--output", "{output}"]
     assert pod["automountServiceAccountToken"] is False
     claims = recording.of("kubernetes:core/v1:PersistentVolumeClaim")
-    assert claims[-1].inputs["spec"]["resources"]["requests"]["storage"] == "20480Mi"
+    assert claims[-1].inputs["spec"]["resources"]["requests"]["storage"] == "20Gi"
 
 
 @pytest.mark.slow
