@@ -62,6 +62,7 @@ $(BIN)/uv:
 # What a rehearsal imports is compiled here, by importing it once: pods write no bytecode, nor does anyone who set
 # PYTHONDONTWRITEBYTECODE, and most of what is installed is never imported.
 define COMPILE
+@echo "Compiling what a rehearsal imports, once: up to a minute"
 @PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import tensorflow, keras, tensorflow_datasets, sklearn.datasets, PIL.Image' \
 	>/dev/null 2>&1 & \
 PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import offline.rehearsal.__main__, offline.rehearsal.report; \

@@ -213,7 +213,8 @@ def test_an_installation_says_its_size_and_shows_its_progress(checkout: Path, tm
     command = ["make", "--no-print-directory", f"VENV={tmp_path}", f"{tmp_path}/{stamp}"]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=checkout, check=True, capture_output=True, text=True, env=environment)
-    said, called, compiled = done.stdout.splitlines()
+    said, called, begins, compiled = done.stdout.splitlines()
+    assert "minute" in begins
     assert "GB" in said
     assert not {"--quiet", "-q", "--no-progress"} & set(called.split())
     assert "--require-hashes" in called
