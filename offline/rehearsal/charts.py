@@ -15,6 +15,9 @@ VALIDATION = "val_"
 
 STEPS = (1, 2, 2.5, 5, 10)
 
+ACRONYMS = frozenset({"auc", "f1", "iou", "lr", "mae", "mape", "mse", "pr", "r2", "rmse", "roc"})
+"""What metrics are called that is written in capitals."""
+
 
 @dataclass(frozen=True)
 class Tick:
@@ -111,6 +114,12 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
+def _title(name: str) -> str:
+    """``name`` as a heading: acronyms in capitals, and what the program spells with capitals as it is."""
+    first, *others = (word.upper() if word in ACRONYMS else word for word in _words(name).split(" "))
+    return " ".join([first[:1].upper() + first[1:], *others])
+
+
 def _chart(name: str, shown: ShownCurves) -> Chart:
     history, count = shown.points, len(shown.points)
     keys = {name: _words(name)}
@@ -140,7 +149,7 @@ def _chart(name: str, shown: ShownCurves) -> Chart:
         if value is not None and value != before
     ]
     return Chart(
-        title=_words(name).capitalize(),
+        title=_title(name),
         unit=shown.declared.unit,
         marked=_words(shown.declared.marks) if marks else "",
         lines=[line for line in lines if line.points],

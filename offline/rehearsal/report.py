@@ -3,6 +3,7 @@
 import base64
 import json
 import platform
+import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 import jinja2
+from markupsafe import Markup, escape
 from pulumi.output import Unknown
 
 from infra.clouds.registry import CLOUDS, emulators, reviews
@@ -59,6 +61,14 @@ TEMPLATES = jinja2.Environment(
     undefined=jinja2.StrictUndefined,
 )
 """One for all reports of a process: compiling the template takes longer than filling it in."""
+
+
+def code(text: object) -> Markup:
+    """``text`` for HTML, with what stands in backticks as code."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
+TEMPLATES.filters["code"] = code
 
 
 def write_report(place: Place, outcome: Outcome) -> Path:

@@ -15,7 +15,7 @@ from infra.pipelines.results import Column, Curves, Number, Picture, Table
 from infra.review.stack import Resource
 from offline.rehearsal import charts
 from offline.rehearsal.job_results import Collected, collect, decimals, written
-from offline.rehearsal.report import priced, stack_of
+from offline.rehearsal.report import code, priced, stack_of
 from offline.rehearsal.session import configure
 from offline.rehearsal.shown_results import ShownCurves
 from tests.offline.rehearsal.toy import ROOT, Toys, rehearse
@@ -379,3 +379,13 @@ def test_curves_stay_inside_their_chart(history: list[dict[str, float]]) -> None
         for line in chart.lines:
             assert all(-1e-6 <= x <= 1 + 1e-6 and -1e-6 <= y <= 1 + 1e-6 for x, y, _ in line.points)
         assert all(-1e-6 <= tick.at <= 1 + 1e-6 for tick in (*chart.x_ticks, *chart.y_ticks))
+
+
+def test_titles_of_curves_keep_acronyms_and_capitals() -> None:
+    declared = Curves(name="training", title="Training", path="metrics.json")
+    drawn = charts.curves(ShownCurves(declared, [{"auc": 0.5, "roc_auc": 0.5, "recall_at_F1": 0.5, "loss": 1.0}]))
+    assert [chart.title for chart in drawn] == ["AUC", "ROC AUC", "Recall at F1", "Loss"]
+
+
+def test_backticks_become_code_and_html_stays_text() -> None:
+    assert code("run `make <b>`") == "run <code>make &lt;b&gt;</code>"
