@@ -56,29 +56,27 @@ $(BIN)/uv:
 	@sed -n '/^uv==/,/[^\\]$$/p' requirements-dev.txt >$(VENV)/uv.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.txt
 
-# The stamps keep a second call fast; an interrupted install leaves none and is taken up again. uv shows its progress:
-# bars on a terminal, else lines with sizes and times.
+# The stamps keep a second call fast; an interrupted install leaves none and is taken up again.
 #
 # What a rehearsal imports is compiled here, by importing it once: pods write no bytecode, nor does anyone who set
 # PYTHONDONTWRITEBYTECODE, and most of what is installed is never imported.
-define COMPILE
-@echo "Compiling what a rehearsal imports, once: up to a minute"
-@PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import tensorflow, keras, tensorflow_datasets, sklearn.datasets, PIL.Image' \
-	>/dev/null 2>&1 & \
-PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import offline.rehearsal.__main__, offline.rehearsal.report; \
-from infra.clouds.registry import CLOUDS; [__import__(f"infra.clouds.{each}.{part}") for each in CLOUDS for part in ("platforms", "emulator")]'; wait
+define INSTALL
+@echo "Installing what $< pins into $(VENV), once: 3 GB, of which TensorFlow has 1.3 GB"
+@$(BIN)/python -m tools.progress "Installing packages" \
+	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r $<
+@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tools.progress "Compiling what a rehearsal imports" sh -c '\
+$(BIN)/python -c "import tensorflow, keras, tensorflow_datasets, sklearn.datasets, PIL.Image" >/dev/null 2>&1 & \
+$(BIN)/python -c "import offline.rehearsal.__main__, offline.rehearsal.report; \
+from infra.clouds.registry import CLOUDS; \
+[__import__(f\"infra.clouds.{cloud}.{part}\") for cloud in CLOUDS for part in (\"platforms\", \"emulator\")]"; wait'
 endef
 
 $(VENV)/.runtime: requirements.txt | $(BIN)/uv
-	@echo "Installing what requirements.txt pins into $(VENV), once: 3 GB, of which TensorFlow has 1.3 GB"
-	@$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements.txt
-	$(COMPILE)
+	$(INSTALL)
 	@touch $@
 
 $(VENV)/.dev: requirements-dev.txt | $(BIN)/uv
-	@echo "Installing what requirements-dev.txt pins into $(VENV), once: 3 GB, of which TensorFlow has 1.3 GB"
-	@$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements-dev.txt
-	$(COMPILE)
+	$(INSTALL)
 	@touch $@ $(VENV)/.runtime
 
 setup: $(VENV)/.dev ## Install everything, tests and linters included, into .venv

@@ -202,25 +202,41 @@ def test_the_words_after_show_are_what_is_shown(checkout: Path, tmp_path: Path) 
     assert (code, words) == (0, ["-m", "tools.show", "--stack", "local", "predictions", "t4-fp32"])
 
 
-@pytest.mark.parametrize("stamp", [".runtime", ".dev"])
-def test_an_installation_says_its_size_and_shows_its_progress(checkout: Path, tmp_path: Path, stamp: str) -> None:
-    (tmp_path / "bin").mkdir()
-    for name, says in (("uv", "Downloading tensorflow (517.0MiB)"), ("python", "a module cannot be imported")):
-        program = tmp_path / "bin" / name
-        text = f'#!/bin/sh\necho "$PYTHONDONTWRITEBYTECODE$@"\necho "{says}" >&2\ntest {name} = uv\n'
-        program.write_text(text, encoding="utf-8")
+def install(checkout: Path, folder: Path, stamp: str, *, uv: str) -> subprocess.CompletedProcess[str]:
+    """What make says while it installs by the shell script ``uv`` into ``folder``."""
+    scripts = {
+        "uv": f'echo "$@" >{folder}/called; {uv}',
+        "python": f'test "$2" = tools.progress && exec {sys.executable} "$@"; '
+        f'echo "$PYTHONDONTWRITEBYTECODE$@" >>{folder}/compiled; exit 1',
+    }
+    (folder / "bin").mkdir()
+    for name, script in scripts.items():
+        program = folder / "bin" / name
+        program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
         program.chmod(0o755)
-    command = ["make", "--no-print-directory", f"VENV={tmp_path}", f"{tmp_path}/{stamp}"]
+    command = ["make", "--no-print-directory", f"VENV={folder}", f"{folder}/{stamp}"]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, cwd=checkout, check=True, capture_output=True, text=True, env=environment)
-    said, called, begins, compiled = done.stdout.splitlines()
-    assert "minute" in begins
-    assert "GB" in said
-    assert not {"--quiet", "-q", "--no-progress"} & set(called.split())
-    assert "--require-hashes" in called
-    assert "Downloading tensorflow" in done.stderr
-    assert compiled.startswith("-c import offline.rehearsal"), "importing without bytecode takes seconds each time"
+    return subprocess.run(command, cwd=checkout, check=False, capture_output=True, text=True, env=environment)
+
+
+@pytest.mark.parametrize("stamp", [".runtime", ".dev"])
+def test_an_installation_says_its_size_and_lists_no_packages(checkout: Path, tmp_path: Path, stamp: str) -> None:
+    done = install(checkout, tmp_path, stamp, uv='for n in $(seq 190); do echo " + package==$n" >&2; done')
+    assert done.returncode == 0
+    assert "GB" in done.stdout
+    assert "package==" not in done.stdout + done.stderr
+    assert len(done.stdout.splitlines() + done.stderr.splitlines()) == 3
+    assert "--require-hashes" in (tmp_path / "called").read_text(encoding="utf-8")
+    compiled = (tmp_path / "compiled").read_text(encoding="utf-8")
+    assert "\n-c import offline.rehearsal" in f"\n{compiled}", "importing without bytecode takes seconds each time"
     assert (tmp_path / stamp).exists()
+
+
+def test_an_installation_that_fails_shows_all_that_was_said(checkout: Path, tmp_path: Path) -> None:
+    done = install(checkout, tmp_path, ".runtime", uv="echo no such package >&2; echo hint: spelling; exit 1")
+    assert done.returncode == 2
+    assert {"no such package", "hint: spelling"} <= set(done.stderr.splitlines())
+    assert not (tmp_path / ".runtime").exists()
 
 
 @pytest.mark.parametrize(("words", "given"), [([], []), (["BENCHMARK=1"], ["--benchmark"])])
