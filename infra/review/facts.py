@@ -133,12 +133,14 @@ class Grant:
     """Somebody from outside the clusters who is let in by the resource with the URN ``resource``.
 
     ``who`` is a principal or a network as its cloud writes it, ``may`` what it may do: ``reach the API server of
-    the cluster ml``.
+    the cluster ml``. ``signs_in`` says that the cloud's IAM still asks who they are; on a resource that
+    is new, this opens nothing.
     """
 
     resource: str
     who: str
     may: str
+    signs_in: bool = False
 
 
 NOT_RESTORED = "it cannot be restored"

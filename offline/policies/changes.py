@@ -7,6 +7,7 @@ from functools import cached_property
 
 from infra.kubernetes.review.holdings import CLAIM, VOLUME
 from infra.review.facts import Effect
+from infra.review.networks import whole_internet, within
 from infra.review.policy import Harm, Severity, Violation
 from infra.review.properties import at, text
 from infra.review.stack import Resource, Stack
@@ -170,14 +171,20 @@ def _unguarded(change: Change) -> Iterator[Violation]:
 
 
 def _lets_in(change: Change) -> Iterator[Violation]:
-    before = {(grant.who, grant.may) for grant in change.before.grants}
+    before: dict[str, set[str]] = {}
+    for grant in change.before.grants:
+        before.setdefault(grant.may, set()).add(grant.who)
     for grant in change.after.grants:
-        if (grant.who, grant.may) not in before:
-            yield Violation(
-                grant.resource,
-                f"lets {grant.who} {grant.may}",
-                "go on where it is meant; else take it out of the stack file",
-            )
+        known = before.get(grant.may, set())
+        if grant.who in known or within(grant.who, known):
+            continue
+        if grant.signs_in and grant.resource not in change.before.resources:
+            continue
+        yield Violation(
+            grant.resource,
+            f"lets {'every address' if whole_internet([grant.who]) else grant.who} {grant.may}",
+            "go on where it is meant; else take it out of the stack file",
+        )
 
 
 def _ends_work(change: Change) -> Iterator[Violation]:

@@ -495,6 +495,25 @@ def test_whoever_is_let_in_by_a_change_is_named(
     assert "lets-in" not in {each.policy for each in found(before, before)}
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "opens"),
+    [
+        (["10.0.0.0/8"], ["10.1.0.0/16"], False),
+        (["10.1.0.0/16"], ["10.0.0.0/8"], True),
+        ([], ["192.0.2.0/24"], False),
+        (["192.0.2.0/24"], [], True),
+        (["::/0"], ["2001:db8::/32"], False),
+        (["::/0"], ["192.0.2.0/24"], True),
+    ],
+    ids=["narrower", "wider", "no longer everybody", "everybody", "narrower IPv6", "IPv4 beside IPv6"],
+)
+def test_a_network_inside_one_that_was_let_in_is_not_told(
+    before: list[str], after: list[str], opens: bool
+) -> None:
+    policies = {finding.policy for finding in found(reachable(*before), reachable(*after))}
+    assert ("lets-in" in policies) == opens
+
+
 def test_services_of_aws_and_roles_of_the_stack_are_nobody_from_outside() -> None:
     trusted = {"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": {"Service": "eks.amazonaws.com"}}
     own = {"Effect": "Allow", "Action": "s3:GetObject", "Principal": {"AWS": "[nodes.arn]"}}

@@ -7,6 +7,7 @@ from infra.clouds.aws.review.identities import ASSOCIATION, ROLE
 from infra.clouds.aws.review.policies.statements import allowing
 from infra.clouds.aws.review.pools import CLUSTER
 from infra.review.facts import Grant
+from infra.review.networks import EVERYWHERE
 from infra.review.properties import Properties, at, mapping, text, texts, unknown
 from infra.review.stack import Resource, Stack
 
@@ -51,7 +52,7 @@ def _networks(stack: Stack, cluster: Resource) -> Iterator[Grant]:
     vpc = at(cluster.properties, "vpcConfig")
     if at(vpc, "endpointPublicAccess") is False:
         return
-    for block in texts(at(vpc, "publicAccessCidrs")) or ["every address"]:
+    for block in texts(at(vpc, "publicAccessCidrs")) or [EVERYWHERE]:
         yield Grant(cluster.urn, block, f"reach the API server of the cluster {stack.called(cluster)}")
 
 

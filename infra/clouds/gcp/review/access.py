@@ -7,6 +7,7 @@ from infra.clouds.gcp.nodes import CLUSTER
 from infra.clouds.gcp.review.policies.grants import GRANT
 from infra.clouds.gcp.review.policies.members import bindings
 from infra.review.facts import Grant
+from infra.review.networks import EVERYWHERE
 from infra.review.properties import at, is_true, mappings, text, texts
 from infra.review.stack import Resource, Stack
 
@@ -68,7 +69,7 @@ def _reaching(stack: Stack, cluster: Resource) -> Iterator[Grant]:
     may = f"reach the API server of the cluster {stack.called(cluster)}"
     endpoints = at(cluster.properties, "controlPlaneEndpointsConfig")
     if is_true(at(endpoints, "dnsEndpointConfig", "allowExternalTraffic")):
-        yield Grant(cluster.urn, "whoever IAM lets in, from everywhere,", may)
+        yield Grant(cluster.urn, "whoever IAM lets in, from everywhere,", may, signs_in=True)
     if at(endpoints, "ipEndpointsConfig", "enabled") is False:
         return
     authorized = at(cluster.properties, "masterAuthorizedNetworksConfig")
@@ -76,7 +77,7 @@ def _reaching(stack: Stack, cluster: Resource) -> Iterator[Grant]:
         yield Grant(cluster.urn, "every machine on Google Cloud", may)
     blocks = [text(each.get("cidrBlock")) for each in mappings(at(authorized, "cidrBlocks"))]
     if not blocks and not is_true(at(cluster.properties, "privateClusterConfig", "enablePrivateEndpoint")):
-        blocks = ["every address"]
+        blocks = [EVERYWHERE]
     yield from (Grant(cluster.urn, block, may) for block in blocks if block)
 
 
@@ -84,7 +85,7 @@ def _mounting(instance: Resource) -> Iterator[Grant]:
     may = f"mount the file system {instance.name}"
     exports = mappings(at(instance.properties, "fileShares", "nfsExportOptions"))
     if not exports:
-        yield Grant(instance.urn, "every address of the network", f"{may} as root")
+        yield Grant(instance.urn, EVERYWHERE, f"{may} as root")
     for export in exports:
         root = "" if export.get("squashMode") == "ROOT_SQUASH" else " as root"
         yield from (Grant(instance.urn, block, f"{may}{root}") for block in texts(export.get("ipRanges")))

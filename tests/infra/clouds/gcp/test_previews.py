@@ -120,6 +120,19 @@ def test_whoever_comes_in_is_named_and_nobody_who_goes(
         assert who not in let_in(name, base, {**base, **changes})
 
 
+def test_a_new_cluster_opens_nothing_by_an_endpoint_that_iam_guards() -> None:
+    blocks = {
+        "nodes_cidr": "10.64.0.0/20",
+        "pods_cidr": "10.68.0.0/14",
+        "services_cidr": "10.72.0.0/20",
+        "control_plane_cidr": "172.16.1.0/28",
+    }
+    pools = {"more": {"machine_type": "e2-standard-2"}}
+    cluster = {"cloud": "gcp", "location": "europe-west4", "network": blocks, "pools": pools}
+    assert "reach the API server" in let_in(DEV, {"clusters.dev.control_plane": {"authorized_networks": NETWORKS}})
+    assert "from everywhere" not in let_in(DEV, {"clusters.second": cluster})
+
+
 def test_people_behind_identity_aware_proxy_are_named() -> None:
     def open_to(members: list[str]) -> dict[str, Any]:
         login = {"iap": {"members": members}}
