@@ -152,6 +152,7 @@ MAY_IMPORT: Mapping[str, Sequence[str]] = {
     "workloads/runtime": [],
     "offline": ["infra"],
     "offline/rehearsal/log_masking.py": ["workloads/runtime/masking.py"],
+    "offline/serving/rest.py": ["offline/serving", "workloads/runtime/hosts.py"],
     "policy-pack": ["offline/policies"],
     "tools": ["infra", "offline"],
     "benchmarks": ["infra", "offline", "workloads"],

@@ -22,6 +22,8 @@ def parse(body: bytes) -> dict[str, Any]:
         invalid("JSON Parse error: The document is empty")
     try:
         found = json.loads(body)
+    except RecursionError:
+        invalid("JSON Parse error: arrays or objects are nested too deeply")
     except ValueError as error:
         # RapidJSON says it in other words.
         invalid(f"JSON Parse error: {error}")

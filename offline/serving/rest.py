@@ -2,8 +2,10 @@
 
 import json
 import re
+import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -15,6 +17,22 @@ from offline.serving.errors import HTTP, ServingError, invalid
 from offline.serving.libraries import json_format, metadata_pb2
 from offline.serving.metrics import Metrics
 from offline.serving.servables import Servables
+from workloads.runtime.hosts import REFUSED, is_known
+
+LARGEST_BODY = 16 * 2**20
+"""Bytes of a request's body. Reading its JSON takes up to sixty times as much memory."""
+
+BODIES = threading.BoundedSemaphore(2)
+"""Bodies above `SMALL_BODY` that are held in memory at a time; others wait for their turn."""
+
+SMALL_BODY = 2**18
+"""Bytes of a body that waits for nobody."""
+
+BODY_SECONDS = 20.0
+"""How long the sending of a body may take."""
+
+IDLE_SECONDS = 30
+"""How long a connection may say nothing."""
 
 METRICS = "/monitoring/prometheus/metrics"
 
@@ -54,9 +72,18 @@ class _Handler(BaseHTTPRequestHandler):
     of: Service
     protocol_version = "HTTP/1.1"
     server_version = "slipway-stand-in"
+    timeout = IDLE_SECONDS
     # Headers and body in one packet: with two, each answer would wait for an acknowledgement.
     wbufsize = -1
     disable_nagle_algorithm = True
+
+    def parse_request(self) -> bool:
+        if not super().parse_request():
+            return False
+        if is_known(self.headers.get("Host")):
+            return True
+        self._refuse(421, REFUSED.strip())
+        return False
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
@@ -69,8 +96,50 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         path = self.path.partition("?")[0]
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self._answer(path, lambda: self._post(path, body))
+        size = self._size()
+        if size is None:
+            return
+        with BODIES if size > SMALL_BODY else nullcontext():
+            body = self._body(size)
+            if body is not None:
+                self._answer(path, lambda: self._post(path, body))
+
+    def _size(self) -> int | None:
+        """The length of the body in bytes; None where the request has been refused for it."""
+        length = self.headers.get("Content-Length", "0").strip()
+        if self.headers.get("Transfer-Encoding"):
+            self._refuse(411, "a body needs a Content-Length")
+        elif not (length.isascii() and length.isdecimal()):
+            self._refuse(400, "Content-Length is not a number of bytes")
+        elif len(length) > 15 or int(length) > LARGEST_BODY:
+            self._refuse(413, f"the body has more than {LARGEST_BODY // 2**20} MiB")
+        else:
+            return int(length)
+        return None
+
+    def _body(self, size: int) -> bytes | None:
+        """The body; None where the request has been refused, since it does not arrive in time or whole."""
+        content = bytearray()
+        end = time.monotonic() + BODY_SECONDS
+        try:
+            while len(content) < size:
+                self.connection.settimeout(max(end - time.monotonic(), 0.001))
+                part = self.rfile.read1(size - len(content))
+                if not part:
+                    self._refuse(400, "the body ends too early")
+                    return None
+                content += part
+        except TimeoutError:
+            self._refuse(408, f"the body takes longer than {BODY_SECONDS:g} s")
+            return None
+        finally:
+            self.connection.settimeout(self.timeout)
+        return bytes(content)
+
+    def _refuse(self, code: int, reason: str) -> None:
+        """Answer with an error, and end the connection, on which a body may follow."""
+        self.close_connection = True
+        self._send(code, json.dumps({"error": reason}), "application/json")
 
     def _answer(self, path: str, answer: Callable[[], str]) -> None:
         if not path.lower().startswith("/v1/"):
@@ -124,6 +193,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(code)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(content)
         self.wfile.flush()
