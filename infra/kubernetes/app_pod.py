@@ -42,6 +42,9 @@ TOKEN = "token"
 TOKEN_ANNOTATION = "slipway/token"
 """The annotation of an app's pods with the bcrypt hash of its token: a new token starts new pods."""
 
+HOSTS_VARIABLE = "SLIPWAY_HOSTS"
+"""Where an app with an `ingress` finds the host name by which people reach it."""
+
 PROXIES_VARIABLE = "SLIPWAY_PROXIES"
 """Where an app with an `ingress` finds how many entries of `X-Forwarded-For`, from the end, it can rely on: the
 first of these is the visitor's address."""
@@ -177,12 +180,14 @@ def filled_in(text: str, pipeline: str, declared: AppDeclaration, inputs: Mappin
 def _container(planned: PlannedApp) -> k8s.core.v1.ContainerArgs:
     app = planned.app
     declared = app.declared
+    ingress = declared.placed_by.ingress
     command, *args = words(planned)
     environment: dict[str, str] = {
         **python_environment(),
         **({"PYTHONPATH": INSTALLED} if declared.requirements else {}),
         **{name: word(value, planned) for name, value in declared.environment.items()},
         **{name: address for each in app.connects.values() for name, address in each.addresses.items()},
+        **({HOSTS_VARIABLE: ingress.host} if ingress else {}),
         **({PROXIES_VARIABLE: str(proxies(app))} if proxies(app) else {}),
     }
     return k8s.core.v1.ContainerArgs(

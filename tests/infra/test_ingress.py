@@ -461,6 +461,7 @@ def test_an_app_is_told_where_visitors_addresses_stand(
     pods = run(folder, base, ingress).one(DEPLOYMENT, "tried-page").inputs["spec"]["template"]["spec"]
     environment = {each["name"]: each.get("value") for each in pods["containers"][0]["env"]}
     assert environment.get("SLIPWAY_PROXIES") == entries
+    assert environment.get("SLIPWAY_HOSTS") == (ingress and ingress["host"])
 
 
 def test_on_eks_without_an_app_to_open_there_is_no_controller(folder: Path) -> None:

@@ -10,17 +10,21 @@ import logging
 import os
 import re
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import uvicorn
-from prometheus_client import start_http_server
+from prometheus_client import make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
 
 from workloads.page.app import Bounds, Options, application
 from workloads.page.connections import CONNECTIONS, CONNECTIONS_OF_ONE, protocol
 from workloads.page.metrics import Metrics
 from workloads.page.model import Pictures
 from workloads.page.samples import SamplesError, load
+from workloads.runtime.hosts import KnownHosts, configured
 
 PROXIES = "SLIPWAY_PROXIES"
 """Where a pod that people reach from outside finds what `--proxies` is."""
@@ -50,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     metrics = Metrics()
     closing = None
     if given.metrics_port is not None:
-        closing, _ = start_http_server(given.metrics_port, given.host, metrics.registry)
+        closing = _answer_prometheus(given.host, given.metrics_port, metrics)
     _serve(given, options, metrics)
     if closing is not None:
         closing.shutdown()
@@ -75,6 +79,20 @@ def _serve(given: argparse.Namespace, options: Options, metrics: Metrics) -> Non
         timeout_keep_alive=IDLE_SECONDS_OF_PROXY if given.proxies else IDLE_SECONDS,
         timeout_graceful_shutdown=15,
     )
+
+
+class _Quiet(WSGIRequestHandler):
+    timeout = 10
+
+    def log_message(self, format: str, *args: object) -> None:
+        """The log has no room for each time that Prometheus asks."""
+
+
+def _answer_prometheus(host: str, port: int, metrics: Metrics) -> ThreadingWSGIServer:
+    app = KnownHosts(make_wsgi_app(metrics.registry), configured())
+    server = make_server(host, port, app, server_class=ThreadingWSGIServer, handler_class=_Quiet)
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    return server
 
 
 def _options(given: argparse.Namespace) -> Options:

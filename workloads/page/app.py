@@ -34,7 +34,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from workloads.page.errors import errors
-from workloads.page.headers import SecurityHeaders
+from workloads.page.headers import KnownHosts, SecurityHeaders
 from workloads.page.limits import Rate, Room, Turnstile, client_of
 from workloads.page.metrics import Metrics
 from workloads.page.model import Model, Pictures, UnusableError, model
@@ -50,6 +50,8 @@ KINDS = {
     "page.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
+
+HEALTH = "/healthz"
 
 READS = 4.0
 """Other requests that a client may make for each prediction: the page, its files, the status."""
@@ -156,7 +158,7 @@ class Page:
             Route("/api/status", self.status),
             Route("/api/sample", self.sample),
             Route("/api/predict", self.predict, methods=["POST"]),
-            Route("/healthz", self.health),
+            Route(HEALTH, self.health),
         ]
 
     async def health(self, _: Request) -> Response:
@@ -190,7 +192,7 @@ class Page:
 
     async def predict(self, request: Request) -> Response:
         """What the model says of an image. No part of the request is ever taken for an address."""
-        if request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
+        if not _is_own(request):
             raise HTTPException(403, "Predictions are made for this page alone, not for other sites.")
         self._take(self._predictions, request)
         begin = time.perf_counter()
@@ -348,7 +350,17 @@ def application(options: Options, metrics: Metrics | None = None) -> ASGIApp:
         exception_handlers=errors(metrics),
         lifespan=page.lifespan,
     )
-    return Measured(SecurityHeaders(starlette), metrics, frozenset(each.path for each in routes))
+    answering = KnownHosts(starlette, HEALTH)
+    return Measured(SecurityHeaders(answering), metrics, frozenset(each.path for each in routes))
+
+
+def _is_own(request: Request) -> bool:
+    """Whether the request comes from this page, or from no site at all."""
+    if request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
+        return False
+    origin = request.headers.get("origin")
+    # A proxy in front of the page ends TLS, so that only the host can be compared.
+    return origin is None or origin.rpartition("://")[2].lower() == request.headers.get("host", "").lower()
 
 
 async def _body(request: Request, bounds: Bounds, take: Callable[[int], None]) -> bytes:

@@ -1,9 +1,12 @@
-"""What goes with every answer: the headers that keep browsers from doing what a page does not need."""
+"""Which names the page answers by, and the headers that keep browsers from doing what a page does not need."""
 
 from __future__ import annotations
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from workloads.runtime.hosts import REFUSED, configured, is_known
 
 POLICY = "; ".join(
     (
@@ -30,6 +33,22 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
+
+
+class KnownHosts:
+    """``app``, which answers by the names that `workloads.runtime.hosts` knows. Probes of its health pass."""
+
+    def __init__(self, app: ASGIApp, health: str) -> None:
+        self._app = app
+        self._health = health
+        self._names = configured()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = scope["type"] == "http" and scope["path"] != self._health
+        if asked and not is_known(Headers(scope=scope).get("host"), self._names):
+            await PlainTextResponse(REFUSED, status_code=421)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
 
 
 class SecurityHeaders:

@@ -10,6 +10,7 @@ import http.server
 import threading
 from collections.abc import Callable
 
+from workloads.runtime.hosts import configured, is_known
 from workloads.runtime.usage import Usage
 
 PATH = "/metrics"
@@ -60,11 +61,15 @@ def text(usage: Usage) -> str:
 
 def serve(address: str, port: int, current: Callable[[], str]) -> http.server.ThreadingHTTPServer:
     """Answer at ``port`` of ``address`` alone, in threads of their own. Raises OSError."""
+    names = configured()
 
     class Handler(http.server.BaseHTTPRequestHandler):
         timeout = 10
 
         def do_GET(self) -> None:
+            if not is_known(self.headers.get("Host"), names):
+                self.send_error(421)
+                return
             if self.path.partition("?")[0] != PATH:
                 self.send_error(404)
                 return

@@ -1,4 +1,4 @@
-"""Become TensorBoard, which reads the runs in the store by itself and needs no TensorFlow for it.
+"""Serve TensorBoard, which reads the runs in the store by itself and needs no TensorFlow for it.
 
 Run as `python -m workloads.tensorboard.serve --logdir DIR --host 0.0.0.0 --port 6006`. Of several steps it shows
 each by its name: `--below DIR --step train-1 --step train-2`. Other options are handed on.
@@ -7,12 +7,15 @@ each by its name: `--below DIR --step train-1 --step train-2`. Other options are
 from __future__ import annotations
 
 import argparse
-import runpy
+import importlib
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+from workloads.runtime.hosts import KnownHosts, configured
 
 WITHOUT_TENSORFLOW = "tensorboard.compat.notf"
 """The module that makes TensorBoard use its own reader of events where TensorFlow is installed, too. Importing
@@ -28,11 +31,32 @@ FRUGAL = (
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Turn into TensorBoard's own program. Does not return."""
-    given = _with_one_folder(list(sys.argv[1:] if arguments is None else arguments))
+    """Serve until the process is ended. Raises SystemExit for options that TensorBoard refuses."""
+    words = command(sys.argv[1:] if arguments is None else arguments)
     sys.modules[WITHOUT_TENSORFLOW] = ModuleType(WITHOUT_TENSORFLOW)
-    sys.argv = ["tensorboard", *FRUGAL, *given]
-    runpy.run_module("tensorboard.main", run_name="__main__", alter_sys=True)
+    sys.argv = words
+    # Only now, without TensorFlow.
+    modules = ("absl.app", "default", "main_lib", "program", "plugins.base_plugin")
+    app, default, main_lib, program, base_plugin = map(_module, modules)
+
+    def server(wsgi_app: Any, flags: Any) -> Any:
+        return program.create_port_scanning_werkzeug_server(KnownHosts(wsgi_app, configured()), flags)
+
+    main_lib.global_init()
+    board = program.TensorBoard(plugins=default.get_plugins(), server_class=server)
+    try:
+        app.run(board.main, flags_parser=board.configure)
+    except base_plugin.FlagsError as error:
+        sys.exit(f"Error: {error}")
+
+
+def command(arguments: Sequence[str]) -> list[str]:
+    """TensorBoard's own command line."""
+    return ["tensorboard", *FRUGAL, *_with_one_folder(arguments)]
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(name if name.startswith("absl") else f"tensorboard.{name}")
 
 
 def _with_one_folder(arguments: Sequence[str]) -> list[str]:

@@ -1,9 +1,6 @@
 """Apps of the kind `tensorboard`: what they read, what they may not, and what they wait for."""
 
-import sys
 from pathlib import Path
-
-import pytest
 
 from infra.pipelines import tensorboard
 from infra.pipelines.discovery import apps_of
@@ -24,7 +21,7 @@ def test_it_shows_the_runs_of_a_step_or_of_the_whole_pipeline() -> None:
     assert tensorboard.declaration("board", ON_CPU).arguments[:2] == ["--logdir", "{pipeline}"]
 
 
-def test_of_a_sweep_it_shows_every_variant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_sweep_it_shows_every_variant(tmp_path: Path) -> None:
     several = {
         "steps.train.matrix": {"colour": ["red", "blue"]},
         "steps.train.run": ["python", "train.py", "{prepare}", "--output", "{output}", "{colour}"],
@@ -35,11 +32,7 @@ def test_of_a_sweep_it_shows_every_variant(tmp_path: Path, monkeypatch: pytest.M
     (curves,) = apps_of(str(folder), settings)
     store = tmp_path / "store"
     (store / "shop/train-red").mkdir(parents=True)
-    started: list[str] = []
-    monkeypatch.setattr(serve.runpy, "run_module", lambda *_, **__: started.extend(sys.argv))  # pyright: ignore
-    monkeypatch.setattr(sys, "argv", ["serve"])
-    monkeypatch.setitem(sys.modules, serve.WITHOUT_TENSORFLOW, None)
-    serve.main([each.format(pipeline=store / "shop", port=6006) for each in curves.arguments])
+    started = serve.command([each.format(pipeline=store / "shop", port=6006) for each in curves.arguments])
     shown = Path(started[started.index("--logdir") + 1])
     assert {each.name for each in shown.iterdir()} == {"train-red", "train-blue"}
     # What comes later is shown, too.

@@ -162,6 +162,26 @@ def test_other_sites_cannot_ask(page: TestClient) -> None:
     assert taken.status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("origin", "code"),
+    [("http://testserver", 200), ("https://testserver", 200), ("https://attacker.example", 403), ("null", 403)],
+)
+def test_other_origins_cannot_ask(page: TestClient, origin: str, code: int) -> None:
+    assert page.post("/api/predict", content=file(seven()), headers={"origin": origin}).status_code == code
+
+
+@pytest.mark.parametrize("path", ["/", "/api/status"])
+def test_names_of_other_sites_are_not_answered(opened: Opened, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.setenv("SLIPWAY_HOSTS", "page.team.example")
+    page = opened()
+    for host in ("testserver", "page.team.example", "PAGE.team.example:443", "10.4.0.7:8080", "localhost:8080"):
+        assert page.get(path, headers={"host": host}).status_code == 200, host
+    refused = page.get(path, headers={"host": "attacker.example"})
+    assert refused.status_code == 421
+    assert refused.headers["x-content-type-options"] == "nosniff"
+    assert page.get("/healthz", headers={"host": "attacker.example"}).status_code == 200
+
+
 def test_a_new_version_is_taken_up(page: TestClient, served: ServedModel) -> None:
     served.versions = {1: "AVAILABLE", 2: "LOADING"}
     assert page.post("/api/predict", content=file(seven())).json()["version"] == 1

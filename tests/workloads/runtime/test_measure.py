@@ -300,6 +300,20 @@ def test_other_paths_are_not_found() -> None:
         server.server_close()
 
 
+@pytest.mark.slow
+def test_names_of_other_sites_are_not_answered() -> None:
+    server = serve("127.0.0.1", 0, lambda: "x 1\n")
+    address = f"http://127.0.0.1:{server.server_address[1]}/metrics"
+    try:
+        assert urllib.request.urlopen(address, timeout=5).status == 200
+        request = urllib.request.Request(address, headers={"Host": "attacker.example"})
+        with pytest.raises(urllib.error.HTTPError, match="421"):
+            urllib.request.urlopen(request, timeout=5)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 def test_a_long_course_keeps_few_points_and_its_mean() -> None:
     course = Course()
     for second in range(10_000):
