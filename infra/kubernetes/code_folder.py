@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from infra.kubernetes.bundle import imports, normalised
 from infra.kubernetes.shipped_files import ShippingError, obstacle, visible
+from infra.schema.paths import pattern_problem
 from infra.step import Command
 
 PYTHON = frozenset({"python", "python3"})
@@ -101,6 +102,8 @@ def _named(found: Mapping[str, Path], command: Command, folder: str) -> set[str]
     """The files that the patterns of ``command.files`` name."""
     chosen: set[str] = set()
     for pattern in command.files:
+        if reason := pattern_problem(pattern):
+            raise ShippingError(pattern, reason, "write a shorter pattern")
         try:
             matching = list(command.code.glob(pattern))
         except (ValueError, NotImplementedError) as error:

@@ -28,10 +28,11 @@ def check(declared: PipelineFile) -> Iterator[Finding]:
     for name, parameter in declared.parameters.items():
         yield from _parameter_name(name, declared)
         yield from _parameter(("parameters", name), parameter)
+    readers = _readers(declared)
     for name, step in declared.steps.items():
         at: Path = ("steps", name)
         yield from _step_name(at, name)
-        yield from _references(at, name, step, declared)
+        yield from _references(at, name, step, declared, readers.get(name, []))
         yield from environment_findings(at, step.environment, step.secrets)
         yield from _paths(at, step)
         yield from _after(at, name, step, declared)
@@ -101,7 +102,19 @@ def _step_name(at: Path, name: str) -> Iterator[Finding]:
         yield Finding(at, name, f"`{{{name}}}` means something else in commands", "choose another name")
 
 
-def _references(at: Path, name: str, step: PipelineStep, declared: PipelineFile) -> Iterator[Finding]:
+def _readers(declared: PipelineFile) -> dict[str, list[str]]:
+    """The steps that refer to each step."""
+    found: dict[str, list[str]] = {}
+    for name, step in declared.steps.items():
+        for other in used_in(step):
+            if other != name:
+                found.setdefault(other, []).append(name)
+    return found
+
+
+def _references(
+    at: Path, name: str, step: PipelineStep, declared: PipelineFile, readers: Sequence[str]
+) -> Iterator[Finding]:
     for index, word in enumerate(step.run):
         yield from file_references.in_step((*at, "run", index), word, name, declared)
     for key, word in step.environment.items():
@@ -110,7 +123,6 @@ def _references(at: Path, name: str, step: PipelineStep, declared: PipelineFile)
         yield Finding(
             (*at, "run", 0), step.run[0], "the program has no name", "write it first: `[python, train.py]`"
         )
-    readers = [other for other, each in declared.steps.items() if other != name and name in used_in(each)]
     own = (*references.OWN, *references.OF_ITEMS)
     misspelt = set(used_in(step)) - {*own, *declared.steps, *declared.parameters}
     if (step.results or readers) and step.run and not misspelt and "output" not in used_in(step):

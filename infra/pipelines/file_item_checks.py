@@ -12,6 +12,7 @@ from infra.pipelines.contract import PipelineSettings, Section
 from infra.pipelines.file_settings import MODE, WORKERS
 from infra.pipelines.pipeline_file import PipelineFile, PipelineStep
 from infra.pipelines.results import ITEM_COLUMNS, ITEMS, ITEMS_FILE
+from infra.schema.paths import pattern_problem
 from infra.schema.problems import Finding, Path, listed
 
 ORDERED = "ordered"
@@ -73,6 +74,9 @@ def _files(at: Path, name: str, step: PipelineStep, declared: PipelineFile) -> I
         roots = [f"{{{each}}}" for each in (*(each for each in declared.steps if each != name), references.STORE)]
         reason = "not a pattern of files below the output of a step, or below the store"
         yield Finding(at, pattern, reason, f"begin it with {listed(roots)}: `{roots[0]}/days/*.csv`")
+        return
+    if why := pattern_problem(pattern):
+        yield Finding(at, pattern, why, "write a shorter pattern")
         return
     for read in references.names(pattern):
         other = declared.steps.get(read)

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any, cast
@@ -23,6 +23,7 @@ from infra.pipelines.file_services import services
 from infra.pipelines.file_serving import publishing
 from infra.pipelines.file_settings import is_field, section_of
 from infra.pipelines.file_steps import steps
+from infra.pipelines.matrix import MOST_STEPS
 from infra.pipelines.pipeline_file import NAMES, PAGE, SUBSTITUTE, PartialFile, PipelineFile, PipelineStep
 from infra.schema.corrections import as_written, repair
 from infra.schema.plain_values import findings as plain_findings
@@ -83,8 +84,10 @@ def read(folder: Folder) -> AnyPipeline:
             *publishing(reading.declared, settings),
         ],
         services=lambda settings: services(reading.declared, settings, folder.below),
-        apps=lambda settings: apps(
-            reading.declared, settings, steps(reading.declared, settings, folder.below), folder.below
+        apps=lambda settings: (
+            apps(reading.declared, settings, steps(reading.declared, settings, folder.below), folder.below)
+            if reading.declared.apps
+            else []
         ),
         checks=(
             lambda section: file_item_checks.of_section(reading.declared, section),
@@ -124,7 +127,7 @@ def _read(folder: Folder) -> _Reading:
 def _judge(content: Mapping[str, Any], found: _Reading) -> list[Finding]:
     """What is wrong with ``content``; completes ``found`` by what can be read of it."""
     values = cast("dict[str, Any]", copied(content))
-    findings = list(plain_findings(values, lines=values))
+    findings = [*plain_findings(values, lines=values), *_too_many(values)]
     found.lost = {leave_out(values, each.path) for each in findings}
     repairs, written = repair(values, lambda _: PipelineFile)
     findings += repairs
@@ -159,6 +162,15 @@ def _without(declared: PipelineFile, wrong: Collection[Path]) -> PipelineFile:
     services = {name: each for name, each in declared.services.items() if is_field(name)}
     apps = {name: each for name, each in declared.apps.items() if is_field(name)}
     return declared.model_copy(update={"steps": kept, "services": services, "apps": apps})
+
+
+def _too_many(content: Mapping[str, Any]) -> Iterator[Finding]:
+    """Said before anything else is examined: each step is compared with the others."""
+    steps = content.get("steps")
+    if isinstance(steps, Mapping) and len(cast("dict[str, Any]", steps)) > MOST_STEPS:
+        count = len(cast("dict[str, Any]", steps))
+        reason = f"{count} steps, and a pipeline has at most {MOST_STEPS}"
+        yield Finding(("steps",), None, reason, "make several pipelines of it, or use `items`")
 
 
 def _repeated(key: Repeated) -> Finding:

@@ -27,6 +27,10 @@ MATRIX = "matrix"
 MOST_VARIANTS = 100
 """Steps that one step may become; each is a Job of its own, and a stack declares them one by one."""
 
+MOST_STEPS = 300
+"""Steps of a pipeline, variants counted. The evaluation of 1,000 takes half a minute of CPU time, and a chain of
+them is deeper than Python's stack."""
+
 NAME_LIMIT = 40
 """Characters of a variant's name, which is part of the names of its Jobs and of a folder of the store."""
 

@@ -35,6 +35,20 @@ def below_problem(path: str) -> str | None:
     return _parts_problem(path.removesuffix("/").split("/"))
 
 
+MOST_PARTS, MOST_FOLDERS = 50, 2
+"""Parts of a pattern of files, and how many of them may be `**`: each of these multiplies the time of a search."""
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """What keeps ``pattern`` from being searched for; None where nothing does."""
+    parts = pattern.split("/")
+    if len(parts) > MOST_PARTS:
+        return f"{len(parts)} folders inside one another, and a pattern has at most {MOST_PARTS}"
+    if parts.count("**") > MOST_FOLDERS:
+        return f"`**` stands in it {parts.count('**')} times, and a pattern has it at most {MOST_FOLDERS} times"
+    return None
+
+
 def absolute_problem(path: str) -> str | None:
     """What keeps ``path`` from being the absolute path of a folder other than the root; None where it is one."""
     if not path.startswith("/"):

@@ -36,6 +36,7 @@ CHECKS: tuple[Callable[[Reading], Iterable[Finding]], ...] = (
     names.same_resource_names,
     pipelines.check,
     pipelines.same_job_names,
+    pipelines.too_many_steps,
     steps.check,
     services.check,
     apps.check,

@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar, cast
@@ -121,9 +121,11 @@ async def _run(program: Callable[[], object], evaluation: Evaluation, preview: b
     raised: list[BaseException] = []
     secret: dict[str, asyncio.Future[bool]] = {}
 
-    def declare() -> None:
+    async def declare() -> None:
         try:
             program()
+            if inline:
+                await _settled()
             if preview:
                 secret.update(_secret_outputs())
         except BaseException as error:
@@ -139,6 +141,20 @@ async def _run(program: Callable[[], object], evaluation: Evaluation, preview: b
     for name, output in evaluation.outputs.items():
         if name in secret:
             evaluation.outputs[name] = replace(output, secret=await secret[name])
+
+
+async def _settled() -> None:
+    """Waits until every output of the program is known, or one fails.
+
+    The SDK waits for the first of all outputs, and then for the first of the others: with the square of their
+    number (`wait_for_rpcs`, pulumi 3.260, pulumi/runtime/stack.py).
+    """
+    # The SDK declares it nowhere.
+    outputs = cast("Collection[asyncio.Future[Any]]", cast("Any", pulumi_settings.SETTINGS).outputs)
+    while pending := [task for task in list(outputs) if not task.done()]:
+        done, _ = await asyncio.wait(pending, return_when=asyncio.FIRST_EXCEPTION)
+        if any(task.cancelled() or task.exception() for task in done):
+            break
 
 
 def _secret_outputs() -> dict[str, asyncio.Future[bool]]:

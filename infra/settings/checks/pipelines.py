@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from infra.pipelines.contract import PipelineSettings, Section
 from infra.pipelines.discovery import WORKLOADS, is_path, location, outside, pipeline, pipeline_names, supplements
+from infra.pipelines.matrix import MOST_STEPS
 from infra.pipelines.results import STACK_OUTPUTS
 from infra.schema.base import PoolSettings
 from infra.schema.kubernetes_names import name_findings
@@ -51,6 +52,15 @@ def section_name_findings(at: Path, name: str) -> Iterator[Finding]:
     }
     if name in taken:
         yield Finding(at, name, taken[name], RENAME)
+
+
+def too_many_steps(reading: Reading) -> Iterator[Finding]:
+    """Each step, and each of its variants, is a Job with objects of its own."""
+    for name, settings in reading.draft.pipelines.items():
+        if (count := len(steps_if_any(name, settings))) > MOST_STEPS:
+            reason = f"{count} steps, variants counted, and a pipeline has at most {MOST_STEPS}"
+            fix = "remove values of a `matrix`, or make several pipelines of it"
+            yield Finding((KEY, name), None, reason, fix)
 
 
 def _schedule(at: Path, name: str, settings: PipelineSettings, draft: Draft) -> Iterator[Finding]:

@@ -1,11 +1,17 @@
 """The names of a stack's pipelines, and the folders that they run."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from infra.kubernetes.code_folder import code_files
+from infra.kubernetes.shipped_files import ShippingError
+from infra.pipelines.file_reading import Folder, read
 from infra.settings.loading import load
-from infra.step import OWN_NAMES
+from infra.step import OWN_NAMES, Command
+from tests.infra.pipelines.shop import written
 from tests.support.refusals import the_problem
 from tests.support.stack_values import GCP, changed
 
@@ -50,6 +56,39 @@ def test_a_name_that_would_mean_two_things_is_refused(sections: dict[str, Any], 
     assert found.key == f"slipway:pipelines.{key}"
     assert reason in found.reason
     assert RENAME in found.fix
+
+
+def test_more_steps_than_a_stack_can_have_are_refused(tmp_path: Path) -> None:
+    """Before anything else of the file is examined: 1,000 steps took half a minute of CPU time."""
+    steps = {f"s{number}": {"run": ["date"]} for number in range(1000)}
+    (tmp_path / "pipeline.yaml").write_text(json.dumps({"description": "x", "steps": steps}), encoding="utf-8")
+    found = read(Folder(tmp_path, "workloads/x", str(tmp_path))).problems
+    assert [problem.key for problem in found] == ["workloads/x/pipeline.yaml: steps"]
+    assert "1000 steps" in found[0].reason
+
+
+def test_more_variants_than_a_pipeline_can_have_are_refused(tmp_path: Path) -> None:
+    step = {
+        "run": ["python", "train.py", "--output", "{output}", "--width", "{width}"],
+        "matrix": {"width": list(range(100))},
+    }
+    declared = {
+        "description": "Four sweeps.",
+        "parameters": {"width": {"type": "integer", "default": 1}},
+        "steps": {f"train-{number}": step for number in range(4)},
+    }
+    folder = written(tmp_path / "sweeps", declared)
+    steps = {name: {"pool": "cpu"} for name in declared["steps"]}
+    problem = the_problem(changed(GCP, {"pipelines": {"sweeps": {"uses": str(folder), "steps": steps}}}))
+    assert problem.key == "slipway:pipelines.sweeps"
+    assert "400 steps" in problem.reason
+
+
+@pytest.mark.parametrize("pattern", ["*/" * 200 + "*", "**/" * 12 + "x.py"])
+def test_a_pattern_that_takes_too_long_is_refused(tmp_path: Path, pattern: str) -> None:
+    (tmp_path / "main.py").write_text("", encoding="utf-8")
+    with pytest.raises(ShippingError, match="a pattern has"):
+        code_files(Command(tmp_path, (pattern,)), ["python", "main.py"])
 
 
 @pytest.mark.parametrize("name", OWN_NAMES)
