@@ -151,9 +151,13 @@ async def _settled() -> None:
     """
     # The SDK declares it nowhere.
     outputs = cast("Collection[asyncio.Future[Any]]", cast("Any", pulumi_settings.SETTINGS).outputs)
-    while pending := [task for task in list(outputs) if not task.done()]:
-        done, _ = await asyncio.wait(pending, return_when=asyncio.FIRST_EXCEPTION)
-        if any(task.cancelled() or task.exception() for task in done):
+    while pending := [task for task in outputs if not task.done()]:
+        await asyncio.wait(pending, return_when=asyncio.FIRST_EXCEPTION)
+        for task in list(outputs):
+            # In the order of their creation: a later output fails with the one that it is made of.
+            if task.done() and not task.cancelled() and (error := task.exception()):
+                raise error
+        if any(task.cancelled() for task in outputs):
             break
 
 
