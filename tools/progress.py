@@ -19,7 +19,10 @@ LOG_SECONDS = 15.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``TITLE COMMAND [ARGUMENT ...]``. Returns the command's exit code, or 2 where the words are too few."""
+    """Run ``TITLE COMMAND [ARGUMENT ...]``. Returns the command's exit code, or 2 where the words are too few.
+
+    Ctrl-C ends the command, and the code is then 130.
+    """
     title, *command = sys.argv[1:] if arguments is None else arguments
     if not command:
         print("usage: python -m tools.progress TITLE COMMAND [ARGUMENT ...]", file=sys.stderr)
@@ -30,11 +33,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     reader = threading.Thread(target=_read, args=(process, lines), daemon=True)
     reader.start()
     terminal = sys.stderr.isatty()
-    while reader.is_alive():
-        reader.join(TERMINAL_SECONDS if terminal else LOG_SECONDS)
-        if reader.is_alive():
-            _show(title, time.monotonic() - begin, lines, terminal=terminal)
-    code = process.wait()
+    try:
+        while reader.is_alive():
+            reader.join(TERMINAL_SECONDS if terminal else LOG_SECONDS)
+            if reader.is_alive():
+                _show(title, time.monotonic() - begin, lines, terminal=terminal)
+        code = process.wait()
+    except KeyboardInterrupt:
+        process.terminate()
+        process.wait()
+        print(file=sys.stderr)
+        return 130
     if terminal:
         print("\r\x1b[K", end="", file=sys.stderr)
     if code:

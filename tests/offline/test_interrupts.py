@@ -2,8 +2,10 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -40,8 +42,8 @@ sys.meta_path.insert(0, Interrupt())
 
 def commands() -> list[str]:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    # The picture of a page imports nothing but the standard library before it begins.
-    return sorted({*re.findall(r"-m ((?:offline|tools)[\w.]*)", text)} - {"tools.page_picture"})
+    # These import nothing but the standard library before they begin.
+    return sorted({*re.findall(r"-m ((?:offline|tools)[\w.]*)", text)} - {"tools.page_picture", "tools.progress"})
 
 
 def interrupted(command: str, how: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -66,3 +68,16 @@ def test_interrupt_in_a_callback_of_an_import(tmp_path: Path) -> None:
     done = interrupted("tools.watch", INTERRUPTS_CALLBACK, tmp_path)
 
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_interrupt_of_a_command_with_a_progress_line() -> None:
+    words = [sys.executable, "-m", "tools.progress", "setup", sys.executable, "-c", "import time; time.sleep(60)"]
+    process = subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        time.sleep(1)
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+    finally:
+        process.kill()
+
+    assert (process.returncode, errors.strip()) == (130, "")

@@ -259,17 +259,28 @@ def test_a_server_without_an_append_only_file_is_refused(opened: Open, valkey_se
     assert caught.value.code == USAGE
 
 
-@pytest.mark.slow
-def test_the_queue_does_not_grow_slower(opened: Open) -> None:
-    part, count = 1_000, 10_000
-    queue = filled(opened(), [f"{number:06}" for number in range(count)])
-    times = []
-    for start in range(0, count, part):
-        began = time.perf_counter()
-        for number in range(start, start + part):
-            claim = claimed(queue, f"t{number}")
-            queue.commit(claim.token, claim.item, "{}")
-        times.append(time.perf_counter() - began)
-    assert queue.claim("last") == Nothing(0)
-    # The fastest of several: other programs use this machine, too.
-    assert min(times[5:]) < 1.5 * min(times[:5])
+def test_an_item_costs_as_many_commands_in_a_large_queue(opened: Open, valkey_server: ValkeyServer) -> None:
+    connection = valkey_server.connection()
+
+    def commands_of_an_item(count: int) -> dict[str, int]:
+        queue = filled(opened(f"run.of-{count}"), [f"{number:06}" for number in range(count)])
+        connection.call("CONFIG", "RESETSTAT")
+        claim = claimed(queue, f"token-{count}")
+        assert queue.commit(claim.token, claim.item, "{}")
+        lines = connection.call("INFO", "commandstats").decode().splitlines()
+        # A script is loaded the first time.
+        lines = [
+            line
+            for line in lines
+            if line.startswith("cmdstat_") and not line.startswith(("cmdstat_e", "cmdstat_sc"))
+        ]
+        fields = [line.removeprefix("cmdstat_").split(":calls=") for line in lines]
+        return {name: int(values.split(",")[0]) for name, values in fields}
+
+    few, many = commands_of_an_item(10), commands_of_an_item(5_000)
+
+    assert many == few
+    assert {"hget", "zrem"} <= few.keys(), "the commands of scripts are counted"
+    whole = {"hgetall", "hkeys", "hvals", "hscan", "zscan", "zcount", "zrank", "scan", "keys", "sort"}
+    assert not few.keys() & whole
+    connection.close()
