@@ -66,11 +66,15 @@ ENDPOINTS = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    code = tmp_path / "page"
+    write_pipeline(tmp_path)
+    return tmp_path
+
+
+def write_pipeline(folder: Path) -> None:
+    code = folder / "page"
     code.mkdir()
     (code / "page.py").write_text("")
-    (tmp_path / "pipeline.py").write_text(PIPELINE % {"code": str(code)})
-    return tmp_path
+    (folder / "pipeline.py").write_text(PIPELINE % {"code": str(code)})
 
 
 def values(folder: Path, base: Mapping[str, Any], ingress: Any, **changes: Any) -> dict[str, Any]:

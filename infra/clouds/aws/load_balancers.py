@@ -1,14 +1,11 @@
 """The AWS Load Balancer Controller, which makes load balancers of Ingress objects, for apps that people reach.
 
-It is declared where an app has an `ingress`, and with it comes its IngressClass `alb`. Source of its names, values
-and rights: helm/ and docs/install/iam_policy.json of github.com/kubernetes-sigs/aws-load-balancer-controller at
-v3.5.0, read on 2026-11-22.
+It is declared where an app has an `ingress`, and with it comes its IngressClass `alb`. Source of its names and
+values: helm/ of github.com/kubernetes-sigs/aws-load-balancer-controller at v3.5.0, read on 2026-11-22.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -16,7 +13,7 @@ import pulumi_kubernetes as k8s
 from infra.charts import charts
 from infra.clouds.aws.addons import SYSTEM
 from infra.clouds.aws.cluster import EksCluster
-from infra.clouds.aws.iam_policies import Statement
+from infra.clouds.aws.iam_policies import Condition, Statement, allow
 from infra.clouds.aws.ingress import SERVICE_ACCOUNT, asks, load_balancer
 from infra.clouds.aws.network import Network, subnet_blocks
 from infra.clouds.aws.roles import PodIdentityArgs, pod_identity
@@ -32,7 +29,76 @@ READINESS = "elbv2.k8s.aws/pod-readiness-gate-inject"
 old pods before the load balancer knows new ones (docs/deploy/pod_readiness_gate.md of its repository, November
 2026)."""
 
-RIGHTS = Path(__file__).parent / "data" / "load-balancer-controller.json"
+CLUSTER_TAG = "elbv2.k8s.aws/cluster"
+"""The tag, with the cluster's name, of every load balancer, listener, rule, target group and security group that
+the controller makes (pkg/deploy/tracking/provider.go of its repository; listeners and rules while the feature gate
+ListenerRulesTagging is on, which is the default)."""
+
+ELB = "elasticloadbalancing.amazonaws.com"
+
+READS = (
+    "acm:DescribeCertificate",
+    "acm:ListCertificates",
+    "cognito-idp:DescribeUserPoolClient",
+    "ec2:DescribeAccountAttributes",
+    "ec2:DescribeAddresses",
+    "ec2:DescribeAvailabilityZones",
+    "ec2:DescribeCoipPools",
+    "ec2:DescribeInstances",
+    "ec2:DescribeInternetGateways",
+    "ec2:DescribeIpamPools",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeRouteTables",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeTags",
+    "ec2:DescribeVpcPeeringConnections",
+    "ec2:DescribeVpcs",
+    "ec2:GetCoipPoolUsage",
+    "ec2:GetSecurityGroupsForVpc",
+    "elasticloadbalancing:DescribeCapacityReservation",
+    "elasticloadbalancing:DescribeListenerAttributes",
+    "elasticloadbalancing:DescribeListenerCertificates",
+    "elasticloadbalancing:DescribeListeners",
+    "elasticloadbalancing:DescribeLoadBalancerAttributes",
+    "elasticloadbalancing:DescribeLoadBalancers",
+    "elasticloadbalancing:DescribeRules",
+    "elasticloadbalancing:DescribeSSLPolicies",
+    "elasticloadbalancing:DescribeTags",
+    "elasticloadbalancing:DescribeTargetGroupAttributes",
+    "elasticloadbalancing:DescribeTargetGroups",
+    "elasticloadbalancing:DescribeTargetHealth",
+    "elasticloadbalancing:DescribeTrustStores",
+    "iam:GetServerCertificate",
+    "iam:ListServerCertificates",
+)
+
+GROUP_RULES = ("ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress")
+
+CREATIONS = ("CreateListener", "CreateLoadBalancer", "CreateRule", "CreateTargetGroup")
+
+CHANGES = (
+    "AddListenerCertificates",
+    "DeleteListener",
+    "DeleteLoadBalancer",
+    "DeleteRule",
+    "DeleteTargetGroup",
+    "DeregisterTargets",
+    "ModifyCapacityReservation",
+    "ModifyIpPools",
+    "ModifyListener",
+    "ModifyListenerAttributes",
+    "ModifyLoadBalancerAttributes",
+    "ModifyRule",
+    "ModifyTargetGroup",
+    "ModifyTargetGroupAttributes",
+    "RegisterTargets",
+    "RemoveListenerCertificates",
+    "SetIpAddressType",
+    "SetRulePriorities",
+    "SetSecurityGroups",
+    "SetSubnets",
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +124,7 @@ def load_balancers(name: str, args: LoadBalancersArgs) -> Entrance:
             namespace=SYSTEM,
             service_account=SERVICE_ACCOUNT,
             tags=settings.tags,
-            statements=rights(),
+            statements=_statements(args),
         ),
         below,
     )
@@ -75,13 +141,47 @@ def load_balancers(name: str, args: LoadBalancersArgs) -> Entrance:
     )
 
 
-def rights() -> list[Statement]:
-    """What it may do: the policy that its project publishes, word for word.
+def _statements(args: LoadBalancersArgs) -> list[Statement]:
+    """Look at everything, make what gets the cluster's tag, and change what has it.
 
-    What it makes has a tag with the cluster's name, and it changes nothing without that tag, except the rules of
-    security groups: it may change those of any group, to open it to its load balancers.
+    The one resource without the tag that it may change is the security group of the cluster's nodes: which of its
+    ports load balancers reach. Actions: docs/install/iam_policy.json of its repository at v3.5.0, less those for
+    WAF and Shield, which the chart's values turn off; that policy lets it change listeners, rules and targets of
+    every load balancer of the account. Conditions: the service authorization reference of Elastic Load Balancing
+    V2, and AmazonEKSLoadBalancingPolicy, version 4, AWS's own for the same controller. All seen on 2026-11-23.
     """
-    return json.loads(RIGHTS.read_text(encoding="utf-8"))["Statement"]
+    name, group, vpc = args.cluster.eks_name, args.cluster.security_group, args.network.vpc.arn
+    made: Condition = {"StringEquals": {f"aws:RequestTag/{CLUSTER_TAG}": name}}
+    own: Condition = {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": name}}
+    # A listener is made below a load balancer, a rule below a listener.
+    below: Condition = {"StringEquals": {**made["StringEquals"], **own["StringEquals"]}}
+    # The tag itself stays as it is.
+    tags: Condition = {**own, "Null": {f"aws:RequestTag/{CLUSTER_TAG}": "true"}}
+    groups = ["arn:aws:ec2:*:*:security-group/*"]
+    return [
+        allow(["iam:CreateServiceLinkedRole"], ["*"], {"StringEquals": {"iam:AWSServiceName": ELB}}),
+        allow(READS, ["*"]),
+        allow(["ec2:CreateSecurityGroup"], [vpc]),
+        allow(["ec2:CreateSecurityGroup"], groups, made),
+        allow(["ec2:CreateTags"], groups, _with_creation(made, "ec2", ["CreateSecurityGroup"])),
+        allow(["ec2:CreateTags", "ec2:DeleteTags"], groups, tags),
+        allow([*GROUP_RULES, "ec2:DeleteSecurityGroup"], groups, own),
+        allow(GROUP_RULES, [pulumi.Output.format("arn:aws:ec2:*:*:security-group/{0}", group)]),
+        allow(_elb("CreateLoadBalancer", "CreateTargetGroup"), ["*"], made),
+        allow(_elb("CreateListener", "CreateRule"), ["*"], below),
+        allow(_elb("AddTags"), ["*"], _with_creation(made, "elasticloadbalancing", CREATIONS)),
+        allow(_elb("AddTags", "RemoveTags"), ["*"], tags),
+        allow(_elb(*CHANGES), ["*"], own),
+    ]
+
+
+def _elb(*actions: str) -> list[str]:
+    return [f"elasticloadbalancing:{action}" for action in actions]
+
+
+def _with_creation(condition: Condition, service: str, actions: Sequence[str]) -> Condition:
+    """``condition``, for tags that a resource gets while one of ``actions`` makes it."""
+    return {"StringEquals": {**condition["StringEquals"], f"{service}:CreateAction": list(actions)}}
 
 
 def _release(name: str, args: LoadBalancersArgs, after: Sequence[pulumi.Resource]) -> k8s.helm.v3.Release:
