@@ -37,4 +37,7 @@ class Maintenance(Model):
 
     start: UtcTime = Field(default="2026-01-03T02:00:00Z", description="First window's start.")
     end: UtcTime = Field(default="2026-01-03T10:00:00Z", description="First window's end.")
-    recurrence: str = Field(default="FREQ=WEEKLY;BYDAY=SA,SU", description="When it comes again.")
+    recurrence: str = Field(
+        default="FREQ=WEEKLY;BYDAY=SA,SU",
+        description="When it comes again, as RFC 5545 has it: 48 hours or more in any 32 days, which GKE wants.",
+    )

@@ -6,6 +6,7 @@ from infra.clouds.gcp.rules import (
     filestore,
     ingress,
     keys,
+    maintenance,
     names,
     node_networks,
     nodes,
@@ -19,6 +20,7 @@ __all__ = ["CHECKS", "provider_problems"]
 CHECKS = (
     names.check,
     clusters.check,
+    maintenance.check,
     autopilot.check,
     nodes.check,
     pools.check,

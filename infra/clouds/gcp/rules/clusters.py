@@ -1,9 +1,8 @@
-"""GKE clusters: who reaches them, their addresses, their maintenance, and the pools they need."""
+"""GKE clusters: who reaches them, their addresses, and the pools they need."""
 
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
 from itertools import combinations
 
 from infra.clouds.gcp.catalogue import REGION_ZONES, is_zone
@@ -47,7 +46,6 @@ def check(request: Request) -> Iterator[Finding]:
         at: Path = ("clusters", name)
         yield from _reachable(at, cluster)
         yield from _ranges(at, cluster)
-        yield from _maintenance(at, cluster)
         if not cluster.autopilot:
             yield from _cpu_pool(at, cluster, request.pool_names[name])
             yield from _upgrades(at, cluster)
@@ -149,29 +147,6 @@ def _overlapping_clusters(clusters: Mapping[str, GcpCluster]) -> Iterator[Findin
                 f"give `{second}` other blocks; stacks/Pulumi.gcp-prod.yaml shows two clusters side by side",
                 read=tuple(("clusters", name, "network", key) for name in (first, second) for key in RANGES),
             )
-
-
-def _maintenance(at: Path, cluster: GcpCluster) -> Iterator[Finding]:
-    window = cluster.maintenance
-    place = (*at, "maintenance")
-    start, end = (datetime.fromisoformat(time) for time in (window.start, window.end))
-    # https://cloud.google.com/kubernetes-engine/docs/concepts/maintenance-windows-and-exclusions, as documented in
-    # 2025: windows of at least four hours, 48 hours of them in any 32 days.
-    if end - start < timedelta(hours=4):
-        yield Finding(
-            (*place, "end"),
-            window.end,
-            f"{'before' if end < start else 'less than four hours after'} the window's start, {window.start}",
-            "make it four hours or more after the start",
-            read=((*place, "start"),),
-        )
-    if not re.fullmatch(r"FREQ=(DAILY|WEEKLY|MONTHLY)(;[A-Z]+=[A-Z0-9,+-]+)*", window.recurrence):
-        yield Finding(
-            (*place, "recurrence"),
-            window.recurrence,
-            "not a recurrence rule of RFC 5545 with a daily, weekly or monthly frequency",
-            "write for example `FREQ=WEEKLY;BYDAY=SA,SU`",
-        )
 
 
 def _cpu_pool(at: Path, cluster: GcpCluster, names: Sequence[str]) -> Iterator[Finding]:
