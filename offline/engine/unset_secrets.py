@@ -1,6 +1,6 @@
 """Secrets that a stack needs and nobody has set yet: a placeholder stands in where nothing is brought up."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from infra.platform_output import Resolve
@@ -22,17 +22,17 @@ def unset(problem: Problem) -> str | None:
 
 
 def load_with_placeholders(
-    raw: Mapping[str, Any], resolve: Resolve = unread
+    raw: Mapping[str, Any], resolve: Resolve = unread, may_stand_in: Callable[[str], bool] = lambda _: True
 ) -> tuple[Settings, Mapping[str, str], Sequence[Problem]]:
     """The settings in ``raw``, as `load` reads them, with a placeholder for each secret that is not set.
 
-    Returns these placeholders by name, too, and the problems that they stand for. Raises SettingsError for all
-    others.
+    ``may_stand_in`` says of a secret's name whether it gets one. Returns these placeholders by name, too, and the
+    problems that they stand for. Raises SettingsError for all others.
     """
     try:
         return load(raw, resolve), {}, ()
     except SettingsError as error:
-        absent = {name: each for each in error.problems if (name := unset(each)) is not None}
+        absent = {name: each for each in error.problems if (name := unset(each)) and may_stand_in(name)}
         if not absent:
             raise
     placeholders = dict.fromkeys(absent, MASK)

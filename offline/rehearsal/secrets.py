@@ -1,16 +1,13 @@
 """A stack's secrets, which a rehearsal cannot decrypt: from this machine's environment, or placeholders."""
 
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pydantic import SecretStr
 
-from infra.pipelines.declared import DeclaredPipeline
 from infra.review.properties import mapping
-from infra.schema.problems import PREFIX, Problem, SettingsError
-from infra.schema.secret_values import MASK
+from infra.schema.problems import PREFIX, Problem
 
 KEY = f"{PREFIX}secrets"
 
@@ -23,33 +20,12 @@ def variable(name: str) -> str:
     return f"{VARIABLES}{name.upper().replace('-', '_')}"
 
 
-def only_here(
-    pipelines: Iterable[DeclaredPipeline], values: Mapping[str, Any], environment: Mapping[str, str]
-) -> dict[str, str]:
-    """A placeholder by name for each secret of ``pipelines`` that ``environment`` has and ``values`` has not.
-
-    ``values`` are the stack's configuration.
-    """
-    needed = set[str]()
-    for pipeline in pipelines:
-        with contextlib.suppress(SettingsError):
-            needed.update(name for step in pipeline.unchecked for name in step.secrets.values())
-            needed.update(name for app in pipeline.apps for name in app.secrets.values())
-    absent = needed - set(mapping(values.get(KEY)))
-    return {name: MASK for name in sorted(absent) if environment.get(variable(name))}
-
-
 def hinted(problem: Problem) -> Problem:
     """``problem`` with what is enough for a rehearsal, where it is that a secret is not set."""
     name = problem.key.removeprefix(f"{KEY}.")
     if name == problem.key or problem.value is not None:
         return problem
     return replace(problem, fix=f"{problem.fix}; for a rehearsal alone, set {variable(name)} in the environment")
-
-
-def any_in(environment: Mapping[str, str]) -> bool:
-    """Whether ``environment`` has the value of any secret."""
-    return any(name.startswith(VARIABLES) for name in environment)
 
 
 def given(keys: Iterable[str], environment: Mapping[str, str]) -> tuple[dict[str, SecretStr], list[str]]:

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import FrameType
@@ -22,7 +22,7 @@ from infra.program import declare, pipelines_of, problems_beside
 from infra.review.properties import mapping, strings
 from infra.review.stack import JOB
 from infra.schema.problems import PREFIX, SettingsError, without_prefix
-from infra.settings.loading import laid_over, lay_over, load, pipelines_in
+from infra.settings.loading import laid_over, lay_over, pipelines_in
 from infra.settings.model import Settings
 from infra.settings.pipelines import folder
 from offline import files
@@ -30,6 +30,7 @@ from offline.engine.evaluate import evaluate
 from offline.engine.other_stacks import OtherStacks
 from offline.engine.stack_config import load_stack
 from offline.engine.stack_references import references
+from offline.engine.unset_secrets import load_with_placeholders
 from offline.evaluation.worker import stood_in
 from offline.policies.workloads import STATEFUL_SET
 from offline.rehearsal import launch, programs, secrets, store_files, summary
@@ -73,23 +74,18 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
     if overlay:
         values = lay_over(values, {f"{PREFIX}{key}": value for key, value in laid_over(overlay).items()})
         remarks.append(f"{OVERLAY} lays over the settings: {json.dumps(overlay)}")
-    own_secrets: Mapping[str, str] = {}
-    # Which secrets are needed takes another reading of the settings.
-    if secrets.any_in(os.environ):
-        needing = pipelines_of(pipelines_in(without_prefix(values)))
-        own_secrets = secrets.only_here(needing, values, os.environ)
-    if own_secrets:
-        values[secrets.KEY] = {**mapping(values.get(secrets.KEY)), **own_secrets}
     raw = without_prefix(values)
     others = OtherStacks(root, declare, preview=False).of(stack)
     try:
-        settings = load(raw, others.resolve)
+        settings, placeholders, _ = load_with_placeholders(raw, others.resolve, _has_value)
     except SettingsError as error:
         readable = {key: value for key, value in values.items() if key not in config.secrets}
         missing = store_files.problems(strings(overlay.get("store_files")), root, mapping(raw.get("pipelines")))
         lacking = programs.problems(programs.programs_of(pipelines_of(pipelines_in(raw)), root).values())
         wrong = [*map(secrets.hinted, error.problems), *problems_beside(raw, readable, root)]
         raise SettingsError([*wrong, *missing, *lacking]) from None
+    if placeholders:
+        values[secrets.KEY] = {**mapping(values.get(secrets.KEY)), **placeholders}
     missing = store_files.problems(settings.rehearsal.store_files, root, settings.pipelines)
     # What was checked and laid over would be laid over what is left out below.
     values.pop(OVERLAY, None)
@@ -107,12 +103,16 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
         raise SettingsError(problems)
     remarks += programs.substituted(found.values())
     values = stood_in(values, emulators(settings.request), remarks.append)
-    encrypted = [*config.secrets, *(f"{secrets.KEY}.{name}" for name in own_secrets)]
+    encrypted = [*config.secrets, *(f"{secrets.KEY}.{name}" for name in placeholders)]
     given, placeholders = secrets.given(encrypted, os.environ)
     remarks += secrets.remarks(given, placeholders)
     for name in others.asked:
         remarks.append(f"clusters of the stack {name} are as its file in this checkout declares them")
     return Configuration(config, values, settings, overlay, tuple(remarks), others, found, given)
+
+
+def _has_value(secret: str) -> bool:
+    return bool(os.environ.get(secrets.variable(secret)))
 
 
 def _measuring(settings: Settings) -> list[str]:

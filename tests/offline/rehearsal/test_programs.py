@@ -215,6 +215,23 @@ def test_the_environment_alone_may_have_a_secret(tmp_path: Path, monkeypatch: py
     assert PLANTED not in json.dumps(found.values)
 
 
+def test_the_environment_alone_may_have_the_webhook_of_a_schedule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = stack(tmp_path, {"toy": {"ask": {"run": ["sh", "-c", "true"]}}})
+    settings = json.loads(file.read_text(encoding="utf-8"))
+    schedule = {"cron": "0 3 * * *", "notify": {"secret": "chat"}}
+    settings["config"]["slipway:pipelines"]["toy"]["schedule"] = schedule
+    file.write_text(json.dumps(settings), encoding="utf-8")
+    (problem,) = refused(file)
+    assert (problem.key, "SLIPWAY_SECRET_CHAT" in problem.fix) == ("slipway:secrets.chat", True)
+    monkeypatch.setenv("SLIPWAY_SECRET_CHAT", "https://chat.example/hook")
+
+    found = configure("local", ROOT, file)
+
+    assert "secret chat has the value of SLIPWAY_SECRET_CHAT" in found.remarks
+
+
 def rehearse(folder: Path, file: Path) -> tuple[Outcome, str]:
     console = Console(record=True, width=200, highlight=False, quiet=False, file=(folder / "printed").open("w"))
     options = Options("local", ROOT, folder / "out", config_file=file)
