@@ -170,6 +170,20 @@ def _unguarded(change: Change) -> Iterator[Violation]:
         )
 
 
+def _left(change: Change) -> Iterator[Violation]:
+    for each in change.compared:
+        if each.before is None or each.operation not in GOES or each.protected or not each.retained:
+            continue
+        billed = [charge for charge in change.before.charges if charge.urn == each.before.urn]
+        if billed:
+            yield Violation(
+                each.resource.urn,
+                f"stays in its cloud, which goes on billing it ({billed[0].what}), and no `pulumi destroy` "
+                f"deletes it any more: {cause(each)}",
+                f"{undo(each)}; or delete or switch it off by hand once nothing needs it",
+            )
+
+
 def _lets_in(change: Change) -> Iterator[Violation]:
     before: dict[str, set[str]] = {}
     for grant in change.before.grants:
@@ -330,5 +344,13 @@ POLICIES: Sequence[ChangePolicy] = (
         _ends_work,
         "Run `pulumi up` while no Job runs there.",
         harm=Harm.INTERRUPTION,
+    ),
+    ChangePolicy(
+        "leaves-billed",
+        Severity.WARNING,
+        "A change leaves nothing behind that is billed and that Pulumi only forgets.",
+        _left,
+        "Keep it in the stack; or delete or switch it off by hand once nothing needs it.",
+        harm=Harm.COST,
     ),
 )

@@ -234,8 +234,9 @@ def _key_ring(name: str, inputs: Inputs) -> Mapping[str, Any]:
     }
 
 
-def _key(_: str, inputs: Inputs) -> Mapping[str, Any]:
-    return {"id": f"{inputs['keyRing']}/cryptoKeys/{inputs['name']}"}
+def _key(name: str, inputs: Inputs) -> Mapping[str, Any]:
+    called = inputs.get("name") or f"{name}-0000000"
+    return {"id": f"{inputs['keyRing']}/cryptoKeys/{called}", "name": called}
 
 
 def _service_identity(_: str, inputs: Inputs) -> Mapping[str, Any]:

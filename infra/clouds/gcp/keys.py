@@ -51,8 +51,9 @@ class Keys(pulumi.ComponentResource):
 
     A destroyed key would make everything unreadable that it encrypted: objects of a bucket that were not written
     again since, or that soft delete still keeps. So Pulumi only forgets keys and key rings, and never destroys
-    them. Google Cloud deletes no key ring and gives its name to no other, so each has a random part in its name,
-    and a stack that was destroyed comes up again with new ones. Source:
+    them. Google Cloud deletes neither key rings nor keys and gives their names to no others, so each has a random
+    part in its name: a key that was taken out of the stack file, or a stack that was destroyed, comes back with a
+    new one. Source:
     https://docs.cloud.google.com/kms/docs/destroy-restore and
     https://registry.terraform.io/providers/hashicorp/google/latest/docs/resources/kms_key_ring, 2026-11-22.
     """
@@ -77,7 +78,12 @@ class Keys(pulumi.ComponentResource):
 
     def _key(self, name: str, ring: gcp.kms.KeyRing, args: KeyArgs, kept: pulumi.ResourceOptions) -> Key:
         key = gcp.kms.CryptoKey(
-            name, name=name, key_ring=ring.id, purpose="ENCRYPT_DECRYPT", rotation_period=ROTATION, opts=kept
+            name,
+            key_ring=ring.id,
+            purpose="ENCRYPT_DECRYPT",
+            rotation_period=ROTATION,
+            # Keys that were created under a name without a random part keep it.
+            opts=pulumi.ResourceOptions.merge(kept, pulumi.ResourceOptions(ignore_changes=["name"])),
         )
         grant = gcp.kms.CryptoKeyIAMMember(
             name,

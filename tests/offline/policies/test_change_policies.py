@@ -120,8 +120,9 @@ def test_a_protected_resource_is_refused_and_not_lost() -> None:
 
 
 def test_a_retained_resource_keeps_its_data() -> None:
-    assert found(bucket(retain_on_delete=True), None) == []
-    assert found(bucket(retain_on_delete=True), bucket("US-EAST1")) == []
+    for after in (None, bucket("US-EAST1")):
+        # What it still has is still billed.
+        assert [each.policy for each in found(bucket(retain_on_delete=True), after)] == ["leaves-billed"]
 
 
 def test_a_protected_resource_is_refused_even_if_it_is_retained() -> None:
@@ -599,6 +600,7 @@ def test_every_policy_about_a_change_says_which_harm_a_breach_does() -> None:
         "volume-out-of-reach": Harm.INTERRUPTION,
         "deletion-refused": Harm.REFUSAL,
         "update-refused": Harm.REFUSAL,
+        "leaves-billed": Harm.COST,
         "not-comparable": None,
     }
 

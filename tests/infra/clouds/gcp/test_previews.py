@@ -1,6 +1,7 @@
 """What a preview says of changed settings of stacks on Google Cloud."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date
 from functools import cache
 from typing import Any
@@ -61,6 +62,37 @@ def test_what_keeps_guards_or_runs_less_is_said_in_this_direction_only(
     assert policies(DEV, changes, base) >= said
     back = policies(DEV, base or {"clusters.dev.pools.train.nodes": {"total_max": 1}}, changes)
     assert not said & back
+
+
+@pytest.mark.parametrize(
+    ("setting", "on", "off", "name"),
+    [
+        ("store.kms_key", "own", None, "store"),
+        (
+            "clusters.dev.control_plane",
+            {"authorized_networks": NETWORKS, "secrets_key": "own"},
+            {"authorized_networks": NETWORKS},
+            "secrets-dev",
+        ),
+        ("store.access_logs", True, False, "store"),
+    ],
+)
+def test_what_pulumi_only_forgets_is_said_with_what_it_goes_on_costing(
+    setting: str, on: object, off: object, name: str
+) -> None:
+    left = [each for each in findings(DEV, {setting: off}, {setting: on}) if each.policy == "leaves-billed"]
+    assert [each.name.partition(" ")[0] for each in left] == [name]
+    assert all(each.harm for each in left)
+    assert not [each for each in findings(DEV, {setting: on}, {setting: off}) if each.policy == "leaves-billed"]
+
+
+def test_a_key_of_a_fixed_name_keeps_it() -> None:
+    """As stacks have it that were brought up when the name of a key had no random end."""
+    after = previewed(DEV, {"store.kms_key": "own"})
+    key = next(each for each in after.of_type("gcp:kms/cryptoKey:CryptoKey") if each.name == "store")
+    named = replace(key, properties={**key.properties, "name": "store"}, ignore_changes=())
+    before = replace(after, resources={**after.resources, key.urn: named})
+    assert not [each for each in compared(before, after) if each.operation is not None]
 
 
 def test_objects_that_a_shorter_time_deletes_are_had_back_from_soft_delete_only() -> None:
