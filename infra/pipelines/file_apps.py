@@ -21,10 +21,10 @@ from infra.pipelines.file_app_kinds import (
 from infra.pipelines.file_builds import build_of
 from infra.pipelines.file_services import Place, substitute
 from infra.pipelines.file_settings import APPS
-from infra.pipelines.file_steps import heading
 from infra.pipelines.matrix import written
 from infra.pipelines.pipeline_file import PipelineFile
 from infra.pipelines.pods import Command, Probe
+from infra.pipelines.results import heading
 from infra.schema.paths import below_problem
 from infra.schema.quantities import seconds
 

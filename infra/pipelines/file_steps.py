@@ -20,7 +20,7 @@ from infra.pipelines.file_settings import used_in
 from infra.pipelines.matrix import Value, variants, written
 from infra.pipelines.node_roles import resized
 from infra.pipelines.pipeline_file import PipelineFile, PipelineStep, StepResult, TableColumn
-from infra.pipelines.results import Column, Curves, File, Number, Picture, Result, Table, items_table
+from infra.pipelines.results import Column, Curves, File, Number, Picture, Result, Table, heading, items_table
 from infra.schema.paths import below_problem
 from infra.schema.quantities import seconds
 
@@ -123,9 +123,3 @@ def result(name: str, declared: StepResult) -> Result:
             logs=declared.logs or "",
         )
     return (File if declared.picture is None else Picture)(name=name, title=title, path=where)
-
-
-def heading(name: str) -> str:
-    """``test_accuracy`` as ``Test accuracy``."""
-    text = name.replace("_", " ").replace("-", " ").strip()
-    return text[:1].upper() + text[1:]

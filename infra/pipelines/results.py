@@ -27,6 +27,9 @@ pages of what reads metrics, with Grafana's password for the user ``admin``."""
 Format = Literal["text", "integer", "number", "percent", "file"]
 """How a value is written: ``percent`` takes a share from 0 to 1, ``file`` shows the name of a path."""
 
+ACRONYMS = frozenset({"auc", "f1", "iou", "lr", "mae", "mape", "mse", "pr", "r2", "rmse", "roc"})
+"""What metrics are called that is written in capitals."""
+
 
 class _Declared(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -137,3 +140,10 @@ def items_table(columns: tuple[Column, ...] = ()) -> Table:
 
 RESULTS: TypeAdapter[tuple[Result, ...]] = TypeAdapter(tuple[Result, ...])
 """Reads the annotation, a JSON list."""
+
+
+def heading(name: str) -> str:
+    """``test_accuracy`` as ``Test accuracy``, ``val_auc`` as ``Val AUC``; capitals of the name stay."""
+    words = name.replace("_", " ").replace("-", " ").split()
+    first, *others = [word.upper() if word in ACRONYMS else word for word in words] or [""]
+    return " ".join([first[:1].upper() + first[1:], *others])

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from infra.pipelines.results import heading
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.shown_results import ShownCurves
 
@@ -14,9 +15,6 @@ VALIDATION = "val_"
 """What Keras puts in front of the name of a number that it measured on validation data."""
 
 STEPS = (1, 2, 2.5, 5, 10)
-
-ACRONYMS = frozenset({"auc", "f1", "iou", "lr", "mae", "mape", "mse", "pr", "r2", "rmse", "roc"})
-"""What metrics are called that is written in capitals."""
 
 
 @dataclass(frozen=True)
@@ -114,12 +112,6 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _title(name: str) -> str:
-    """``name`` as a heading: acronyms in capitals, and what the program spells with capitals as it is."""
-    first, *others = (word.upper() if word in ACRONYMS else word for word in _words(name).split(" "))
-    return " ".join([first[:1].upper() + first[1:], *others])
-
-
 def _chart(name: str, shown: ShownCurves) -> Chart:
     history, count = shown.points, len(shown.points)
     keys = {name: _words(name)}
@@ -149,7 +141,7 @@ def _chart(name: str, shown: ShownCurves) -> Chart:
         if value is not None and value != before
     ]
     return Chart(
-        title=_title(name),
+        title=heading(name),
         unit=shown.declared.unit,
         marked=_words(shown.declared.marks) if marks else "",
         lines=[line for line in lines if line.points],

@@ -10,7 +10,7 @@ import yaml
 from infra.pipelines.contract import Best, StepDeclaration, Variant
 from infra.pipelines.discovery import declared_steps, location, pipeline
 from infra.pipelines.file_reading import Folder
-from infra.pipelines.results import Column, Curves, File, Number, Picture, Table
+from infra.pipelines.results import Column, Curves, File, Number, Picture, Table, heading
 from infra.schema.checkout import VARIABLE
 from infra.schema.secret_values import MASK
 from infra.settings.loading import load
@@ -196,3 +196,11 @@ def test_a_path_out_of_the_repository_means_the_same_folder_in_another_revision(
     assert location("../churn") == Folder(tmp_path / "churn", "../churn", f"{tmp_path}/churn")
     assert location("./workloads/mnist/") == Folder(ROOT / "workloads/mnist", "workloads/mnist", "workloads/mnist")
     assert location("~/churn").path == Path.home() / "churn"
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [("auc", "AUC"), ("val_rmse", "Val RMSE"), ("odds-api", "Odds api"), ("topK", "TopK"), ("", "")],
+)
+def test_a_name_without_a_title_is_a_heading(name: str, title: str) -> None:
+    assert heading(name) == title
