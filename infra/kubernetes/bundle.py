@@ -46,7 +46,7 @@ def collect(modules: Sequence[str], root: Path, extra: Sequence[str] = ()) -> Fi
             pending.append((module.rpartition(".")[0], why))
         path = _file_of(module, root)
         if path is None:
-            if not _directory_of(module, root).is_dir():
+            if not _is_directory(module, root):
                 raise ShippingError(module, f"{why}, but there is no such module", "add it, or correct the import")
             continue
         name = path.relative_to(root).as_posix()
@@ -56,7 +56,8 @@ def collect(modules: Sequence[str], root: Path, extra: Sequence[str] = ()) -> Fi
             if ours and (each.certain or _exists(each.module, root)):
                 pending.append((each.module, f"{name} imports it in line {each.line}"))
     for name in extra:
-        if not (root / name).is_file():
+        # Unlike pathlib, this takes any text for a path, even one that is too long.
+        if not os.path.isfile(root / name):  # noqa: PTH113
             raise ShippingError(name, "there is no such file", "add it")
         contents[Path(name).as_posix()] = normalised(root / name)
     files = Files(contents)
@@ -69,7 +70,7 @@ def _directory_of(module: str, root: Path) -> Path:
 
 
 def _is_package(module: str, root: Path) -> bool:
-    return (_directory_of(module, root) / "__init__.py").is_file()
+    return os.path.isfile(_directory_of(module, root) / "__init__.py")  # noqa: PTH113
 
 
 def _file_of(module: str, root: Path) -> Path | None:
@@ -80,7 +81,11 @@ def _file_of(module: str, root: Path) -> Path | None:
 
 
 def _exists(module: str, root: Path) -> bool:
-    return _file_of(module, root) is not None or _directory_of(module, root).is_dir()
+    return _file_of(module, root) is not None or _is_directory(module, root)
+
+
+def _is_directory(module: str, root: Path) -> bool:
+    return os.path.isdir(_directory_of(module, root))  # noqa: PTH112
 
 
 def normalised(path: Path) -> bytes:

@@ -128,6 +128,14 @@ def test_a_module_that_is_not_there_is_named(root: Path) -> None:
         collect(["work.digits.evaluate"], root)
 
 
+@pytest.mark.parametrize("name", ["9" * 300, "a\0b", "x/" * 3000])
+def test_a_path_that_no_file_can_have_is_not_there(root: Path, name: str) -> None:
+    with pytest.raises(ShippingError, match="there is no such file"):
+        collect(["work.digits.train"], root, [name])
+    with pytest.raises(ShippingError, match="there is no such module"):
+        collect([name], root)
+
+
 def test_over_the_limit_the_biggest_files_are_named(root: Path) -> None:
     (root / "work/digits/data.py").write_text("#" * LIMIT, encoding="utf-8")
     with pytest.raises(ShippingError, match=r"work/digits/data\.py \(1048576 bytes\)") as error:
