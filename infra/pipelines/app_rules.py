@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from infra.pipelines import references
 from infra.pipelines.apps import OF_APPS, AppDeclaration, KeptAppSettings, address_variables
 from infra.pipelines.contract import ServiceDeclaration, StepDeclaration
-from infra.pipelines.step_rules import circle_of
+from infra.pipelines.step_rules import circle_of, several_within
 from infra.schema.problems import listed
 
 PORT_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
@@ -61,10 +61,9 @@ def _program(app: AppDeclaration) -> Iterator[str]:
         yield "has neither a `module` nor a command line"
     if app.keeps_data != isinstance(app.placed_by, KeptAppSettings):
         yield "keeps data where `placed_by` is a `KeptAppSettings`, and else does not"
-    known = {*OF_APPS, *app.inputs, *app.folders}
-    used = {name for word in (*app.arguments, *app.environment.values()) for name in references.names(word)}
-    for name in sorted(used - known):
-        yield f"refers to `{name}`, which is neither an input nor a folder, nor one of {listed(OF_APPS)}"
+    words = [*app.arguments, *app.environment.values()]
+    yield from references.misfits(words, {*app.inputs, *app.folders}, OF_APPS)
+    used = {name for word in words for name in references.names(word)}
     for name in sorted({*OF_APPS} & {*app.inputs, *app.folders}):
         yield f"has an input or a folder `{name}`, a name that means something else in its command line"
     for name, there in (("data", app.keeps_data), ("token", app.token)):
@@ -96,12 +95,7 @@ def _steps(app: AppDeclaration, steps: Sequence[StepDeclaration]) -> Iterator[st
     for other in dict.fromkeys((*app.inputs.values(), *app.after)):
         if other not in known:
             yield f"needs the step `{other}`, and there is none"
-    for name, other in app.inputs.items():
-        group = groups.get(other, [])
-        if other not in {step.name for step in steps} and len(group) > 1 and not group[0].best:
-            words = [*app.arguments, *app.environment.values()]
-            if any(name in references.names(word) and word != f"{{{name}}}" for word in words):
-                yield f"reads `{other}`, which is several steps: write `{{{name}}}` alone, a word for each"
+    yield from several_within(app.inputs, [*app.arguments, *app.environment.values()], groups)
 
 
 def _connects(app: AppDeclaration, apps: Sequence[AppDeclaration]) -> Iterator[str]:

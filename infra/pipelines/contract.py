@@ -282,7 +282,7 @@ class StepDeclaration:
     after: Sequence[str] = ()
     requirements: str | None = None
     folders: Mapping[str, ShippedFolder] = field(default_factory=dict[str, ShippedFolder])
-    results: tuple[Result, ...] = ()
+    results: Sequence[Result] = ()
     runs_last: bool = False
     command: Command | None = None
     environment: Mapping[str, str] = field(default_factory=dict[str, str])

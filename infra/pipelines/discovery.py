@@ -7,13 +7,14 @@ import importlib
 import importlib.util
 import os
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from pydantic import WrapValidator
 
 from infra.pipelines import app_rules, file_reading
 from infra.pipelines.apps import AppDeclaration
@@ -28,6 +29,7 @@ from infra.pipelines.contract import (
 from infra.pipelines.file_reading import Folder
 from infra.pipelines.images import GPU_IMAGE
 from infra.pipelines.pipeline_file import NAMES as FILES
+from infra.pipelines.python_file import broken, checked, failed, problem, validated
 from infra.pipelines.step_rules import misfits
 from infra.schema.checkout import checkout
 from infra.schema.problems import Problem, SettingsError, nearest
@@ -100,12 +102,25 @@ def pipeline(folder: str) -> AnyPipeline:
         reason = f"the folder has a `{PYTHON}` too, and only one of them can declare the pipeline"
         both = Problem(f"{place.shown}/{others[0]}", others[0], reason, "remove one of them")
         return replace(found, problems=(both, *found.problems))
-    return _declared(folder, "pipeline", "PIPELINE", Pipeline)
+    return _checked(folder)
 
 
 @cache
 def _read(folder: str) -> AnyPipeline:
     return file_reading.read(location(folder))
+
+
+@cache
+def _checked(folder: str) -> AnyPipeline:
+    return checked(file_of(folder), _declared(folder, "pipeline", "PIPELINE", Pipeline))
+
+
+def section_of(folder: str) -> Any:
+    """The type of a section that runs the pipeline of ``folder``: its settings.
+
+    Reading a value as one raises SettingsError where the settings in Python fail at it, beside what they refuse.
+    """
+    return Annotated[pipeline(folder).settings, WrapValidator(partial(validated, file_of(folder)))]
 
 
 def steps_of(folder: str, settings: PipelineSettings) -> Sequence[StepDeclaration]:
@@ -138,7 +153,7 @@ def _said(folder: str, settings: PipelineSettings, name: str, say: Callable[[Any
     except SettingsError:
         raise
     except Exception as error:
-        raise _failed(file_of(folder), f"`{name}` fails", error) from error
+        raise failed(file_of(folder), f"`{name}` fails", error) from error
 
 
 def declared_steps(folder: str, settings: PipelineSettings) -> Sequence[StepDeclaration]:
@@ -148,7 +163,7 @@ def declared_steps(folder: str, settings: PipelineSettings) -> Sequence[StepDecl
     steps = steps_of(folder, settings)
     services, apps = services_of(folder, settings), apps_of(folder, settings)
     if reasons := [*misfits(steps, services), *app_rules.misfits(apps, steps, services)]:
-        raise SettingsError([_problem(file_of(folder), each) for each in reasons])
+        raise SettingsError([problem(file_of(folder), each) for each in reasons])
     return steps
 
 
@@ -206,12 +221,12 @@ def _declared(folder: str, module: str, attribute: str, kind: type[T]) -> T:
     except SyntaxError as error:
         at = Path(error.filename or file)
         where = at.relative_to(ROOT).as_posix() if at.is_relative_to(ROOT) else str(at)
-        raise _broken(file, f"Python cannot read {where}:{error.lineno}: {error.msg}") from error
+        raise broken(file, f"Python cannot read {where}:{error.lineno}: {error.msg}") from error
     except Exception as error:
-        raise _failed(file, "it cannot be imported", error) from error
+        raise failed(file, "it cannot be imported", error) from error
     if not isinstance(found, kind):
         what = "is not there" if found is None else f"is a {type(found).__name__}"
-        raise _broken(file, f"`{attribute}` {what}, and has to be a `{kind.__name__}` of infra.pipelines.contract")
+        raise broken(file, f"`{attribute}` {what}, and has to be a `{kind.__name__}` of infra.pipelines.contract")
     return found
 
 
@@ -224,19 +239,3 @@ def _imported(file: Path) -> ModuleType:
     sys.modules[spec.name] = module  # Pydantic looks for the types of a model's fields there.
     spec.loader.exec_module(module)
     return module
-
-
-def _failed(file: str, what: str, error: Exception) -> SettingsError:
-    lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename.endswith(file)]
-    where = f" in line {lines[-1]}" if lines else ""
-    return _broken(file, f"{what}{where}: {type(error).__name__}: {error}")
-
-
-def _broken(file: str, reason: str) -> SettingsError:
-    return SettingsError([_problem(file, reason)])
-
-
-def _problem(file: str, reason: str) -> Problem:
-    return Problem(
-        file, Path(file).stem.upper(), reason, "correct the file; docs/workloads.md says what it declares"
-    )

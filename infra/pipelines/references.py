@@ -1,7 +1,9 @@
 """References in the words of a command: ``{output}``, ``{prepare}``, ``{trees}``; ``{{`` and ``}}`` are braces."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from infra.schema.problems import listed
 
 OUTPUT, STORE = OWN = ("output", "store")
 """What every step may refer to: the directory that it writes, and the store."""
@@ -22,6 +24,15 @@ def names(text: str) -> Iterator[str]:
 def single_brace(text: str) -> bool:
     """Whether ``text`` has a brace that is neither doubled nor one of a reference."""
     return any(part["single"] for part in _PART.finditer(text))
+
+
+def misfits(words: Iterable[str], known: Collection[str], own: Collection[str]) -> Iterator[str]:
+    """What is wrong with references in ``words``, which may mean what is ``known`` or, everywhere, ``own``."""
+    texts = list(words)
+    if any(map(single_brace, texts)):
+        yield "has a brace that belongs to no reference: write `{{` and `}}`"
+    for name in sorted({name for text in texts for name in names(text)} - {*known, *own}):
+        yield f"refers to `{name}`, which is neither an input nor a folder, nor one of {listed(own)}"
 
 
 def replaced(text: str, value: Callable[[str], str | None]) -> str:

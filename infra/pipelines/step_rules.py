@@ -1,14 +1,23 @@
 """What keeps steps from being those of one pipeline, however it declares them."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
 from infra.pipelines import references
-from infra.pipelines.contract import RESERVED_INPUTS, ServiceDeclaration, StepDeclaration, service_variables
+from infra.pipelines.contract import (
+    OF_SERVICES,
+    RESERVED_INPUTS,
+    ServiceDeclaration,
+    StepDeclaration,
+    service_variables,
+)
 from infra.pipelines.node_roles import ROLES, unsuitable
 from infra.pipelines.results import PIPELINE_OUTPUTS, Number
 from infra.schema.problems import listed
+
+PIPELINE = "pipeline"
+"""The reference in a step's arguments that means the pipeline's directory."""
 
 
 def misfits(steps: Sequence[StepDeclaration], services: Sequence[ServiceDeclaration] = ()) -> Iterator[str]:
@@ -22,7 +31,8 @@ def misfits(steps: Sequence[StepDeclaration], services: Sequence[ServiceDeclarat
     for name in dict.fromkeys(twice):
         yield f"two steps are called `{name}`"
     for step in steps:
-        for reason in _alone(step, {*groups, *names}):
+        embedded = several_within(step.inputs, step.arguments, groups)
+        for reason in (*_alone(step, {*groups, *names}), *embedded):
             yield f"step `{step.name}` {reason}"
     of = {step.name: name for name, group in groups.items() for step in group}
     needs = {
@@ -38,6 +48,9 @@ def misfits(steps: Sequence[StepDeclaration], services: Sequence[ServiceDeclarat
 def _services(steps: Sequence[StepDeclaration], services: Sequence[ServiceDeclaration]) -> Iterator[str]:
     """What is wrong with services and with the steps that connect to them."""
     names = Counter(each.name for each in services)
+    for service in services:
+        for reason in references.misfits(service.arguments, (), OF_SERVICES):
+            yield f"service `{service.name}` {reason}"
     for name, count in names.items():
         if count > 1:
             yield f"two services are called `{name}`"
@@ -102,6 +115,21 @@ def circle_of(needs: Mapping[str, set[str]]) -> Sequence[str]:
     return []
 
 
+def several_within(
+    inputs: Mapping[str, str], words: Iterable[str], groups: Mapping[str, Sequence[StepDeclaration]]
+) -> Iterator[str]:
+    """What is wrong with ``words`` that have more than the reference to an input that is several steps.
+
+    ``groups`` are all steps by the name of the one that they are made of.
+    """
+    texts = list(words)
+    for name, other in inputs.items():
+        group = [each for each in groups.get(other, ()) if each.name != other]
+        embedded = any(name in references.names(word) and word != f"{{{name}}}" for word in texts)
+        if group and not group[0].best and embedded:
+            yield f"reads `{other}`, which is several steps: write `{{{name}}}` alone, a word for each"
+
+
 def _needs(step: StepDeclaration) -> dict[str, None]:
     return dict.fromkeys((*step.inputs.values(), *step.after))
 
@@ -113,6 +141,9 @@ def _alone(step: StepDeclaration, known: set[str]) -> Iterator[str]:
     for other in _needs(step):
         if other not in known:
             yield f"needs `{other}`, and there is no such step"
+    own = (*references.OWN, PIPELINE, *(references.OF_ITEMS if step.items else ()))
+    words = [*step.arguments, *step.environment.values(), *([step.items.files] if step.items else [])]
+    yield from references.misfits(words, {*step.inputs, *step.folders}, own)
     for name in step.inputs:
         if name in RESERVED_INPUTS:
             yield f"has an input `{name}`, a name that means something else in arguments"

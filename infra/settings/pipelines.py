@@ -16,7 +16,7 @@ from infra.pipelines.discovery import (
     is_path,
     known,
     mounts_store,
-    pipeline,
+    section_of,
     services_of,
     steps_of,
 )
@@ -68,7 +68,9 @@ def each_of(names: Iterable[str]) -> Any:
 
 @cache
 def _mapping_of(folders: tuple[tuple[str, str | None], ...]) -> Any:
-    keys = {name: (_Unknown if folder is None else pipeline(folder).settings) | None for name, folder in folders}
+    keys: dict[str, Any] = {
+        name: (_Unknown if each is None else section_of(each)) | None for name, each in folders
+    }
     found: Any = TypedDict("Pipelines", keys, total=False)  # type: ignore[operator]
     found.__pydantic_config__ = ConfigDict(extra="forbid")
     return Annotated[found, AfterValidator(_without_empty)]
