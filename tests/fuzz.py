@@ -1,15 +1,20 @@
-"""Mutated stack files: whatever is in one, it is previewed, or refused with the key, in bounded time and memory.
+"""Mutated stack and pipeline files: whatever is in one, it is previewed, or refused with the key, in bounded time
+and memory.
 
-    python -m tests.fuzz --count 5000 --seed 1
+    python -m tests.fuzz --kind stack --count 5000 --seed 1
+    python -m tests.fuzz --kind pipeline --count 5000 --seed 1
 
-Every case depends on the seed and its number alone; ``--only NUMBER`` repeats one and shows its file. What is
-wrong is printed as it is found, and the process exits with 1.
+A pipeline's file is mutated beside its other files, and previewed in a stack that runs it. Every case depends on
+the seed and its number alone; ``--only NUMBER`` repeats one and shows its file. What is wrong is printed as it is
+found, and the process exits with 1.
 """
 
 import argparse
+import ast
 import contextlib
 import copy
 import json
+import keyword
 import os
 import random
 import re
@@ -18,18 +23,24 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tools.reference import shipped
 
 ROOT = Path(__file__).parents[1]
 STACKS = shipped.stacks()
+WORKLOADS = ROOT / "workloads"
+PIPELINES = "slipway:pipelines"
 
 CPU = 10
 """Seconds of CPU time that one file may take."""
@@ -39,6 +50,9 @@ MEMORY = 1 << 30
 
 LONGEST = 2000
 """Characters of any part of an error."""
+
+EDITED = 0.25
+"""The share of the files in which text is changed, not values."""
 
 REFUSALS = {"SettingsError", "ConfigError"}
 
@@ -76,6 +90,18 @@ KEYS = (
     "x" * 70,
     "~",
 )
+PIPELINE_VALUES: Sequence[Any] = (
+    "{", "}", "{}", "{{", "{output}", "{store}", "{pipeline}", "{item}", "{previous}", "{port}", "{data}",
+    "{token}", "{prepare}", "{train}", "{x}", "{" * 3000, "{store}/../x", "{store}/**/*", "*/" * 200 + "*",
+    "**/*.py", "../x.py", "metrics.json#/a", "m.json#", "#/x", "x.png", "a/../../x.json#/~2", "python x.py",
+    ["python"], ["python", "x.py"], ["{output}"], ["sh", "-c", "x"], ["python", "-m", "x", ""],
+    "requirements.txt", "Dockerfile", "ordered", "valkey", "program", "tensorboard", "notebook", "max", "percent",
+    "integer", "number", "boolean", 22, 80, 8080, 65536, {"run": ["python"]}, {"number": "m.json#/a"},
+    {"count": 2, "wait": "1m"}, {"by": "x", "of": "max"}, {"files": "{prepare}/*.csv"}, {"pool": ["cpu", "gpu"]},
+    {"a": list(range(200))}, {"type": "integer", "default": "x"}, {"type": "string", "choices": []}, {"x": ["x"]},
+    {"train": "train"},
+)  # fmt: skip
+PIPELINE_KEYS = ("output", "store", "pipeline", "item", "pool", "uses", "steps", "class", "__init__", "idle-watch")
 SNIPPETS = (
     "!!bool ", "!!set ", "!!int ", "!!float ", "!!binary ", "!x ", "&a ", "*a", "<<: *a", "? ", "- ", ": ", "{",
     "}", "[", "]", "'", '"', "|\n", ">\n", "#", "%YAML 1.2\n", "---\n", "...\n", "\t", "\0", "\ufeff", "\u2028",
@@ -84,20 +110,152 @@ SNIPPETS = (
 )  # fmt: skip
 
 
-def text_of(number: int, seed: int) -> tuple[str, str]:
-    """A stack's name, and its file with one to three mutations."""
+@dataclass(frozen=True)
+class Case:
+    """The text of a stack's file, or of the file ``name`` of the pipeline in the folder ``pipeline``."""
+
+    stack: str
+    text: str
+    pipeline: str = ""
+    name: str = ""
+
+
+def stack_case(number: int, seed: int) -> Case:
+    """A stack's file with one to three mutations."""
     chance = random.Random(f"{seed}:{number}")
     stack = STACKS[number % len(STACKS)]
     text = (ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text(encoding="utf-8")
-    if chance.random() < 0.25:
-        for _ in range(chance.randint(1, 3)):
-            text = edited(text, chance)
-        return stack, text
+    if chance.random() < EDITED:
+        return Case(stack, edited_text(text, chance))
     content = copy.deepcopy(_content(stack))
+    _mutate_some(content["config"], chance)
+    return Case(stack, _yaml(content))
+
+
+def pipeline_case(number: int, seed: int) -> Case:
+    """A pipeline's file with one to three mutations."""
+    chance = random.Random(f"{seed}:{number}")
+    stack, pipeline = _runs()[number % len(_runs())]
+    name = next(each for each in ("pipeline.yaml", "pipeline.py") if (WORKLOADS / pipeline / each).is_file())
+    text = (WORKLOADS / pipeline / name).read_text(encoding="utf-8")
+    mutated = mutated_python if name == "pipeline.py" else mutated_pipeline
+    return Case(stack, mutated(text, chance), pipeline, name)
+
+
+def mutated_pipeline(text: str, chance: random.Random) -> str:
+    """The text of a ``pipeline.yaml`` with one to three mutations."""
+    if chance.random() < EDITED:
+        return edited_text(text, chance)
+    content = yaml.safe_load(text)
+    _mutate_some(content, chance, (*VALUES, *PIPELINE_VALUES), (*KEYS, *PIPELINE_KEYS))
+    return _yaml(content)
+
+
+def mutated_python(text: str, chance: random.Random) -> str:
+    """The text of a ``pipeline.py`` with one to three mutations, of its declarations mostly."""
+    if chance.random() < EDITED:
+        return edited_text(text, chance)
+    tree = ast.parse(text)
+    calls: list[ast.Call] = []
+    Declarations(lambda call: calls.append(call) or call).visit(tree)
+    content = {str(index): _plain(call) for index, call in enumerate(calls)}
+    _mutate_some(content, chance, (*VALUES, *PIPELINE_VALUES), (*KEYS, *PIPELINE_KEYS))
+    changed = iter([_node(content.get(str(index))) for index in range(len(calls))])
+    return ast.unparse(ast.fix_missing_locations(Declarations(lambda _: next(changed)).visit(tree)))
+
+
+CASES: Mapping[str, Callable[[int, int], Case]] = {"stack": stack_case, "pipeline": pipeline_case}
+
+
+def edited_text(text: str, chance: random.Random) -> str:
+    for _ in range(chance.randint(1, 3)):
+        text = edited(text, chance)
+    return text
+
+
+def _mutate_some(
+    content: dict[str, Any], chance: random.Random, values: Sequence[Any] = VALUES, keys: Sequence[str] = KEYS
+) -> None:
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
-        mutate(content["config"], chance)
+        mutate(content, chance, values, keys)
+
+
+def _yaml(content: dict[str, Any]) -> str:
     # JSON is YAML but for the pairs of surrogates, which `ensure_ascii` would write.
-    return stack, json.dumps(content, ensure_ascii=False, indent=1)
+    return json.dumps(content, ensure_ascii=False, indent=1)
+
+
+class Declarations(ast.NodeTransformer):
+    """Replaces the outermost calls of classes, such as ``StepDeclaration(…)``."""
+
+    def __init__(self, replace: Callable[[ast.Call], ast.expr]) -> None:
+        self._replace = replace
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        return self._replace(node) if _declares(node) else self.generic_visit(node)
+
+
+class Arguments(dict[str, Any]):
+    """The arguments of a call by their names, those without one by their positions."""
+
+    def __init__(self, function: ast.expr) -> None:
+        super().__init__()
+        self.function = function
+
+
+def _declares(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Name) and node.func.id[:1].isupper()
+
+
+def _is_text(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _plain(node: ast.expr) -> Any:
+    """The value of ``node`` as `mutate` changes it; an expression without one is itself."""
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [_plain(each) for each in items]
+        case ast.Dict(keys=keys, values=values) if all(_is_text(each) for each in keys):
+            return {_plain(key): _plain(each) for key, each in zip(keys, values, strict=True) if key}
+        case ast.Call(func=function, args=positional, keywords=named) if _declares(node):
+            found = Arguments(function)
+            found |= {str(index): _plain(each) for index, each in enumerate(positional)}
+            found |= {each.arg: _plain(each.value) for each in named if each.arg}
+            return found
+        case _:
+            return node
+
+
+def _node(value: Any) -> ast.expr:
+    """The expression that has a value of `_plain`."""
+    match value:
+        case ast.expr():
+            return value
+        case Arguments():
+            positional = [_node(each) for key, each in value.items() if key.isdecimal()]
+            named = {key: each for key, each in value.items() if not key.isdecimal()}
+            return ast.Call(value.function, positional, [_keyword(key, each) for key, each in named.items()])
+        case dict():
+            return ast.Dict([ast.Constant(each) for each in value], [_node(each) for each in value.values()])
+        case list():
+            return ast.List([_node(each) for each in value])
+        case _:
+            return ast.Constant(value)
+
+
+def _keyword(name: str, value: Any) -> ast.keyword:
+    if name.isidentifier() and not keyword.iskeyword(name):
+        return ast.keyword(name, _node(value))
+    return ast.keyword(None, ast.Dict([ast.Constant(name)], [_node(value)]))
+
+
+@cache
+def _runs() -> Sequence[tuple[str, str]]:
+    """Each stack with each of its pipelines."""
+    return [(stack, each) for stack in STACKS for each in _content(stack)["config"].get(PIPELINES, {})]
 
 
 @cache
@@ -141,7 +299,9 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from _places(each)
 
 
-def mutate(content: dict[str, Any], chance: random.Random) -> None:
+def mutate(
+    content: dict[str, Any], chance: random.Random, values: Sequence[Any] = VALUES, keys: Sequence[str] = KEYS
+) -> None:
     places = list(_places(content))
     if not places:
         return
@@ -149,7 +309,7 @@ def mutate(content: dict[str, Any], chance: random.Random) -> None:
     value = holder[key]
     match chance.randrange(9):
         case 0 | 1 | 2:
-            holder[key] = copy.deepcopy(chance.choice(VALUES))
+            holder[key] = copy.deepcopy(chance.choice(values))
         case 3 if isinstance(value, str):
             at = chance.randint(0, len(value))
             mark = chance.choice(("", "\n", " ", "\0", ".", "-", "/", "0", "X", "é", ":", "%", "[red]", "\x1b"))
@@ -159,17 +319,17 @@ def mutate(content: dict[str, Any], chance: random.Random) -> None:
         case 4:
             del holder[key]
         case 5 if isinstance(holder, dict):
-            renamed = chance.choice((*KEYS, f"{key}s", key[:-1], key.upper(), f"{key}\n", key.replace("_", "-")))
+            renamed = chance.choice((*keys, f"{key}s", key[:-1], key.upper(), f"{key}\n", key.replace("_", "-")))
             holder[renamed] = holder.pop(key)
         case 6 if isinstance(holder, dict):
-            holder[chance.choice(KEYS)] = copy.deepcopy(value)
+            holder[chance.choice(keys)] = copy.deepcopy(value)
         case 7:
             other, name = chance.choice(places)
             holder[key] = copy.deepcopy(other[name])
         case _ if isinstance(value, list):
             holder[key] = chance.choice((value * 2, value[:-1], value * 3000, [value]))
         case _:
-            holder[key] = copy.deepcopy(chance.choice(VALUES))
+            holder[key] = copy.deepcopy(chance.choice(values))
 
 
 class HangError(Exception):
@@ -192,7 +352,28 @@ def _secrets() -> Any:
     return Secrets(b"key")
 
 
-def wrong(stack: str, text: str, tree: Path) -> tuple[str, str]:
+@contextlib.contextmanager
+def _written(case: Case, tree: Path) -> Generator[None]:
+    """Has the case's file in ``tree``; a pipeline in a folder of its own, because discovery remembers each."""
+    file = tree / "stacks" / f"Pulumi.{case.stack}.yaml"
+    text = case.text
+    folder = Path(tempfile.mkdtemp(dir=tree))
+    try:
+        if case.pipeline:
+            shutil.copytree(WORKLOADS / case.pipeline, folder / case.pipeline)
+            (folder / case.pipeline / case.name).write_bytes(case.text.encode("utf-8", "surrogatepass"))
+            content = copy.deepcopy(_content(case.stack))
+            content["config"][PIPELINES][case.pipeline]["uses"] = str(folder / case.pipeline)
+            text = json.dumps(content)
+        file.write_bytes(text.encode("utf-8", "surrogatepass"))
+        yield
+    finally:
+        # Other stacks read the file as it is in the repository.
+        shutil.copyfile(ROOT / "stacks" / file.name, file)
+        shutil.rmtree(folder)
+
+
+def wrong(case: Case, tree: Path) -> tuple[str, str]:
     """What became of the file, ``accepted`` or the error's kind, and what is wrong with that."""
     from infra.review.policy import Severity
     from offline.evaluation.__main__ import evaluate_stack, other_stacks
@@ -203,17 +384,13 @@ def wrong(stack: str, text: str, tree: Path) -> tuple[str, str]:
     from offline.preview.model import document
     from offline.preview.revisions import Evaluations
 
-    file = tree / "stacks" / f"Pulumi.{stack}.yaml"
-    file.write_bytes(text.encode("utf-8", "surrogatepass"))
-    try:
+    stack = case.stack
+    with _written(case, tree):
         there = printed(stack, tree, _secrets(), evaluate_stack) | other_stacks(stack, tree, _secrets())
-    finally:
-        # Other stacks read the file as it is in the repository.
-        shutil.copyfile(ROOT / "stacks" / file.name, file)
     found = json.loads(json.dumps(there))
     failure = found.get("failure")
     kind = failure["kind"] if failure else "accepted"
-    if failure and (complaint := unclear(failure, stack)):
+    if failure and (complaint := unclear(failure, stack, case.name)):
         return kind, complaint
     options = Options(date(2026, 11, 22), lambda _: {})
     preview = build(Evaluations({stack: evaluated(stack, found)}, {}), options)
@@ -223,18 +400,22 @@ def wrong(stack: str, text: str, tree: Path) -> tuple[str, str]:
     return kind, "a control character in the preview" if re.search(r"[\0-\x08\x0b-\x1f\x7f]", shown) else ""
 
 
-def unclear(failure: Mapping[str, Any], stack: str) -> str:
-    """What is wrong with a refusal: no error of the project's own, nothing named, or nothing fit to be shown."""
+def unclear(failure: Mapping[str, Any], stack: str, name: str = "") -> str:
+    """What is wrong with a refusal: no error of the project's own, nothing named, or nothing fit to be shown.
+
+    A problem names a key of the stack's file, or the file ``name`` of a pipeline.
+    """
     message, problems = failure["message"], failure["problems"]
     if failure["kind"] not in REFUSALS:
         return f"{failure['kind']}: {message[:300]} ({failure['where']})"
     if failure["kind"] == "ConfigError":
-        if f"Pulumi.{stack}.yaml" not in message:
+        told = message.split("\n")
+        if not all(f"Pulumi.{stack}.yaml" in line for line in told):
             return f"the file is not named: {message}"
-        told = [message]
     else:
         told = [each[key] for each in problems for key in ("key", "value", "reason", "fix")]
-        if not all(told) or not told or not all(each["key"].startswith("slipway") for each in problems):
+        named = all(each["key"].startswith("slipway") or (name and name in each["key"]) for each in problems)
+        if not all(told) or not told or not named:
             return f"a problem without its key, reason or fix: {problems}"
     unfit = [each for each in told if not each.isprintable() or len(each) > LONGEST]
     return f"not fit to be shown: {unfit[0][:300]!r}" if unfit else ""
@@ -242,7 +423,8 @@ def unclear(failure: Mapping[str, Any], stack: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the cases; 1 where one is wrong."""
-    parser = argparse.ArgumentParser(description="Preview mutated stack files.")
+    parser = argparse.ArgumentParser(description="Preview mutated files.")
+    parser.add_argument("--kind", choices=CASES, default="stack", help="what is mutated")
     parser.add_argument("--count", type=int, default=5000)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--seed", type=int, default=1)
@@ -261,20 +443,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os._exit = leave
     outcomes = Counter[str]()
     bad = 0
+    longest, slowest = 0.0, 0
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(sys.stderr):
         tree = _tree(Path(folder))
         # Everything is imported before the memory is limited.
-        wrong(STACKS[0], (ROOT / f"stacks/Pulumi.{STACKS[0]}.yaml").read_text(encoding="utf-8"), tree)
+        wrong(Case(STACKS[0], (ROOT / f"stacks/Pulumi.{STACKS[0]}.yaml").read_text(encoding="utf-8")), tree)
         for size in Path("/proc/self/statm").read_text().split()[:1]:
             most = int(size) * resource.getpagesize() + MEMORY
             resource.setrlimit(resource.RLIMIT_AS, (most, most))
         for number in numbers:
-            stack, text = text_of(number, options.seed)
+            case = CASES[options.kind](number, options.seed)
             if options.only is not None:
-                print(text)
+                print(case.text)
+            begun = time.process_time()
             signal.setitimer(signal.ITIMER_PROF, CPU)
             try:
-                kind, complaint = wrong(stack, text, tree)
+                kind, complaint = wrong(case, tree)
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
                     break
@@ -285,11 +469,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 )
             finally:
                 signal.setitimer(signal.ITIMER_PROF, 0)
+            longest, slowest = max((longest, slowest), (time.process_time() - begun, number))
             outcomes[kind] += 1
             if complaint:
                 bad += 1
-                print(f"case {number} of seed {options.seed}, {stack}: {complaint}", flush=True)
+                print(
+                    f"case {number} of seed {options.seed}, {case.stack} {case.pipeline}: {complaint}", flush=True
+                )
     print(f"{sum(outcomes.values())} files: {dict(outcomes)}; {bad} wrong", file=sys.stderr)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    print(f"most CPU time {longest:.1f} s, case {slowest}; most memory {peak} MiB", file=sys.stderr)
     return 1 if bad else 0
 
 

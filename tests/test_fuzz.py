@@ -1,31 +1,54 @@
-"""A slice of the mutated stack files; docs/development.md has the command for all of them."""
+"""A slice of the mutated files; docs/development.md has the command for all of them."""
 
+import random
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tests import fuzz
+from tools.reference import shipped
 
 PROBLEM = {"key": "slipway:namespace", "value": "'x'", "reason": "wrong", "fix": "correct it"}
 
 
 @pytest.mark.slow
-def test_mutated_stack_files_are_previewed_or_refused_with_their_key() -> None:
-    command = [sys.executable, "-m", "tests.fuzz", "--count", "48", "--seed", "10"]
+@pytest.mark.parametrize(
+    ("kind", "outcomes"),
+    [("stack", ("SettingsError", "ConfigError", "accepted")), ("pipeline", ("SettingsError", "accepted"))],
+)
+def test_mutated_files_are_previewed_or_refused_with_their_key(kind: str, outcomes: Sequence[str]) -> None:
+    command = [sys.executable, "-m", "tests.fuzz", "--kind", kind, "--count", "58", "--seed", "10"]
     done = subprocess.run(command, cwd=fuzz.ROOT, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    for kind in ("SettingsError", "ConfigError", "accepted"):
-        assert kind in done.stderr, "the mutations no longer reach everything"
+    assert done.returncode == 0, done.stdout + done.stderr
+    for outcome in outcomes:
+        assert outcome in done.stderr, "the mutations no longer reach everything"
 
 
-def test_cases_are_the_same_again_and_of_all_stacks() -> None:
-    count = len(fuzz.STACKS)
-    cases = [fuzz.text_of(number, 1) for number in range(count)]
-    assert cases == [fuzz.text_of(number, 1) for number in range(count)]
-    assert {stack for stack, _ in cases} == set(fuzz.STACKS)
-    assert len({text for _, text in cases}) == count
+def test_cases_are_the_same_again_and_of_all_stacks_and_pipelines() -> None:
+    for make in fuzz.CASES.values():
+        cases = [make(number, 1) for number in range(30)]
+        assert cases == [make(number, 1) for number in range(30)]
+        assert {case.stack for case in cases if not case.pipeline} in (set(), set(fuzz.STACKS))
+        assert {case.pipeline for case in cases if case.pipeline} in (set(), set(shipped.pipelines()))
+        assert len({case.text for case in cases}) == len(cases)
+
+
+def test_declarations_in_python_are_mutated_and_stay_python() -> None:
+    text = (fuzz.WORKLOADS / "mnist" / "pipeline.py").read_text(encoding="utf-8")
+    mutated = [fuzz.mutated_python(text, random.Random(number)) for number in range(20)]
+    assert len({*mutated}) == len(mutated)
+    assert sum(_is_python(each) for each in mutated) > len(mutated) / 2
+
+
+def _is_python(text: str) -> bool:
+    try:
+        compile(text, "pipeline.py", "exec")
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 @pytest.mark.parametrize(
@@ -33,6 +56,8 @@ def test_cases_are_the_same_again_and_of_all_stacks() -> None:
     [
         ({"kind": "SettingsError", "problems": [PROBLEM]}, ""),
         ({"kind": "ConfigError", "message": "stacks/Pulumi.dev.yaml:3: not YAML"}, ""),
+        ({"kind": "ConfigError", "message": "Pulumi.dev.yaml: a: wrong\nPulumi.dev.yaml: b: wrong"}, ""),
+        ({"kind": "ConfigError", "message": "Pulumi.dev.yaml: a\nb: wrong"}, "the file is not named"),
         ({"kind": "KeyError", "message": "KeyError: 'x'"}, "KeyError: KeyError: 'x'"),
         ({"kind": "ConfigError", "message": "not YAML"}, "the file is not named"),
         ({"kind": "SettingsError"}, "a problem without its key"),

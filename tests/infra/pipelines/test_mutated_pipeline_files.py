@@ -1,8 +1,6 @@
 """Mutated files: whatever is in a ``pipeline.yaml``, it gives steps, or problems that name their places."""
 
 import contextlib
-import copy
-import json
 import random
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from infra.pipelines.file_reading import Folder, read
 from infra.program import shipping_problems
 from infra.schema.problems import SettingsError
 from infra.settings.loading import load, pipelines_in
-from tests.fuzz import LONGEST, edited, mutate
+from tests.fuzz import LONGEST, mutated_pipeline
 from tests.infra.pipelines.days import DAYS, SECTION
 from tests.support.checkout import ROOT
 from tests.support.stack_values import GCP, changed
@@ -25,20 +23,6 @@ TEXTS = [
 ]
 STEPS = {name: {"pool": "cpu"} for name in ("prepare", "train", "evaluate", "draw")}
 COUNT = 90
-
-
-def text_of(number: int) -> str:
-    """One of the repository's files with one to three mutations."""
-    chance = random.Random(f"pipelines:{number}")
-    text = TEXTS[number % len(TEXTS)]
-    if chance.random() < 1 / 3:
-        for _ in range(chance.randint(1, 3)):
-            text = edited(text, chance)
-        return text
-    content = copy.deepcopy(yaml.safe_load(text))
-    for _ in range(chance.choice((1, 1, 2, 3))):
-        mutate(content, chance)
-    return json.dumps(content, ensure_ascii=False)
 
 
 def complaints(text: str, folder: Path) -> str:
@@ -70,6 +54,12 @@ def complaints(text: str, folder: Path) -> str:
 @pytest.mark.slow
 def test_every_file_gives_steps_or_problems(tmp_path: Path) -> None:
     wrong = {
-        number: said for number in range(COUNT) if (said := complaints(text_of(number), tmp_path / str(number)))
+        number: said
+        for number in range(COUNT)
+        if (
+            said := complaints(
+                mutated_pipeline(TEXTS[number % len(TEXTS)], random.Random(number)), tmp_path / str(number)
+            )
+        )
     }
     assert wrong == {}
