@@ -78,7 +78,8 @@ class Request:
     team, with folders below the team's own, and ``exposed`` those that are open to people outside the cluster.
     ``has_dashboards`` says that the cloud shows metrics that it collects itself on dashboards of the stack's.
     ``builds_on`` is the cluster on which images are built that go to the cloud's own registry, None where none
-    are. ``app_volumes`` are those of apps that keep data.
+    are. ``app_volumes`` are those of apps that keep data. ``python_image`` is an image with Python, for what a
+    cloud runs itself.
     """
 
     clusters: Mapping[str, ClusterSettings]
@@ -96,6 +97,7 @@ class Request:
     exposed: Sequence[Exposed] = ()
     team_apps: Mapping[str, Sequence[AppAccess]] = field(default_factory=dict[str, Sequence[AppAccess]])
     app_volumes: Sequence[AppVolume] = ()
+    python_image: str = ""
 
     @property
     def builds_in(self) -> str:

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, SecretStr, create_model
 
 from infra.clouds.registry import Cluster, Store
 from infra.pipelines.contract import PipelineSettings
+from infra.pipelines.images import CPU_IMAGE
 from infra.platform import Egress
 from infra.schema.base import Cidr, Model, Team
 from infra.schema.paths import LocalPath, StorePath
@@ -152,6 +153,7 @@ class Settings(Model):
             exposed=exposed(self.pipelines),
             team_apps=apps_of_teams(self.teams),
             app_volumes=app_volumes(self.pipelines),
+            python_image=CPU_IMAGE,
         )
 
     @property

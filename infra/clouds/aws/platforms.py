@@ -57,7 +57,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
         name,
         EksClusterArgs(eks_name, declared, network, request.protect, request.has_secrets, request.has_services),
     )
-    disks = disk_class(name, cluster) if request.has_services else None
+    disks = disk_class(name, cluster, request.python_image) if request.has_services else []
     mount = MountArgs(declared, cluster, network, account, request.protect, request.teams)
     if isinstance(request.store, S3Store):
         store = s3_store("store", request.store, request.namespace, mount)
@@ -65,7 +65,7 @@ def platforms(request: Request) -> Mapping[str, Platform]:
         store = efs_store("store", request.store, request.namespace, mount)
     ready = [
         *store.ready,
-        *([disks] if disks else []),
+        *disks,
         *autoscaler(name, AutoscalerArgs(declared, cluster, account)),
         *efa_plugins(name, declared, cluster),
     ]
