@@ -1,7 +1,8 @@
 """Stacks evaluated for a preview, changed in one setting or in one file."""
 
 from collections.abc import Mapping
-from functools import partial
+from datetime import date
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,15 @@ from infra.schema.problems import PREFIX, without_prefix
 from infra.settings.loading import load
 from offline.engine.evaluate import evaluate
 from offline.engine.stack_config import stack_config
+from offline.policies.changes import Change
+from offline.policies.check import check_change
+from offline.preview.model import Finding
+from offline.preview.operations import compared
 from tests.support.checkout import ROOT
 from tests.support.reviewing import REVIEWS
 from tests.support.stack_values import changed, other_stacks
+
+TODAY = date(2026, 11, 24)
 
 
 def previewed(name: str, changes: Mapping[str, Any] | None = None, root: Path = ROOT) -> Stack:
@@ -39,3 +46,15 @@ def previewed(name: str, changes: Mapping[str, Any] | None = None, root: Path = 
         stacks=others.exported,
     )
     return reviewed(Stack(name, evaluation.resources, configuration=config), [*REVIEWS, REVIEW])
+
+
+def findings(name: str, changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> list[Finding]:
+    """What a preview says of these changes to a stack of the repository, or to it with the settings ``base``."""
+    before = previewed(name, base) if base else _as_it_is(name)
+    after = previewed(name, {**(base or {}), **changes})
+    return check_change(Change(before, after, compared(before, after)), {}, TODAY)[0]
+
+
+@cache
+def _as_it_is(name: str) -> Stack:
+    return previewed(name)

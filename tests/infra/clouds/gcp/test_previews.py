@@ -2,34 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import date
-from functools import cache
 from typing import Any
 
 import pytest
 
-from infra.review.stack import Stack
-from offline.policies.changes import Change
-from offline.policies.check import check_change
-from offline.preview.model import Finding
 from offline.preview.operations import compared
-from tests.support.previewing import previewed
-
-TODAY = date(2026, 11, 24)
+from tests.support.previewing import findings, previewed
 
 DEV = "gcp-dev"
 NETWORKS = {"office": "203.0.113.0/24"}
-
-
-@cache
-def as_it_is(name: str) -> Stack:
-    return previewed(name)
-
-
-def findings(name: str, changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> list[Finding]:
-    before = previewed(name, base) if base else as_it_is(name)
-    after = previewed(name, {**(base or {}), **changes})
-    return check_change(Change(before, after, compared(before, after)), {}, TODAY)[0]
 
 
 def policies(name: str, changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> set[tuple[str, str]]:
@@ -93,6 +74,49 @@ def test_a_key_of_a_fixed_name_keeps_it() -> None:
     named = replace(key, properties={**key.properties, "name": "store"}, ignore_changes=())
     before = replace(after, resources={**after.resources, key.urn: named})
     assert not [each for each in compared(before, after) if each.operation is not None]
+
+
+TRAIN = {
+    "machine_type": "n1-standard-4",
+    "accelerator": "nvidia-tesla-t4",
+    "gpus": 1,
+    "spot": True,
+    "nodes": {"total_min": 0, "total_max": 1, "location_policy": "ANY"},
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"clusters.dev.pools.train.spot": False},
+        {
+            "clusters.dev.pools": {
+                "cpu": {"machine_type": "e2-standard-4", "nodes": {"total_min": 1, "total_max": 2}},
+                "t4": TRAIN,
+                "predict": {**TRAIN, "machine_type": "n1-standard-8"},
+            },
+            "pipelines.mnist.steps.train.pool": "t4",
+            "pipelines.benchmark": None,
+        },
+    ],
+    ids=["spot", "rename"],
+)
+def test_a_pool_that_is_replaced_or_renamed_says_which_jobs_end(changes: Mapping[str, Any]) -> None:
+    found = findings(DEV, changes)
+    [ended] = [each for each in found if (each.policy, each.name.split()[0]) == ("ends-running-pods", "dev-train")]
+    assert "mnist-train" in ended.reason
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"clusters.dev.pools.train.zones": ["us-central1-b"]},
+        {"clusters.dev.pools.train.machine_type": "n1-standard-8"},
+    ],
+    ids=["zones", "machine-type"],
+)
+def test_a_pool_whose_nodes_go_without_it_says_so(changes: Mapping[str, Any]) -> None:
+    assert ("ends-running-pods", "dev-train") in policies(DEV, changes)
 
 
 def test_objects_that_a_shorter_time_deletes_are_had_back_from_soft_delete_only() -> None:

@@ -1,0 +1,71 @@
+"""What a preview says of changed settings of stacks on AWS."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.support.previewing import findings
+
+DEV = "aws-dev"
+POOLS = "clusters.dev.pools"
+OPS, OTHERS = "arn:aws:iam::111111111111:role/ops", "arn:aws:iam::222222222222:role/ops"
+CPU = {"instance_type": "m7i.xlarge", "nodes": {"min": 1, "max": 2}}
+T4 = {"instance_type": "g4dn.xlarge", "spot": True, "nodes": {"min": 0, "max": 1}}
+
+
+def ended(changes: Mapping[str, Any]) -> str:
+    """What is said of the pool ``train``."""
+    found = [each for each in findings(DEV, changes) if each.policy == "ends-running-pods"]
+    return "\n".join(each.reason for each in found if each.name.partition(" ")[0] == "dev-train")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {f"{POOLS}.train.spot": False},
+        {f"{POOLS}.train.zones": ["aps1-az1"]},
+        {
+            POOLS: {"cpu": CPU, "t4": T4, "predict": T4},
+            "pipelines.mnist.steps.train.pool": "t4",
+            "pipelines.benchmark": None,
+        },
+    ],
+    ids=["spot", "zones", "rename"],
+)
+def test_a_pool_that_is_replaced_or_renamed_says_which_jobs_end(changes: Mapping[str, Any]) -> None:
+    assert "mnist-train" in ended(changes)
+
+
+def test_a_pool_whose_nodes_are_replaced_without_it_says_so() -> None:
+    assert "replaces all nodes" in ended({f"{POOLS}.train.instance_type": "g4dn.2xlarge"})
+
+
+def let_in(changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> str:
+    found = [each for each in findings(DEV, changes, base) if each.policy == "lets-in"]
+    assert all(each.harm for each in found)
+    return "\n".join(each.reason for each in found)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "who"),
+    [
+        ({"clusters.dev.admins": [OPS]}, {"clusters.dev.admins": [OPS, OTHERS]}, OTHERS),
+        (
+            {"teams": {"vision": {"namespace": "images"}}},
+            {"teams": {"vision": {"namespace": "vision"}}},
+            "pods of vision/runner",
+        ),
+        (
+            {"teams": {"vision": {"namespace": "vision"}}},
+            {"teams": {"vision": {"namespace": "vision", "service_account": "other"}}},
+            "pods of vision/other",
+        ),
+    ],
+    ids=["admin", "namespace", "service-account"],
+)
+def test_another_principal_of_what_is_there_is_named(
+    before: Mapping[str, Any], after: Mapping[str, Any], who: str
+) -> None:
+    assert who in let_in(after, before)
+    assert who not in let_in(before, after)
