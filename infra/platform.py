@@ -387,6 +387,11 @@ class Platform:
     registry: Registry | None = None
     entrance: Entrance | None = None
 
+    @property
+    def declares_cluster_objects(self) -> bool:
+        """Whether the stack may declare what is in no namespace, such as an admission policy."""
+        return self.owned and self.reads_nodes
+
 
 @dataclass(frozen=True)
 class Node:

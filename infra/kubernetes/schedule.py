@@ -14,6 +14,7 @@ from infra.kubernetes.job import StepJob, disruptions_ignored, job_annotations, 
 from infra.kubernetes.labels import NAME, PART_OF, job_labels
 from infra.kubernetes.pod import RECORD_VARIABLE, bundle_map, from_secret, template
 from infra.kubernetes.run import Run, plan
+from infra.kubernetes.schedule_admission import admit_only
 from infra.kubernetes.shipped_files import config_map
 from infra.kubernetes.workspace import Workspace
 from infra.platform import Resources
@@ -60,8 +61,9 @@ class PipelineScheduleArgs:
 class PipelineSchedule(pulumi.ComponentResource):
     """Runs a pipeline by the clock, never twice at a time.
 
-    Its pod may create Jobs in the namespace, and look at them; a Job may use every service account there. It talks
-    to the Kubernetes API, and so is outside the policy that limits what pods connect to.
+    Its pod may create the pipeline's Jobs in the namespace, and look at Jobs; where the stack may declare nothing
+    that is in no namespace, it may create any Job, which may use every service account there. It talks to the
+    Kubernetes API, and so is outside the policy that limits what pods connect to.
     """
 
     def __init__(self, name: str, args: PipelineScheduleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -95,6 +97,7 @@ class PipelineSchedule(pulumi.ComponentResource):
             data={"jobs.json": pulumi.Output.json_dumps([_planned(each, args) for each in args.jobs])},
             opts=on_cluster,
         )
+        limits = _admission(name, called, args, labels, on_cluster)
         told = _webhook(name, called, args, labels, on_cluster)
         run = plan(_step(called, args), args.root)
         bundle = config_map(bundle_map(run), run.bundle, workspace.namespace, labels, on_cluster)
@@ -124,7 +127,7 @@ class PipelineSchedule(pulumi.ComponentResource):
                 on_cluster,
                 # What a run reads beside the pipeline's own results, such as packages, is there once these are.
                 pulumi.ResourceOptions(
-                    depends_on=[binding, jobs, bundle, *told, *(each.job for each in args.jobs)]
+                    depends_on=[binding, jobs, bundle, *limits, *told, *(each.job for each in args.jobs)]
                 ),
             ),
         )
@@ -148,6 +151,26 @@ def _webhook(
             opts=opts,
         )
     ]
+
+
+def _admission(
+    name: str, called: str, args: PipelineScheduleArgs, labels: dict[str, str], opts: pulumi.ResourceOptions
+) -> list[pulumi.Resource]:
+    """What refuses all Jobs of the service account but the pipeline's, where the stack may declare what is in no
+    namespace."""
+    workspace = args.workspace
+    if not workspace.platform.declares_cluster_objects:
+        return []
+    pods = {_planned_name(job.run): _pod(job, workspace) for job in args.jobs}
+    return admit_only(name, pods, account=called, namespace=workspace.namespace, labels=labels, opts=opts)
+
+
+def _pod(job: StepJob, workspace: Workspace) -> dict[str, Any]:
+    """The pod template of the Job in a run by the clock: the record is of the run that Pulumi knows."""
+    pod = _plain(job_spec(job.run, workspace).template)
+    for container in pod["spec"]["containers"]:
+        container["env"] = [each for each in container["env"] if each["name"] != RECORD_VARIABLE]
+    return pod
 
 
 def _rules(called: str, *, notifies: bool) -> list[k8s.rbac.v1.PolicyRuleArgs]:
@@ -189,10 +212,7 @@ def _planned(job: StepJob, args: PipelineScheduleArgs) -> dict[str, Any]:
     run, step = job.run, job.run.step
     own = {each.run.name: _planned_name(each.run) for each in args.jobs}
     needed = {each.job for each in (*step.inputs.values(), *step.after)}
-    spec = _plain(job_spec(run, args.workspace))
-    for container in spec["template"]["spec"]["containers"]:
-        # The record is of the run that Pulumi knows.
-        container["env"] = [each for each in container["env"] if each["name"] != RECORD_VARIABLE]
+    spec = _plain(job_spec(run, args.workspace)) | {"template": _pod(job, args.workspace)}
     return {
         "name": own[run.name],
         "path": run.path if step.publishes else "",
@@ -215,9 +235,7 @@ def _planned(job: StepJob, args: PipelineScheduleArgs) -> dict[str, Any]:
 
 
 def _planned_name(run: Run) -> str:
-    """What the names of the run's Jobs begin with, short enough for the host names of their pods."""
-    if not run.step.nodes:
-        return run.name
+    """What the names of the run's Jobs have before its mark, short enough for the host names of their pods."""
     return fit(run.name, KUBERNETES_NAME_LIMIT - MARK_LENGTH - len(run.last_index))
 
 

@@ -27,6 +27,8 @@ CLUSTER_SCOPED = frozenset(
         "ProvisioningRequestConfig",
         "ResourceFlavor",
         "Topology",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
         "WorkloadPriorityClass",
     }
 )

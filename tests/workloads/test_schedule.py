@@ -214,12 +214,6 @@ def test_a_missing_right_ends_it_at_once_with_the_servers_words(api: Api, start:
     assert caught.value.code == run.NO_API
 
 
-def test_long_names_of_jobs_stay_different() -> None:
-    names = {run._fit(f"{'p' * 50}-step-{each}-20261122-0300") for each in range(10)}
-    assert len(names) == 10
-    assert max(map(len, names)) <= run.NAME_LIMIT
-
-
 class Webhook:
     """What a webhook was sent. It answers with each of `answers`, and then with 200."""
 

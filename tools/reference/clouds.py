@@ -49,6 +49,9 @@ PLACES = tuple(
 SCHEDULED = "data.jobs.json"
 """The field with the Jobs that a schedule runs, which are compared as they stand."""
 
+ADMISSION = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
+"""The type of what refuses all other Jobs, which holds these Jobs' pods."""
+
 WHOLE = frozenset({"nodeSelector", "tolerations", "annotations", "egress"})
 SUPPLEMENTS = tuple(f"--{each.name}=" for each in supplements().values())
 """The arguments that a step gets where its pool has GPUs."""
@@ -251,7 +254,7 @@ def _objects(
     )
     objects: dict[str, dict[str, Any]] = {}
     for _, resource in sorted(found.resources.items()):
-        if resource.custom and any(place in resource.urn for place in PLACES):
+        if resource.custom and resource.type != ADMISSION and any(place in resource.urn for place in PLACES):
             renamed = _renaming(stack, resource.name, names, settings)
             kind = resource.type.rpartition(":")[2]
             fields = dict(_flat(resource.inputs, (), renamed))

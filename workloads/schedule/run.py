@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import hashlib
 import json
 import os
 import re
@@ -37,7 +36,6 @@ PATIENCE = 300.0
 """Seconds for which an API server that does not answer is asked again: one of a single zone is away while it is
 upgraded."""
 
-NAME_LIMIT = 63
 TIME_ANNOTATION = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 """The annotation of a CronJob's Job with the time for which it was scheduled
 (kubernetes.io/docs/reference/labels-annotations-taints, seen November 2026)."""
@@ -170,7 +168,7 @@ def _failure(cluster: Cluster, pipeline: str, own: Mapping[str, Any], error: Ste
     if not isinstance(error, JobsFailedError):
         return failed(run, "", str(error), error.code)
     name, verdict = next(iter(error.reasons.items()))
-    code, words = of_pods(cluster.pods(_fit(f"{name}-{run.run}")))
+    code, words = of_pods(cluster.pods(f"{name}-{run.run}"))
     return failed(run, name.removeprefix(f"{pipeline}-"), words or verdict, code)
 
 
@@ -221,7 +219,7 @@ def scheduled(job: Planned, among: Sequence[Planned], mark: str, owner: Mapping[
     for path in (each.path for each in among if each.path):
         text = re.sub(rf"{re.escape(path)}(?![\w-])", f"{path}-{mark}", text)
     manifest = json.loads(text)
-    manifest["metadata"]["name"] = _fit(f"{job.name}-{mark}")
+    manifest["metadata"]["name"] = f"{job.name}-{mark}"
     manifest["metadata"]["ownerReferences"] = [
         {
             "apiVersion": "batch/v1",
@@ -288,13 +286,6 @@ def _verdict(job: Mapping[str, Any]) -> str | None:
         if condition["type"] == "Failed":
             return f"{condition.get('reason', 'Failed')}: {condition.get('message', '')}".rstrip(": ")
     return None
-
-
-def _fit(name: str) -> str:
-    if len(name) <= NAME_LIMIT:
-        return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{name[: NAME_LIMIT - 9].rstrip('-')}-{digest}"
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:

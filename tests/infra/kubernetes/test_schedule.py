@@ -1,6 +1,9 @@
 """Pipelines that run by the clock: the CronJob, what its pod may do, and the Jobs that it is handed."""
 
 import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,10 +11,12 @@ import pytest
 from infra.kubernetes.job import declare
 from infra.kubernetes.schedule import PipelineSchedule, PipelineScheduleArgs
 from infra.kubernetes.workspace import Workspace, WorkspaceArgs
+from infra.platform import Platform
 from infra.program import ROOT
 from infra.review.stack import Resource
 from tests.support.recording import Recording, record, secret_inputs
 from tests.support.stand_in import platform, step
+from workloads.schedule import run as by_the_clock
 
 CRON_JOB = "kubernetes:batch/v1:CronJob"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
@@ -19,24 +24,31 @@ JOB = "kubernetes:batch/v1:Job"
 SECRET = "kubernetes:core/v1:Secret"
 ROLE = "kubernetes:rbac.authorization.k8s.io/v1:Role"
 POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
+ADMISSION = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
+ADMISSION_BINDING = f"{ADMISSION}Binding"
 
 MODULE = "workloads.gates.store"
 """A module that is there, for steps that are not run."""
 
 
-def declared(webhook: str | None = None) -> Recording:
+def declared(
+    webhook: str | None = None,
+    namespace: str = "slipway",
+    cluster: Callable[[], Platform] = platform,
+    name: str = "train",
+) -> Recording:
     def program() -> None:
-        on = platform()
+        on = cluster()
         first = step(on, name="prepare", pipeline="churn", module=MODULE, arguments=["--out", "{output}"])
         second = step(
             on,
-            name="train",
+            name=name,
             pipeline="churn",
             module=MODULE,
             arguments=["--data", "{prepare}", "--out", "{output}"],
             inputs={"prepare": first},
         )
-        workspace = Workspace(on.name, WorkspaceArgs(on, "slipway", "runner", False, scheduled=True))
+        workspace = Workspace(on.name, WorkspaceArgs(on, namespace, "runner", False, scheduled=True))
         jobs = declare([first, second], {on.name: workspace}, ROOT)
         args = PipelineScheduleArgs(
             "churn", "0 3 * * *", "Europe/Berlin", list(jobs.values()), workspace, "image", ROOT, webhook
@@ -114,3 +126,71 @@ def test_the_address_of_a_webhook_is_a_secret_of_the_runs_pod_alone(recording: R
     assert "hidden" not in json.dumps([job, planned(told)])
     # Of a failed Job it says the exit code, which stands in its pod.
     assert told.one(ROLE).inputs["rules"][-1] == {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
+
+
+def test_its_account_is_held_to_the_jobs_that_it_is_handed(recording: Recording) -> None:
+    policy = recording.one(ADMISSION).inputs
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
+    assert (rule["apiGroups"], rule["resources"], rule["operations"]) == (
+        ["batch"],
+        ["jobs"],
+        ["CREATE", "UPDATE"],
+    )
+    (condition,) = policy["spec"]["matchConditions"]
+    assert condition["expression"] == 'request.userInfo.username == "system:serviceaccount:slipway:churn-schedule"'
+    assert {each["reason"] for each in policy["spec"]["validations"]} == {"Forbidden"}
+    binding = recording.one(ADMISSION_BINDING).inputs["spec"]
+    assert (binding["policyName"], binding["validationActions"]) == (policy["metadata"]["name"], ["Deny"])
+
+
+def test_the_policy_has_the_pods_of_these_jobs_with_the_api_servers_defaults(recording: Recording) -> None:
+    variables = {each["name"]: each["expression"] for each in recording.one(ADMISSION).inputs["spec"]["variables"]}
+    for index, job in enumerate(planned(recording)):
+        assert f"{json.dumps(job['name'])}: variables.pod{index}" in variables["planned"]
+        allowed = json.loads(re.sub(r"dyn\(|\)", "", variables[f"pod{index}"]))
+        pod = job["manifest"]["spec"]["template"]
+        assert allowed["metadata"] == pod["metadata"]
+        assert allowed["spec"] == allowed["spec"] | {
+            key: value for key, value in pod["spec"].items() if key not in {"containers", "volumes"}
+        }
+        assert allowed["spec"]["serviceAccount"] == "runner"
+        (container,), (sent,) = allowed["spec"]["containers"], pod["spec"]["containers"]
+        assert (container["image"], container["args"]) == (sent["image"], sent["args"])
+        assert [each["name"] for each in allowed["spec"]["volumes"]] == [
+            each["name"] for each in pod["spec"]["volumes"]
+        ]
+
+
+def test_the_policy_is_there_before_the_first_run(recording: Recording) -> None:
+    needed = set(recording.one(CRON_JOB).dependencies)
+    assert {recording.one(ADMISSION).urn, recording.one(ADMISSION_BINDING).urn} <= needed
+
+
+def test_two_namespaces_of_a_cluster_have_policies_of_their_own(recording: Recording) -> None:
+    other = declared(namespace="team")
+    names = {each.one(ADMISSION).metadata["name"] for each in (recording, other)}
+    assert len(names) == 2
+    assert "system:serviceaccount:team:churn-schedule" in json.dumps(other.one(ADMISSION).inputs)
+
+
+@pytest.mark.parametrize(
+    "without", [{"owned": False}, {"reads_nodes": False}], ids=["of a platform", "one namespace"]
+)
+def test_a_stack_that_has_only_a_namespace_declares_nothing_outside_it(without: dict[str, bool]) -> None:
+    found = declared(cluster=lambda: replace(platform(), **without))
+    assert [*found.of(ADMISSION), *found.of(ADMISSION_BINDING)] == []
+    assert found.one(CRON_JOB)
+
+
+def test_names_of_jobs_end_in_the_time_of_their_run_however_long_they_are() -> None:
+    found = declared(name="s" * 60)
+    read = by_the_clock.read({"data": {"jobs.json": json.dumps(planned(found))}})
+    owner = {"metadata": {"name": "clock", "uid": "1"}}
+    names = [by_the_clock.scheduled(each, read, "20261122-0300", owner)["metadata"]["name"] for each in read]
+    assert len(set(names)) == 2
+    assert all(len(name) <= 63 and name.endswith("-20261122-0300") for name in names)
+    known = next(
+        each["expression"] for each in found.one(ADMISSION).inputs["spec"]["variables"] if each["name"] == "known"
+    )
+    assert all(json.dumps(name.removesuffix("-20261122-0300")) in known for name in names)
