@@ -222,6 +222,10 @@ def _declared(folder: str, module: str, attribute: str, kind: type[T]) -> T:
         at = Path(error.filename or file)
         where = at.relative_to(ROOT).as_posix() if at.is_relative_to(ROOT) else str(at)
         raise broken(file, f"Python cannot read {where}:{error.lineno}: {error.msg}") from error
+    except MemoryError:
+        # So Python's parser says that it has too many brackets within one another.
+        reason = "Python cannot read it: it is nested too deeply, or larger than the memory"
+        raise broken(file, reason) from None
     except Exception as error:
         raise failed(file, "it cannot be imported", error) from error
     if not isinstance(found, kind):

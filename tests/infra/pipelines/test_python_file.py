@@ -69,6 +69,7 @@ def test_a_declaration_without_mistakes_is_read(tmp_path: Path) -> None:
             "run: StepSettings = Field(ge=1)",
             "a field or a validator of its `settings` fails: TypeError",
         ),
+        ("ge=1", f"ge=1, description{'[' * 199}", "Python cannot read it: it is nested too deeply"),
         ("return []", "return section.settings.cuont", "`checks` fails in line 14: AttributeError"),
         ("return []", "return [1]", "`checks[0]` has another type"),
         (
