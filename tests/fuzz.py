@@ -417,6 +417,8 @@ def unclear(failure: Mapping[str, Any], stack: str, name: str = "") -> str:
         named = all(each["key"].startswith("slipway") or (name and name in each["key"]) for each in problems)
         if not all(told) or not told or not named:
             return f"a problem without its key, reason or fix: {problems}"
+        if name != "pipeline.py" and any(" fails: " in each["reason"] for each in problems):
+            return f"an error of the program's own: {problems}"
     unfit = [each for each in told if not each.isprintable() or len(each) > LONGEST]
     return f"not fit to be shown: {unfit[0][:300]!r}" if unfit else ""
 

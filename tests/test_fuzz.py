@@ -65,6 +65,10 @@ def _is_python(text: str) -> bool:
             {"kind": "SettingsError", "problems": [{**PROBLEM, "fix": ""}]},
             "a problem without its key, reason or fix",
         ),
+        (
+            {"kind": "SettingsError", "problems": [{**PROBLEM, "reason": "`steps` fails: KeyError: 'x'"}]},
+            "an error of the program's own",
+        ),
         ({"kind": "SettingsError", "problems": [{**PROBLEM, "value": "\x1b[1m"}]}, "not fit to be shown"),
         ({"kind": "SettingsError", "problems": [{**PROBLEM, "reason": "x" * 5000}]}, "not fit to be shown"),
     ],
