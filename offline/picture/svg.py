@@ -2,26 +2,19 @@
 
 Clusters with their node pools, the pipelines' Jobs and services on the pools that take them, from top to bottom in
 the order in which they can run, and the identities through which the clusters reach the store.
-
-python -m offline.picture.svg            # write docs/images/stacks
-python -m offline.picture.svg --check    # exit 1 where one is out of date
 """
 
 import math
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import jinja2
 
 from infra.review.stack import Stack
-from offline.files import write_or_check
 from offline.picture.layout import layout
 from offline.picture.scene import about, scene
 from offline.picture.text_width import STYLES, clean
 
-ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "docs" / "images" / "stacks"
 TEMPLATES = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).resolve().parent),
     autoescape=True,
@@ -52,22 +45,3 @@ def picture(stack: Stack, phases: Mapping[str, str] | None = None) -> str:
         width=math.ceil(placed.width),
         height=math.ceil(placed.height),
     )
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Writes the pictures of all stacks, or with ``--check`` says whether they are up to date."""
-    from offline.preview.revisions import evaluate_trees  # noqa: PLC0415  # Needs what drawing does not.
-
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    status = 0
-    for name, found in evaluate_trees(ROOT, None).head.items():
-        if found.stack is None:
-            print(f"{name}: {found.failure.message if found.failure else 'not evaluated'}", file=sys.stderr)
-            status = 1
-            continue
-        status |= write_or_check(FOLDER / f"{name}.svg", picture(found.stack), "offline.picture.svg", arguments)
-    return status
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

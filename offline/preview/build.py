@@ -26,7 +26,6 @@ from offline.policies.outside_folders import uncompared
 from offline.preview.cost import cost, difference
 from offline.preview.evaluated_stack import Evaluated, Failed
 from offline.preview.image_builds import image_remarks
-from offline.preview.job_durations import Measured
 from offline.preview.lost_places import LostPlace, lost_places
 from offline.preview.model import (
     Changes,
@@ -42,6 +41,7 @@ from offline.preview.operations import Compared, compared
 from offline.preview.phrasing import many
 from offline.preview.revisions import Evaluations
 from offline.preview.run_cost import common_basis
+from offline.preview.schedule import Measured
 from offline.preview.stack_diff import compare, output_remarks
 from offline.preview.timeline import timeline
 from offline.preview.verdict import impact

@@ -18,9 +18,10 @@ from infra.review.policy import Severity
 from offline import files
 from offline.engine.stack_config import ConfigError, load_stack
 from offline.engine.stack_references import referring
-from offline.preview.job_durations import Measured, TimesError, exported, rehearsed
+from offline.preview.job_durations import TimesError, exported, rehearsed
 from offline.preview.model import Preview
 from offline.preview.revisions import Evaluations, FormatError, evaluate_trees, stacks_of
+from offline.preview.schedule import Measured
 from offline.preview.worktree import TreeError, checked_out
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,9 +9,9 @@ from infra.review.facts import Charge, Price
 from infra.review.prices import HOURS_A_MONTH, node_price
 from infra.review.stack import Stack
 from offline.policies.capacity import Held, held
-from offline.preview.job_durations import Measured
 from offline.preview.model import Cost, CostDifference, CostLine, KeptNodes, Outcome
 from offline.preview.run_cost import hourly_of, run_cost
+from offline.preview.schedule import Measured
 from offline.preview.scheduled_cost import scheduled
 
 FRESH = timedelta(days=90)

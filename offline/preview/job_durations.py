@@ -2,30 +2,17 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
 
 from infra.review.properties import Properties, mapping, mappings
 from infra.review.stack import JOB
+from offline.preview.schedule import Measured
 from offline.rehearsal.state import Place, State
 
 
 class TimesError(Exception):
     """A file of times cannot be used. The message says why."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """How long a Job took, in seconds.
-
-    A ``rehearsed`` time is that of the work alone, on a CPU. A ``measured`` one is that of the whole Job in a
-    cluster: with waiting for its node, and with pulling its image.
-    """
-
-    seconds: float
-    basis: Literal["measured", "rehearsed"]
 
 
 def rehearsed(folder: Path) -> dict[str, Measured]:

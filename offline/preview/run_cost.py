@@ -9,9 +9,8 @@ from infra.kubernetes.review import SCALE_DOWN
 from infra.review.facts import Charge
 from infra.review.prices import hourly, node_price
 from infra.review.stack import NodePool, Resource, Stack
-from offline.preview.job_durations import Measured
 from offline.preview.model import Outcome, RunCost, StepCost
-from offline.preview.schedule import Schedule, Work, schedule
+from offline.preview.schedule import Measured, Schedule, Work, schedule
 
 Times = Literal["measured", "rehearsed", "limit"]
 

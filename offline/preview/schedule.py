@@ -17,7 +17,6 @@ from infra.review.properties import at, whole
 from infra.review.stack import JOB, NodePool, Resource, Stack
 from offline.policies.capacity import held
 from offline.policies.workloads import DEPLOYMENT, STATEFUL_SET, Workload, workloads
-from offline.preview.job_durations import Measured
 from offline.preview.model import Outcome
 from offline.preview.node_occupancy import PoolNodes, Seat, Stay
 
@@ -27,6 +26,18 @@ Basis = Literal["measured", "rehearsed", "limit", "found", "unknown"]
 
 WORK_ALONE: frozenset[Basis] = frozenset({"rehearsed", "found", "unknown"})
 """Times that include neither the boot of a node nor the pull of an image."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How long a Job took, in seconds.
+
+    A ``rehearsed`` time is that of the work alone, on a CPU. A ``measured`` one is that of the whole Job in a
+    cluster: with waiting for its node, and with pulling its image.
+    """
+
+    seconds: float
+    basis: Literal["measured", "rehearsed"]
 
 
 @dataclass(frozen=True)

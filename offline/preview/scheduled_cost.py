@@ -7,9 +7,9 @@ from infra.review.properties import at, text
 from infra.review.stack import JOB, Stack
 from infra.schema.cron import times_a_month
 from offline.policies.workloads import CRON_JOB
-from offline.preview.job_durations import Measured
 from offline.preview.model import Outcome, ScheduledCost
 from offline.preview.run_cost import run_cost
+from offline.preview.schedule import Measured
 
 
 def scheduled(

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from infra.review.stack import JOB, Stack
-from offline.preview.job_durations import Measured
 from offline.preview.model import Leg, Timeline
-from offline.preview.schedule import Schedule, Span, schedule
+from offline.preview.schedule import Measured, Schedule, Span, schedule
 
 
 def timeline(stack: Stack, measured: Mapping[str, Measured] | None = None) -> Timeline:

@@ -27,9 +27,9 @@ from offline.engine.scheduling import pool_of_nodes
 from offline.picture.scene import about, scene
 from offline.picture.svg import picture
 from offline.preview.cost import cost
-from offline.preview.job_durations import Measured
 from offline.preview.model import Cost
 from offline.preview.phrasing import money
+from offline.preview.schedule import Measured
 from offline.rehearsal import charts, comparison_charts
 from offline.rehearsal.comparison import Comparison, shown_whole
 from offline.rehearsal.idle_gpus import IdleGpus, idle_gpus

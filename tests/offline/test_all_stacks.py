@@ -22,22 +22,22 @@ from infra.review.policy import Severity
 from infra.review.stack import JOB, Stack
 from infra.step import OWN_NAMES
 from offline.engine.stack_config import load_stack
-from offline.picture import svg
-from offline.preview import revisions
 from offline.preview.build import CLEAN, FINDINGS, NOT_EVALUATED, Options, build, exit_code
 from offline.preview.cli import WIDTH, Format
 from offline.preview.evaluated_stack import Evaluated
-from offline.preview.job_durations import Measured, exported
+from offline.preview.job_durations import exported
 from offline.preview.markdown import comment
 from offline.preview.model import Preview, document
 from offline.preview.replacements import Replacing
 from offline.preview.revisions import Evaluations, evaluate_trees, stacks_of
+from offline.preview.schedule import Measured
 from offline.preview.text import show
 from offline.preview.worktree import checked_out
 from tests.support.checkout import ROOT
 from tests.support.clones import LOCAL, committed, configure, edit
 from tests.support.exports import last_runs
 from tests.support.svg import parse
+from tools.reference import pictures
 
 pytestmark = pytest.mark.slow
 
@@ -194,9 +194,9 @@ def test_the_pictures_in_the_pages_show_the_stacks_as_they_are(
     def evaluated(_head: Path, _base: Path | None) -> Evaluations:
         return Evaluations(commented.base, {})
 
-    monkeypatch.setattr(revisions, "evaluate_trees", evaluated)
-    assert svg.main(["--check"]) == 0, "run: python -m offline.picture.svg"
-    pages = svg.FOLDER
+    monkeypatch.setattr(pictures, "evaluate_trees", evaluated)
+    assert pictures.main(["--check"]) == 0, "run: python -m tools.reference.pictures"
+    pages = pictures.FOLDER
     assert {path.stem for path in pages.glob("*.svg")} == set(commented.base)
     for name, each in commented.base.items():
         stack = stack_of(each)
@@ -204,9 +204,9 @@ def test_the_pictures_in_the_pages_show_the_stacks_as_they_are(
         assert Counter(box.name for box in drawing.of("pool")) == Counter(pool.name for pool in stack.pools)
         boxes = [job.name for kind in DRAWN for job in stack.of_type(f"kubernetes:{kind}")]
         assert sorted(box.name for box in drawing.of("job")) == sorted(boxes)
-    monkeypatch.setattr(svg, "FOLDER", tmp_path / "elsewhere")
-    assert svg.main(["--check"]) == 1
-    assert svg.main([]) == 0
+    monkeypatch.setattr(pictures, "FOLDER", tmp_path / "elsewhere")
+    assert pictures.main(["--check"]) == 1
+    assert pictures.main([]) == 0
     for path in pages.glob("*.svg"):
         assert (tmp_path / "elsewhere" / path.name).read_bytes() == path.read_bytes()
 

@@ -15,11 +15,12 @@ from infra.review.facts import Identity
 from infra.review.stack import UNLIMITED, Resource, Stack
 from offline.picture.layout import TIMES, layout
 from offline.picture.scene import NOWHERE, Column, Scene, Work, Zone, scene
-from offline.picture.svg import FOLDER, picture
+from offline.picture.svg import picture
 from offline.picture.text_width import STYLES, fitted, wrapped
 from tests.support.costing import CLUSTER, PROVIDER, Pool, job, service, stack
 from tests.support.reviewing import declared
 from tests.support.svg import NAMESPACE, Drawing, Point, parse, turns
+from tools.reference.pictures import FOLDER
 
 CPU = Pool("cpu", least=1, most=3, hourly=None)
 GPU = Pool("gpu", least=0, most=1, hourly=None, gpus=2)

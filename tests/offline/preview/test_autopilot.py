@@ -6,8 +6,8 @@ from infra.clouds.gcp.review.policies.autopilot import POLICIES
 from infra.review.prices import hourly
 from infra.review.stack import JOB, Resource, Stack
 from offline.preview.cost import cost
-from offline.preview.job_durations import Measured
 from offline.preview.model import Cost, StepCost
+from offline.preview.schedule import Measured
 from tests.support.autopilot import evaluated
 from tests.support.costing import TODAY
 

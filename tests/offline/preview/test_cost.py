@@ -11,9 +11,9 @@ from infra.review.facts import Charge, Source
 from infra.review.stack import Resource, Stack
 from offline.preview import tables
 from offline.preview.cost import cost, difference
-from offline.preview.job_durations import Measured
 from offline.preview.model import Outcome, Preview, RunCost, StackPreview
 from offline.preview.run_cost import common_basis
+from offline.preview.schedule import Measured
 from tests.support.costing import CLUSTER, TODAY, Pool, job, price, service, stack
 from tests.support.reviewing import REVIEWS, declared, declared_stack
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from infra.platform import Resources
-from offline.preview.job_durations import Measured, TimesError, exported, rehearsed
+from offline.preview.job_durations import TimesError, exported, rehearsed
+from offline.preview.schedule import Measured
 from offline.rehearsal.job_records import JobRecord, Phase
 from offline.rehearsal.state import Place, State
 

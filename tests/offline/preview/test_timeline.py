@@ -1,7 +1,7 @@
 """How long an update takes, and what it waits for."""
 
 from offline.preview import tables
-from offline.preview.job_durations import Measured
+from offline.preview.schedule import Measured
 from offline.preview.timeline import timeline
 from tests.support.costing import JOB, Pool, job, stack
 
