@@ -3,11 +3,14 @@
 import contextlib
 import errno
 import os
+import shutil
 import stat
 import sys
 import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
+
+WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 STALE_AFTER = 3600.0
 """Seconds after which nobody is at work on a file that is to replace another."""
@@ -63,3 +66,19 @@ def write_or_check(page: Path, text: str, module: str, arguments: Sequence[str])
         return 0
     print(f"{page} is out of date; run: python -m {module}", file=sys.stderr)
     return 1
+
+
+def remove(folder: Path) -> None:
+    """Deletes ``folder`` with all that is in it, write-protected or not."""
+    if folder.exists():
+        change_mode(folder, writable=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def change_mode(folder: Path, *, writable: bool) -> None:
+    """Gives or takes the permission to write, in all of ``folder``."""
+    for path, _, files in os.walk(folder):
+        for each in (Path(path), *(Path(path, file) for file in files)):
+            if not each.is_symlink():
+                mode = each.stat().st_mode
+                each.chmod(mode | stat.S_IWUSR if writable else mode & ~WRITE)

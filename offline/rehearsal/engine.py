@@ -30,10 +30,10 @@ from offline.rehearsal.kubelet import Kubelet, Prepare
 from offline.rehearsal.pod_hosts import pod_addresses
 from offline.rehearsal.pods import PodSpec, UnsupportedError
 from offline.rehearsal.ports import as_declared, free_ports
-from offline.rehearsal.processes import Reaper, Stop
+from offline.rehearsal.processes import CancelledError, Reaper, Stop
 from offline.rehearsal.queues import JobQueues, Ticket
 from offline.rehearsal.result_integrity import Results
-from offline.rehearsal.scheduler import CancelledError, Scheduler, UnschedulableError
+from offline.rehearsal.scheduler import Scheduler, UnschedulableError
 from offline.rehearsal.server_specs import app_of
 from offline.rehearsal.servers import Surroundings
 from offline.rehearsal.service_accounts import mounts_token

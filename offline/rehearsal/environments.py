@@ -20,8 +20,7 @@ from pathlib import Path
 
 from offline import files
 from offline.rehearsal import image_packages, processes
-from offline.rehearsal.processes import Launch, Reaper, Stop
-from offline.rehearsal.scheduler import CancelledError
+from offline.rehearsal.processes import CancelledError, Launch, Reaper, Stop
 
 FORMAT = 3
 """Part of every digest. Raise it when environments are made in another way."""

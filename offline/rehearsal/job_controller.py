@@ -17,8 +17,7 @@ from offline.engine.scheduling import selector_picks
 from offline.rehearsal.cluster_objects import RefusedError, cluster_of
 from offline.rehearsal.kubelet import PodResult
 from offline.rehearsal.pods import PodSpec, UnsupportedError, pod_spec
-from offline.rehearsal.processes import Stop
-from offline.rehearsal.scheduler import CancelledError
+from offline.rehearsal.processes import CancelledError, Stop
 
 JOB_KEYS = frozenset(
     {

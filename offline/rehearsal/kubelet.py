@@ -11,6 +11,7 @@ from pathlib import Path
 
 from infra.platform import GPU_RESOURCE
 from infra.review.properties import Properties
+from offline.files import remove
 from offline.rehearsal import processes, service_accounts, volumes
 from offline.rehearsal.api_server import ApiServer
 from offline.rehearsal.cluster_objects import Namespace, RefusedError, contents
@@ -119,7 +120,7 @@ class Kubelet:
     def run(self, pod: Pod) -> PodResult:
         """Runs ``pod`` to its end. Raises RefusedError and UnsupportedError where it cannot be started."""
         folder = self.folder / pod.name
-        volumes.remove(folder)
+        remove(folder)
         try:
             mounted = volumes.prepare(pod.spec, pod.namespace, folder, self.store, self.drivers, kept=pod.volumes)
             if self.api is None or not service_accounts.mounts_token(pod.spec, pod.namespace):
@@ -128,7 +129,7 @@ class Kubelet:
             with self.api.serving(token) as url:
                 return self._run_containers(pod, mounted, folder, url)
         finally:
-            volumes.remove(folder)
+            remove(folder)
 
     def _run_containers(self, pod: Pod, mounted: Volumes, folder: Path, api: str | None) -> PodResult:
         peak = 0

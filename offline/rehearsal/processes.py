@@ -31,6 +31,10 @@ STEP_OF_NICENESS = 1.25
 LOWEST_PRIORITY = 10
 
 
+class CancelledError(Exception):
+    """What a pod waits for was given up: room on a node, an environment, a quota."""
+
+
 @dataclass
 class Stop:
     """A request to end a pod: why, and how long its processes have between SIGTERM and SIGKILL."""

@@ -14,7 +14,7 @@ from offline.engine.queues import Assignment, Queues, queues_of
 from offline.engine.scheduling import Toleration
 from offline.rehearsal.cluster_objects import Objects, RefusedError
 from offline.rehearsal.job_controller import JobSpec
-from offline.rehearsal.scheduler import CancelledError
+from offline.rehearsal.processes import CancelledError
 
 POLL = 0.1
 """Seconds between two looks at whether a Job that waits was given up."""

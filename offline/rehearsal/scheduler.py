@@ -16,6 +16,7 @@ from offline.engine.scheduling import (
     selector_picks,
     subtract,
 )
+from offline.rehearsal.processes import CancelledError
 
 SETTLE = 1.0
 """Seconds without a new node after which a pod that fits none of them is given up. In a cluster it would stay
@@ -95,10 +96,6 @@ class TooFewNodesError(UnschedulableError):
         others = "; ".join(f"{pool}: {reason}" for pool, reason in reasons.items())
         text = f"{pods} pods need a node each, and {sum(there.values())} can take one ({found}"
         self.args = (f"{text}{'; ' if others else ''}{others})",)
-
-
-class CancelledError(Exception):
-    """The pod was cancelled while it was Pending."""
 
 
 @dataclass

@@ -18,8 +18,8 @@ from offline.rehearsal.cluster_objects import Namespace, Objects, RefusedError, 
 from offline.rehearsal.kubelet import Kubelet, Pod, PodResult, Prepared
 from offline.rehearsal.pods import Container, PodSpec, UnsupportedError
 from offline.rehearsal.ports import LOOPBACK
-from offline.rehearsal.processes import Stop
-from offline.rehearsal.scheduler import CancelledError, Placement, Scheduler
+from offline.rehearsal.processes import CancelledError, Stop
+from offline.rehearsal.scheduler import Placement, Scheduler
 from offline.rehearsal.server_specs import Probe, ServerSpec
 from offline.rehearsal.service_records import ServicePhase, ServiceRecord
 from offline.rehearsal.state import Place

@@ -14,8 +14,8 @@ from typing import IO, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from offline import files
+from offline.files import remove
 from offline.rehearsal.job_records import JobRecord, Phase
-from offline.rehearsal.volumes import remove
 
 Format = Literal[2]
 FORMAT: Format = 2

@@ -1,7 +1,5 @@
 """A pod's volumes as folders of this machine."""
 
-import os
-import shutil
 import stat
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -9,13 +7,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from infra.review.properties import Properties, mapping, mappings
+from offline.files import change_mode
 from offline.rehearsal.cluster_objects import Namespace, RefusedError, contents
 from offline.rehearsal.pods import Container, PodSpec, UnsupportedError
 
 PROJECTED = {"configMap": ("ConfigMap", "name"), "secret": ("Secret", "secretName")}
 """Volume sources whose files come from an object: its kind, and the field that names it."""
-
-WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True)
@@ -79,22 +76,6 @@ def prepare(
         elif kind != "emptyDir":
             raise UnsupportedError(f"volume {name!r}: a rehearsal has nothing to stand in for {kind}")
     return Volumes(folders, frozenset(shared))
-
-
-def remove(folder: Path) -> None:
-    """Deletes ``folder`` with all that a pod left in it, protected or not."""
-    if folder.exists():
-        change_mode(folder, writable=True)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def change_mode(folder: Path, *, writable: bool) -> None:
-    """Gives or takes the permission to write, in all of ``folder``."""
-    for path, _, files in os.walk(folder):
-        for each in (Path(path), *(Path(path, file) for file in files)):
-            if not each.is_symlink():
-                mode = each.stat().st_mode
-                each.chmod(mode | stat.S_IWUSR if writable else mode & ~WRITE)
 
 
 def _check_shared(kind: str, source: Properties, namespace: Namespace, drivers: Collection[str]) -> None:

@@ -12,8 +12,7 @@ import pytest
 
 from offline.rehearsal import environments, image_packages
 from offline.rehearsal.environments import Environment, EnvironmentFailedError, Environments, Software
-from offline.rehearsal.processes import Reaper, Stop
-from offline.rehearsal.scheduler import CancelledError
+from offline.rehearsal.processes import CancelledError, Reaper, Stop
 from tests.workloads.wheels import pin, write_wheel
 
 ENTRY = b"[console_scripts]\nshout = shout:main\n"
