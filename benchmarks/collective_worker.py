@@ -84,7 +84,7 @@ def _mnist(
     count = batch * processes * steps_of_epoch
     rng = np.random.default_rng(1)
     train = rng.integers(0, 256, (count, 28, 28), np.uint8), rng.integers(0, 10, count, np.uint8)
-    work = Work(argparse.Namespace(seed=1, output=Path()), train, (train[0][:1], train[1][:1]), {})
+    work = Work(argparse.Namespace(seed=1, augment=0, output=Path()), train, (train[0][:1], train[1][:1]), {})
     with strategy.scope():
         model = build(FusedAdam(1e-4))
         model.optimizer.build(model.trainable_variables)

@@ -90,6 +90,23 @@ def test_one_batch_of_all_gpus_takes_the_place_of_that_of_each(monkeypatch: pyte
     assert parsed("train", settings(), monkeypatch).global_batch_size is None
 
 
+@pytest.mark.parametrize(
+    ("given", "copies"),
+    [
+        ({"dataset": {"name": "digits"}}, 8),
+        ({"dataset": {"name": "digits"}, "augment": 0}, 0),
+        ({"dataset": {"name": "mnist"}}, 0),
+        ({"dataset": {"name": "idx", "source": "raw/mnist"}, "augment": 3}, 3),
+    ],
+)
+def test_the_few_scans_are_altered_unless_something_else_is_said(
+    given: dict[str, Any], copies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert parsed("train", settings(**given), monkeypatch).augment == copies
+    # The arguments of a training without are what they were, or its Job would run again.
+    assert ("--augment" in given_to("train", settings(**given))) == bool(copies)
+
+
 def test_a_training_on_several_nodes_is_one_step_in_as_many_pods() -> None:
     several = {**STEPS, "train": {**STEPS["train"], "nodes": 2, "wait": "5m"}}
     declared = {each.name: each for each in PIPELINE.steps(settings(steps=several))}

@@ -137,6 +137,8 @@ def test_data_that_is_not_whole_is_refused(data: Path, tmp_path: Path, damage: s
         ("--batch-size", "0"),
         ("--min-accuracy", "1.1"),
         ("--seed", "-1"),
+        ("--augment", "-1"),
+        ("--augment", "101"),
         ("--learning-rates", "1:1e-3"),
     ],
 )
@@ -247,7 +249,10 @@ def test_damaged_and_foreign_checkpoints_are_passed_over_by_name(
     other = run("mnist.train", "--data", data, "--output", out, "--seed", 1, "--epochs", 1, "--min-accuracy", 0,
                 loaded=True)  # fmt: skip
     assert "Doing it again" in other
-    assert "skipped: other data, seed, batch size or learning rates" in other or "past the 1 epochs" in other
+    assert (
+        "skipped: other data, seed, batch size, learning rates or augmentation" in other
+        or "past the 1 epochs" in other
+    )
     assert "Epoch 1/1 " in other
 
 

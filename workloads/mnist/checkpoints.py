@@ -38,7 +38,7 @@ class Checkpoint:
 def save(model: keras.Model, directory: Path, epochs_done: int, run: str, history: list[dict[str, float]]) -> Path:
     """Write the complete state after `epochs_done` epochs and delete old checkpoints; returns the new file.
 
-    `run` identifies what the state depends on: data, seed, batch size, learning rates.
+    `run` identifies what the state depends on: data, seed, batch size, learning rates, augmentation.
 
     Raises:
         StoreError: the store cannot be written.
@@ -82,10 +82,8 @@ def restore(model: keras.Model, directory: Path, run: str, epochs: int) -> Check
                     continue
                 state = _read_member(path)
                 if state.get("run") != run:
-                    print(
-                        f"Checkpoint {path.name} skipped: other data, seed, batch size or learning rates",
-                        flush=True,
-                    )
+                    reason = "other data, seed, batch size, learning rates or augmentation"
+                    print(f"Checkpoint {path.name} skipped: {reason}", flush=True)
                     continue
                 model.load_weights(path)
             except (FileNotFoundError, KeyError, ValueError, zipfile.BadZipFile) as error:

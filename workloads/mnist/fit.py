@@ -28,11 +28,11 @@ def train(work: Work) -> tuple[dict[str, Any], keras.Model]:
     from workloads.mnist.optimizer import FusedAdam
     from workloads.mnist.progress import Progress
 
-    options, images = work.options, len(work.train[0])
+    options = work.options
     found = accelerators()
     distribution = strategy(found)
     sizes = batches_of(work, distribution.num_replicas_in_sync)
-    steps, run = sizes.steps(images), run_name(work, sizes)
+    steps, run = sizes.steps(work.images), run_name(work, sizes)
     announce(work, sizes, describe(found))
 
     keras.utils.set_random_seed(options.seed)
@@ -54,7 +54,13 @@ def train(work: Work) -> tuple[dict[str, Any], keras.Model]:
     if done < options.epochs:
         with store_errors(options.output):
             model.fit(
-                batches(work.train, options.seed, range(done, options.epochs), sizes.train),
+                batches(
+                    work.train,
+                    options.seed,
+                    range(done, options.epochs),
+                    sizes.train,
+                    copies=options.augment,
+                ),
                 initial_epoch=done,
                 epochs=options.epochs,
                 steps_per_epoch=steps,

@@ -27,6 +27,8 @@ STEP = "mnist.train"
 LAST_LINE = "Training finished. Model saved"
 TUTORIAL_RATES = "0:1e-3,3:1e-4,7:1e-5"
 """The decay of the tutorial that the network comes from."""
+MOST_COPIES = 100
+"""What is drawn for the copies of an epoch is in memory: 32 bytes for each."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -67,6 +69,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _settings(options: argparse.Namespace, among: collectives.Group | None) -> dict[str, Any]:
     """What decides the result, beside the data. How many share a batch does so where that makes it larger."""
     settings = {"epochs": options.epochs, "learning_rates": options.learning_rates, "seed": options.seed}
+    if options.augment:
+        settings["augment"] = options.augment
     if options.global_batch_size is not None:
         return {**settings, "global_batch_size": options.global_batch_size}
     nodes = {"nodes": among.count} if among else {}
@@ -147,6 +151,14 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         "--seed", type=int, default=0, help="decides initial weights and order of images (default: 0)"
     )
     parser.add_argument(
+        "--augment",
+        type=int,
+        default=0,
+        metavar="COPIES",
+        help="train on so many altered copies of each image in an epoch: moved, turned, slanted, stretched, with "
+        "thinner or thicker strokes (default: 0, the images as they are)",
+    )
+    parser.add_argument(
         "--min-accuracy", type=float, default=0.9, help="share of test images the model must read (default: 0.9)"
     )
     parser.add_argument("--libraries", type=Path, help="what workloads.cuda.install published, for use on GPUs")
@@ -155,6 +167,8 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         parser.error("--batch-size and --epochs must be at least 1")
     if options.global_batch_size is not None and options.global_batch_size < 1:
         parser.error("--global-batch-size must be at least 1")
+    if not 0 <= options.augment <= MOST_COPIES:
+        parser.error(f"--augment must be from 0 to {MOST_COPIES}")
     if not 0 <= options.seed < 2**31:
         parser.error("--seed must be from 0 to 2147483647")
     if not 0 <= options.min_accuracy <= 1:

@@ -40,10 +40,10 @@ def train(
     from workloads.mnist.optimizer import FusedAdam
     from workloads.mnist.progress import Progress
 
-    options, images = work.options, len(work.train[0])
+    options = work.options
     # A CPU that stands in for some GPUs takes the images of all of them.
     sizes = batches_of(work, among.count * max(len(found), 1))
-    steps, run = sizes.steps(images), run_name(work, sizes)
+    steps, run = sizes.steps(work.images), run_name(work, sizes)
     announce(work, sizes, describe_all(among, found))
     keras.utils.set_random_seed(options.seed)
     with distribution.scope():
@@ -121,7 +121,7 @@ class Loop:
 
         self._distribution, self._model = distribution, model
         self._images = sizes.train
-        self._steps = sizes.steps(len(work.train[0]))
+        self._steps = sizes.steps(work.images)
         replicas = distribution.num_replicas_in_sync
         self._test_steps = -(-len(work.test[0]) // (TEST_BATCH * replicas))
         with distribution.scope():
@@ -136,8 +136,11 @@ class Loop:
         # All batches are full, and counted. Did these not go on for ever, all processes would ask each other
         # before every step whether one of them has come to its end.
         def training(context: tf.distribute.InputContext) -> tf.data.Dataset:
-            own, seed = _own(context), work.options.seed
-            return batches(work.train, seed, epochs, sizes.train, shares=replicas, mine=own).repeat()
+            seed, copies = work.options.seed, work.options.augment
+            feed = batches(
+                work.train, seed, epochs, sizes.train, copies=copies, shares=replicas, mine=_own(context)
+            )
+            return feed.repeat()
 
         def testing(context: tf.distribute.InputContext) -> tf.data.Dataset:
             return _tests(work, self._test_steps, replicas, _own(context)).repeat()

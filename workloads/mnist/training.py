@@ -37,6 +37,11 @@ class Work:
     inputs: Mapping[str, str]
 
     @property
+    def images(self) -> int:
+        """Images of an epoch: with --augment, altered copies of those that there are."""
+        return len(self.train[0]) * max(self.options.augment, 1)
+
+    @property
     def checkpoints(self) -> Path:
         """Where checkpoints are written."""
         return self.options.output / "checkpoints"
@@ -66,7 +71,7 @@ def batches_of(work: Work, replicas: int) -> Batches:
     Raises:
         StepError: BAD_INPUT where there are too few images, USAGE where --global-batch-size cannot be divided.
     """
-    options, train, test = work.options, len(work.train[0]), len(work.test[0])
+    options, train, test = work.options, work.images, len(work.test[0])
     whole = options.global_batch_size
     if whole is not None and whole % replicas:
         raise StepError(USAGE, f"--global-batch-size {whole} cannot be divided among {replicas} replicas")
@@ -80,9 +85,11 @@ def batches_of(work: Work, replicas: int) -> Batches:
 
 def announce(work: Work, batches: Batches, devices: str) -> None:
     """Say what is trained on what."""
-    train = len(work.train[0])
+    copies = work.options.augment
+    altered = f" altered in {copies} ways in each epoch" if copies else ""
     print(
-        f"Training on {devices}: {batches.replicas} replica(s), {train:,} images, {batches.steps(train)} steps of "
+        f"Training on {devices}: {batches.replicas} replica(s), {len(work.train[0]):,} images{altered}, "
+        f"{batches.steps(work.images)} steps of "
         f"{batches.train} images per epoch; testing on {len(work.test[0]):,} images",
         flush=True,
     )
@@ -94,6 +101,9 @@ def run_name(work: Work, batches: Batches) -> str:
     """
     options = work.options
     settings = {"batch_size": batches.train, "learning_rates": options.learning_rates, "seed": options.seed}
+    # Without, it has the name that it had before there was such a thing.
+    if options.augment:
+        settings["augment"] = options.augment
     return hashlib.sha256(json.dumps({**work.inputs, **settings}, sort_keys=True).encode()).hexdigest()
 
 
