@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from tests.offline.rehearsal.toy import ROOT
+from tests.workloads.page.conftest import file, seven
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -88,6 +89,11 @@ def test_the_page_predicts_the_held_out_digits_as_the_rehearsals_table_says(demo
         assert said["best"] == each["digit"]
         assert said["version"] == 1
         assert said["probabilities"] == pytest.approx(each["probabilities"], abs=1e-3)
+
+
+def test_a_seven_that_is_drawn_without_a_bar_is_a_seven(demo: Demo) -> None:
+    said = answer(f"{demo.url('Read a digit')}api/predict?source=drawing", file(seven()))
+    assert said["best"] == 7
 
 
 def test_a_random_held_out_digit_has_its_truth(demo: Demo) -> None:
