@@ -6,6 +6,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from infra.pipelines.contract import MOST_WORDS
 from infra.schema.base import refuse
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -41,6 +42,11 @@ def _words(value: Any) -> Any:
     if value == []:
         raise refuse("empty", "write the program and its arguments: `[python, train.py]`")
     items = cast("list[object]", value) if isinstance(value, list) else []
+    if len(items) > MOST_WORDS:
+        raise refuse(
+            f"{len(items)} words, and a command has at most {MOST_WORDS}",
+            "write them to a file beside the program, and let it read that",
+        )
     if items and isinstance(items[0], str) and len(first := items[0].split()) > 1:
         words = [*first, *map(str, items[1:])]
         raise refuse(

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from infra.pipelines.apps import AppDeclaration
 from infra.pipelines.contract import (
+    MOST_WORDS,
     AnyPipeline,
     Pipeline,
     PipelineSettings,
@@ -64,6 +65,11 @@ class _Checked:
             raise
         except Exception as error:
             raise failed(self.file, f"`{self.name}` fails", error) from error
+        for index, each in enumerate(returned):
+            words = getattr(each, "arguments", ())
+            if isinstance(words, list | tuple) and (count := len(cast("Sequence[object]", words))) > MOST_WORDS:
+                reason = f"`{self.name}[{index}].arguments` has {count} words, and a command at most {MOST_WORDS}"
+                raise broken(self.file, reason)
         _check(self.file, self.name, returned, tuple[self.kind, ...])
         return returned
 

@@ -346,6 +346,13 @@ def test_a_program_with_its_arguments_in_one_word_is_shown_as_several(tmp_path: 
     assert '`[python, -m, ok, "{output}"]`' in problems(tmp_path / "here", rehearsed)["steps.train.rehearsal.run"]
 
 
+def test_a_command_with_more_words_than_can_be_evaluated_is_refused(tmp_path: Path) -> None:
+    words = ["python", "train.py", "{prepare}", "{trees}", "{output}"] * 3000
+    (said,) = problems(tmp_path / "churn", step(run=words)).items()
+    assert said[0] == "steps.train.run"
+    assert "15000 words" in said[1]
+
+
 @pytest.mark.parametrize(
     ("lock", "command"),
     [
