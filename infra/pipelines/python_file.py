@@ -20,6 +20,9 @@ from infra.pipelines.contract import (
 )
 from infra.schema.problems import Finding, Problem, SettingsError
 
+MOST = {"arguments": MOST_WORDS, "results": 200}
+"""How many parts a field of a step, service or app may have. All are read some hundred times in an evaluation."""
+
 LONGEST = 500
 """Characters of another library's error that are shown: it may hold a whole value."""
 
@@ -66,10 +69,10 @@ class _Checked:
         except Exception as error:
             raise failed(self.file, f"`{self.name}` fails", error) from error
         for index, each in enumerate(returned):
-            words = getattr(each, "arguments", ())
-            if isinstance(words, list | tuple) and (count := len(cast("Sequence[object]", words))) > MOST_WORDS:
-                reason = f"`{self.name}[{index}].arguments` has {count} words, and a command at most {MOST_WORDS}"
-                raise broken(self.file, reason)
+            for key, most in MOST.items():
+                value = getattr(each, key, ())
+                if isinstance(value, list | tuple) and (count := len(cast("Sequence[object]", value))) > most:
+                    raise broken(self.file, f"`{self.name}[{index}].{key}` has {count} parts, and at most {most}")
         _check(self.file, self.name, returned, tuple[self.kind, ...])
         return returned
 

@@ -149,6 +149,9 @@ def _alone(step: StepDeclaration, known: set[str]) -> Iterator[str]:
             yield f"has an input `{name}`, a name that means something else in arguments"
     for name in sorted({each.name for each in step.results} & set(PIPELINE_OUTPUTS)):
         yield f"has a result `{name}`, which is an output that every pipeline has"
+    for name, count in Counter(each.name for each in step.results).items():
+        if count > 1:
+            yield f"has {count} results `{name}`, and shows one of a name"
     numbers = [each.name for each in step.results if isinstance(each, Number)]
     if step.best and step.best.by not in numbers:
         yield f"has its best by `{step.best.by}`, which is no `Number` of its results"

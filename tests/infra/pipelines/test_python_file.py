@@ -80,8 +80,9 @@ def test_a_declaration_without_mistakes_is_read(tmp_path: Path) -> None:
         (
             '"{output}"]',
             '"{output}"] * 25_000',
-            "`steps[0].arguments` has 50000 words, and a command at most",
+            "`steps[0].arguments` has 50000 parts",
         ),
+        ('path="m.json")]', 'path="m.json")] * 3000', "`steps[0].results` has 3000 parts"),
         ("return [S", "return [1 / 0, S", "`steps` fails in line 20: ZeroDivisionError"),
         ("return [S", "return ['run', S", "`steps[0]` has another type"),
         ("settings.run, ", "'cpu', ", "`steps[0].placed_by` has another type"),

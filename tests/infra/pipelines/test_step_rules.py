@@ -62,6 +62,7 @@ def test_steps_that_fit(steps: Sequence[StepDeclaration]) -> None:
         ([replace(PREPARE, after=["train-1"]), *TRAIN], "wait for one another"),
         ([PREPARE, step("train", packages="prepare")], "an input `packages`"),
         ([replace(PREPARE, results=(ACCURACY.model_copy(update={"name": "runs"}),))], "a result `runs`"),
+        ([replace(PREPARE, results=(ACCURACY, ACCURACY))], "2 results `accuracy`"),
         ([replace(PREPARE, arguments=["{outptu}"])], "refers to `outptu`"),
         ([replace(PREPARE, environment={"X": "{x.y}"})], "refers to `x.y`"),
         ([replace(PREPARE, arguments=["{output}", "}"])], "a brace that belongs to no reference"),
