@@ -20,6 +20,8 @@ from offline.serving.libraries import (
 from offline.serving.predicting import DEFAULT
 from offline.serving.servables import Model
 
+INT64 = np.iinfo(np.int64)
+
 INPUTS = "inputs"
 CLASSES, SCORES = "classes", "scores"
 REGRESSED = "outputs"
@@ -63,6 +65,8 @@ def _example(value: Any) -> Any:
 
 def _add(feature: Any, name: str, value: Any) -> None:
     if isinstance(value, bool | int):
+        if not INT64.min <= value <= INT64.max:
+            invalid(f"Feature: {name} has an integer that is out of range: {shown(value)}")
         kind, added = "int64_list", int(value)
     elif isinstance(value, float):
         kind, added = "float_list", value

@@ -4,6 +4,7 @@ import base64
 import binascii
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,14 @@ from offline.serving.libraries import np, tf
 _SHOWN = 256
 """Characters of a value that an error shows."""
 
+MOST_VALUES = 1_000_000
+"""Values of a request. Each is read by itself: eight million took more than a minute and 2 GB."""
+
+MOST_DIMENSIONS = 32
+"""Of an array. NumPy has at most 64, and reading one is a call within another for each."""
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
 TYPES = {dict: "Object", list: "Array", str: "String", bool: "True", int: "Number", float: "Number"}
 
 
@@ -20,8 +29,13 @@ def parse(body: bytes) -> dict[str, Any]:
     """The object of a request. Raises ServingError."""
     if not body:
         invalid("JSON Parse error: The document is empty")
+    if body.count(b",") >= MOST_VALUES:
+        invalid(f"the stand-in takes at most {MOST_VALUES} values at a time")
     try:
         found = json.loads(body)
+        if _SURROGATE.search(body):
+            # Half of a pair is no character, and RapidJSON refuses it, too.
+            json.dumps(found, ensure_ascii=False).encode()
     except RecursionError:
         invalid("JSON Parse error: arrays or objects are nested too deeply")
     except ValueError as error:
@@ -34,7 +48,10 @@ def parse(body: bytes) -> dict[str, Any]:
 
 def shown(value: Any) -> str:
     """A value as errors have it."""
-    return json.dumps(value)[:_SHOWN]
+    try:
+        return json.dumps(value)[:_SHOWN]
+    except RecursionError:
+        return f"of {len(value)} parts"
 
 
 def type_name(dtype: Any) -> str:
@@ -59,6 +76,8 @@ def decoded(value: Mapping[str, str]) -> bytes:
 def tensor(value: Any, dtype: Any) -> Any:
     """The nested list ``value`` as an array of the type ``dtype``. Raises ServingError."""
     shape = _shape(value)
+    if len(shape) > MOST_DIMENSIONS:
+        invalid(f"JSON Value: {shown(value)} has more than {MOST_DIMENSIONS} dimensions")
     flat: list[Any] = []
     _flatten(value, shape, 0, dtype, flat)
     kind = object if dtype == tf.string else dtype.as_numpy_dtype

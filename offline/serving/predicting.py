@@ -11,6 +11,9 @@ from offline.serving.servables import Model
 DEFAULT = "serving_default"
 ROW, COLUMN = "instances", "inputs"
 
+MOST_ROWS = 100_000
+"""Rows of a request, each of which becomes an array of its own."""
+
 
 def signature_of(model: Model, name: str, code: str = "FAILED_PRECONDITION") -> Any:
     """The signature ``name``, or the default one. Raises ServingError."""
@@ -107,6 +110,8 @@ def _rows(body: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
     rows: list[Any] = instances  # pyright: ignore[reportUnknownVariableType]
     if not rows:
         invalid(f"JSON Value: {shown(body)} No values in 'instances' array")
+    if len(rows) > MOST_ROWS:
+        invalid(f"{len(rows)} instances, and the stand-in takes at most {MOST_ROWS} at a time")
     if not isinstance(rows[0], dict) and len(types) > 1:
         invalid(
             "instances is a plain list, but expecting list of objects as multiple input tensors required as per "

@@ -22,7 +22,7 @@ from workloads.runtime.hosts import REFUSED, is_known
 LARGEST_BODY = 16 * 2**20
 """Bytes of a request's body. Reading its JSON takes up to sixty times as much memory."""
 
-BODIES = threading.BoundedSemaphore(2)
+BODIES = threading.BoundedSemaphore(1)
 """Bodies above `SMALL_BODY` that are held in memory at a time; others wait for their turn."""
 
 SMALL_BODY = 2**18
@@ -41,7 +41,7 @@ STAND_IN = (
     "SavedModels, computed by TensorFlow in Python, without batching and without its speed.\n"
 )
 
-_WHICH = r"(?:/versions/(\d+)|/labels/([^/:]+))?"
+_WHICH = r"(?:/versions/(\d{1,30})|/labels/([^/:]+))?"
 _ASKED = re.compile(rf"(?i)/v1/models/([^/:]+){_WHICH}:(classify|regress|predict)")
 _STATUS = re.compile(rf"(?i)/v1/models(?:/([^/:]+))?{_WHICH}(?:/(metadata))?")
 

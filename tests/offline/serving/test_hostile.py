@@ -6,12 +6,15 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from offline.serving import rest
 from offline.serving.metrics import Metrics
+
+if TYPE_CHECKING:
+    from tests.offline.serving.server import Server
 
 pytestmark = pytest.mark.slow
 
@@ -77,6 +80,36 @@ def test_a_body_that_ends_early_is_refused(address: tuple[str, int]) -> None:
 def test_a_body_of_nested_arrays_is_refused(address: tuple[str, int]) -> None:
     body = b"[" * 100_000
     assert answered(address, f"{PREDICT}Content-Length: {len(body)}\r\n\r\n".encode() + body) == 400
+
+
+def nested(depth: int) -> str:
+    return "[" * depth + "1" + "]" * depth
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f'{{"instances": {nested(70)}}}',
+        f'{{"inputs": {nested(980)}}}',
+        f'{{"inputs": 1, "instances": {nested(980)}}}',
+        '{"signature_name": "\\ud800", "instances": [1]}',
+        '{"instances": [{"\\udfff": 1}]}',
+        f'{{"inputs": [{"1," * 8_000_000}1]}}',
+        f'{{"instances": [{"1," * 200_000}1]}}',
+    ],
+    ids=["dimensions", "columns", "both", "half a character", "in a key", "values", "rows"],
+)
+def test_a_body_that_no_array_can_hold_is_refused(server: Server, body: str) -> None:
+    assert server.post("/v1/models/half_plus_three:predict", body.encode())[0] == 400
+
+
+@pytest.mark.parametrize("value", [10**30, -(2**63) - 1])
+def test_an_integer_that_no_example_can_hold_is_refused(server: Server, value: int) -> None:
+    assert server.post("/v1/models/half_plus_three:classify", {"examples": [{"x": value}]})[0] == 400
+
+
+def test_a_version_that_is_no_number_of_one_is_refused(server: Server) -> None:
+    assert server.get(f"/v1/models/half_plus_three/versions/{'9' * 5000}")[0] == 400
 
 
 @pytest.mark.parametrize(
