@@ -193,7 +193,8 @@ def _rehearsal(at: Path, app: ProgramApp, declared: PipelineFile) -> Iterator[Fi
         return
     place = (*at, SUBSTITUTE)
     if app.rehearsal.run is None and app.rehearsal.requirements is None:
-        yield Finding(place, None, "empty", "write `run`, `requirements` or both, or remove it")
+        fix = "write `run`, `requirements` or both, or remove it"
+        yield Finding(place, None, "empty", fix, all_of=(place,))
     for index, word in enumerate(app.rehearsal.run or ()):
         yield from file_references.in_app((*place, "run", index), word, app, declared)
 

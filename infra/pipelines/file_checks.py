@@ -208,7 +208,8 @@ def _substitute(at: Path, step: PipelineStep, declared: PipelineFile) -> Iterato
         return
     place = (*at, "rehearsal")
     if step.rehearsal.run is None and step.rehearsal.requirements is None:
-        yield Finding(place, None, "empty", "write `run`, `requirements` or both, or remove it")
+        fix = "write `run`, `requirements` or both, or remove it"
+        yield Finding(place, None, "empty", fix, all_of=(place,))
     read = [name for name in used_in(step) if name in declared.steps]
     for index, word in enumerate(step.rehearsal.run or ()):
         yield from file_references.in_step((*place, "run", index), word, str(at[-1]), declared)

@@ -104,7 +104,8 @@ def _rehearsal(at: Path, service: PipelineService) -> Iterator[Finding]:
         return
     place, lock = (*at, SUBSTITUTE), service.rehearsal.requirements
     if service.rehearsal.run is None and lock is None:
-        yield Finding(place, None, "empty", "write `run`, `requirements` or both, or remove it")
+        fix = "write `run`, `requirements` or both, or remove it"
+        yield Finding(place, None, "empty", fix, all_of=(place,))
     if lock is not None and (why := below_problem(lock.removeprefix("./"))):
         reason = f"not a path below the pipeline's folder: {why}"
         yield Finding((*place, "requirements"), lock, reason, "write a path relative to it; move or copy it there")

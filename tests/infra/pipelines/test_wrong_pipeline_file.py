@@ -343,7 +343,9 @@ def test_a_step_that_others_read_is_told_where_to_write(tmp_path: Path) -> None:
 def test_a_program_with_its_arguments_in_one_word_is_shown_as_several(tmp_path: Path) -> None:
     assert "`[python, ok.py]`" in problems(tmp_path / "own", step(run=["python ok.py"]))["steps.train.run"]
     rehearsed = step(rehearsal={"run": ["python -m ok", "{output}"]})
-    assert '`[python, -m, ok, "{output}"]`' in problems(tmp_path / "here", rehearsed)["steps.train.rehearsal.run"]
+    found = problems(tmp_path / "here", rehearsed)
+    assert '`[python, -m, ok, "{output}"]`' in found["steps.train.rehearsal.run"]
+    assert [*found] == ["steps.train.rehearsal.run"]
 
 
 def test_a_command_with_more_words_than_can_be_evaluated_is_refused(tmp_path: Path) -> None:
