@@ -7,10 +7,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from types import FrameType
+from typing import Any
 
 from pulumi.output import Unknown
 from rich.console import Console
@@ -24,7 +26,7 @@ from infra.review.stack import JOB
 from infra.schema.problems import PREFIX, SettingsError, without_prefix
 from infra.settings.loading import laid_over, lay_over, pipelines_in
 from infra.settings.model import Settings
-from infra.settings.pipelines import folder
+from infra.settings.pipelines import apps_if_any, folder, steps_if_any
 from offline import files
 from offline.engine.evaluate import evaluate
 from offline.engine.other_stacks import OtherStacks
@@ -77,7 +79,8 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
     raw = without_prefix(values)
     others = OtherStacks(root, declare, preview=False).of(stack)
     try:
-        settings, placeholders, _ = load_with_placeholders(raw, others.resolve, _has_value)
+        may_stand_in = partial(_may_stand_in, raw)
+        settings, placeholders, _ = load_with_placeholders(raw, others.resolve, may_stand_in)
     except SettingsError as error:
         readable = {key: value for key, value in values.items() if key not in config.secrets}
         missing = store_files.problems(strings(overlay.get("store_files")), root, mapping(raw.get("pipelines")))
@@ -103,12 +106,23 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
         raise SettingsError(problems)
     remarks += programs.substituted(found.values())
     values = stood_in(values, emulators(settings.request), remarks.append)
-    encrypted = [*config.secrets, *(f"{secrets.KEY}.{name}" for name in placeholders)]
+    unsent = [name for name in placeholders if not _has_value(name)]
+    remarks += [f"secret {name} is not set: a rehearsal sends no notices of a schedule" for name in unsent]
+    encrypted = [*config.secrets, *(f"{secrets.KEY}.{name}" for name in placeholders if name not in unsent)]
     given, placeholders = secrets.given(encrypted, os.environ)
     remarks += secrets.remarks(given, placeholders)
     for name in others.asked:
         remarks.append(f"clusters of the stack {name} are as its file in this checkout declares them")
     return Configuration(config, values, settings, overlay, tuple(remarks), others, found, given)
+
+
+def _may_stand_in(raw: Mapping[str, Any], secret: str) -> bool:
+    """Whether the environment has the secret, or no program reads it: a rehearsal sends no notice of a schedule."""
+    return _has_value(secret) or all(
+        secret not in each.secrets.values()
+        for name, section in pipelines_in(raw).items()
+        for each in (*steps_if_any(name, section), *apps_if_any(name, section))
+    )
 
 
 def _has_value(secret: str) -> bool:

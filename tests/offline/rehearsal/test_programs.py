@@ -223,13 +223,23 @@ def test_the_environment_alone_may_have_the_webhook_of_a_schedule(
     schedule = {"cron": "0 3 * * *", "notify": {"secret": "chat"}}
     settings["config"]["slipway:pipelines"]["toy"]["schedule"] = schedule
     file.write_text(json.dumps(settings), encoding="utf-8")
-    (problem,) = refused(file)
-    assert (problem.key, "SLIPWAY_SECRET_CHAT" in problem.fix) == ("slipway:secrets.chat", True)
+    assert any("secret chat is not set" in remark for remark in configure("local", ROOT, file).remarks)
     monkeypatch.setenv("SLIPWAY_SECRET_CHAT", "https://chat.example/hook")
 
     found = configure("local", ROOT, file)
 
     assert "secret chat has the value of SLIPWAY_SECRET_CHAT" in found.remarks
+
+
+def test_a_webhook_that_a_program_reads_too_is_asked_for(tmp_path: Path) -> None:
+    ask = {"run": ["sh", "-c", "true"], "secrets": {"KEY": "chat"}}
+    file = stack(tmp_path, {"toy": {"ask": ask}})
+    settings = json.loads(file.read_text(encoding="utf-8"))
+    schedule = {"cron": "0 3 * * *", "notify": {"secret": "chat"}}
+    settings["config"]["slipway:pipelines"]["toy"]["schedule"] = schedule
+    file.write_text(json.dumps(settings), encoding="utf-8")
+    (problem,) = refused(file)
+    assert (problem.key, "SLIPWAY_SECRET_CHAT" in problem.fix) == ("slipway:secrets.chat", True)
 
 
 def rehearse(folder: Path, file: Path) -> tuple[Outcome, str]:
