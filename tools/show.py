@@ -26,7 +26,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from infra.kubernetes.results import selected
+from infra.kubernetes.results import infinite, selected
 from infra.pipelines.results import SHOW, STACK_OUTPUTS
 from infra.review.properties import mapping, mappings
 from tools import pulumi_cli
@@ -133,7 +133,7 @@ def show(name: str, stack: str, outputs: Mapping[str, Any], folder: Path, consol
         return
     places = {step: _described(stored[f"{full}.{step}"]) for step in steps} or {"": _described(stored[full])}
     copies = fetch(places, stack, folder)
-    found = {step: _content(copies[step], each, stack) for step, each in places.items()}
+    found = {step: _content(full, copies[step], each, stack) for step, each in places.items()}
     if steps and not any(isinstance(each, (list, dict)) for each in found.values()):
         written(console, name, found)
         return
@@ -146,10 +146,15 @@ def _described(place: object) -> Described:
     return Described(kubectl=words(texts.pop("kubectl")), **texts)
 
 
-def _content(copied: Path, described: Described, stack: str) -> Any:
+def _content(name: str, copied: Path, described: Described, stack: str) -> Any:
     """What a copy says, or where it is, with the command that opens it."""
     if copied.is_file() and copied.suffix == ".json":
-        return _selected(copied, described, stack)
+        found = _selected(copied, described, stack)
+        if number := infinite(found):
+            # As in the outputs of a stack whose store the engine reads.
+            step = described.job.rpartition("::")[2]
+            return f"result {name} of step {step} is {number} in {described.path}"
+        return found
     then = f"\n{described.then.format(copy=shlex.quote(str(copied)))}" if described.then else ""
     return f"{copied}{then}"
 

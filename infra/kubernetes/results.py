@@ -90,10 +90,10 @@ class Outputs:
 
         def shown(text: str | None) -> pulumi.Output[Any]:
             picked = found(text)
-            if infinite := _infinite(picked):
+            if number := infinite(picked):
                 # The engine writes its state as JSON, which has no such numbers.
                 step = f"{job.run.step.pipeline}.{job.run.step.name}"
-                return pulumi.Output.from_input(f"result {result.name} of step {step} is {infinite} in {path}")
+                return pulumi.Output.from_input(f"result {result.name} of step {step} is {number} in {path}")
             if picked is not None:
                 return pulumi.Output.from_input(picked)
             what = "is not in the store" if text is None else "is damaged"
@@ -190,7 +190,7 @@ def _use_in_words(found: Mapping[str, Any]) -> str:
 def _picked(result: Number | Table | Curves, content: Any) -> Any:
     """What is shown of a file's ``content``: of a table's rows the values that the table is declared to show."""
     found = selected(content, result.select)
-    if isinstance(result, Number) and found is not None and result.remark and not _infinite(found):
+    if isinstance(result, Number) and found is not None and result.remark and not infinite(found):
         with contextlib.suppress(LookupError):
             return f"{found:.6g} ({selected(content, result.remark)})"
     if not isinstance(result, Table):
@@ -201,7 +201,7 @@ def _picked(result: Number | Table | Curves, content: Any) -> Any:
     return [{key: row[key] for key in keys if key in row} for row in rows]
 
 
-def _infinite(value: Any) -> str:
+def infinite(value: Any) -> str:
     """The first number in ``value`` that is not finite, as text; empty where there is none."""
     if isinstance(value, float):
         return "" if math.isfinite(value) else str(value)
@@ -210,7 +210,7 @@ def _infinite(value: Any) -> str:
         values = [*cast("Mapping[str, Any]", value).values()]
     elif isinstance(value, list):
         values = cast("list[Any]", value)
-    return next((text for each in values if (text := _infinite(each))), "")
+    return next((text for each in values if (text := infinite(each))), "")
 
 
 def selected(content: Any, pointer: str) -> Any:

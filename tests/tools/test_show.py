@@ -245,6 +245,18 @@ def test_a_result_that_is_damaged_is_said(cluster: Cluster, text: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("text", "number"), [('{"images": [{"loss": NaN}]}', "nan"), ('{"images": -Infinity}', "-inf")]
+)
+def test_a_number_that_is_not_finite_is_named_with_its_result_and_step(
+    cluster: Cluster, text: str, number: str
+) -> None:
+    (cluster.store / "mnist/predict/1/predictions.json").write_text(text)
+    done = cluster.show("--stack", "local", "predictions")
+    for word in (number, "mnist.predictions", "mnist-predict"):
+        assert word in done.stdout
+
+
 def test_a_pod_that_does_not_start_goes_again_and_its_reason_is_told(cluster: Cluster) -> None:
     (cluster.folder / "unschedulable").touch()
     done = cluster.show("--stack", "local", "predictions")
