@@ -117,7 +117,7 @@ def configure(stack: str, root: Path, file: Path | None = None, *, all_pipelines
 
 
 def _may_stand_in(raw: Mapping[str, Any], secret: str) -> bool:
-    """Whether the environment has the secret, or no program reads it: a rehearsal sends no notice of a schedule."""
+    """Whether the environment has the secret, or no program reads it: a rehearsal sends no notices."""
     return _has_value(secret) or all(
         secret not in each.secrets.values()
         for name, section in pipelines_in(raw).items()
