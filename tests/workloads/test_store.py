@@ -318,6 +318,23 @@ def test_store_errors_are_said_in_words(tmp_path: Path, number: int, words: str)
     assert str(tmp_path / "file") in str(caught.value)
 
 
+@pytest.mark.parametrize(("name", "closed"), [("data.csv", "data.csv"), ("out/new", "out")])
+def test_a_file_that_this_machine_closes_is_told_without_a_cloud(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, closed: str
+) -> None:
+    (tmp_path / "data.csv").touch()
+    (tmp_path / "out").mkdir()
+    # Nothing is closed to root, as which tests may run.
+    there = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.F_OK and there(path, mode))
+
+    with pytest.raises(StoreError) as caught, store.store_errors(tmp_path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path / name))
+
+    assert str(tmp_path / closed) in str(caught.value).partition(": ")[2]
+    assert "role" not in str(caught.value)
+
+
 FILL = """
 import sys
 from pathlib import Path

@@ -367,6 +367,8 @@ def store_errors(place: Path) -> Iterator[None]:
 
 def explain(error: OSError) -> str:
     """What an operating-system error means for a store, and where to look."""
+    if error.errno in (errno.EACCES, errno.EPERM) and (closed := _closed(error.filename)):
+        return f"permission denied: its mode and owner keep this process from {closed}"
     words = {
         errno.EACCES: "permission denied; does the pod's identity have the role storage.objectUser on the bucket, "
         "and may the pod's user and group write this volume?",
@@ -381,6 +383,20 @@ def explain(error: OSError) -> str:
     }
     words[errno.EPERM] = words[errno.EACCES]
     return words.get(error.errno or 0, error.strerror or str(error))
+
+
+def _closed(name: object) -> str:
+    """The file or folder on the way to `name` that this process may not open, by what the machine itself knows of it;
+    empty where there is none: a bucket's refusal does not stand in the mode of a file.
+    """
+    if not isinstance(name, str):
+        return ""
+    for path in (Path(name), *Path(name).parents):
+        if os.access(path, os.F_OK):
+            # Whoever is refused a file that is not there wanted to make it.
+            needed = os.R_OK if path == Path(name) else os.R_OK | os.W_OK | os.X_OK
+            return "" if os.access(path, needed) else str(path)
+    return ""
 
 
 @contextlib.contextmanager
