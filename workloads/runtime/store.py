@@ -386,8 +386,8 @@ def explain(error: OSError) -> str:
 
 
 def _closed(name: object) -> str:
-    """The file or folder on the way to `name` that this process may not open, by what the machine itself knows of it;
-    empty where there is none: a bucket's refusal does not stand in the mode of a file.
+    """The file or folder on the way to `name` that this process may not open, by what the machine itself knows of
+    it; empty where there is none: a bucket's refusal does not stand in the mode of a file.
     """
     if not isinstance(name, str):
         return ""
