@@ -1,6 +1,7 @@
 """The programs of apps in a rehearsal: what they find here, what stands in, and that they get what they read."""
 
 import json
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -194,9 +195,15 @@ def test_tensorboard_shows_the_runs_in_the_store(
         address = f"http://127.0.0.1:{next(iter(board.ports.values()))}"
         with urllib.request.urlopen(f"{address}/data/environment", timeout=5) as answer:
             shown["environment"] = json.load(answer)
+        # A web site may have its own name lead here (DNS rebinding).
+        asked = urllib.request.Request(f"{address}/data/environment", headers={"Host": "attacker.example"})
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(asked, timeout=5)
+        shown["another site"] = refused.value.code
 
     outcome, printed = rehearse("board", keep=keep)
     assert outcome.exit_code == 0, printed
     assert shown["environment"]["data_location"].endswith("/out/store/toy/train")
+    assert shown["another site"] == 421
     log = (tmp_path / "out" / "logs" / "toy-board.log").read_text(encoding="utf-8")
     assert "cpu_feature_guard" not in log, "it does without TensorFlow"

@@ -180,6 +180,9 @@ def test_prometheus_has_a_port_of_its_own(shared: Running) -> None:
     assert text is not None
     assert b"slipway_page_serving_up 1.0" in text
     assert b"process_resident_memory_bytes" in text
+    with socket.create_connection(("127.0.0.1", shared.metrics), timeout=30) as connection:
+        connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: attacker.example\r\nConnection: close\r\n\r\n")
+        assert b" 421 " in received(connection).split(b"\r\n")[0]
 
 
 @pytest.mark.slow
