@@ -1,4 +1,4 @@
-"""Limits of Kubernetes: the size of ConfigMaps, and numbers of objects in quotas."""
+"""Limits of Kubernetes: the sizes of ConfigMaps and of admission policies, and numbers of objects in quotas."""
 
 import base64
 import binascii
@@ -7,12 +7,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from infra.review.policy import Policy, Severity, Violation
-from infra.review.properties import at, known, mapping, strings, whole
+from infra.review.properties import at, known, mapping, mappings, strings, text, whole
 from infra.review.stack import CONFIG_MAP, Resource, Stack
 
 LIMIT = 1024 * 1024
 """Most bytes that the values of one ConfigMap may have together ("cannot exceed 1 MiB",
 kubernetes.io/docs/concepts/configuration/configmap, seen November 2026)."""
+
+ADMISSION = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
+
+LONGEST_EXPRESSION = 100_000
+"""Characters that an expression of an admission policy may have (github.com/google/cel-go, parser/options.go, seen
+November 2026)."""
 
 NEAR = 0.9
 """The share of a limit from which on a warning is given."""
@@ -68,6 +74,21 @@ def _large(stack: Stack) -> Iterator[Violation]:
                 config_map.urn,
                 f"its values have {size} of the {LIMIT} bytes that Kubernetes allows ({size * 100 // LIMIT} %)",
                 "put less into it, or ship the files in an image",
+            )
+
+
+def _too_long(stack: Stack) -> Iterator[Violation]:
+    for policy in stack.of_type(ADMISSION):
+        longest = max(
+            (len(text(each.get("expression"))) for each in mappings(at(policy.properties, "spec", "variables"))),
+            default=0,
+        )
+        if longest > LONGEST_EXPRESSION:
+            yield Violation(
+                policy.urn,
+                f"the pod of a step of the schedule has {longest} characters in it, and Kubernetes refuses more "
+                f"than {LONGEST_EXPRESSION}: `pulumi up` fails half-way",
+                "shorten the step's command or environment, for example by a file that ships with it",
             )
 
 
@@ -139,6 +160,13 @@ POLICIES = (
         "The values of a ConfigMap leave a tenth of the 1 MiB that it can hold.",
         _large,
         "Put less into it, or ship the files in an image.",
+    ),
+    Policy(
+        "admission-too-long",
+        Severity.ERROR,
+        "The pods of a pipeline's schedule fit into the policy that admits its Jobs.",
+        _too_long,
+        "Shorten the step's command or environment.",
     ),
     Policy(
         "count-over-quota",

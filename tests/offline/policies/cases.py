@@ -38,6 +38,7 @@ from tests.offline.policies.samples import (
 
 ZONE = "topology.kubernetes.io/zone"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
+ADMISSION = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
 QUOTA = "kubernetes:core/v1:ResourceQuota"
 RBAC = "kubernetes:rbac.authorization.k8s.io/v1"
 RELEASE = "kubernetes:helm.sh/v3:Release"
@@ -219,6 +220,11 @@ def chart(chart: str, version: object = None, **values: Any) -> Stack:
 def config_map(size: int, binary: int = 0) -> Stack:
     properties = {"data": {"a": "x" * size}, "binaryData": {"b": base64.b64encode(b"x" * binary).decode()}}
     return stack(resource(CONFIG_MAP, "bundle", properties))
+
+
+def admission(size: int) -> Stack:
+    variables = [{"name": "mark", "expression": "x"}, {"name": "pod0", "expression": "x" * size}]
+    return stack(resource(ADMISSION, "schedule", {"spec": {"variables": variables}}))
 
 
 FROM_SECRET = {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "queue", "key": "password"}}}
@@ -479,6 +485,7 @@ TRIPS: Mapping[str, Sequence[Stack]] = {
         stack(resource("test:fsx/lustreFileSystem:LustreFileSystem", "scratch", {}), name="prod"),
         stack(resource("test:rds/instance:Instance", "db", {}), name="prod"),
     ],
+    "admission-too-long": [admission(100_001)],
     "configmap-too-large": [config_map(LIMIT + 1), config_map(LIMIT, 1)],
     "configmap-near-limit": [config_map(int(0.9 * LIMIT) + 1), config_map(LIMIT)],
     "count-over-quota": [quota("2", 3), quota(2, 3)],
@@ -745,6 +752,7 @@ PASSES: Mapping[str, Sequence[Stack]] = {
         stack(resource(*BUCKET), name="ml-non-prod", configuration={"slipway:protect": False}),
         stack(resource(*BUCKET, protect=True), name="prod", configuration={"slipway:protect": "yes"}),
     ],
+    "admission-too-long": [admission(100_000)],
     "configmap-too-large": [config_map(LIMIT)],
     "configmap-near-limit": [config_map(int(0.9 * LIMIT) - 1), config_map(0)],
     "count-over-quota": [quota("2", 2)],
