@@ -240,7 +240,7 @@ def _unpacked(stream: IO[bytes], folder: Path) -> str:
 def _selected(file: Path, described: Described, stack: str) -> Any:
     try:
         return selected(json.loads(file.read_text(encoding="utf-8")), described.select)
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise ShowError(
             f"{described.path} is damaged: it is not what its Job wrote ({error}). {_again(described, stack)}"
         ) from error

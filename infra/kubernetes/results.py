@@ -85,7 +85,7 @@ class Outputs:
         def found(text: str | None) -> Any:
             try:
                 return None if text is None else _picked(result, json.loads(text))
-            except (ValueError, LookupError, TypeError, AttributeError):
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
                 return None
 
         def shown(text: str | None) -> pulumi.Output[Any]:
@@ -162,7 +162,7 @@ def _used(job: StepJob) -> pulumi.Output[str]:
             idle = found["gpu_idle"] if found else None
             seconds = found["seconds"] if found else 0.0
             words = _use_in_words(found) if found else "nothing was kept"
-        except (ValueError, LookupError, TypeError):
+        except (ValueError, LookupError, TypeError, RecursionError):
             return "what was kept is damaged"
         if idle is not None and 100 * idle > usage.idle_share:
             pulumi.log.warn(
@@ -202,15 +202,18 @@ def _picked(result: Number | Table | Curves, content: Any) -> Any:
 
 
 def infinite(value: Any) -> str:
-    """The first number in ``value`` that is not finite, as text; empty where there is none."""
-    if isinstance(value, float):
-        return "" if math.isfinite(value) else str(value)
-    values: list[Any] = []
-    if isinstance(value, Mapping):
-        values = [*cast("Mapping[str, Any]", value).values()]
-    elif isinstance(value, list):
-        values = cast("list[Any]", value)
-    return next((text for each in values if (text := infinite(each))), "")
+    """A number in ``value`` that is not finite, as text; empty where there is none."""
+    # Not by calls within calls: what a program wrote may be nested as deeply as JSON can be read.
+    values: list[Any] = [value]
+    while values:
+        each = values.pop()
+        if isinstance(each, float) and not math.isfinite(each):
+            return str(each)
+        if isinstance(each, Mapping):
+            values += cast("Mapping[str, Any]", each).values()
+        elif isinstance(each, list):
+            values += cast("list[Any]", each)
+    return ""
 
 
 def selected(content: Any, pointer: str) -> Any:

@@ -235,7 +235,9 @@ def test_a_result_that_is_gone_is_said_with_the_way_to_make_it_again(cluster: Cl
     assert cluster.calls()[-1][4:6] == ["delete", "pod"]
 
 
-@pytest.mark.parametrize("text", ["", '{"images"', "[]", '{"predictions": []}'])
+@pytest.mark.parametrize(
+    "text", ["", '{"images"', "[]", '{"predictions": []}', pytest.param("[" * 100_000, id="nested")]
+)
 def test_a_result_that_is_damaged_is_said(cluster: Cluster, text: str) -> None:
     (cluster.store / "mnist/predict/1/predictions.json").write_text(text)
     done = cluster.show("--stack", "local", "predictions")

@@ -358,6 +358,7 @@ def test_a_result_that_is_no_finite_number_is_named_with_its_step(number: str) -
         (None, "is not in the store"),
         ("", "is damaged"),
         ("[1, 2", "is damaged"),
+        pytest.param("[" * 100_000, "is damaged", id="nested"),
         ('{"test": []}', "is damaged"),
         ('{"test": {"accuracy": null}}', "is damaged"),
     ],
