@@ -17,14 +17,15 @@ class Wish:
     """What a new stack should be able to run.
 
     ``region`` and ``accelerator`` are as they were asked for; None leaves them to the cloud. ``cpu_steps`` is the
-    most that any step without GPUs asks for, and ``gpu_steps`` the most of any with GPUs: None where there is no
-    such step.
+    most that any step or app without GPUs asks for, and ``gpu_steps`` the most of any with GPUs: None where there
+    is none. ``apps`` is what all apps without GPUs ask for together, which stay beside the steps.
     """
 
     region: str | None
     accelerator: str | None
     cpu_steps: Resources
     gpu_steps: Resources | None
+    apps: Resources = NOTHING
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,15 @@ class Starter:
     ``stack``, the name of what it runs as ``runs``, the key `slipway:pipelines` with all below it as
     ``pipelines``, and the most nodes of each pool that a step runs on at once as ``cpu_nodes`` and ``gpu_nodes``.
     ``before`` says in lines what has to be done before the first `pulumi up`; there ``{stack}`` is the stack's
-    name. Without ``gpu_pool`` the stack has no pool `GPU_POOL`, and its steps run without GPUs.
+    name. Without ``gpu_pool`` the stack has no pool `GPU_POOL`, and its steps run without GPUs. ``repository``
+    stands for one of a registry to be named, where the cloud brings none.
     """
 
     template: Path
     values: Mapping[str, object]
     before: Sequence[str]
     gpu_pool: bool
+    repository: str | None = None
 
 
 def has_room(node: Resources | None, step: Resources, beside: Resources = NOTHING) -> bool:

@@ -1,6 +1,7 @@
 """A stack file that `make new` writes is one that can be rehearsed, and a wish that cannot be is refused whole."""
 
 import json
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,10 +13,12 @@ import yaml
 from infra.accelerators import accelerators
 from infra.clouds.aws.catalogue import regions as aws_regions
 from infra.clouds.gcp.catalogue import regions as gcp_regions
+from infra.pipelines.discovery import pipeline_names
 from infra.schema.problems import without_prefix
+from infra.schema.secret_values import MASK
 from infra.settings.loading import load
 from infra.settings.model import Settings
-from tests.infra.pipelines.days import SECTION, written
+from tests.infra.pipelines.days import DAYS, SECTION, written
 from tests.support.checkout import ROOT, copy_checkout
 from tools.new.stack import PLACES, draft
 from tools.new.writing import Draft, RefusedError
@@ -236,3 +239,76 @@ def test_a_pool_has_a_node_for_each_pod_that_trains_together(cloud: str) -> None
     assert settings(made).pipelines["handwriting"]
     nodes = content(made)["slipway:clusters"]["main"]["pools"]["cpu"]["nodes"]
     assert 3 in (nodes if isinstance(nodes, dict) else {"": nodes}).values()
+
+
+def uncommented(made: Draft) -> dict[str, Any]:
+    """The file once `schedule` and `apps` of its pipeline are no comments any more."""
+    head, key, section = str(made.files).partition("  slipway:pipelines:\n")
+    section = re.sub(r"^( +)# (?=schedule: |apps:$| +\S+: \{pool: )", r"\1", section, flags=re.MULTILINE)
+    return yaml.safe_load(head + key + section)["config"]
+
+
+APPS = {"mnist": {"serving", "page", "tensorboard", "notebook"}, "neighbours": {"show"}}
+
+
+@pytest.mark.parametrize("cloud", PLACES)
+@pytest.mark.parametrize("name", pipeline_names())
+def test_what_stands_there_as_a_comment_is_right_without_the_mark(cloud: str, name: str) -> None:
+    made = drafted(cloud, USES=name)
+    (section,) = settings(made).pipelines.values()
+    assert section.schedule is None
+    raw = uncommented(made)
+    placed = raw["slipway:pipelines"][name]
+    loaded = load(without_prefix(raw)).pipelines[name]
+    assert loaded.schedule is not None
+    apps = set(placed.get("apps", {}))
+    assert apps == {"mnist": {"serving", "page", "tensorboard", "notebook"}, "neighbours": {"show"}}.get(
+        name, set()
+    )
+    said = "\n".join(made.said)
+    assert all(app in said for app in apps)
+    assert ("billed" in said) is bool(apps)
+
+
+def test_apps_of_a_pipeline_s_own_are_left_out_as_comments(tmp_path: Path) -> None:
+    big = {"kind": "program", "run": ["python", "page.py", "{port}"], "port": 8080, "resources": {"cpu": "6"}}
+    folder = written(tmp_path / "days", {**DAYS, "apps": {"page": big}})
+    (folder / "page.py").write_text("", encoding="utf-8")
+    for cloud in PLACES:
+        made = drafted(cloud, USES=str(folder))
+        assert "apps" not in content(made)["slipway:pipelines"]["days"]
+        raw = uncommented(made)
+        assert raw["slipway:pipelines"]["days"]["apps"] == {"page": {"pool": "cpu"}}
+        assert load(without_prefix(raw))
+
+
+def test_a_lock_file_that_is_not_there_is_told_with_the_command_that_makes_it(tmp_path: Path) -> None:
+    steps = {
+        name: {**step, "requirements": "requirements.txt"} if name != "days" else step
+        for name, step in DAYS["steps"].items()
+    }
+    folder = written(tmp_path / "days", {**DAYS, "steps": steps})
+    told = [line for line in drafted("gcp", USES=str(folder)).said if "requirements.txt" in line]
+    assert len(told) == 1
+    assert "uv pip compile" in told[0]
+    (folder / "requirements.txt").write_text((folder / "cache.txt").read_text(encoding="utf-8"), encoding="utf-8")
+    assert not any("requirements.txt" in line for line in drafted("gcp", USES=str(folder)).said)
+
+
+@pytest.mark.parametrize("cloud", PLACES)
+def test_a_pipeline_with_images_of_its_own_gets_the_registry_that_it_needs(cloud: str) -> None:
+    made = drafted(cloud, USES="neighbours")
+    registry = content(made)["slipway:registry"]
+    assert registry["pool"] == "cpu"
+    to_correct = any("slipway:registry.repository" in line for line in made.said)
+    assert ("repository" in registry) is to_correct is (cloud == "existing")
+    assert "slipway:registry" not in content(drafted(cloud))
+
+
+def test_a_secret_is_told_with_the_variable_that_is_enough_for_a_rehearsal(tmp_path: Path) -> None:
+    steps = {**DAYS["steps"], "prepare": {**DAYS["steps"]["prepare"], "secrets": {"KEY": "wandb-key"}}}
+    made = drafted("gcp", USES=str(written(tmp_path / "days", {**DAYS, "steps": steps})))
+    said = "\n".join(made.said)
+    assert "slipway:secrets.wandb-key" in said
+    assert "SLIPWAY_SECRET_WANDB_KEY" in said
+    assert load({**without_prefix(content(made)), "secrets": {"wandb-key": MASK}})

@@ -1,7 +1,7 @@
 """``make new STACK=mine CLOUD=…``: the file of a stack that runs one pipeline on pools of its own."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import jinja2
@@ -9,7 +9,9 @@ import yaml
 from pydantic import ValidationError
 
 from infra.clouds.registry import CLOUDS
+from infra.pipelines import shipping
 from infra.pipelines.contract import placements
+from infra.pipelines.declared import DeclaredPipeline
 from infra.pipelines.discovery import ROOT, is_path, known, location, pipeline, pipeline_names
 from infra.platform import Resources
 from infra.schema.problems import Problem, SettingsError, did_you_mean, listed, without_prefix
@@ -18,7 +20,24 @@ from infra.schema.starter import CPU_POOL, GPU_POOL, Starter, Wish
 from infra.settings.checks.pipelines import section_name_findings
 from infra.settings.loading import load
 from infra.settings.model import Settings
-from tools.new.section import Section, most_nodes, needs, on_cpus, on_gpus, secrets_of, section, written
+from infra.settings.registry import KEY as REGISTRY
+from infra.settings.registry import RegistrySettings
+from offline.rehearsal.secrets import variable
+from tools.new.section import (
+    USES,
+    Section,
+    apps_of,
+    apps_together,
+    builds,
+    largest,
+    most_nodes,
+    needs,
+    on_cpus,
+    on_gpus,
+    secrets_of,
+    section,
+    written,
+)
 from tools.new.writing import Draft, RefusedError, taken
 
 STACKS = ROOT / "stacks"
@@ -68,7 +87,7 @@ def draft(stack: str, given: Mapping[str, str], example: str) -> Draft:
         settings = load({**values, **({SECRETS: dict.fromkeys(secrets, MASK)} if secrets else {})})
     except SettingsError as error:
         raise RefusedError(error.problems) from error
-    return Draft(target, text, tuple(_said(target, chosen, settings, starter.before)))
+    return Draft(target, text, tuple(_said(target, chosen, settings, starter)))
 
 
 def _name_problems(stack: str, target: Path) -> Iterator[Problem]:
@@ -134,8 +153,11 @@ def _wish(found: Section | None, region: str | None, gpu: str | None) -> Wish:
     """What the section asks of a cloud; that of ordinary steps where it is not known."""
     if found is None:
         return Wish(region, gpu, ORDINARY, ORDINARY if gpu else None)
-    settings = found.settings
-    return Wish(region, gpu, needs(settings, gpus=False) or ORDINARY, needs(settings, gpus=True))
+    settings = found.with_apps
+    cpu, gpus = needs(settings, gpus=False) or ORDINARY, needs(settings, gpus=True)
+    if _building(found):
+        cpu = largest((cpu, RegistrySettings(pool=CPU_POOL).asked))
+    return Wish(region, gpu, cpu, gpus, apps_together(settings))
 
 
 def _rendered(stack: str, found: Section, starter: Starter) -> str:
@@ -144,8 +166,25 @@ def _rendered(stack: str, found: Section, starter: Starter) -> str:
     )
     template = environment.from_string(starter.template.read_text(encoding="utf-8"))
     nodes = {f"{pool}_nodes": most_nodes(found.settings, gpus=pool == GPU_POOL) for pool in (CPU_POOL, GPU_POOL)}
-    own = {"stack": stack, "runs": found.name, "pipelines": _pipelines(found)}
+    own = {"stack": stack, "runs": found.name, "pipelines": _registry(found, starter) + _pipelines(found)}
     return template.render({**starter.values, **nodes, **own})
+
+
+def _registry(found: Section, starter: Starter) -> str:
+    """The section `registry`, where the cluster builds images; as a comment where those of apps are left out."""
+    if not _building(found):
+        return ""
+    repository = f", repository: {starter.repository}" if starter.repository else ""
+    mark = "" if builds(found) else "# "
+    return (
+        "  # Where its images are built, and which registry they are pushed to: docs/image-builds.md.\n"
+        f"  {mark}slipway:{REGISTRY}: {{pool: {CPU_POOL}{repository}}}\n\n"
+    )
+
+
+def _building(found: Section) -> bool:
+    """Whether the cluster builds an image for anything of the pipeline."""
+    return builds(found) or any(each.build for each in apps_of(found))
 
 
 def _pipelines(found: Section) -> str:
@@ -158,11 +197,15 @@ def _pipelines(found: Section) -> str:
     return "\n".join([*lines, written(found, "    ")]) + "\n"
 
 
-def _said(target: Path, found: Section, settings: Settings, before: Sequence[str]) -> Iterator[str]:
+def _said(target: Path, found: Section, settings: Settings, starter: Starter) -> Iterator[str]:
     stack = target.name.removeprefix("Pulumi.").removesuffix(".yaml")
     places = ", ".join(f"{at[-1]} on pool {step.pool}" for at, step in placements(found.settings))
     yield f"Wrote {target.relative_to(ROOT)}: {found.name}, with {places}"
     yield from _idle_gpus(found, settings)
+    if apps := ", ".join(each.name for each in apps_of(found)):
+        yield f"Left out, as comments in the file: {apps}, since apps are billed around the clock"
+    if builds(found) and starter.repository:
+        yield f"Set first, in the file: slipway:{REGISTRY}.repository, where images are pushed to"
     if found.guessed:
         yield f"Set first, in the file: {', '.join(found.guessed)}"
     secrets = secrets_of(found)
@@ -170,13 +213,25 @@ def _said(target: Path, found: Section, settings: Settings, before: Sequence[str
         yield "Set first, since the file is refused without its secrets:"
         yield f"  pulumi stack init {stack}"
         yield from (f"  pulumi config set --secret --path 'slipway:secrets.{each}' -s {stack}" for each in secrets)
+        variables = ", ".join(map(variable, secrets))
+        yield f"  or, for rehearsals alone, {variables} in the environment"
+    yield from _unshipped(found)
     yield "Next:"
     yield f"  make rehearse STACK={stack}"
     yield f"  make preview STACK={stack}    what it costs, and the quota it needs"
     yield "Before the first `pulumi up`:"
     if not secrets:
         yield f"  pulumi stack init {stack}"
-    yield from (f"  {line.format(stack=stack)}" for line in before)
+    yield from (f"  {line.format(stack=stack)}" for line in starter.before)
+
+
+def _unshipped(found: Section) -> Iterator[str]:
+    """What the files of the pipeline lack, a lock file for example: the stack is refused until it is there."""
+    declared = DeclaredPipeline(found.name, found.values.get(USES, found.name), found.settings)
+    problems = {each.reason: each for each in shipping.problems([declared], ROOT)}
+    if problems:
+        yield "Correct first, since the file is refused until then:"
+        yield from (f"  {each.key}: {each.reason}; {each.fix}" for each in problems.values())
 
 
 def _idle_gpus(found: Section, settings: Settings) -> Iterator[str]:

@@ -7,9 +7,12 @@ from pathlib import Path
 from infra.accelerators import accelerators
 from infra.platform import Resources
 from infra.schema.problems import Problem, did_you_mean, listed
-from infra.schema.starter import Starter, Wish
+from infra.schema.starter import NOTHING, Starter, Wish
 
 TEMPLATE = Path(__file__).parent / "data" / "starter.yaml.j2"
+
+REPOSITORY = "registry.example.org/team/slipway"
+"""For you to correct."""
 
 LEAST_CPUS, LEAST_GIB, LEAST_STORAGE_GIB = 2, 4, 10
 """What a node of a small cluster, such as kind on a laptop, leaves to pods."""
@@ -30,7 +33,7 @@ def starter(wish: Wish) -> Starter | Sequence[Problem]:
     if wish.gpu_steps is not None and wish.accelerator is None:
         on_cpu.append(wish.gpu_steps)
     values = {
-        "cpu": _node(on_cpu),
+        "cpu": _node(on_cpu, wish.apps),
         "accelerator": wish.accelerator,
         "gpus": max(1, wish.gpu_steps.gpus) if wish.gpu_steps else 1,
         "gpu": _node([wish.gpu_steps or wish.cpu_steps]),
@@ -38,14 +41,14 @@ def starter(wish: Wish) -> Starter | Sequence[Problem]:
     before = (
         "the name of the cluster's context, and what its nodes leave to pods (kubectl describe node), in the file",
     )
-    return Starter(TEMPLATE, values, before, wish.accelerator is not None)
+    return Starter(TEMPLATE, values, before, wish.accelerator is not None, REPOSITORY)
 
 
-def _node(steps: Sequence[Resources]) -> dict[str, str]:
-    """The least that a node has to leave to pods, in the words of a stack file."""
-    cpu = max(each.cpu for each in steps)
-    gib = math.ceil(max(each.memory for each in steps) / 1024)
-    storage = math.ceil(max(each.ephemeral_storage for each in steps) / 1024)
+def _node(steps: Sequence[Resources], staying: Resources = NOTHING) -> dict[str, str]:
+    """The least that a node has to leave to pods, in the words of a stack file, one step at a time."""
+    cpu = max(each.cpu for each in steps) + staying.cpu
+    gib = math.ceil((max(each.memory for each in steps) + staying.memory) / 1024)
+    storage = math.ceil((max(each.ephemeral_storage for each in steps) + staying.ephemeral_storage) / 1024)
     return {
         "cpu": str(max(LEAST_CPUS, math.ceil(cpu / 1000))),
         "memory": f"{max(LEAST_GIB, gib)}Gi",
