@@ -15,7 +15,8 @@ def compiling(lock: Path, root: Path) -> str:
     if path.parts[:1] == ("workloads",) and len(path.parts) == 3 and path.name == NAME:
         return f"make lock PIPELINE={path.parts[1]}"
     packages = path.with_suffix(".in")
-    return f".venv/bin/uv pip compile --universal --generate-hashes {packages} --output-file {path}"
+    files = f"{packages} --output-file {path}"
+    return f".venv/bin/uv pip compile --universal --generate-hashes {files} --python-version 3.11"
 
 
 def unpinned(lock: Path) -> str | None:
