@@ -1,7 +1,6 @@
 """The report: one HTML file that shows a rehearsal and needs nothing else."""
 
 import base64
-import json
 import platform
 import re
 import time
@@ -15,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 import jinja2
+import yaml
 from markupsafe import Markup, escape
 from pulumi.output import Unknown
 
@@ -121,7 +121,7 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         "shares": {each.urn: shares(each) for each in (*outcome.records, *outcome.services)},
         "amounts": NAMES,
         "remarks": [*outcome.configuration.remarks, *only_said(resources.values())],
-        "overlay": json.dumps(outcome.configuration.overlay, indent=2) if outcome.configuration.overlay else "",
+        "overlay": _yaml(outcome.configuration.overlay),
         "outputs": {
             name: dedent(written(each.shown)).strip()
             for name, each in sorted(without_tables(outcome.evaluation.outputs, outcome.results).items())
@@ -129,6 +129,11 @@ def context(place: Place, outcome: Outcome) -> dict[str, Any]:
         },
         "versions": versions(),
     }
+
+
+def _yaml(overlay: Mapping[str, Any]) -> str:
+    """The overlay as the stack file has it."""
+    return yaml.safe_dump(overlay, sort_keys=False).strip() if overlay else ""
 
 
 def stack_of(name: str, resources: Mapping[str, Resource], configuration: Configuration) -> Stack:

@@ -4,21 +4,27 @@ import base64
 import json
 import re
 from html.parser import HTMLParser
+from io import StringIO
 from pathlib import Path
 
+import pulumi
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from infra.kubernetes.labels import RESULTS_ANNOTATION, RUN_ANNOTATION
 from infra.pipelines.results import Column, Curves, Number, Picture, Table
 from infra.review.stack import Resource
 from offline.rehearsal import charts
 from offline.rehearsal.job_results import Collected, collect, decimals, written
+from offline.rehearsal.outcome import Options
 from offline.rehearsal.report import code, priced, stack_of
-from offline.rehearsal.session import configure
+from offline.rehearsal.session import Session, configure
 from offline.rehearsal.shown_results import ShownCurves
 from tests.offline.rehearsal.toy import ROOT, Toys, rehearse
+from tests.support.browser import chromium
 from tests.support.svg import parse
 
 PNG = bytes.fromhex(
@@ -332,6 +338,41 @@ def test_the_timeline_is_as_wide_as_the_page(report: tuple[Path, str]) -> None:
     bars = re.findall(r'class="bar [a-z-]+" style="left:([\d.]+)%;width:([\d.]+)%"', timeline)
     assert len(bars) == 4, "waiting and running, of the two Jobs that ran"
     assert all(float(left) + float(width) <= 100.1 for left, width in bars)
+
+
+@pytest.mark.slow
+def test_on_a_phone_yaml_keeps_its_lines_and_the_page_its_width(tmp_path: Path) -> None:
+    runs = {f"train-{number}": f"https://storage.example.org/{'folder/' * 20}{number}" for number in range(3)}
+
+    def program() -> None:
+        Toys().job("job", "print('done')")
+        pulumi.export("digits", {"runs": runs, "accuracy": 0.5})
+
+    rehearse(program, tmp_path)
+    with chromium() as browser:
+        page = browser.new_page(viewport={"width": 390, "height": 800})
+        page.goto((tmp_path / "report.html").as_uri())
+        outputs = page.locator("section", has_text="Stack outputs")
+        lines = outputs.locator("code", has_text="runs:").evaluate(
+            "found => [found.textContent.split('\\n').length,"
+            " new Set([...found.getClientRects()].map(rectangle => rectangle.top)).size]"
+        )
+        assert lines == [5, 5], "of the text, and of what is drawn"
+        box = outputs.locator(".scroll").evaluate("found => [found.scrollWidth, found.clientWidth]")
+        assert box[0] > box[1], "what is beside the screen can be scrolled to"
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_what_a_rehearsal_lays_over_stands_there_as_yaml(tmp_path: Path) -> None:
+    stack = yaml.safe_load((ROOT / "stacks" / "Pulumi.local.yaml").read_text(encoding="utf-8"))
+    stack["config"]["slipway:rehearsal"] = {"pipelines": {"mnist": {"epochs": 3}}}
+    file = tmp_path / "stack.yaml"
+    file.write_text(yaml.safe_dump(stack), encoding="utf-8")
+    configuration = configure("local", ROOT, file)
+    options = Options("local", ROOT, tmp_path / "made")
+    Session(lambda: Toys().job("job", "print('done')"), configuration, options, Console(file=StringIO())).run()
+    text = Page((tmp_path / "made" / "report.html").read_text(encoding="utf-8")).text
+    assert "pipelines:\n  mnist:\n    epochs: 3" in text
 
 
 def test_copies_of_the_results_lie_beside_it(report: tuple[Path, str]) -> None:
