@@ -11,7 +11,7 @@ from infra.review.properties import Properties, items, json_document, leaves, ma
 from infra.review.stack import CONFIG_MAP, Stack
 from infra.schema.secret_values import MASK, OF_CLIENT, looks_like, secret, words
 from offline.policies.images import CHARTS
-from offline.policies.workloads import workloads
+from offline.policies.workloads import Workload, workloads
 
 SECRET_TYPE = "kubernetes:core/v1:Secret"
 
@@ -70,7 +70,7 @@ def _objects(stack: Stack) -> Iterator[Violation]:
             for place, what in _told(container):
                 yield Violation(
                     workload.resource.urn,
-                    f"{what} stands in clear in {place} of the container {container.get('name')}",
+                    f"{what} stands in clear in {place} of {_called(container, workload)}",
                     "withdraw it; set a new one under `slipway:secrets`, and name it in `secrets` of the program",
                 )
     for chart in stack.of_type(*CHARTS):
@@ -81,6 +81,11 @@ def _objects(stack: Stack) -> Iterator[Violation]:
                     f"{what} stands in clear in the chart's values, in {place}",
                     "withdraw it, and take the new one from a secret configuration value or an existing Secret",
                 )
+
+
+def _called(container: Properties, workload: Workload) -> str:
+    """The container, by a name only where it has to be told from others: one line then says it of all variants."""
+    return f"the container {container.get('name')}" if len(workload.containers) > 1 else "its container"
 
 
 def _told(container: Properties) -> Iterator[tuple[str, str]]:
@@ -125,8 +130,8 @@ def _expanded(stack: Stack) -> Iterator[Violation]:
             for name in sorted(named & of_secrets):
                 yield Violation(
                     workload.resource.urn,
-                    f"the value of {name}, which comes from a Secret, stands in the command line of the container "
-                    f"{container.get('name')}: whoever sees the processes of its node can read it",
+                    f"the value of {name}, which comes from a Secret, stands in the command line of "
+                    f"{_called(container, workload)}: whoever sees the processes of its node can read it",
                     f"let the program read the variable {name} from its environment",
                 )
 

@@ -86,6 +86,14 @@ def test_no_finding_shows_the_secret_that_it_found() -> None:
             assert not re.search("hunter2|abc123|MIIE|AKIA", text)
 
 
+def test_a_secret_in_clear_is_the_same_finding_in_every_variant_of_a_step() -> None:
+    clear = [{"name": "API_TOKEN", "value": "abc123abc123"}]
+    variants = [job(pod({**container(env=clear), "name": name}), name) for name in ("train-1", "train-2")]
+    findings, _ = check(stack(*variants), {}, TODAY)
+    assert [each.policy for each in findings] == ["secret-in-plain-object"] * 2
+    assert len({each.reason for each in findings}) == 1, "a preview says one reason once"
+
+
 @pytest.mark.slow
 def test_checking_needs_no_sdk() -> None:
     """Reading a stack that was evaluated elsewhere has to be quick, and these take longer than all the rest."""
