@@ -13,8 +13,10 @@ import pytest
 from rich.console import Console
 
 from infra.review.observation import STACK, Observation, Probe, State, fine, unknown, wrong
+from infra.review.stack import Stack
+from offline.preview.evaluated_stack import Evaluated
 from tools.doctor import backend, examination, machine
-from tools.doctor.examination import Examined
+from tools.doctor.examination import Examined, of_file
 from tools.doctor.screen import document, show
 
 ROOT = Path(__file__).parents[2]
@@ -213,6 +215,17 @@ def test_what_stacks_have_in_common_is_said_once_and_harm_comes_first(width: int
     lines = json.loads(document(examined))["stacks"][1]["observations"]
     assert [each["state"] for each in lines] == ["wrong", "fine", "wrong"]
     assert lines[0]["mend"] == "pulumi stack init two"
+
+
+def test_a_secret_that_is_not_set_is_missing_before_the_first_up() -> None:
+    """A preview goes on with a placeholder, and `pulumi up` refuses the stack."""
+    key = "slipway:secrets.wandb-key"
+    reason = "step `train` of pipeline `churn` needs it for `KEY`, and it is not set"
+    unset = [{"key": key, "reason": reason, "fix": "set it"}]
+    found = list(of_file(Evaluated("dev", Stack("dev", {}, {}), unset=unset)))
+    assert [(each.state, each.subject) for each in found] == [(State.WRONG, key)]
+    assert found[0].mend == f"pulumi config set --secret --path '{key}' -s {STACK}"
+    assert [each.state for each in of_file(Evaluated("dev", Stack("dev", {}, {})))] == [State.FINE]
 
 
 @pytest.mark.slow

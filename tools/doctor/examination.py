@@ -14,12 +14,13 @@ from infra.program import declare
 from infra.review.observation import STACK, Observation, Probe, fine, unknown, wrong
 from infra.review.properties import mapping
 from infra.schema.problems import SettingsError, without_prefix
-from infra.settings.loading import clouds_of, load
+from infra.settings.loading import clouds_of
 from infra.settings.model import Settings
 from infra.settings.references import unread
 from offline.engine.other_stacks import OtherStacks
 from offline.engine.stack_config import ConfigError, load_stack
 from offline.engine.stack_references import Reference, references
+from offline.engine.unset_secrets import load_with_placeholders
 from offline.preview.evaluated_stack import Evaluated, Failed
 from offline.preview.revisions import evaluate_trees
 from tools.doctor import backend, cluster, machine
@@ -58,18 +59,24 @@ def examine(root: Path, names: Sequence[str], seconds: float = SECONDS) -> list[
     common = [observation for _ in shared for observation in found.pop(0)]
     examined: list[Examined] = []
     for name, probes in own.items():
-        observations = [*_file(evaluated[name]), *common, *states.get("all", {}).get(name, ())]
+        observations = [*of_file(evaluated[name]), *common, *states.get("all", {}).get(name, ())]
         for _ in probes:
             observations += found.pop(0)
         examined.append(Examined(name, list(dict.fromkeys(observations))))
     return examined
 
 
-def _file(evaluated: Evaluated) -> Iterator[Observation]:
+def of_file(evaluated: Evaluated) -> Iterator[Observation]:
     """The stack file itself, whose problems the preview tells in full."""
     failure = evaluated.failure
+    for each in evaluated.unset:
+        why = each["reason"].removesuffix(", and it is not set")
+        yield wrong(
+            each["key"], f"is not set: {why}", f"pulumi config set --secret --path '{each['key']}' -s {STACK}"
+        )
     if failure is None:
-        yield fine(FILE, "is right")
+        if not evaluated.unset:
+            yield fine(FILE, "is right")
         return
     yield wrong(FILE, f"is wrong: {_in_short(failure)}", f"make check STACK={STACK}")
     yield unknown("everything that the stack file decides", "was not checked: the file is wrong")
@@ -112,7 +119,7 @@ def _settings(name: str, raw: Mapping[str, Any], root: Path) -> Settings | None:
     """The settings, with clusters of other stacks as their files declare them; None where they are wrong."""
     resolve = OtherStacks(root, declare, preview=True).of(name).resolve if references(raw) else unread
     try:
-        return load(raw, resolve)
+        return load_with_placeholders(raw, resolve)[0]
     except SettingsError:
         return None
 
