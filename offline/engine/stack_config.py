@@ -49,8 +49,9 @@ def load_stack(stack: str, root: Path, file: Path | None = None) -> StackConfig:
         file = folder / f"Pulumi.{stack}.yaml"
         # Whatever else stands in the file's place is told by reading it.
         if not os.path.lexists(file):
-            known = ", ".join(_names(folder)) or "none"
-            raise ConfigError(f"there is no stack {stack!r} in {folder}; there is {known}")
+            known = _names(folder)
+            there = did_you_mean(stack, known, f"there is {', '.join(known) or 'none'}")
+            raise ConfigError(f"there is no stack {stack!r} in {folder}; {there}")
     content = _mapping(file, read_yaml(file))
     if wrong := [*_misplaced(content), *_without_namespace(content.get("config"))]:
         raise ConfigError("\n".join(f"{file}: {each}" for each in wrong))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import typer
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from infra.pipelines.discovery import ROOT
 from infra.pipelines.file_reading import Folder
 from infra.pipelines.file_reading import read as read_pipeline
+from tools.importing.__main__ import main
 from tools.importing.conversion import STEP, Imported, convert
 from tools.importing.fields import rules
 from tools.importing.manifest import read
@@ -319,3 +321,18 @@ def test_the_page_lists_all_fields() -> None:
     assert imports.PAGE.read_text(encoding="utf-8") == imports.page()
     assert rules()[-1].at == "**"
     assert imports.PAGE.is_relative_to(ROOT / "docs")
+
+
+def test_who_names_no_manifest_is_told_how_to(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as ended:
+        main(manifest="")
+    assert ended.value.exit_code == 2
+    assert "make import MANIFEST=" in capsys.readouterr().err
+
+
+def test_objects_without_a_kind_are_not_called_none(tmp_path: Path) -> None:
+    (tmp_path / "values.yaml").write_text("a: 1\n", encoding="utf-8")
+    with pytest.raises(RefusedError) as refused:
+        read(tmp_path)
+    (problem,) = refused.value.problems
+    assert "None" not in problem.reason

@@ -6,10 +6,11 @@ from typing import Annotated
 import typer
 
 from infra.pipelines.discovery import ROOT
+from infra.schema.problems import Problem
 from tools.importing.conversion import convert
-from tools.importing.manifest import read
+from tools.importing.manifest import OPTION, read
 from tools.importing.writing import draft
-from tools.new.writing import Draft, carry_out
+from tools.new.writing import Draft, RefusedError, carry_out
 
 
 def main(
@@ -24,6 +25,9 @@ def main(
     """
 
     def made() -> Draft:
+        if not manifest:
+            fix = "write `make import MANIFEST=tfjob.yaml`, the path of its file"
+            raise RefusedError([Problem(OPTION, None, "nothing says what to import", fix)])
         found = read(Path(manifest).expanduser())
         return draft(found, convert(found), name, Path(code).expanduser() if code else None)
 

@@ -100,7 +100,7 @@ def read(path: Path) -> Manifest:
     documents = list(_documents(path))
     known = [each for each in documents if _kind(each)]
     if not known:
-        kinds = ", ".join(sorted({str(each.content.get("kind")) for each in documents})) or "nothing"
+        kinds = ", ".join(sorted({str(each.content.get("kind") or "no kind") for each in documents})) or "nothing"
         reason = f"it has {kinds}, and no TFJob or PyTorchJob of kubeflow.org and no Job of batch/v1"
         raise _refused(str(path), reason, "name the manifest of one training")
     names = {str(_name(each)) for each in known}

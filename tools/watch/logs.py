@@ -58,7 +58,7 @@ def main(  # noqa: PLR0917  # One parameter per option of the command line.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
         if not step:
-            raise WatchError("name the step: make logs STACK=local STEP=train")
+            raise WatchError(f"name the step: make logs STACK={stack or 'local'} STEP=train")
         session = opened(stack, kubeconfig, context)
         session.logs = False
         printer = Printer(session, chosen(step, session.plan))

@@ -49,6 +49,12 @@ def test_a_stack_that_is_not_there_is_answered_with_those_that_are(project: Path
         stack_config("staging", project)
 
 
+def test_a_mistyped_stack_is_answered_with_the_nearest(project: Path) -> None:
+    write(project, "", "churn-dev")
+    with pytest.raises(ConfigError, match="did you mean `churn-dev`"):
+        stack_config("chrun-dev", project)
+
+
 def test_what_stands_in_the_place_of_a_stack_file_is_told(project: Path) -> None:
     (project / "stacks" / "Pulumi.dev.yaml").mkdir()
     with pytest.raises(ConfigError, match=r"Pulumi\.dev\.yaml cannot be read: it is a folder"):

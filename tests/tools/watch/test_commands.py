@@ -102,6 +102,12 @@ def test_a_stack_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     assert CliRunner().invoke(watch.app, []).exit_code == 2
 
 
+def test_who_names_no_step_is_told_the_command_for_the_stack_that_was_named() -> None:
+    done = CliRunner().invoke(logs.app, ["--stack", "gcp-dev"])
+    assert done.exit_code == 2
+    assert "STACK=gcp-dev STEP=" in done.stderr
+
+
 def test_the_log_of_the_newest_pod_is_printed(cluster: Cluster, local: Plan) -> None:
     train(cluster, local)
     code, out, err = call(logs, cluster, "--stack", "local", "--step", "train")
