@@ -18,8 +18,12 @@ OF_A_JOB = 3
 
 UNKNOWN = "[unknown]"
 
-LISTED_JOBS = 'data["jobs.json"]'
-"""The property with the Jobs of a schedule, as `infra.kubernetes.schedule` writes them."""
+LISTED_JOBS = {
+    "kubernetes:core/v1:ConfigMap": 'data["jobs.json"]',
+    "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy": "spec.variables[",
+}
+"""By type, what the properties begin with that have the Jobs of a schedule, as `infra.kubernetes.schedule` and
+`infra.kubernetes.schedule_admission` write them."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +88,10 @@ def _singles(changes: Changes) -> Iterator[Row]:
         if each.urn not in runs:
             name = (each.name, phrasing.kind(each.type))
             told, why = telling(each), phrasing.why(each)
-            if runs and any(change.path == LISTED_JOBS for change in told):
+            listing = LISTED_JOBS.get(each.type)
+            if runs and listing and any(change.path.startswith(listing) for change in told):
                 # Those that changed have rows of their own.
-                told = [change for change in told if change.path != LISTED_JOBS]
+                told = [change for change in told if not change.path.startswith(listing)]
                 why = why or "it lists Jobs that change"
             yield Row(phrasing.DONE[each.operation], each.operation, [name], why, told)
     changed = {each.urn: each for each in changes.resources}

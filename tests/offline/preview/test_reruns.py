@@ -399,3 +399,14 @@ def test_the_list_of_a_schedules_jobs_is_not_shown_beside_the_jobs_that_changed(
     assert (shown["nightly-jobs"].why, shown["nightly-jobs"].properties) == ("it lists Jobs that change", [])
     alone = rows(compare(stack(both("1", "a")[0]), stack(both("1", "b")[0])))
     assert [each.path for each in alone[0].properties] == ['data["jobs.json"]']
+
+
+def test_the_policy_of_a_schedule_is_not_shown_in_its_language() -> None:
+    def both(digest: str, words: str) -> list[Resource]:
+        variables = [{"name": "known", "expression": "true"}, {"name": "pod0", "expression": f'dyn("{words}")'}]
+        spec = {"failurePolicy": "Fail", "variables": variables}
+        kind = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
+        return [declared(kind, "nightly-policy", {"spec": spec}), job("train", digest, words)]
+
+    shown = {row.resources[0][0]: row for row in rows(compare(stack(*both("1", "a")), stack(*both("2", "b"))))}
+    assert (shown["nightly-policy"].why, shown["nightly-policy"].properties) == ("it lists Jobs that change", [])
