@@ -127,7 +127,9 @@ class PipelineSchedule(pulumi.ComponentResource):
                 on_cluster,
                 # What a run reads beside the pipeline's own results, such as packages, is there once these are.
                 pulumi.ResourceOptions(
-                    depends_on=[binding, jobs, bundle, *limits, *told, *(each.job for each in args.jobs)]
+                    depends_on=[binding, jobs, bundle, *limits, *told, *(each.job for each in args.jobs)],
+                    # The pods of its runs hold the store's claim, and go with it.
+                    replace_with=[*workspace.frees_claim],
                 ),
             ),
         )

@@ -87,6 +87,8 @@ class Workspace(pulumi.ComponentResource):
     None: everything. ``queue`` is the LocalQueue of its Jobs, ``priorities`` are WorkloadPriorityClasses by a
     step's `priority`, and ``wait`` is how many seconds somebody waits for the admission of a Job. ``measured`` is
     what is measured of its pods; `infra.kubernetes.metrics.scrapers` says of it who may read that.
+    ``frees_claim`` are what takes the store's claim away where it is replaced: what leaves pods behind that the
+    stack does not know is replaced with them.
     """
 
     def __init__(self, name: str, args: WorkspaceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -132,8 +134,10 @@ class Workspace(pulumi.ComponentResource):
         )
         policies = network_policies(name, limits, in_namespace)
         ready: list[pulumi.Resource] = [*own, service_account, *policies]
-        if platform.store.claim:
-            ready.append(_claim(name, platform.store.claim, args, in_namespace))
+        claim = _claim(name, platform.store.claim, args, in_namespace) if platform.store.claim else None
+        # Kubernetes keeps a claim while a pod names it, one that is done included.
+        self.frees_claim: Sequence[pulumi.Resource] = (*platform.store.replaced_with, claim) if claim else ()
+        ready.extend([claim] if claim else [])
         if args.queue and access:
             ready.append(_local_queue(name, args.queue, access, args, in_namespace))
         if args.pull is not None:

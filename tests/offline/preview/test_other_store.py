@@ -68,6 +68,29 @@ def test_another_store_runs_all_jobs_and_lets_go_of_the_old_claim(
     assert {urn: ran.get(urn) for urn in jobs} == dict.fromkeys(jobs, Outcome.RUNS)
 
 
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        pytest.param("aws-batch", {"store.kms_key": KEY.replace("ap-south-1", "us-east-1")}, id="efs"),
+        pytest.param("gcp-batch", {"store.location": "us-central1-b"}, id="filestore"),
+        pytest.param("onprem-batch", {"store.path": "/exports/other"}, id="nfs"),
+    ],
+)
+def test_the_runs_of_a_schedule_let_go_of_the_old_claim(name: str, changes: dict[str, Any]) -> None:
+    # Kubernetes deletes no claim that a pod object names, and the pods of runs by the clock stay for their logs.
+    old, new = previewed(name), previewed(name, changes)
+    operations = {each.resource.urn: each.operation for each in compared(old, new)}
+    (clock,) = new.of_type("kubernetes:batch/v1:CronJob")
+    (claim,) = (each.urn for each in new.of_type(CLAIM) if each.name.endswith("-store"))
+    assert operations[claim] is operations[clock.urn] is Operation.REPLACE
+    assert claim in clock.replace_with
+    if old.resources[claim].properties["metadata"]["name"] == new.resources[claim].properties["metadata"]["name"]:
+        # Such a claim is deleted first, with its volume, and before them what is replaced with the volume.
+        volume = {each.urn for each in new.of_type(VOLUME) if operations[each.urn] is Operation.REPLACE}
+        assert volume
+        assert volume <= clock.replace_with
+
+
 def test_the_same_store_replaces_no_job() -> None:
     changed = {"store": {**S3, "temporary_days": 3}}
     assert compare(previewed("aws-dev"), previewed("aws-dev", changed)).runs == []
