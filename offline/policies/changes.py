@@ -37,6 +37,21 @@ class Change:
         """The comparison of each resource of the stack before, by the URN that it has there."""
         return {each.before.urn: each for each in self.compared if each.before}
 
+    @cached_property
+    def _users(self) -> Mapping[str, Sequence[str]]:
+        """The names of what runs on each pool before the update, by the pool's URN."""
+        names: dict[str, list[str]] = {}
+        for workload in workloads(self.before):
+            if (pool := workload.pool(self.before)) is not None:
+                names.setdefault(pool.urn, []).append(workload.resource.name)
+        return names
+
+    def users_of(self, compared: Compared) -> str:
+        """Which Jobs, services and apps run on a pool, as ``: train, predict``; empty where none does."""
+        names = self._users.get(compared.before.urn, ()) if compared.before else ()
+        more = f" and {len(names) - MOST_NAMES} more" if names[MOST_NAMES:] else ""
+        return f": {', '.join(names[:MOST_NAMES])}{more}" if names else ""
+
     def ends(self, urn: str) -> bool:
         """Whether the update deletes or replaces the resource with this URN."""
         found = self.by_urn.get(urn)
@@ -210,7 +225,7 @@ def _ends_work(change: Change) -> Iterator[Violation]:
             continue
         for consequence in each.consequences:
             if consequence.fact.effect is Effect.ENDS_WORK:
-                reason = f"{consequence.fact.note} (another {_properties(consequence)})"
+                reason = f"{consequence.fact.note}{change.users_of(each)} (another {_properties(consequence)})"
                 yield Violation(each.resource.urn, reason, consequence.fact.fix)
 
 
@@ -222,20 +237,10 @@ def _ended_pools(change: Change) -> Iterator[Violation]:
         for each in change.compared
         if each.before is not None and each.before.urn in pools and change.ends(each.before.urn)
     ]
-    if not ended:
-        return
-    names: dict[str, list[str]] = {}
-    for workload in workloads(change.before):
-        if (pool := workload.pool(change.before)) is not None:
-            names.setdefault(pool.urn, []).append(workload.resource.name)
     for each, pool in ended:
-        used = names.get(pool.urn, [])
-        listed = ", ".join(used[:MOST_NAMES]) + (
-            f" and {len(used) - MOST_NAMES} more" if used[MOST_NAMES:] else ""
-        )
         yield Violation(
             each.resource.urn,
-            f"ends all nodes of the pool `{pool.name}` and what runs on them{f': {listed}' if used else ''} "
+            f"ends all nodes of the pool `{pool.name}` and what runs on them{change.users_of(each)} "
             f"({cause(each)})",
             f"{undo(each)}; or run `pulumi up` while nothing runs on the pool",
         )

@@ -37,8 +37,10 @@ def test_a_pool_that_is_replaced_or_renamed_says_which_jobs_end(changes: Mapping
     assert "mnist-train" in ended(changes)
 
 
-def test_a_pool_whose_nodes_are_replaced_without_it_says_so() -> None:
-    assert "replaces all nodes" in ended({f"{POOLS}.train.instance_type": "g4dn.2xlarge"})
+def test_a_pool_whose_nodes_are_replaced_without_it_says_which_jobs_end() -> None:
+    said = ended({f"{POOLS}.train.disk_size_gb": 200})
+    assert "replaces all nodes" in said
+    assert "mnist-train" in said
 
 
 def let_in(changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> str:

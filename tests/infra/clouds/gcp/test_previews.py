@@ -115,8 +115,10 @@ def test_a_pool_that_is_replaced_or_renamed_says_which_jobs_end(changes: Mapping
     ],
     ids=["zones", "machine-type"],
 )
-def test_a_pool_whose_nodes_go_without_it_says_so(changes: Mapping[str, Any]) -> None:
-    assert ("ends-running-pods", "dev-train") in policies(DEV, changes)
+def test_a_pool_whose_nodes_go_without_it_says_which_jobs_end(changes: Mapping[str, Any]) -> None:
+    found = findings(DEV, changes)
+    [ended] = [each for each in found if (each.policy, each.name.split()[0]) == ("ends-running-pods", "dev-train")]
+    assert "mnist-train" in ended.reason
 
 
 def test_objects_that_a_shorter_time_deletes_are_had_back_from_soft_delete_only() -> None:
