@@ -139,6 +139,15 @@ def test_another_rule_that_expires_objects_deletes_them() -> None:
     assert effects(LIFECYCLE, expiring(30, 7), expiring(30)) == []
 
 
+def test_another_size_of_the_metrics_deletes_the_oldest_or_fills_the_volume() -> None:
+    def metrics(size: str) -> dict[str, Any]:
+        storage = {"volumeClaimTemplate": claim(size)}
+        return {"values": {"prometheus": {"prometheusSpec": {"storageSpec": storage}}}}
+
+    assert effects(RELEASE, metrics("20Gi"), metrics("10240Mi")) == [DELETES]
+    assert effects(RELEASE, metrics("20Gi"), metrics("1Ti")) == [REFUSED]
+
+
 def test_durations_of_a_chart_are_compared() -> None:
     def metrics(retention: str) -> dict[str, Any]:
         return {"values": {"prometheus": {"prometheusSpec": {"retention": retention}}}}
