@@ -5,18 +5,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.kubernetes.review.clients import SECRET, secrets_of
-from infra.kubernetes.review.holdings import CLAIM
+from infra.kubernetes.review.holdings import CLAIM, METRICS_CLAIM, PROMETHEUS, RELEASE
 from infra.review.policy import Harm, Severity, Violation
-from infra.review.properties import at, mappings, texts
+from infra.review.properties import at, mapping, mappings, texts
 from infra.review.stack import Resource, Stack
 from offline.policies.changes import GOES, Change, ChangePolicy, cause, undo
 from offline.policies.protection import holding
-from offline.policies.workloads import DEPLOYMENT, STATEFUL_SET, workload_of
+from offline.policies.workloads import DEPLOYMENT, STATEFUL_SET, Workload, workload_of
 from offline.preview.model import Operation
 from offline.preview.operations import Compared
 
 CHANGED_STORAGE = "; or change its storage with it, which makes its volume anew"
 WITHOUT_IT = "; or copy its data away, and take it out of the stack file for one update"
+WITHOUT_METRICS = "; or take the metrics out of the stack file for one update, which deletes what there is of them"
 """The ends of fixes: what makes a volume anew."""
 
 
@@ -66,7 +67,9 @@ def _keeping(change: Change, secret: Resource) -> Iterator[Resource]:
 
 def _out_of_reach(change: Change) -> Iterator[Violation]:
     for each in change.compared:
-        if each.before is None or each.after is None or each.after.type not in {STATEFUL_SET, DEPLOYMENT}:
+        if each.before is None or each.after is None:
+            continue
+        if each.after.type not in {STATEFUL_SET, DEPLOYMENT, RELEASE}:
             continue
         if not (volume := _volume_that_stays(each, change)):
             continue
@@ -101,6 +104,8 @@ def _volume_that_stays(compared: Compared, change: Change) -> str:
     before, after = compared.before, compared.after
     assert before is not None
     assert after is not None
+    if after.type == RELEASE:
+        return WITHOUT_METRICS if all(at(it.properties, *METRICS_CLAIM) for it in (before, after)) else ""
     templates = mappings(at(after.properties, "spec", "volumeClaimTemplates"))
     if compared.operation is not Operation.REPLACE and any(map(_of_one_node, templates)):
         held = holding(before, change.before)
@@ -136,12 +141,22 @@ class _Places:
 
 def _places(resource: Resource, stack: Stack) -> _Places | None:
     """Where the pods of ``resource`` may run; None where a pool's zones are not known."""
-    pools = workload_of(resource, stack).suitable_pools(stack)
+    pools = _pods_of(resource, stack).suitable_pools(stack)
     if not pools or not all(each.zones for each in pools):
         return None
     return _Places(
         "`, `".join(each.name for each in pools), frozenset(zone for each in pools for zone in each.zones)
     )
+
+
+def _pods_of(resource: Resource, stack: Stack) -> Workload:
+    """The pods of a resource; of a release, those that its operator makes for Prometheus."""
+    if resource.type != RELEASE:
+        return workload_of(resource, stack)
+    prometheus = mapping(at(resource.properties, *PROMETHEUS))
+    placed = {key: prometheus.get(key) for key in ("nodeSelector", "tolerations")}
+    template = {"spec": {**placed, "containers": [{"resources": prometheus.get("resources")}]}}
+    return Workload(resource, stack.cluster_of(resource), template)
 
 
 POLICIES: Sequence[ChangePolicy] = (

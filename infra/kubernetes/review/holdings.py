@@ -15,6 +15,12 @@ VOLUME = "kubernetes:core/v1:PersistentVolume"
 NAMESPACE = "kubernetes:core/v1:Namespace"
 STORAGE_CLASS = "kubernetes:storage.k8s.io/v1:StorageClass"
 STATEFUL_SET = "kubernetes:apps/v1:StatefulSet"
+RELEASE = "kubernetes:helm.sh/v3:Release"
+
+PROMETHEUS = ("values", "prometheus", "prometheusSpec")
+"""Where a release of kube-prometheus-stack says how its operator runs Prometheus (version 88.5.3)."""
+METRICS_CLAIM = (*PROMETHEUS, "storageSpec", "volumeClaimTemplate", "spec")
+"""Where it says which claim the operator makes for Prometheus."""
 
 RETAIN = "Retain"
 DELETE = "Delete"
@@ -29,17 +35,20 @@ FROM_STORE = (
 def holding(resource: Resource, stack: Stack) -> Holding | None:
     """What goes with this one; None for a kind that holds nothing of users'.
 
-    A namespace holds the claims that its StatefulSets make; those that the stack declares are asked for
-    themselves.
+    A namespace holds the claims that its StatefulSets and Prometheus's operator make; those that the stack
+    declares are asked for themselves.
     """
     if resource.type == CLAIM:
         return _claim(resource, stack)
     if resource.type == VOLUME:
         return Holding("the volume and everything on it", kept=_kept(_policy(resource)))
-    if resource.type == NAMESPACE and (sets := _with_claims(resource, stack)):
-        named = ", ".join(f"the StatefulSet {each.name}" for each in sets)
-        lost = f"the namespace and everything in it, the claims of {named} included"
-        return Holding(lost, meant=all(_goes_with_it(each) for each in sets))
+    if resource.type == NAMESPACE and (owners := _with_claims(resource, stack)):
+        named = ", ".join(
+            f"the metrics of {each.name}" if each.type == RELEASE else f"the claims of the StatefulSet {each.name}"
+            for each in owners
+        )
+        lost = f"the namespace and everything in it, {named} included"
+        return Holding(lost, meant=all(each.type == RELEASE or _goes_with_it(each) for each in owners))
     if resource.type == STATEFUL_SET and _claims(resource):
         return _volumes(resource, stack)
     return None
@@ -118,7 +127,8 @@ def storage_class(name: object, resource: Resource, stack: Stack) -> Resource | 
 
 def _namespaces(resource: Resource, stack: Stack) -> list[Resource]:
     """The namespace of an object, where the stack declares it."""
-    name = at(resource.properties, "metadata", "namespace")
+    path = ("namespace",) if resource.type == RELEASE else ("metadata", "namespace")
+    name = at(resource.properties, *path)
     return [
         each
         for each in stack.of_type(NAMESPACE)
@@ -129,9 +139,8 @@ def _namespaces(resource: Resource, stack: Stack) -> list[Resource]:
 
 
 def _with_claims(namespace: Resource, stack: Stack) -> list[Resource]:
-    """The StatefulSets in the namespace that make claims, without queues: their items are found again."""
-    return [
-        each
-        for each in stack.of_type(STATEFUL_SET)
-        if _claims(each) and namespace in _namespaces(each, stack) and not queued_items(each, stack)
-    ]
+    """What makes claims in the namespace: StatefulSets without queues, whose items are found again, and releases
+    with Prometheus."""
+    sets = [each for each in stack.of_type(STATEFUL_SET) if _claims(each) and not queued_items(each, stack)]
+    releases = [each for each in stack.of_type(RELEASE) if at(each.properties, *METRICS_CLAIM)]
+    return [each for each in (*sets, *releases) if namespace in _namespaces(each, stack)]

@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.previewing import findings
+from offline.policies.changes import Change
+from offline.policies.check import check_change
+from offline.preview.operations import compared
+from tests.support.previewing import TODAY, findings, previewed
 
 DEV = "aws-dev"
 POOLS = "clusters.dev.pools"
@@ -71,3 +74,20 @@ def test_another_principal_of_what_is_there_is_named(
 ) -> None:
     assert who in let_in(after, before)
     assert who not in let_in(before, after)
+
+
+METRICS = {"metrics": {"prometheus": {"storage": "20Gi"}}}
+
+
+def test_metrics_that_are_switched_off_are_lost() -> None:
+    before, after = previewed(DEV, METRICS), previewed(DEV)
+    found, _ = check_change(Change(before, after, compared(before, after)), {}, TODAY)
+    [lost] = [each for each in found if each.policy == "deletes-data"]
+    assert "the metrics of dev-metrics-prometheus included" in lost.reason
+
+
+def test_the_metrics_of_a_pool_whose_zones_change_are_left_behind() -> None:
+    changes = {f"{POOLS}.cpu.zones": ["aps1-az1"]}
+    [left] = [each for each in findings(DEV, changes, METRICS) if each.policy == "volume-out-of-reach"]
+    assert left.name.partition(" ")[0] == "dev-metrics-prometheus"
+    assert findings(DEV, {}, METRICS) == []
